@@ -1,0 +1,115 @@
+"""What has happened to a job so far: its attempts, and what engines saw of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from .exits import Exit
+from .job import Job
+from .states import JobState, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAttempt:
+    """One try of one task, within one attempt of its job."""
+
+    role: str
+    index: int  # which instance of the role, from 0
+    number: int = 0  # which try of this task within the job attempt, from 0
+    state: TaskState = TaskState.WAITING
+    node: str | None = None
+    gpus: tuple[int, ...] = ()
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    placed_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit: Exit | None = None
+    stop: Exit | None = None  # set when we asked it to stop: the exit it will be given
+    user_retries: int = 0
+    platform_retries: int = 0
+    retry_at: datetime | None = None
+
+    @property
+    def task(self) -> str:
+        """Its name within the job, such as worker-0."""
+        return f"{self.role}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    actor: str
+    at: datetime
+
+
+class Result(StrEnum):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a job attempt was decided, and by which task."""
+
+    result: Result
+    message: str
+    exit: Exit
+    role: str | None = None
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSnapshot:
+    """A job and everything that is known of its current attempt."""
+
+    id: str
+    job: Job
+    user: str
+    submitted_at: datetime
+    state: JobState = JobState.PENDING
+    message: str = ""  # why it is in this state, in plain words
+    attempt: int = 0
+    tasks: tuple[TaskAttempt, ...] = ()  # the newest try of each task of the current attempt
+    stop: StopRequest | None = None
+    outcome: Outcome | None = None  # decided; other tasks may still be stopping
+    exit: Exit | None = None  # of the job, once final
+    user_retries: int = 0
+    platform_retries: int = 0
+    retry_at: datetime | None = None
+    started_at: datetime | None = None  # first time anything of it ran
+    attempt_started_at: datetime | None = None
+    finished_at: datetime | None = None
+    version: int = 0
+
+    def attempt_id(self, task: TaskAttempt) -> str:
+        """The name engines know this try by; unique for ever, safe as a file name."""
+        return task_attempt_id(self.id, self.attempt, task.role, task.index, task.number)
+
+
+def task_attempt_id(job_id: str, attempt: int, role: str, index: int, number: int) -> str:
+    return f"{job_id}.{attempt}.{role}-{index}.{number}"
+
+
+class Seen(StrEnum):
+    ABSENT = "absent"  # never ran; starting it is safe
+    RUNNING = "running"
+    EXITED = "exited"
+    LOST = "lost"  # it ran, and nobody knows how it ended
+    REFUSED = "refused"  # could not be started, and will not be without a change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What an engine sees of one task attempt."""
+
+    attempt_id: str
+    seen: Seen
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    elapsed: float | None = None  # seconds it has run, by a clock that does not jump
+    code: int | None = None  # with EXITED
+    oom: bool = False
+    message: str = ""  # with LOST and REFUSED: why
+    transient: bool = False  # with REFUSED: another try may work

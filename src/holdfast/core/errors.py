@@ -1,0 +1,86 @@
+"""The exception tree.
+
+    HoldfastError
+    ├── UserError            safe to show; says what happened, where, and what to try
+    │   ├── InvalidJob       a job file with one or more problems (carries them all)
+    │   ├── NotFound
+    │   ├── Forbidden
+    │   ├── NotLoggedIn
+    │   ├── Conflict
+    │   ├── Expired          it existed once and was removed on a known date
+    │   └── TooLarge
+    └── EngineError          an engine could not do what it was asked; never shown raw
+
+Anything else that reaches a border becomes "internal error" with a request id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class HoldfastError(Exception):
+    """Root of every error raised on purpose."""
+
+
+class UserError(HoldfastError):
+    """A mistake or a refusal the user can act on."""
+
+    code = "bad_request"
+
+    def __init__(self, message: str, *, field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.hint = hint
+
+
+class NotFound(UserError):
+    code = "not_found"
+
+
+class Forbidden(UserError):
+    code = "forbidden"
+
+
+class NotLoggedIn(UserError):
+    code = "not_logged_in"
+
+
+class Conflict(UserError):
+    code = "conflict"
+
+
+class Expired(UserError):
+    code = "expired"
+
+
+class TooLarge(UserError):
+    code = "too_large"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a job file."""
+
+    field: str  # path such as roles.worker.resources.cpu; "" for the whole file
+    message: str
+    hint: str | None = None
+    line: int | None = None  # 1-based, where the file format lets us know
+
+
+class InvalidJob(UserError):
+    """A job file that cannot be accepted, with every problem found in it."""
+
+    code = "invalid_job"
+
+    def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
+        first = problems[0]
+        where = f"{first.field}: " if first.field else ""
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{where}{first.message}{more}", field=first.field or None, hint=first.hint)
+        self.problems = tuple(problems)
+
+
+class EngineError(HoldfastError):
+    """An engine could not do what it was asked."""

@@ -1,0 +1,81 @@
+"""How a task ended: exit code, signal and what the engine knows -> Exit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ExitKind(StrEnum):
+    SUCCEEDED = "succeeded"
+    USER_ERROR = "user-error"  # the program's own failure, with its own exit code
+    OUT_OF_MEMORY = "out-of-memory"
+    TIME_LIMIT = "time-limit"
+    REFUSED = "refused"  # a system error before running: no machine can run it
+    PLATFORM = "platform"  # our fault; retried by itself, never counted
+    CANCELLED = "cancelled"  # someone asked for it to stop
+    ATTEMPT_OVER = "attempt-over"  # stopped because other tasks decided the attempt
+
+
+class Behaviour(StrEnum):
+    """What another try would likely bring."""
+
+    TRANSIENT = "transient"  # always retried, not counted
+    TRANSIENT_CONFLICT = "transient-conflict"  # always retried after a long random wait, not counted
+    PERMANENT = "permanent"  # never retried
+    UNKNOWN = "unknown"  # retried up to the job's own count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    kind: ExitKind
+    message: str
+    behaviour: Behaviour = Behaviour.UNKNOWN
+    code: int | None = None  # the program's own exit code, 128+n after signal n
+    signal: int | None = None
+
+
+SIGNAL_NAMES = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+}  # fmt: skip
+
+# A rerun of the same program will meet the same end.
+_PERMANENT_SIGNALS = frozenset({4, 7, 8, 13})
+
+
+def classify(code: int, *, oom: bool = False, memory_limit: str = "") -> Exit:
+    """How a program that ended by itself ended. `oom`: the kernel or we killed it for its memory."""
+    if code == 0:
+        return Exit(kind=ExitKind.SUCCEEDED, code=0, message="Succeeded")
+    signal = code - 128 if 128 < code < 128 + 65 else None
+    if oom:
+        limit = f" of {memory_limit}" if memory_limit else ""
+        return Exit(
+            kind=ExitKind.OUT_OF_MEMORY,
+            code=code,
+            signal=signal,
+            behaviour=Behaviour.PERMANENT,
+            message=f"Killed for exceeding its memory limit{limit}",
+        )
+    if signal is not None:
+        name = SIGNAL_NAMES.get(signal, f"signal {signal}")
+        behaviour = Behaviour.PERMANENT if signal in _PERMANENT_SIGNALS else Behaviour.UNKNOWN
+        return Exit(
+            kind=ExitKind.USER_ERROR,
+            code=code,
+            signal=signal,
+            behaviour=behaviour,
+            message=f"Exit code {code} (ended by {name})",
+        )
+    return Exit(kind=ExitKind.USER_ERROR, code=code, message=f"Exit code {code}")
+
+
+def platform_exit(message: str, behaviour: Behaviour = Behaviour.TRANSIENT) -> Exit:
+    """A failure of ours: no exit code, because no program ended."""
+    return Exit(kind=ExitKind.PLATFORM, message=message, behaviour=behaviour)
+
+
+def refused_exit(message: str) -> Exit:
+    """Refused before running."""
+    return Exit(kind=ExitKind.REFUSED, message=message, behaviour=Behaviour.PERMANENT)
