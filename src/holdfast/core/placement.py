@@ -21,3 +21,12 @@ class Node:
     port_start: int = 15000  # inclusive
     port_end: int = 40000  # exclusive
     address: str = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """Upper bounds on what is in use at one time; None: no bound."""
+
+    cpu: float | None = None
+    memory: int | None = None  # bytes
+    gpu: int | None = None
