@@ -1,13 +1,21 @@
 """Who runs where, now: a queue, what is in use, capacity and quotas -> assignments.
 
-`Ledger` and `Queue` are plain bookkeeping that changes in place; nothing here does I/O. One pass costs what it places
-and the few jobs it has to look past, not the number of jobs that exist.
+`Ledger` and `Queue` are bookkeeping that changes in place; nothing here does I/O. One pass costs what it places and the
+few jobs it has to look past, not the number of jobs that exist.
+
+A job that must wait for room on a machine has what it asks for set aside there, so that later and smaller jobs pass it
+only where they cannot delay it. Within a group, a job that the group's quota stops also stops those behind it; one
+that only its user's quota stops is passed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
+
+EPSILON = 1e-9  # cores are fractions, and 0.1 ten times must still fit in 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,3 +38,411 @@ class Quota:
     cpu: float | None = None
     memory: int | None = None  # bytes
     gpu: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    cpu: float = 0.0
+    memory: int = 0
+    gpu: int = 0
+
+    def plus(self, other: Amount) -> Amount:
+        return Amount(cpu=self.cpu + other.cpu, memory=self.memory + other.memory, gpu=self.gpu + other.gpu)
+
+    def minus(self, other: Amount) -> Amount:
+        return Amount(cpu=self.cpu - other.cpu, memory=self.memory - other.memory, gpu=self.gpu - other.gpu)
+
+    def fits(self, room: Amount) -> bool:
+        return self.cpu <= room.cpu + EPSILON and self.memory <= room.memory and self.gpu <= room.gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One task that waits for a place."""
+
+    attempt_id: str
+    amount: Amount
+    ports: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A job in the queue: all of these requests are placed together, or none."""
+
+    job_id: str
+    user: str
+    group: str
+    priority: int
+    order: tuple[float, str]  # time of submission, then id
+    requests: tuple[Request, ...]
+
+    @property
+    def key(self) -> tuple[int, tuple[float, str]]:
+        return (-self.priority, self.order)
+
+    @property
+    def total(self) -> Amount:
+        return _sum(request.amount for request in self.requests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    attempt_id: str
+    node: str
+    amount: Amount
+    user: str
+    group: str
+    gpus: tuple[int, ...] = ()
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    job_id: str
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """No machine here could ever run it."""
+
+    job_id: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What would happen to a job if it were submitted now."""
+
+    answer: str  # now, wait or never
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUse:
+    node: Node
+    free: Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUse:
+    group: str
+    used: Amount
+    quota: Quota
+    user_quota: Quota
+
+
+class Queue:
+    """Waiting jobs, highest priority first, then oldest first; one sorted list per group."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Waiting] = {}
+        self._groups: dict[str, list[tuple[tuple[int, tuple[float, str]], str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._jobs
+
+    def get(self, job_id: str) -> Waiting | None:
+        return self._jobs.get(job_id)
+
+    def add(self, waiting: Waiting) -> None:
+        self.remove(waiting.job_id)
+        self._jobs[waiting.job_id] = waiting
+        insort(self._groups.setdefault(waiting.group, []), (waiting.key, waiting.job_id))
+
+    def remove(self, job_id: str) -> None:
+        waiting = self._jobs.pop(job_id, None)
+        if waiting is None:
+            return
+        entries = self._groups[waiting.group]
+        entries.remove((waiting.key, job_id)) if len(entries) < 64 else _remove_sorted(entries, (waiting.key, job_id))
+        if not entries:
+            del self._groups[waiting.group]
+
+    def walk(self, closed: set[str]) -> Iterator[Waiting]:
+        """In order; a group put into `closed` on the way is left out from then on."""
+
+        def of(group: str) -> Iterator[tuple[tuple[int, tuple[float, str]], str]]:
+            for entry in tuple(self._groups[group]):
+                if group in closed:
+                    return
+                yield entry
+
+        for _, job_id in merge(*(of(group) for group in tuple(self._groups))):
+            waiting = self._jobs.get(job_id)
+            if waiting is not None and waiting.group not in closed:
+                yield waiting
+
+    def ahead(self, job_id: str) -> int:
+        """How many jobs of its group stand before it."""
+        waiting = self._jobs[job_id]
+        return _index(self._groups[waiting.group], (waiting.key, job_id))
+
+
+class Ledger:
+    """What is in use, per machine, per group, and per user in a group."""
+
+    def __init__(self, nodes: Iterable[Node], quotas: Mapping[str, tuple[Quota, Quota]] | None = None) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.free = {node.name: _whole(node) for node in self.nodes.values()}
+        self.free_gpus = {node.name: set(node.gpus) for node in self.nodes.values()}
+        self.used_ports: dict[str, set[int]] = {name: set() for name in self.nodes}
+        self.quotas: dict[str, tuple[Quota, Quota]] = dict(quotas or {})  # group -> (its own, each user's)
+        self.group_use: dict[str, Amount] = {}
+        self.user_use: dict[tuple[str, str], Amount] = {}
+        self.held: dict[str, Assignment] = {}
+
+    def claim(self, assignment: Assignment) -> None:
+        """Idempotent. A claim on a machine that is gone counts against quotas alone."""
+        if assignment.attempt_id in self.held:
+            return
+        self.held[assignment.attempt_id] = assignment
+        self._book(assignment, +1)
+
+    def release(self, attempt_id: str) -> bool:
+        assignment = self.held.pop(attempt_id, None)
+        if assignment is None:
+            return False
+        self._book(assignment, -1)
+        return True
+
+    def _book(self, assignment: Assignment, sign: int) -> None:
+        change = _scaled(assignment.amount, sign)
+        key = (assignment.group, assignment.user)
+        self.group_use[assignment.group] = self.group_use.get(assignment.group, Amount()).plus(change)
+        self.user_use[key] = self.user_use.get(key, Amount()).plus(change)
+        if assignment.node not in self.nodes:
+            return
+        self.free[assignment.node] = self.free[assignment.node].minus(change)
+        ports = {port for label in assignment.ports.values() for port in label}
+        if sign > 0:
+            self.free_gpus[assignment.node] -= set(assignment.gpus)
+            self.used_ports[assignment.node] |= ports
+        else:
+            self.free_gpus[assignment.node] |= set(assignment.gpus) & set(self.nodes[assignment.node].gpus)
+            self.used_ports[assignment.node] -= ports
+
+    def quota_of(self, group: str) -> tuple[Quota, Quota]:
+        return self.quotas.get(group, (Quota(), Quota()))
+
+
+def place(queue: Queue, ledger: Ledger) -> list[Placed | Refused]:
+    """One pass over the queue. What is placed is claimed in the ledger and leaves the queue."""
+    decisions: list[Placed | Refused] = []
+    closed: set[str] = set()
+    room = dict(ledger.free)  # what later jobs may take: free, less what is set aside for jobs that wait
+    for waiting in queue.walk(closed):
+        if _exhausted(room):
+            break
+        decision = _place_one(waiting, ledger, room, closed)
+        if decision is not None:
+            decisions.append(decision)
+            queue.remove(waiting.job_id)
+    return decisions
+
+
+def _place_one(
+    waiting: Waiting, ledger: Ledger, room: dict[str, Amount], closed: set[str]
+) -> Placed | Refused | None:
+    never = impossible(waiting, ledger)
+    if never:
+        return Refused(waiting.job_id, never)
+    group_quota, user_quota = ledger.quota_of(waiting.group)
+    total = waiting.total
+    if over_quota(group_quota, ledger.group_use.get(waiting.group, Amount()), total):
+        closed.add(waiting.group)
+        return None
+    if over_quota(user_quota, ledger.user_use.get((waiting.group, waiting.user), Amount()), total):
+        return None
+    spots = _fit(waiting.requests, room, ledger)
+    if spots is None:
+        _set_aside(waiting.requests, room, ledger)
+        return None
+    assignments = tuple(
+        _assign(waiting, request, spot, ledger, room) for request, spot in zip(waiting.requests, spots, strict=True)
+    )
+    return Placed(waiting.job_id, assignments)
+
+
+def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
+    """Why no state of the cluster could ever run it: each resource, requested against the largest available."""
+    wholes = [_whole(node) for node in ledger.nodes.values()]
+    reasons = list(dict.fromkeys(reason for request in waiting.requests for reason in _too_big(request.amount, wholes)))
+    if not reasons and _fit_amounts([request.amount for request in waiting.requests], wholes) is None:
+        reasons.append(_too_many(waiting, wholes))
+    group_quota, user_quota = ledger.quota_of(waiting.group)
+    total = waiting.total
+    reasons += [f"the quota of group {waiting.group} is {text}" for text in over_quota(group_quota, Amount(), total)]
+    reasons += [f"each user's quota in {waiting.group} is {text}" for text in over_quota(user_quota, Amount(), total)]
+    return tuple(reasons)
+
+
+def explain(waiting: Waiting, queue: Queue, ledger: Ledger) -> tuple[str, ...]:
+    """Every reason why it is not running now, in plain words; empty when it would be placed."""
+    reasons: list[str] = []
+    group_quota, user_quota = ledger.quota_of(waiting.group)
+    total = waiting.total
+    used = ledger.group_use.get(waiting.group, Amount())
+    mine = ledger.user_use.get((waiting.group, waiting.user), Amount())
+    for text in over_quota(group_quota, used, total):
+        reasons.append(f"The quota of group {waiting.group} is {text}.")
+    for text in over_quota(user_quota, mine, total):
+        reasons.append(f"The quota of user {waiting.user} in group {waiting.group} is {text}.")
+    if _fit(waiting.requests, ledger.free, ledger) is None:
+        reasons.append(_no_room(waiting, ledger))
+    if waiting.job_id in queue:
+        ahead = queue.ahead(waiting.job_id)
+        if ahead:
+            reasons.append(f"{ahead} {'jobs' if ahead > 1 else 'job'} of group {waiting.group} stand before it.")
+    return tuple(reasons)
+
+
+def over_quota(quota: Quota, used: Amount, asked: Amount) -> list[str]:
+    """One text for each bound that `asked` would break."""
+    found = []
+    if quota.cpu is not None and used.cpu + asked.cpu > quota.cpu + EPSILON:
+        found.append(f"{quota.cpu:g} cores, {used.cpu:g} in use, {asked.cpu:g} asked for")
+    if quota.memory is not None and used.memory + asked.memory > quota.memory:
+        sizes = (show_bytes(quota.memory), show_bytes(used.memory), show_bytes(asked.memory))
+        found.append("{} of memory, {} in use, {} asked for".format(*sizes))
+    if quota.gpu is not None and used.gpu + asked.gpu > quota.gpu:
+        found.append(f"{quota.gpu} GPUs, {used.gpu} in use, {asked.gpu} asked for")
+    return found
+
+
+def show_bytes(count: int) -> str:
+    """2147483648 -> 2 GiB."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(count) >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} B"
+
+
+def _fit(requests: Sequence[Request], room: Mapping[str, Amount], ledger: Ledger) -> list[str] | None:
+    names = [name for name in room if name in ledger.nodes]
+    spots = _fit_amounts([request.amount for request in requests], [room[name] for name in names])
+    return None if spots is None else [names[spot] for spot in spots]
+
+
+def _fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int] | None:
+    """Largest first onto the fullest machine that still takes it, so that large holes stay whole."""
+    left = list(rooms)
+    spots = [-1] * len(amounts)
+    largest_first = sorted(range(len(amounts)), key=lambda i: (amounts[i].gpu, amounts[i].memory, amounts[i].cpu), reverse=True)
+    for i in largest_first:
+        candidates = [j for j, room in enumerate(left) if amounts[i].fits(room)]
+        if not candidates:
+            return None
+        spot = min(candidates, key=lambda j: (left[j].gpu, left[j].cpu, left[j].memory, j))
+        left[spot] = left[spot].minus(amounts[i])
+        spots[i] = spot
+    return spots
+
+
+def _assign(waiting: Waiting, request: Request, node: str, ledger: Ledger, room: dict[str, Amount]) -> Assignment:
+    assignment = Assignment(
+        attempt_id=request.attempt_id,
+        node=node,
+        amount=request.amount,
+        user=waiting.user,
+        group=waiting.group,
+        gpus=tuple(sorted(ledger.free_gpus[node])[: request.amount.gpu]),
+        ports=_pick_ports(request, ledger.nodes[node], ledger.used_ports[node]),
+    )
+    ledger.claim(assignment)
+    room[node] = room[node].minus(request.amount)
+    return assignment
+
+
+def _pick_ports(request: Request, node: Node, used: set[int]) -> dict[str, tuple[int, ...]]:
+    """Free ports, starting at a point that differs per attempt, so that a retry meets other ones."""
+    span = node.port_end - node.port_start
+    at = sum((i + 1) * ord(char) for i, char in enumerate(request.attempt_id)) * 7919 % span
+    free = (node.port_start + (at + i) % span for i in range(span))
+    unused = (port for port in free if port not in used)
+    return {label: tuple(next(unused) for _ in range(count)) for label, count in request.ports.items()}
+
+
+def _set_aside(requests: Sequence[Request], room: dict[str, Amount], ledger: Ledger) -> None:
+    """Take a blocked job's demand out of the room, on the machines where it could run one day."""
+    wholes = {name: _whole(node) for name, node in ledger.nodes.items()}
+    for request in sorted(requests, key=lambda request: (request.amount.gpu, request.amount.memory), reverse=True):
+        fitting = [name for name, whole in wholes.items() if request.amount.fits(whole)]
+        if not fitting:
+            continue
+        spot = max(fitting, key=lambda name: (room[name].gpu, room[name].cpu, room[name].memory))
+        wholes[spot] = wholes[spot].minus(request.amount)
+        left = room[spot].minus(request.amount)
+        room[spot] = Amount(cpu=max(0.0, left.cpu), memory=max(0, left.memory), gpu=max(0, left.gpu))
+
+
+def _exhausted(room: Mapping[str, Amount]) -> bool:
+    return all(amount.cpu <= EPSILON or amount.memory <= 0 for amount in room.values())
+
+
+def _too_big(amount: Amount, wholes: Sequence[Amount]) -> list[str]:
+    found = []
+    cpu = max((whole.cpu for whole in wholes), default=0.0)
+    memory = max((whole.memory for whole in wholes), default=0)
+    gpu = max((whole.gpu for whole in wholes), default=0)
+    if amount.cpu > cpu + EPSILON:
+        found.append(f"a task asks for {amount.cpu:g} cores, the largest machine has {cpu:g}")
+    if amount.memory > memory:
+        found.append(f"a task asks for {show_bytes(amount.memory)} of memory, the largest machine has {show_bytes(memory)}")
+    if amount.gpu > gpu:
+        found.append(f"a task asks for {amount.gpu} GPUs, the largest machine has {gpu}")
+    if not found and not any(amount.fits(whole) for whole in wholes):
+        found.append("no single machine has all that a task asks for, though each part is to be had somewhere")
+    return found
+
+
+def _too_many(waiting: Waiting, wholes: Sequence[Amount]) -> str:
+    total, all_nodes = waiting.total, _sum(wholes)
+    return (
+        f"its {len(waiting.requests)} tasks start together and ask for {_show(total)} in all, "
+        f"the machines have {_show(all_nodes)}"
+    )
+
+
+def _no_room(waiting: Waiting, ledger: Ledger) -> str:
+    total, free = waiting.total, _sum(ledger.free.values())
+    if total.fits(free) and len(ledger.nodes) > 1:
+        return f"It asks for {_show(total)}; that much is free in all, but not on machines where its tasks fit."
+    return f"It asks for {_show(total)}; free now: {_show(free)}."
+
+
+def _show(amount: Amount) -> str:
+    parts = [f"{round(amount.cpu, 3):g} cores", f"{show_bytes(amount.memory)} of memory"]
+    if amount.gpu:
+        parts.append(f"{amount.gpu} GPUs")
+    return ", ".join(parts)
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    total = Amount()
+    for amount in amounts:
+        total = total.plus(amount)
+    return total
+
+
+def _whole(node: Node) -> Amount:
+    return Amount(cpu=node.cpu, memory=node.memory, gpu=len(node.gpus))
+
+
+def _scaled(amount: Amount, sign: int) -> Amount:
+    return amount if sign > 0 else Amount(cpu=-amount.cpu, memory=-amount.memory, gpu=-amount.gpu)
+
+
+def _index(entries: list[tuple[tuple[int, tuple[float, str]], str]], entry: tuple[tuple[int, tuple[float, str]], str]) -> int:
+    from bisect import bisect_left
+
+    return bisect_left(entries, entry)
+
+
+def _remove_sorted(
+    entries: list[tuple[tuple[int, tuple[float, str]], str]], entry: tuple[tuple[int, tuple[float, str]], str]
+) -> None:
+    del entries[_index(entries, entry)]

@@ -1,0 +1,55 @@
+"""When an attempt is over: completion rules and task states -> Outcome or None."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .attempt import Outcome, Result, TaskAttempt
+from .exits import Exit, ExitKind
+from .job import Job
+from .states import TaskState
+
+
+def decide_outcome(job: Job, tasks: Sequence[TaskAttempt]) -> Outcome | None:
+    """Failure is looked at first: a role with enough failed tasks fails the attempt even as another one succeeds.
+
+    `tasks` holds the newest try of each task, and one that will be retried must not be in an ended state.
+    """
+    for role in job.roles:
+        failed = _ended(tasks, role.name, TaskState.FAILED)
+        needed = role.completion.min_failed
+        if needed is not None and len(failed) >= max(1, needed):
+            return _failed(failed, needed)
+    for role in job.roles:
+        succeeded = _ended(tasks, role.name, TaskState.SUCCEEDED)
+        needed = role.completion.min_succeeded
+        if needed is not None and len(succeeded) >= max(1, needed):
+            text = f"{len(succeeded)} succeeded of role {role.name} are enough ({needed} needed)"
+            return _succeeded(text, succeeded[-1])
+    if all(task.state.ended for task in tasks):
+        return _succeeded(f"All {len(tasks)} tasks ended" if len(tasks) > 1 else "Succeeded", None)
+    return None
+
+
+def _ended(tasks: Sequence[TaskAttempt], role: str, state: TaskState) -> list[TaskAttempt]:
+    found = [task for task in tasks if task.role == role and task.state is state]
+    return sorted(found, key=lambda task: (task.finished_at is None, task.finished_at, task.index))
+
+
+def _failed(failed: list[TaskAttempt], needed: int) -> Outcome:
+    cause = failed[0]
+    assert cause.exit is not None
+    text = f"{cause.task}: {cause.exit.message}"
+    if needed > 1:
+        text += f" ({len(failed)} failed of role {cause.role}, {needed} are too many)"
+    return Outcome(result=Result.FAILED, message=text, exit=cause.exit, role=cause.role, index=cause.index)
+
+
+def _succeeded(text: str, trigger: TaskAttempt | None) -> Outcome:
+    return Outcome(
+        result=Result.SUCCEEDED,
+        message=text,
+        exit=Exit(kind=ExitKind.SUCCEEDED, code=0, message="Succeeded"),
+        role=trigger.role if trigger else None,
+        index=trigger.index if trigger else None,
+    )

@@ -1,0 +1,48 @@
+"""What services need of the controller. It is handed in by bootstrap, so that services import nothing above them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.core.attempt import JobSnapshot
+from holdfast.core.job import Job
+from holdfast.core.placement import GroupUse, NodeUse, Verdict
+from holdfast.core.records import Group
+
+
+class Control(Protocol):
+    def added(self, snapshot: JobSnapshot) -> None:
+        """A job was durably stored; look at it soon."""
+        ...
+
+    async def stop(self, job_id: str, actor: str) -> bool:
+        """Ask for a job to stop. Returns once the wish is durable; False when the job is final already."""
+        ...
+
+    async def changed(self, job_id: str, timeout: float) -> None:
+        """Wait until the job's state changes or it is final; returns at once when it is not active."""
+        ...
+
+    def active(self, job_id: str) -> JobSnapshot | None:
+        """The live state of a job that is not final."""
+        ...
+
+    def waiting(self, job_id: str) -> tuple[str, ...]:
+        """Why it waits, in plain words; empty when it does not."""
+        ...
+
+    def verdict(self, job: Job, user: str) -> Verdict:
+        """What would happen if this job were submitted now."""
+        ...
+
+    def use(self) -> tuple[list[NodeUse], list[GroupUse]]:
+        """What is in use, per machine and per group."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state that is not final."""
+        ...
+
+    def groups_changed(self, groups: list[Group]) -> None:
+        """Quotas changed."""
+        ...

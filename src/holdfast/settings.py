@@ -1,0 +1,158 @@
+"""Every setting, described. Read from a TOML file, then the environment (HOLDFAST_SECTION_NAME), then the command line."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from holdfast.core.errors import UserError
+from holdfast.core.job import GIB, MIB
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerSettings(Section):
+    host: str = Field("127.0.0.1", description="Address the HTTP server listens on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port of the HTTP server; 0 takes a free one.")
+    max_job_bytes: int = Field(MIB, ge=1024, description="Largest job file accepted, in bytes.")
+    max_image_bytes: int = Field(50 * GIB, ge=MIB, description="Largest image upload accepted, in bytes.")
+    login_days: float = Field(7, gt=0, description="How long a login by password lasts, in days.")
+
+
+class StoreSettings(Section):
+    url: str = Field(
+        "",
+        description="Database address; empty: SQLite in the state folder. postgresql://user:password@host/db for several people.",
+    )
+
+
+class JobSettings(Section):
+    time_limit: float = Field(
+        24 * 3600,
+        ge=0,
+        description="Seconds an attempt may run unless group or job say otherwise; 0: no limit.",
+    )
+    grace: float = Field(30, ge=0, description="Seconds between TERM and KILL when a job is stopped.")
+    max_grace: float = Field(3600, ge=0, description="Longest grace time a job may ask for, in seconds.")
+    default_cpu: float = Field(1, gt=0, description="Cores of a task that does not say.")
+    default_memory: int = Field(2 * GIB, gt=0, description="Memory of a task that does not say, in bytes.")
+    max_tasks: int = Field(10000, ge=1, description="Most tasks one job may have.")
+
+
+class LogSettings(Section):
+    keep_days: float = Field(
+        7, ge=0, description="Days after a job's end when its logs are removed; 0: never. The record stays."
+    )
+    cap_bytes: int = Field(
+        10 * GIB, ge=MIB, description="Most bytes kept of one log stream; the oldest go first."
+    )
+
+
+class NodeSettings(Section):
+    name: str = Field("", description="Name of this machine in listings; empty: its host name.")
+    cpus: float | None = Field(None, gt=0, description="Cores jobs may use in all; unset: all of them.")
+    memory: int | None = Field(
+        None, gt=0, description="Bytes of memory jobs may use in all; unset: all of it."
+    )
+    gpus: list[int] | None = Field(None, description="GPU numbers jobs may use; unset: all of them.")
+    port_start: int = Field(15000, ge=1024, le=65535, description="First port handed to tasks.")
+    port_end: int = Field(40000, ge=1025, le=65536, description="Port after the last one handed to tasks.")
+    max_processes: int = Field(4096, ge=16, description="Most processes and threads one task may have.")
+
+
+class ImageSettings(Section):
+    unknown: Literal["fail", "host"] = Field(
+        "fail",
+        description="What to do with a job that names an image we do not have: fail it, or run it on `host` with a warning.",
+    )
+    host_show: list[str] = Field(
+        [], description="More folders of this machine that jobs on image `host` may read."
+    )
+
+
+class SandboxSettings(Section):
+    isolation: Literal["auto", "off"] = Field(
+        "auto",
+        description='"off" runs tasks as plain processes, and accepts several users without isolation. Say it only if you mean it.',
+    )
+
+
+class MountSettings(Section):
+    allow: list[str] = Field(
+        [], description="Folders of this machine that every user may mount into jobs. Admins may mount any."
+    )
+
+
+class Settings(Section):
+    server: ServerSettings = ServerSettings()  # type: ignore[call-arg]
+    store: StoreSettings = StoreSettings()  # type: ignore[call-arg]
+    jobs: JobSettings = JobSettings()  # type: ignore[call-arg]
+    logs: LogSettings = LogSettings()  # type: ignore[call-arg]
+    node: NodeSettings = NodeSettings()  # type: ignore[call-arg]
+    images: ImageSettings = ImageSettings()  # type: ignore[call-arg]
+    sandbox: SandboxSettings = SandboxSettings()  # type: ignore[call-arg]
+    mounts: MountSettings = MountSettings()  # type: ignore[call-arg]
+
+
+def default_home() -> Path:
+    """The state folder: HOLDFAST_HOME, else ~/.holdfast."""
+    return Path(os.environ.get("HOLDFAST_HOME") or Path.home() / ".holdfast").absolute()
+
+
+def load_settings(
+    home: Path, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> Settings:
+    """Settings from `home`/holdfast.toml, then the environment, then `overrides` (section.name -> value)."""
+    data = _read_file(home / "holdfast.toml")
+    for section, field in _names():
+        text = environ.get(f"HOLDFAST_{section}_{field}".upper())
+        if text is not None:
+            data.setdefault(section, {})[field] = _from_text(section, field, text)
+    for key, value in (overrides or {}).items():
+        section, field = key.split(".", 1)
+        data.setdefault(section, {})[field] = value
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"Setting {where}: {first['msg']}",
+            field=where,
+            hint="See docs/reference/settings.md for every setting.",
+        ) from None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"Cannot read {path}: {error}", hint="Mend the file or move it away.") from None
+
+
+def _names() -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for section, info in Settings.model_fields.items():
+        assert isinstance(info.annotation, type)
+        assert issubclass(info.annotation, Section)
+        found.extend((section, field) for field in info.annotation.model_fields)
+    return found
+
+
+def _from_text(section: str, field: str, text: str) -> Any:
+    """Lists are written with commas in the environment; the rest is left to validation."""
+    annotation = Settings.model_fields[section].annotation
+    assert isinstance(annotation, type)
+    assert issubclass(annotation, Section)
+    if "list" in str(annotation.model_fields[field].annotation):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
