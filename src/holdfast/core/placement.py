@@ -10,7 +10,7 @@ that only its user's quota stops is passed.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
@@ -67,8 +67,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A job in the queue: all of these requests are placed together, or none."""
+    """An entry of the queue: all of its requests are placed together, or none."""
 
+    id: str  # the job's, or the task attempt's when tasks are placed one by one
     job_id: str
     user: str
     group: str
@@ -98,7 +99,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    job_id: str
+    waiting: Waiting
     assignments: tuple[Assignment, ...]
 
 
@@ -106,7 +107,7 @@ class Placed:
 class Refused:
     """No machine here could ever run it."""
 
-    job_id: str
+    waiting: Waiting
     reasons: tuple[str, ...]
 
 
@@ -132,54 +133,56 @@ class GroupUse:
     user_quota: Quota
 
 
+_Entry = tuple[tuple[int, tuple[float, str]], str]
+
+
 class Queue:
-    """Waiting jobs, highest priority first, then oldest first; one sorted list per group."""
+    """What waits, highest priority first, then oldest first; one sorted list per group."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Waiting] = {}
-        self._groups: dict[str, list[tuple[tuple[int, tuple[float, str]], str]]] = {}
+        self._waiting: dict[str, Waiting] = {}
+        self._groups: dict[str, list[_Entry]] = {}
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._waiting)
 
-    def __contains__(self, job_id: str) -> bool:
-        return job_id in self._jobs
+    def __contains__(self, id: str) -> bool:
+        return id in self._waiting
 
-    def get(self, job_id: str) -> Waiting | None:
-        return self._jobs.get(job_id)
+    def get(self, id: str) -> Waiting | None:
+        return self._waiting.get(id)
 
     def add(self, waiting: Waiting) -> None:
-        self.remove(waiting.job_id)
-        self._jobs[waiting.job_id] = waiting
-        insort(self._groups.setdefault(waiting.group, []), (waiting.key, waiting.job_id))
+        self.remove(waiting.id)
+        self._waiting[waiting.id] = waiting
+        insort(self._groups.setdefault(waiting.group, []), (waiting.key, waiting.id))
 
-    def remove(self, job_id: str) -> None:
-        waiting = self._jobs.pop(job_id, None)
+    def remove(self, id: str) -> None:
+        waiting = self._waiting.pop(id, None)
         if waiting is None:
             return
         entries = self._groups[waiting.group]
-        entries.remove((waiting.key, job_id)) if len(entries) < 64 else _remove_sorted(entries, (waiting.key, job_id))
+        del entries[bisect_left(entries, (waiting.key, id))]
         if not entries:
             del self._groups[waiting.group]
 
     def walk(self, closed: set[str]) -> Iterator[Waiting]:
         """In order; a group put into `closed` on the way is left out from then on."""
 
-        def of(group: str) -> Iterator[tuple[tuple[int, tuple[float, str]], str]]:
+        def of(group: str) -> Iterator[_Entry]:
             for entry in tuple(self._groups[group]):
                 if group in closed:
                     return
                 yield entry
 
-        for _, job_id in merge(*(of(group) for group in tuple(self._groups))):
-            waiting = self._jobs.get(job_id)
+        for _, id in merge(*(of(group) for group in tuple(self._groups))):
+            waiting = self._waiting.get(id)
             if waiting is not None and waiting.group not in closed:
                 yield waiting
 
-    def ahead(self, job_id: str) -> int:
-        """How many jobs of its group stand before it."""
-        waiting = self._jobs[job_id]
-        return _index(self._groups[waiting.group], (waiting.key, job_id))
+    def ahead(self, waiting: Waiting) -> int:
+        """How many of its group stand, or would stand, before it."""
+        return bisect_left(self._groups.get(waiting.group, []), (waiting.key, waiting.id))
 
 
 class Ledger:
@@ -240,16 +243,14 @@ def place(queue: Queue, ledger: Ledger) -> list[Placed | Refused]:
         decision = _place_one(waiting, ledger, room, closed)
         if decision is not None:
             decisions.append(decision)
-            queue.remove(waiting.job_id)
+            queue.remove(waiting.id)
     return decisions
 
 
-def _place_one(
-    waiting: Waiting, ledger: Ledger, room: dict[str, Amount], closed: set[str]
-) -> Placed | Refused | None:
+def _place_one(waiting: Waiting, ledger: Ledger, room: dict[str, Amount], closed: set[str]) -> Placed | Refused | None:
     never = impossible(waiting, ledger)
     if never:
-        return Refused(waiting.job_id, never)
+        return Refused(waiting, never)
     group_quota, user_quota = ledger.quota_of(waiting.group)
     total = waiting.total
     if over_quota(group_quota, ledger.group_use.get(waiting.group, Amount()), total):
@@ -264,7 +265,7 @@ def _place_one(
     assignments = tuple(
         _assign(waiting, request, spot, ledger, room) for request, spot in zip(waiting.requests, spots, strict=True)
     )
-    return Placed(waiting.job_id, assignments)
+    return Placed(waiting, assignments)
 
 
 def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
@@ -293,10 +294,10 @@ def explain(waiting: Waiting, queue: Queue, ledger: Ledger) -> tuple[str, ...]:
         reasons.append(f"The quota of user {waiting.user} in group {waiting.group} is {text}.")
     if _fit(waiting.requests, ledger.free, ledger) is None:
         reasons.append(_no_room(waiting, ledger))
-    if waiting.job_id in queue:
-        ahead = queue.ahead(waiting.job_id)
-        if ahead:
-            reasons.append(f"{ahead} {'jobs' if ahead > 1 else 'job'} of group {waiting.group} stand before it.")
+    ahead = queue.ahead(waiting)
+    if ahead:
+        jobs = "job stands" if ahead == 1 else "jobs stand"
+        reasons.append(f"{ahead} {jobs} before it in the queue of group {waiting.group}.")
     return tuple(reasons)
 
 
@@ -331,7 +332,9 @@ def _fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int
     """Largest first onto the fullest machine that still takes it, so that large holes stay whole."""
     left = list(rooms)
     spots = [-1] * len(amounts)
-    largest_first = sorted(range(len(amounts)), key=lambda i: (amounts[i].gpu, amounts[i].memory, amounts[i].cpu), reverse=True)
+    largest_first = sorted(
+        range(len(amounts)), key=lambda i: (amounts[i].gpu, amounts[i].memory, amounts[i].cpu), reverse=True
+    )
     for i in largest_first:
         candidates = [j for j, room in enumerate(left) if amounts[i].fits(room)]
         if not candidates:
@@ -391,7 +394,9 @@ def _too_big(amount: Amount, wholes: Sequence[Amount]) -> list[str]:
     if amount.cpu > cpu + EPSILON:
         found.append(f"a task asks for {amount.cpu:g} cores, the largest machine has {cpu:g}")
     if amount.memory > memory:
-        found.append(f"a task asks for {show_bytes(amount.memory)} of memory, the largest machine has {show_bytes(memory)}")
+        found.append(
+            f"a task asks for {show_bytes(amount.memory)} of memory, the largest machine has {show_bytes(memory)}"
+        )
     if amount.gpu > gpu:
         found.append(f"a task asks for {amount.gpu} GPUs, the largest machine has {gpu}")
     if not found and not any(amount.fits(whole) for whole in wholes):
@@ -434,15 +439,3 @@ def _whole(node: Node) -> Amount:
 
 def _scaled(amount: Amount, sign: int) -> Amount:
     return amount if sign > 0 else Amount(cpu=-amount.cpu, memory=-amount.memory, gpu=-amount.gpu)
-
-
-def _index(entries: list[tuple[tuple[int, tuple[float, str]], str]], entry: tuple[tuple[int, tuple[float, str]], str]) -> int:
-    from bisect import bisect_left
-
-    return bisect_left(entries, entry)
-
-
-def _remove_sorted(
-    entries: list[tuple[tuple[int, tuple[float, str]], str]], entry: tuple[tuple[int, tuple[float, str]], str]
-) -> None:
-    del entries[_index(entries, entry)]

@@ -1,0 +1,455 @@
+"""The one place that decides: a job's state, what engines saw, and the time -> its next state and what to do about it.
+
+Pure: the same inputs give the same plan. Steps are wishes to the outside world and can be derived again from the saved
+state, so a server that dies between saving a plan and performing it loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from .attempt import JobSnapshot, Observation, Outcome, Result, Seen, TaskAttempt
+from .completion import decide_outcome
+from .exits import Behaviour, Exit, ExitKind, classify, platform_exit, refused_exit
+from .job import Job, Role
+from .placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
+from .records import NewEvent
+from .retry import CONFLICT_MAX, GiveUp, decide_retry
+from .states import Change, JobState, TaskState, transition
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    attempt_id: str
+    task: TaskAttempt
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    attempt_id: str
+    grace: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Free what an ended attempt holds, except its logs."""
+
+    attempt_id: str
+
+
+Step = Start | Stop | Remove
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the admin, the group and the job settled on."""
+
+    time_limit: timedelta | None  # None: no limit
+    grace: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    after: JobSnapshot
+    tasks: tuple[TaskAttempt, ...] = ()  # those of the current attempt that changed
+    steps: tuple[Step, ...] = ()
+    events: tuple[NewEvent, ...] = ()
+    wake_in: timedelta | None = None  # look again then, even if nothing happens
+
+
+def plan(
+    snapshot: JobSnapshot,
+    seen: Mapping[str, Observation],
+    now: datetime,
+    policy: Policy,
+    *,
+    decision: Placed | Refused | None = None,
+    elapsed: timedelta | None = None,
+    chance: float = 0.0,
+) -> Plan:
+    """`elapsed`: how long the attempt has run, by a clock that does not jump. `chance` in [0, 1) is for retry waits."""
+    if snapshot.state.final:
+        return Plan(after=snapshot)
+    work = _Work(snapshot, now, policy, chance)
+    work.begin_attempt()
+    work.absorb(seen)
+    work.accept(decision)
+    work.honour_stop()
+    work.enforce_time_limit(elapsed)
+    work.retry_tasks()
+    work.decide()
+    work.settle()
+    return work.finished_plan(elapsed)
+
+
+def waiting_of(snapshot: JobSnapshot, now: datetime) -> tuple[Waiting, ...]:
+    """What of this job stands in the queue now."""
+    if snapshot.state.final or snapshot.stop or snapshot.outcome or snapshot.retry_at:
+        return ()
+    tasks = snapshot.tasks or fresh_tasks(snapshot.job)
+    ready = [task for task in tasks if task.state is TaskState.WAITING and _due(task.retry_at, now)]
+    if not ready:
+        return ()
+    if snapshot.job.gang:
+        return (_waiting(snapshot, snapshot.id, ready),)
+    return tuple(_waiting(snapshot, snapshot.attempt_id(task), [task]) for task in ready)
+
+
+def assignment_of(snapshot: JobSnapshot, task: TaskAttempt) -> Assignment:
+    """What a placed task occupies."""
+    assert task.node is not None
+    return Assignment(
+        attempt_id=snapshot.attempt_id(task),
+        node=task.node,
+        amount=amount_of(snapshot.job.role(task.role)),
+        user=snapshot.user,
+        group=snapshot.job.group,
+        gpus=task.gpus,
+        ports=task.ports,
+    )
+
+
+def amount_of(role: Role) -> Amount:
+    return Amount(cpu=role.resources.cpu, memory=role.resources.memory, gpu=role.resources.gpu)
+
+
+def fresh_tasks(job: Job) -> tuple[TaskAttempt, ...]:
+    return tuple(TaskAttempt(role=role.name, index=i) for role in job.roles for i in range(role.instances))
+
+
+def _waiting(snapshot: JobSnapshot, id: str, tasks: list[TaskAttempt]) -> Waiting:
+    roles = {role.name: (amount_of(role), role.ports) for role in snapshot.job.roles}
+    return Waiting(
+        id=id,
+        job_id=snapshot.id,
+        user=snapshot.user,
+        group=snapshot.job.group,
+        priority=snapshot.job.priority,
+        order=(snapshot.submitted_at.timestamp(), id),
+        requests=tuple(
+            Request(attempt_id=snapshot.attempt_id(task), amount=roles[task.role][0], ports=roles[task.role][1])
+            for task in tasks
+        ),
+    )
+
+
+def _due(at: datetime | None, now: datetime) -> bool:
+    """A time further off than any wait we set means that the clock jumped: due."""
+    return at is None or now >= at or at - now > timedelta(seconds=CONFLICT_MAX)
+
+
+class _Work:
+    """A plan in the making."""
+
+    def __init__(self, snapshot: JobSnapshot, now: datetime, policy: Policy, chance: float) -> None:
+        self.before = snapshot
+        self.job = snapshot.job
+        self.after = snapshot
+        self.now = now
+        self.policy = policy
+        self.chance = chance
+        self.tasks: list[TaskAttempt] = list(snapshot.tasks or fresh_tasks(snapshot.job))
+        self.changed: dict[tuple[str, int, int], TaskAttempt] = {}
+        self.starts: dict[str, Start] = {}
+        self.steps: list[Step] = []
+        self.events: list[NewEvent] = []
+
+    # -- the phases, in order
+
+    def begin_attempt(self) -> None:
+        if self.after.retry_at is None or self.after.stop or not _due(self.after.retry_at, self.now):
+            return
+        self.tasks = list(fresh_tasks(self.job))
+        self.after = replace(
+            self.after,
+            attempt=self.after.attempt + 1,
+            retry_at=None,
+            outcome=None,
+            attempt_started_at=None,
+            message="Waits for room",
+        )
+        self.note("attempt", f"Attempt {self.after.attempt} begins")
+
+    def absorb(self, seen: Mapping[str, Observation]) -> None:
+        for i, task in enumerate(self.tasks):
+            if task.state.live:
+                observation = seen.get(self.after.attempt_id(task))
+                if observation is not None:
+                    self.look(i, task, observation)
+
+    def accept(self, decision: Placed | Refused | None) -> None:
+        if decision is None or self.after.stop or self.after.outcome:
+            return
+        if isinstance(decision, Refused):
+            self.refuse(decision)
+            return
+        places = {assignment.attempt_id: assignment for assignment in decision.assignments}
+        for i, task in enumerate(self.tasks):
+            place = places.get(self.after.attempt_id(task))
+            if place is not None and task.state is TaskState.WAITING:
+                self.place(i, task, place)
+        if self.after.state is JobState.PENDING and any(task.state.live for task in self.tasks):
+            nodes = sorted({task.node for task in self.tasks if task.node})
+            self.move(Change.PLACE, "placed", f"Placed on {', '.join(nodes)}")
+
+    def honour_stop(self) -> None:
+        stop = self.after.stop
+        if stop is None:
+            return
+        reason = Exit(kind=ExitKind.CANCELLED, message=f"Stopped by {stop.actor}", behaviour=Behaviour.PERMANENT)
+        self.stop_tasks(reason)
+
+    def enforce_time_limit(self, elapsed: timedelta | None) -> None:
+        limit = self.policy.time_limit
+        if limit is None or elapsed is None or elapsed < limit or self.after.stop or self.after.outcome:
+            return
+        if not any(task.state.live for task in self.tasks):
+            return
+        text = f"Ran longer than its time limit of {_show_duration(limit)}"
+        reason = Exit(kind=ExitKind.TIME_LIMIT, message=text, behaviour=Behaviour.PERMANENT)
+        self.after = replace(self.after, outcome=Outcome(result=Result.FAILED, message=text, exit=reason))
+        self.note("time-limit", text)
+        self.stop_tasks(reason)
+
+    def retry_tasks(self) -> None:
+        if self.job.gang or self.after.stop or self.after.outcome:
+            return
+        for i, task in enumerate(self.tasks):
+            if task.exit is not None and task.state in (TaskState.FAILED, TaskState.SUCCEEDED):
+                self.retry_task(i, task, task.exit)
+
+    def decide(self) -> None:
+        if self.after.stop or self.after.outcome or self.after.retry_at:
+            return
+        outcome = decide_outcome(self.job, self.tasks)
+        if outcome is None:
+            return
+        self.after = replace(self.after, outcome=outcome)
+        self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message="Stopped: the attempt is over"))
+
+    def settle(self) -> None:
+        if not all(task.state.ended for task in self.tasks):
+            return
+        if self.after.stop:
+            text = f"Cancelled by {self.after.stop.actor}"
+            reason = Exit(kind=ExitKind.CANCELLED, message=text, code=self.first_code())
+            self.end(Change.CANCEL, "cancelled", text, reason, actor=self.after.stop.actor)
+        elif self.after.outcome:
+            self.end_attempt(self.after.outcome)
+
+    # -- what the phases are made of
+
+    def look(self, i: int, task: TaskAttempt, observation: Observation) -> None:
+        seen = observation.seen
+        if seen is Seen.ABSENT and task.state is TaskState.PREPARING and task.stop is None:
+            self.start(self.after.attempt_id(task), task)
+        elif seen is Seen.ABSENT and task.stop is not None:
+            self.finish(i, task, task.stop)
+        elif seen is Seen.ABSENT:
+            self.finish(i, task, platform_exit("Its files on the machine are gone"))
+        elif seen is Seen.REFUSED and observation.transient:
+            self.finish(i, task, task.stop or platform_exit(observation.message))
+        elif seen is Seen.REFUSED:
+            self.finish(i, task, task.stop or refused_exit(f"System Error: {observation.message}"))
+        elif seen is Seen.LOST:
+            self.finish(i, self.started(i, task, observation), task.stop or platform_exit(observation.message))
+        elif seen is Seen.EXITED:
+            self.exited(i, self.started(i, task, observation), observation)
+        elif seen is Seen.RUNNING:
+            task = self.started(i, task, observation)
+            if task.stop is not None:
+                self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
+
+    def started(self, i: int, task: TaskAttempt, observation: Observation) -> TaskAttempt:
+        if task.state is not TaskState.PREPARING:
+            return task
+        at = observation.started_at or self.now
+        task = self.put(i, replace(task, state=TaskState.RUNNING, started_at=at))
+        self.after = replace(
+            self.after,
+            started_at=self.after.started_at or at,
+            attempt_started_at=self.after.attempt_started_at or at,
+        )
+        if self.after.state is not JobState.RUNNING:
+            self.move(Change.START, "started", "Running")
+        if len(self.tasks) > 1:
+            self.note("task-started", f"{task.task} runs on {task.node}", task)
+        return task
+
+    def exited(self, i: int, task: TaskAttempt, observation: Observation) -> None:
+        code = observation.code if observation.code is not None else 0
+        limit = show_bytes(self.job.role(task.role).resources.memory)
+        reason = classify(code, oom=observation.oom, memory_limit=limit)
+        if task.stop is not None:
+            reason = replace(task.stop, code=code, signal=reason.signal)
+        self.finish(i, task, reason, observation.finished_at)
+
+    def finish(self, i: int, task: TaskAttempt, reason: Exit, at: datetime | None = None) -> None:
+        state = _END_STATES[reason.kind]
+        started = task.started_at
+        at = max(at or self.now, started) if started else at or self.now
+        task = self.put(i, replace(task, state=state, exit=reason, finished_at=at))
+        if task.node is not None:
+            self.steps.append(Remove(self.after.attempt_id(task)))
+        if len(self.tasks) > 1 or state is TaskState.FAILED:
+            self.note(f"task-{state.lower()}", f"{task.task}: {reason.message}", task)
+
+    def place(self, i: int, task: TaskAttempt, place: Assignment) -> None:
+        task = self.put(
+            i,
+            replace(
+                task,
+                state=TaskState.PREPARING,
+                node=place.node,
+                gpus=place.gpus,
+                ports=dict(place.ports),
+                placed_at=self.now,
+                retry_at=None,
+            ),
+        )
+        self.start(place.attempt_id, task)
+
+    def refuse(self, decision: Refused) -> None:
+        text = f"System Error: {'; '.join(decision.reasons)}"
+        self.after = replace(self.after, outcome=Outcome(result=Result.FAILED, message=text, exit=refused_exit(text)))
+        self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message="Not started: the job was refused"))
+
+    def stop_tasks(self, reason: Exit) -> None:
+        """Everything that has not ended is to end for `reason`."""
+        for i, task in enumerate(self.tasks):
+            if task.state is TaskState.WAITING:
+                self.finish(
+                    i,
+                    task,
+                    replace(reason, message="Never started") if reason.kind is ExitKind.CANCELLED else reason,
+                )
+            elif task.state.live and task.stop is None:
+                self.put(i, replace(task, stop=reason))
+                self.starts.pop(self.after.attempt_id(task), None)
+                self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
+
+    def retry_task(self, i: int, task: TaskAttempt, reason: Exit) -> None:
+        verdict = decide_retry(
+            limit=self.job.role(task.role).max_task_retries,
+            user_retries=task.user_retries,
+            platform_retries=task.platform_retries,
+            exit=reason,
+            chance=self.chance,
+        )
+        if isinstance(verdict, GiveUp):
+            return
+        self.put(
+            i,
+            TaskAttempt(
+                role=task.role,
+                index=task.index,
+                number=task.number + 1,
+                user_retries=task.user_retries + verdict.counted,
+                platform_retries=task.platform_retries + (not verdict.counted),
+                retry_at=self.now + verdict.delay if verdict.delay else None,
+            ),
+        )
+        self.note("task-retry", f"{task.task} is tried again{_in(verdict.delay)}: {verdict.why}", task)
+
+    def end_attempt(self, outcome: Outcome) -> None:
+        verdict = decide_retry(
+            limit=self.job.max_retries,
+            user_retries=self.after.user_retries,
+            platform_retries=self.after.platform_retries,
+            exit=outcome.exit,
+            chance=self.chance,
+        )
+        if isinstance(verdict, GiveUp):
+            change = Change.SUCCEED if outcome.result is Result.SUCCEEDED else Change.FAIL
+            self.end(change, outcome.result.value, outcome.message, outcome.exit)
+            return
+        text = f"{outcome.message}; tried again{_in(verdict.delay)}: {verdict.why}"
+        self.after = replace(
+            self.after,
+            retry_at=self.now + verdict.delay,
+            outcome=None,
+            user_retries=self.after.user_retries + verdict.counted,
+            platform_retries=self.after.platform_retries + (not verdict.counted),
+        )
+        self.move(Change.RETRY, "retry", text)
+
+    def end(self, change: Change, kind: str, text: str, reason: Exit, actor: str = "holdfast") -> None:
+        self.after = replace(self.after, exit=reason, finished_at=self.now, retry_at=None)
+        self.move(change, kind, text, actor)
+
+    def first_code(self) -> int | None:
+        return next((task.exit.code for task in self.tasks if task.exit and task.exit.code is not None), None)
+
+    # -- bookkeeping
+
+    def put(self, i: int, task: TaskAttempt) -> TaskAttempt:
+        self.tasks[i] = task
+        self.changed[task.role, task.index, task.number] = task
+        return task
+
+    def start(self, attempt_id: str, task: TaskAttempt) -> None:
+        self.starts[attempt_id] = Start(attempt_id, task)
+
+    def move(self, change: Change, kind: str, text: str, actor: str = "holdfast") -> None:
+        self.after = replace(self.after, state=transition(self.after.state, change), message=text)
+        event = NewEvent(
+            kind=kind,
+            message=text,
+            at=self.now,
+            actor=actor,
+            attempt=self.after.attempt,
+            state=self.after.state,
+        )
+        self.events.append(event)
+
+    def note(self, kind: str, text: str, task: TaskAttempt | None = None) -> None:
+        name = task.task if task else None
+        self.events.append(NewEvent(kind=kind, message=text, at=self.now, task=name, attempt=self.after.attempt))
+
+    def finished_plan(self, elapsed: timedelta | None) -> Plan:
+        self.after = replace(self.after, tasks=tuple(self.tasks))
+        return Plan(
+            after=self.after,
+            tasks=tuple(self.changed.values()),
+            steps=(*self.starts.values(), *self.steps),
+            events=tuple(self.events),
+            wake_in=None if self.after.state.final else self.next_look(elapsed),
+        )
+
+    def next_look(self, elapsed: timedelta | None) -> timedelta | None:
+        waits = [task.retry_at - self.now for task in self.tasks if task.retry_at]
+        if self.after.retry_at:
+            waits.append(self.after.retry_at - self.now)
+        if self.policy.time_limit is not None and self.after.attempt_started_at and not self.after.outcome:
+            waits.append(self.policy.time_limit - (elapsed or timedelta()))
+        return max(min(waits), timedelta()) if waits else None
+
+
+_END_STATES = {
+    ExitKind.SUCCEEDED: TaskState.SUCCEEDED,
+    ExitKind.USER_ERROR: TaskState.FAILED,
+    ExitKind.OUT_OF_MEMORY: TaskState.FAILED,
+    ExitKind.TIME_LIMIT: TaskState.FAILED,
+    ExitKind.REFUSED: TaskState.FAILED,
+    ExitKind.PLATFORM: TaskState.FAILED,
+    ExitKind.CANCELLED: TaskState.STOPPED,
+    ExitKind.ATTEMPT_OVER: TaskState.STOPPED,
+}
+
+
+def _in(delay: timedelta) -> str:
+    return f" in {_show_duration(delay)}" if delay else ""
+
+
+def _show_duration(span: timedelta) -> str:
+    """3600 s -> 1h; 90 s -> 1m30s."""
+    seconds = int(span.total_seconds())
+    parts = (
+        (seconds // 86400, "d"),
+        (seconds // 3600 % 24, "h"),
+        (seconds // 60 % 60, "m"),
+        (seconds % 60, "s"),
+    )
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
