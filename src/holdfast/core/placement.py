@@ -228,6 +228,9 @@ class Ledger:
             self.free_gpus[assignment.node] |= set(assignment.gpus) & set(self.nodes[assignment.node].gpus)
             self.used_ports[assignment.node] -= ports
 
+    def used_by(self, group: str) -> Amount:
+        return self.group_use.get(group, Amount())
+
     def quota_of(self, group: str) -> tuple[Quota, Quota]:
         return self.quotas.get(group, (Quota(), Quota()))
 
@@ -253,7 +256,7 @@ def _place_one(waiting: Waiting, ledger: Ledger, room: dict[str, Amount], closed
         return Refused(waiting, never)
     group_quota, user_quota = ledger.quota_of(waiting.group)
     total = waiting.total
-    if over_quota(group_quota, ledger.group_use.get(waiting.group, Amount()), total):
+    if over_quota(group_quota, ledger.used_by(waiting.group), total):
         closed.add(waiting.group)
         return None
     if over_quota(user_quota, ledger.user_use.get((waiting.group, waiting.user), Amount()), total):
@@ -286,7 +289,7 @@ def explain(waiting: Waiting, queue: Queue, ledger: Ledger) -> tuple[str, ...]:
     reasons: list[str] = []
     group_quota, user_quota = ledger.quota_of(waiting.group)
     total = waiting.total
-    used = ledger.group_use.get(waiting.group, Amount())
+    used = ledger.used_by(waiting.group)
     mine = ledger.user_use.get((waiting.group, waiting.user), Amount())
     for text in over_quota(group_quota, used, total):
         reasons.append(f"The quota of group {waiting.group} is {text}.")

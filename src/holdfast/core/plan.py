@@ -319,15 +319,10 @@ class _Work:
     def stop_tasks(self, reason: Exit) -> None:
         """Everything that has not ended is to end for `reason`."""
         for i, task in enumerate(self.tasks):
-            if task.state is TaskState.WAITING:
-                self.finish(
-                    i,
-                    task,
-                    replace(reason, message="Never started") if reason.kind is ExitKind.CANCELLED else reason,
-                )
+            if task.state is TaskState.WAITING or self.starts.pop(self.after.attempt_id(task), None):
+                self.finish(i, task, replace(reason, message=f"Never started. {reason.message}"))
             elif task.state.live and task.stop is None:
                 self.put(i, replace(task, stop=reason))
-                self.starts.pop(self.after.attempt_id(task), None)
                 self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
 
     def retry_task(self, i: int, task: TaskAttempt, reason: Exit) -> None:

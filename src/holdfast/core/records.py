@@ -1,4 +1,4 @@
-"""What is remembered besides a job's live state: list rows, events, people. Plain data, as services and stores pass it."""
+"""What is remembered besides a job's live state: list rows, events, people. Plain data, as stores return it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,465 @@
+"""The controller: read, decide, save, act, for many jobs at a time.
+
+It owns the live state of every job that is not final. Whatever happens (a submission, a stop, a task that ends, a timer)
+marks a job; one round plans all marked jobs, places what waits, saves every change in one write, and only then acts.
+Rounds never overlap, so while one is being saved the next one gathers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest
+from holdfast.core.errors import HoldfastError
+from holdfast.core.job import Job
+from holdfast.core.placement import (
+    GroupUse,
+    Ledger,
+    NodeUse,
+    Placed,
+    Queue,
+    Quota,
+    Refused,
+    Verdict,
+    explain,
+    impossible,
+    place,
+)
+from holdfast.core.plan import Plan, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
+from holdfast.core.records import Group, NewEvent
+from holdfast.core.states import TaskState
+from holdfast.engines.base import Engine
+from holdfast.store import jobs as job_rows
+from holdfast.store.database import Store
+
+from .launches import build_launch
+
+log = logging.getLogger(__name__)
+
+STORE_RETRY = 1.0  # seconds between tries while the store refuses to save
+PLAN_RETRY = 30.0  # seconds until a job whose planning failed is looked at again
+STARTS_AT_ONCE = 16
+REMOVALS_AT_ONCE = 4
+SLOWEST_LOOK = 3600.0  # seconds; a timer is never set further off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The admin's defaults."""
+
+    time_limit: timedelta | None
+    grace: timedelta
+    max_grace: timedelta
+
+
+@dataclass(slots=True)
+class Live:
+    """A job that is not final, and what has been noticed about it since its last plan."""
+
+    snapshot: JobSnapshot
+    seen: dict[str, Observation] = field(default_factory=dict)
+    stop: StopRequest | None = None
+    acknowledge: list[asyncio.Future[None]] = field(default_factory=list)
+    began: float | None = None  # loop time at which the current attempt began to run
+    timer: asyncio.TimerHandle | None = None
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    queued: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Round:
+    """One job's plans within a round: the state before, and what came of it."""
+
+    live: Live
+    before: JobSnapshot
+    seen: dict[str, Observation]
+    stop: StopRequest | None
+    acknowledge: list[asyncio.Future[None]]
+    plans: list[Plan] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
+
+    @property
+    def after(self) -> JobSnapshot:
+        return self.plans[-1].after if self.plans else self.before
+
+
+class Controller:
+    """One per server. Everything runs on the event loop; nothing here blocks."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        limits: Limits,
+        *,
+        groups: Iterable[Group] = (),
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.store = store
+        self.engine = engine
+        self.limits = limits
+        self.clock = clock
+        self.groups = {group.name: group for group in groups}
+        self.queue = Queue()
+        self.ledger = Ledger(())
+        self._live: dict[str, Live] = {}
+        self._marked: set[str] = set()
+        self._wake = asyncio.Event()
+        self._work: set[asyncio.Task[None]] = set()
+        self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
+
+    # -- life
+
+    async def recover(self) -> None:
+        """Find everything again: from the store what should be, from the engine what is."""
+        await self.engine.open(self.observed)
+        self.ledger = Ledger(self.engine.nodes(), self._quotas())
+        for snapshot in await self.store.read(job_rows.load_active):
+            self._live[snapshot.id] = Live(snapshot)
+        alive = [
+            (live, task) for live in self._live.values() for task in live.snapshot.tasks if task.state.live and task.node
+        ]
+        for live, task in alive:
+            self.ledger.claim(assignment_of(live.snapshot, task))
+        ids = [live.snapshot.attempt_id(task) for live, task in alive]
+        for observation in (await self.engine.observe(ids)).values():
+            self.observed(observation)
+        strays = await self.engine.sweep(ids)
+        if strays:
+            log.warning("stopped tasks that no job owns", extra={"event": "sweep", "attempts": list(strays)})
+        self._mark(*self._live)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._round()
+            except Exception as error:
+                known = isinstance(error, HoldfastError)
+                text = "could not save; trying again"
+                log.error(text, extra={"event": "save", "error": str(error)}, exc_info=None if known else error)
+                await asyncio.sleep(STORE_RETRY)
+                self._wake.set()
+
+    async def close(self) -> None:
+        """Let go. Tasks run on; what was asked of the engine is finished first."""
+        for live in self._live.values():
+            if live.timer:
+                live.timer.cancel()
+        if self._work:
+            await asyncio.wait(self._work, timeout=5)
+        await self.engine.close()
+
+    # -- what services may ask (services.control.Control)
+
+    def added(self, snapshot: JobSnapshot) -> None:
+        self._live.setdefault(snapshot.id, Live(snapshot))
+        self._mark(snapshot.id)
+
+    async def stop(self, job_id: str, actor: str) -> bool:
+        live = self._live.get(job_id)
+        if live is None:
+            return False
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        live.stop = live.stop or StopRequest(actor=actor, at=self.clock())
+        live.acknowledge.append(done)
+        self._mark(job_id)
+        await done
+        return True
+
+    async def changed(self, job_id: str, timeout: float) -> None:
+        live = self._live.get(job_id)
+        if live is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(live.moved.wait(), timeout)
+
+    def active(self, job_id: str) -> JobSnapshot | None:
+        live = self._live.get(job_id)
+        return live.snapshot if live else None
+
+    def waiting(self, job_id: str) -> tuple[str, ...]:
+        live = self._live.get(job_id)
+        entries = [self.queue.get(id) for id in live.queued] if live else []
+        reasons = [reason for entry in entries if entry for reason in explain(entry, self.queue, self.ledger)]
+        return tuple(dict.fromkeys(reasons))
+
+    def verdict(self, job: Job, user: str) -> Verdict:
+        trial = JobSnapshot(id="trial", job=job, user=user, submitted_at=self.clock())
+        entries = waiting_of(trial, self.clock())
+        never = tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, self.ledger)))
+        if never:
+            return Verdict("never", never)
+        reasons = tuple(dict.fromkeys(text for entry in entries for text in explain(entry, self.queue, self.ledger)))
+        return Verdict("wait" if reasons else "now", reasons)
+
+    def use(self) -> tuple[list[NodeUse], list[GroupUse]]:
+        nodes = [NodeUse(node=node, free=self.ledger.free[name]) for name, node in self.ledger.nodes.items()]
+        groups = [
+            GroupUse(
+                group=name,
+                used=self.ledger.used_by(name),
+                quota=group.quota,
+                user_quota=group.user_quota,
+            )
+            for name, group in self.groups.items()
+        ]
+        return nodes, groups
+
+    def counts(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for live in self._live.values():
+            found[live.snapshot.state] = found.get(live.snapshot.state, 0) + 1
+        return found
+
+    def groups_changed(self, groups: list[Group]) -> None:
+        self.groups = {group.name: group for group in groups}
+        self.ledger.quotas = self._quotas()
+        self._wake.set()
+
+    # -- what engines report
+
+    def observed(self, observation: Observation) -> None:
+        job_id = observation.attempt_id.split(".", 1)[0]
+        live = self._live.get(job_id)
+        if live is None:
+            return
+        live.seen[observation.attempt_id] = observation
+        if observation.elapsed is not None:
+            began = asyncio.get_running_loop().time() - observation.elapsed
+            live.began = began if live.began is None else min(live.began, began)
+        self._mark(job_id)
+
+    # -- one round
+
+    async def _round(self) -> None:
+        rounds = self._gather()
+        for job_id in list(rounds):
+            self._plan_or_skip(job_id, rounds)
+        decisions = self._place(rounds)
+        changed = [work for work in rounds.values() if work.plans and _matters(work)]
+        try:
+            if changed:
+                await self.store.write(job_rows.save, [_saved(work) for work in changed])
+        except BaseException:
+            self._put_back(rounds, decisions)
+            raise
+        for work in rounds.values():
+            self._commit(work)
+
+    def _gather(self) -> dict[str, Round]:
+        """Take what was noticed; from here on new notices go to the next round."""
+        marked, self._marked = self._marked, set()
+        rounds = {}
+        for job_id in marked:
+            live = self._live.get(job_id)
+            if live is not None:
+                rounds[job_id] = self._take(live)
+        return rounds
+
+    def _take(self, live: Live) -> Round:
+        work = Round(live, live.snapshot, live.seen, live.stop, live.acknowledge)
+        live.seen, live.stop, live.acknowledge = {}, None, []
+        return work
+
+    def _plan_or_skip(self, job_id: str, rounds: dict[str, Round], decision: Placed | Refused | None = None) -> None:
+        """One job that cannot be planned, a bug of ours, must not keep the others waiting."""
+        try:
+            self._plan(rounds[job_id], decision)
+        except Exception:
+            log.exception("could not plan a job", extra={"event": "plan", "job": job_id})
+            work = rounds.pop(job_id)
+            self._put_back({job_id: work}, [decision] if decision else [])
+            self._marked.discard(job_id)
+            asyncio.get_running_loop().call_later(PLAN_RETRY, self._mark, job_id)
+
+    def _plan(self, work: Round, decision: Placed | Refused | None = None) -> None:
+        snapshot = work.after
+        if work.stop is not None and snapshot.stop is None:
+            snapshot = replace(snapshot, stop=work.stop)
+            text = f"{work.stop.actor} asked for it to stop"
+            work.events.append(NewEvent(kind="stop-requested", message=text, at=work.stop.at, actor=work.stop.actor))
+        result = plan(
+            snapshot,
+            {} if decision else work.seen,
+            self.clock(),
+            self._policy(snapshot.job),
+            decision=decision,
+            elapsed=self._elapsed(work.live),
+            chance=random.random(),  # noqa: S311 - spreads retries, guards nothing
+        )
+        work.plans.append(result)
+        work.events.extend(result.events)
+        self._requeue(work.live, result.after)
+
+    def _place(self, rounds: dict[str, Round]) -> list[Placed | Refused]:
+        """Plan again each job that got a place, or never will."""
+        for work in rounds.values():
+            self._release_ended(work)
+        decisions = place(self.queue, self.ledger)
+        for decision in decisions:
+            job_id = decision.waiting.job_id
+            if job_id not in rounds:
+                rounds[job_id] = self._take(self._live[job_id])
+            self._plan_or_skip(job_id, rounds, decision)
+        return decisions
+
+    def _release_ended(self, work: Round) -> None:
+        for result in work.plans:
+            for task in result.tasks:
+                if task.state.ended:
+                    self.ledger.release(result.after.attempt_id(task))
+
+    def _requeue(self, live: Live, snapshot: JobSnapshot) -> None:
+        entries = waiting_of(snapshot, self.clock())
+        for id in live.queued:
+            if id not in {entry.id for entry in entries}:
+                self.queue.remove(id)
+        for entry in entries:
+            if self.queue.get(entry.id) != entry:
+                self.queue.add(entry)
+        live.queued = tuple(entry.id for entry in entries)
+
+    def _put_back(self, rounds: dict[str, Round], decisions: list[Placed | Refused]) -> None:
+        """Nothing was saved: forget the plans, keep what was noticed, and look at the same jobs again."""
+        for decision in decisions:
+            if isinstance(decision, Placed):
+                for assignment in decision.assignments:
+                    self.ledger.release(assignment.attempt_id)
+        for job_id, work in rounds.items():
+            work.live.seen = {**work.seen, **work.live.seen}
+            work.live.stop = work.stop or work.live.stop
+            work.live.acknowledge = work.acknowledge + work.live.acknowledge
+            for task in work.before.tasks:
+                if task.state.live and task.node:
+                    self.ledger.claim(assignment_of(work.before, task))
+            self._requeue(work.live, work.before)
+            self._marked.add(job_id)
+
+    def _commit(self, work: Round) -> None:
+        """The change is durable: make it the live state, tell who waits, and act."""
+        live, after = work.live, work.after
+        if work.plans and _matters(work):
+            after = replace(after, version=work.before.version + 1)
+        live.snapshot = after
+        if after.attempt != work.before.attempt:
+            live.began = None
+        for done in work.acknowledge:
+            if not done.done():
+                done.set_result(None)
+        if after.state is not work.before.state:
+            live.moved.set()
+            live.moved = asyncio.Event()
+        self._set_timer(live, work.plans[-1].wake_in if work.plans else None)
+        if after.state.final:
+            self._forget(live)
+        for result in work.plans:
+            for step in result.steps:
+                self._perform(after, step)
+
+    def _forget(self, live: Live) -> None:
+        if live.timer:
+            live.timer.cancel()
+        for id in live.queued:
+            self.queue.remove(id)
+        self._live.pop(live.snapshot.id, None)
+        for done in live.acknowledge:
+            if not done.done():
+                done.set_result(None)
+
+    def _set_timer(self, live: Live, wake_in: timedelta | None) -> None:
+        if live.timer:
+            live.timer.cancel()
+            live.timer = None
+        if wake_in is not None:
+            seconds = min(max(wake_in.total_seconds(), 0.0), SLOWEST_LOOK)
+            live.timer = asyncio.get_running_loop().call_later(seconds, self._mark, live.snapshot.id)
+
+    # -- acting
+
+    def _perform(self, snapshot: JobSnapshot, step: Step) -> None:
+        match step:
+            case Start():
+                self._spawn(self._start(snapshot, step))
+            case Stop():
+                self._spawn(self._stop(step))
+            case Remove():
+                self._spawn(self._remove(step))
+
+    async def _start(self, snapshot: JobSnapshot, step: Start) -> None:
+        try:
+            async with self._starts:
+                observation = await self.engine.start(build_launch(snapshot, step.task))
+        except Exception as error:
+            log.exception("could not start a task", extra={"event": "start", "attempt": step.attempt_id})
+            text = f"could not be started: {error}"
+            observation = Observation(attempt_id=step.attempt_id, seen=Seen.REFUSED, message=text, transient=True)
+        self.observed(observation)
+
+    async def _stop(self, step: Stop) -> None:
+        await self.engine.stop(step.attempt_id, step.grace.total_seconds())
+
+    async def _remove(self, step: Remove) -> None:
+        async with self._removals:
+            await self.engine.remove(step.attempt_id)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and task.exception():
+            log.error("engine call failed", extra={"event": "engine"}, exc_info=task.exception())
+
+    # -- small things
+
+    def _mark(self, *job_ids: str) -> None:
+        self._marked.update(job_ids)
+        self._wake.set()
+
+    def _elapsed(self, live: Live) -> timedelta | None:
+        if live.began is None:
+            return None
+        return timedelta(seconds=asyncio.get_running_loop().time() - live.began)
+
+    def _policy(self, job: Job) -> Policy:
+        return Policy(time_limit=self.time_limit(job), grace=min(_or(job.grace, self.limits.grace), self.limits.max_grace))
+
+    def time_limit(self, job: Job) -> timedelta | None:
+        """The limit in force for an attempt of this job: the job's own, its group's, or the admin's."""
+        group = self.groups.get(job.group)
+        limit = job.time_limit if job.time_limit is not None else group.time_limit if group else None
+        limit = limit if limit is not None else self.limits.time_limit
+        return limit or None
+
+    def _quotas(self) -> dict[str, tuple[Quota, Quota]]:
+        return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}
+
+
+def _or(value: timedelta | None, default: timedelta) -> timedelta:
+    return default if value is None else value
+
+
+def _matters(work: Round) -> bool:
+    return bool(work.events or any(result.tasks for result in work.plans))
+
+
+def _saved(work: Round) -> job_rows.Saved:
+    tasks = {}
+    for result in work.plans:
+        for task in result.tasks:
+            if task.state is not TaskState.WAITING or task.number:
+                tasks[task.role, task.index, task.number] = task
+    return job_rows.Saved(
+        before_version=work.before.version, after=work.after, tasks=tuple(tasks.values()), events=tuple(work.events)
+    )

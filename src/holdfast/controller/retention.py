@@ -1,0 +1,55 @@
+"""Removing logs some days after a job's end. The record stays, and says when its logs went."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from holdfast.engines.base import Engine
+from holdfast.store import jobs as job_rows
+from holdfast.store.database import Store
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 600.0  # seconds
+BATCH = 200
+
+
+class Retention:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        keep: timedelta | None,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.store = store
+        self.engine = engine
+        self.keep = keep  # None: for ever
+        self.clock = clock
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while self.keep is not None:
+            try:
+                await self.sweep()
+            except Exception:
+                log.exception("could not remove old logs", extra={"event": "retention"})
+            await asyncio.sleep(INTERVAL)
+
+    async def sweep(self) -> int:
+        """Remove what is due. Files go first: a crash in between removes them again, harmlessly."""
+        removed = 0
+        while self.keep is not None:
+            due = await self.store.read(job_rows.logs_due, self.clock() - self.keep, BATCH)
+            for attempt_id in due:
+                await self.engine.remove_logs(attempt_id)
+            if due:
+                await self.store.write(job_rows.mark_logs_removed, due, self.clock())
+            removed += len(due)
+            if len(due) < BATCH:
+                break
+        return removed

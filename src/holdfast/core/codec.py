@@ -1,0 +1,131 @@
+"""Job <-> plain JSON values, without loss: what the store keeps and the API shows.
+
+Durations are seconds. Reading trusts its input (it was written here) and fills fields that older records lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from .job import Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
+
+MASK = "******"  # stands for every secret value in what people see
+
+
+def mask(value: Any) -> Any:
+    """The same shape with every value hidden; names stay."""
+    if isinstance(value, Mapping):
+        return {key: mask(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask(inner) for inner in value]
+    return MASK
+
+
+def holds_mask(value: Any) -> bool:
+    """Some value in it is still the mask."""
+    if isinstance(value, Mapping):
+        return any(map(holds_mask, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(holds_mask, value))
+    return bool(value == MASK)
+
+
+def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
+    """Plain JSON values. Secrets are masked unless asked for."""
+    return {
+        "name": job.name,
+        "roles": [_role_to_json(role) for role in job.roles],
+        "group": job.group,
+        "description": job.description,
+        "secrets": dict(job.secrets) if secrets else mask(job.secrets),
+        "gang": job.gang,
+        "max_retries": job.max_retries,
+        "time_limit": _seconds(job.time_limit),
+        "grace": _seconds(job.grace),
+        "hold": job.hold and {"duration": _seconds(job.hold.duration), "keep": job.hold.keep.value},
+        "priority": job.priority,
+        "tags": list(job.tags),
+        "dialect": job.dialect.value,
+        "extras": dict(job.extras),
+    }
+
+
+def job_from_json(data: Mapping[str, Any]) -> Job:
+    """The job `job_to_json` wrote."""
+    get = data.get
+    return Job(
+        name=data["name"],
+        roles=tuple(_role_from_json(role) for role in data["roles"]),
+        group=data["group"],
+        description=get("description", ""),
+        secrets=get("secrets", {}),
+        gang=get("gang", True),
+        max_retries=get("max_retries", 0),
+        time_limit=_duration(get("time_limit")),
+        grace=_duration(get("grace")),
+        hold=_hold_from_json(get("hold")),
+        priority=get("priority", 0),
+        tags=tuple(get("tags", ())),
+        dialect=Dialect(get("dialect", Dialect.HOLDFAST)),
+        extras=get("extras", {}),
+    )
+
+
+def _role_to_json(role: Role) -> dict[str, Any]:
+    resources, completion = role.resources, role.completion
+    return {
+        "name": role.name,
+        "commands": list(role.commands),
+        "instances": role.instances,
+        "image": role.image,
+        "resources": {
+            "cpu": resources.cpu,
+            "memory": resources.memory,
+            "gpu": resources.gpu,
+            "shm": resources.shm,
+        },
+        "ports": dict(role.ports),
+        "env": dict(role.env),
+        "mounts": [{"source": m.source, "target": m.target, "read_only": m.read_only} for m in role.mounts],
+        "completion": {"min_failed": completion.min_failed, "min_succeeded": completion.min_succeeded},
+        "max_task_retries": role.max_task_retries,
+        "shell_options": list(role.shell_options),
+        "workdir": role.workdir,
+    }
+
+
+def _role_from_json(data: Mapping[str, Any]) -> Role:
+    get = data.get
+    return Role(
+        name=data["name"],
+        commands=tuple(data["commands"]),
+        instances=get("instances", 1),
+        image=data["image"],
+        resources=Resources(**data["resources"]),
+        ports=get("ports", {}),
+        env=get("env", {}),
+        mounts=tuple(Mount(**mount) for mount in get("mounts", ())),
+        completion=Completion(**get("completion", {})),
+        max_task_retries=get("max_task_retries", 0),
+        shell_options=tuple(data["shell_options"]),
+        workdir=get("workdir"),
+    )
+
+
+def _hold_from_json(data: Mapping[str, Any] | None) -> Hold | None:
+    if data is None:
+        return None
+    return Hold(duration=_duration(data["duration"]), keep=Keep(data["keep"]))
+
+
+def _seconds(duration: timedelta | None) -> int | float | None:
+    if duration is None:
+        return None
+    seconds = duration.total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
