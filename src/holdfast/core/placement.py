@@ -4,8 +4,8 @@
 few jobs it has to look past, not the number of jobs that exist.
 
 A job that must wait for room on a machine has what it asks for set aside there, so that later and smaller jobs pass it
-only where they cannot delay it. Within a group, a job that the group's quota stops also stops those behind it; one
-that only its user's quota stops is passed.
+only where they cannot delay it. Within a group, a job that its user's quota stops is passed; one that the group's quota
+stops also stops those behind it.
 """
 
 from __future__ import annotations
@@ -256,10 +256,10 @@ def _place_one(waiting: Waiting, ledger: Ledger, room: dict[str, Amount], closed
         return Refused(waiting, never)
     group_quota, user_quota = ledger.quota_of(waiting.group)
     total = waiting.total
+    if over_quota(user_quota, ledger.user_use.get((waiting.group, waiting.user), Amount()), total):
+        return None
     if over_quota(group_quota, ledger.used_by(waiting.group), total):
         closed.add(waiting.group)
-        return None
-    if over_quota(user_quota, ledger.user_use.get((waiting.group, waiting.user), Amount()), total):
         return None
     spots = _fit(waiting.requests, room, ledger)
     if spots is None:

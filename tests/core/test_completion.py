@@ -1,0 +1,78 @@
+"""Completion, checked against a second, plainer reading of OpenPAI's rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.attempt import Result, TaskAttempt
+from holdfast.core.completion import decide_outcome
+from holdfast.core.exits import classify
+from holdfast.core.job import Completion, Job
+from holdfast.core.plan import fresh_tasks
+from holdfast.core.states import TaskState
+
+from .jobs import NOON, job, jobs, role
+
+states = st.sampled_from([TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.FAILED])
+
+
+def ended(task: TaskAttempt, state: TaskState) -> TaskAttempt:
+    if state is TaskState.RUNNING:
+        return replace(task, state=state)
+    return replace(task, state=state, exit=classify(int(state is TaskState.FAILED)), finished_at=NOON)
+
+
+def expected(of: Job, tasks: list[TaskAttempt]) -> Result | None:
+    def count(name: str, state: TaskState) -> int:
+        return sum(task.role == name and task.state is state for task in tasks)
+
+    for r in of.roles:
+        if r.completion.min_failed and count(r.name, TaskState.FAILED) >= r.completion.min_failed:
+            return Result.FAILED
+    for r in of.roles:
+        if r.completion.min_succeeded and count(r.name, TaskState.SUCCEEDED) >= r.completion.min_succeeded:
+            return Result.SUCCEEDED
+    over = all(task.state in (TaskState.FAILED, TaskState.SUCCEEDED) for task in tasks)
+    return Result.SUCCEEDED if over else None
+
+
+@given(jobs(), st.data())
+def test_agrees_with_the_rules(of: Job, data: st.DataObject) -> None:
+    tasks = [ended(task, data.draw(states)) for task in fresh_tasks(of)]
+    outcome = decide_outcome(of, tasks)
+    assert (outcome.result if outcome else None) is expected(of, tasks)
+
+
+def test_first_role_to_finish_ends_an_openpai_job() -> None:
+    of = job(role("worker", completion=Completion(min_succeeded=1)), role("ps", completion=Completion(min_succeeded=1)))
+    worker, ps = fresh_tasks(of)
+    outcome = decide_outcome(of, [ended(worker, TaskState.SUCCEEDED), ended(ps, TaskState.RUNNING)])
+    assert outcome is not None
+    assert outcome.result is Result.SUCCEEDED
+    assert outcome.role == "worker"
+
+
+def test_our_own_jobs_wait_for_every_role() -> None:
+    of = job(role("worker"), role("ps"))
+    worker, ps = fresh_tasks(of)
+    assert decide_outcome(of, [ended(worker, TaskState.SUCCEEDED), ended(ps, TaskState.RUNNING)]) is None
+
+
+def test_failures_that_never_fail_the_job() -> None:
+    of = job(role("main", instances=2, completion=Completion(min_failed=None)))
+    outcome = decide_outcome(of, [ended(task, TaskState.FAILED) for task in fresh_tasks(of)])
+    assert outcome is not None
+    assert outcome.result is Result.SUCCEEDED
+
+
+def test_the_first_failure_is_named_with_its_own_exit_code() -> None:
+    of = job(role("main", instances=2))
+    first, second = fresh_tasks(of)
+    failed = replace(first, state=TaskState.FAILED, exit=classify(3), finished_at=NOON)
+    outcome = decide_outcome(of, [failed, ended(second, TaskState.RUNNING)])
+    assert outcome is not None
+    assert outcome.exit.code == 3
+    assert outcome.message == "main-0: Exit code 3"

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.core.job import GIB
+from holdfast.core.placement import (
+    Amount,
+    Ledger,
+    Node,
+    Placed,
+    Queue,
+    Quota,
+    Refused,
+    Request,
+    Waiting,
+    explain,
+    impossible,
+    place,
+)
+
+EPSILON = 1e-6
+
+
+def waiting(id: str, cpu: float = 1, gpu: int = 0, memory: int = GIB, tasks: int = 1, **fields: object) -> Waiting:
+    known = {"user": "ann", "group": "red", "priority": 0, "order": (float(len(id)), id)} | fields
+    amount = Amount(cpu=cpu, memory=memory, gpu=gpu)
+    requests = tuple(Request(attempt_id=f"{id}.{i}", amount=amount, ports={"http": 1}) for i in range(tasks))
+    return Waiting(id=id, job_id=id, requests=requests, **known)  # type: ignore[arg-type]
+
+
+def node(name: str = "one", cpu: float = 4, gpus: int = 0, memory: int = 16 * GIB) -> Node:
+    return Node(name=name, cpu=cpu, memory=memory, gpus=tuple(range(gpus)))
+
+
+def queue_of(*entries: Waiting) -> Queue:
+    queue = Queue()
+    for i, entry in enumerate(entries):
+        queue.add(Waiting(**{**_fields(entry), "order": (float(i), entry.id)}))
+    return queue
+
+
+def _fields(entry: Waiting) -> dict[str, object]:
+    return {name: getattr(entry, name) for name in Waiting.__dataclass_fields__}
+
+
+def placed(queue: Queue, ledger: Ledger) -> list[str]:
+    return [decision.waiting.id for decision in place(queue, ledger) if isinstance(decision, Placed)]
+
+
+def test_all_tasks_or_none() -> None:
+    ledger = Ledger([node(cpu=4)])
+    queue = queue_of(waiting("a", cpu=3), waiting("b", cpu=1, tasks=2))
+    assert placed(queue, ledger) == ["a"]
+    assert [entry.id for entry in queue.walk(set())] == ["b"]
+
+
+def test_higher_priority_goes_first_then_the_older_one() -> None:
+    queue = queue_of(waiting("a"), waiting("b"), waiting("c", priority=5))
+    assert placed(queue, Ledger([node()])) == ["c", "a", "b"]
+
+
+def test_a_small_job_may_not_take_what_the_head_of_the_queue_waits_for() -> None:
+    ledger = Ledger([node(cpu=4)])
+    assert placed(queue_of(waiting("running", cpu=3)), ledger) == ["running"]
+    assert placed(queue_of(waiting("big", cpu=4), waiting("small", cpu=1)), ledger) == []
+
+
+def test_a_job_that_waits_for_a_gpu_does_not_hold_up_others() -> None:
+    ledger = Ledger([node(cpu=8, gpus=1)])
+    assert placed(queue_of(waiting("holder", cpu=1, gpu=1)), ledger) == ["holder"]
+    queue = queue_of(waiting("second", cpu=2, gpu=1), waiting("plain", cpu=5), waiting("more", cpu=1))
+    assert placed(queue, ledger) == ["plain"]  # "more" would take the cores set aside for "second"
+
+
+def test_the_user_quota_passes_over_and_the_group_quota_stops() -> None:
+    quotas = {"red": (Quota(gpu=4), Quota(gpu=4))}
+    first = queue_of(waiting("a", gpu=2, user="bob"), waiting("b", gpu=4, user="pan"), waiting("c", gpu=2, user="lin"))
+    assert placed(first, Ledger([node(gpus=8)], quotas)) == ["a"]
+    second = queue_of(waiting("a", gpu=2, user="bob"), waiting("b", gpu=4, user="bob"), waiting("c", gpu=2, user="lin"))
+    assert placed(second, Ledger([node(gpus=8)], quotas)) == ["a", "c"]
+
+
+def test_refusal_names_each_resource_against_the_largest_machine() -> None:
+    ledger = Ledger([node(cpu=4, gpus=1), node("two", cpu=8)])
+    (decision,) = place(queue_of(waiting("a", cpu=48, gpu=2, memory=64 * GIB)), ledger)
+    assert isinstance(decision, Refused)
+    assert decision.reasons == (
+        "a task asks for 48 cores, the largest machine has 8",
+        "a task asks for 64 GiB of memory, the largest machine has 16 GiB",
+        "a task asks for 2 GPUs, the largest machine has 1",
+    )
+
+
+def test_refusal_when_no_single_machine_has_it_all() -> None:
+    ledger = Ledger([node(cpu=4, gpus=1), node("two", cpu=8)])
+    assert impossible(waiting("a", cpu=8, gpu=1), ledger) == (
+        "no single machine has all that a task asks for, though each part is to be had somewhere",
+    )
+
+
+def test_a_gang_larger_than_the_whole_place_is_refused() -> None:
+    (reason,) = impossible(waiting("a", cpu=2, tasks=3), Ledger([node(cpu=4)]))
+    assert "its 3 tasks start together" in reason
+
+
+def test_a_quota_too_small_for_the_job_alone_is_a_refusal() -> None:
+    ledger = Ledger([node(cpu=8)], {"red": (Quota(cpu=2), Quota())})
+    assert impossible(waiting("a", cpu=3), ledger) == ("the quota of group red is 2 cores, 0 in use, 3 asked for",)
+
+
+def test_explains_every_reason_at_once() -> None:
+    ledger = Ledger([node(cpu=4)], {"red": (Quota(cpu=4), Quota(cpu=4))})
+    place(queue_of(waiting("a", cpu=3)), ledger)
+    queue = queue_of(waiting("b", cpu=2), waiting("c", cpu=2))
+    entry = queue.get("c")
+    assert entry is not None
+    reasons = explain(entry, queue, ledger)
+    assert len(reasons) == 4
+    assert "group red is 4 cores, 3 in use, 2 asked for" in reasons[0]
+    assert "user ann" in reasons[1]
+    assert "free now: 1 cores" in reasons[2]
+    assert reasons[3] == "1 job stands before it in the queue of group red."
+
+
+def test_ports_differ_between_tasks_of_one_machine() -> None:
+    (decision,) = place(queue_of(waiting("a", cpu=0.1, memory=1, tasks=30)), Ledger([node()]))
+    assert isinstance(decision, Placed)
+    ports = [port for spot in decision.assignments for port in spot.ports["http"]]
+    assert len(set(ports)) == 30
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "place", "release", "remove"]),
+        st.integers(0, 30),
+        st.sampled_from([0.1, 0.5, 1.0, 2.5]),
+        st.integers(0, 2),
+        st.integers(1, 3),
+        st.sampled_from(["ann", "bob"]),
+        st.sampled_from(["red", "blue"]),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(operations)
+def test_never_more_in_use_than_there_is_nor_than_quotas_allow(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    nodes = [node("one", cpu=4, gpus=2), node("two", cpu=2, gpus=1, memory=4 * GIB)]
+    quotas = {"red": (Quota(cpu=3, gpu=2), Quota(cpu=2)), "blue": (Quota(memory=6 * GIB), Quota(gpu=1))}
+    ledger, queue = Ledger(nodes, quotas), Queue()
+    for kind, n, cpu, gpu, tasks, user, group in steps:
+        if kind == "add" and f"j{n}.0" not in ledger.held:
+            queue.add(waiting(f"j{n}", cpu, gpu, tasks=tasks, user=user, group=group))
+        elif kind == "place":
+            place(queue, ledger)
+        elif kind == "remove":
+            queue.remove(f"j{n}")
+        else:
+            ledger.release(f"j{n}.{tasks - 1}")
+        check(ledger, nodes, quotas)
+    for id in list(ledger.held):
+        ledger.release(id)
+    for whole in nodes:
+        assert abs(ledger.free[whole.name].cpu - whole.cpu) < EPSILON
+        assert ledger.free_gpus[whole.name] == set(whole.gpus)
+        assert not ledger.used_ports[whole.name]
+
+
+def check(ledger: Ledger, nodes: list[Node], quotas: dict[str, tuple[Quota, Quota]]) -> None:
+    """From what is held, counted anew; not from the ledger's own sums."""
+    for whole in nodes:
+        here = [spot for spot in ledger.held.values() if spot.node == whole.name]
+        assert sum(spot.amount.cpu for spot in here) <= whole.cpu + EPSILON
+        assert sum(spot.amount.memory for spot in here) <= whole.memory
+        gpus = [gpu for spot in here for gpu in spot.gpus]
+        assert len(gpus) == len(set(gpus)) == sum(spot.amount.gpu for spot in here)
+        assert set(gpus) <= set(whole.gpus)
+        ports = [port for spot in here for label in spot.ports.values() for port in label]
+        assert len(ports) == len(set(ports))
+    for group, (of_group, of_user) in quotas.items():
+        mine = [spot for spot in ledger.held.values() if spot.group == group]
+        within(of_group, [spot.amount for spot in mine])
+        for user in ("ann", "bob"):
+            within(of_user, [spot.amount for spot in mine if spot.user == user])
+
+
+def within(quota: Quota, amounts: list[Amount]) -> None:
+    assert quota.cpu is None or sum(amount.cpu for amount in amounts) <= quota.cpu + EPSILON
+    assert quota.memory is None or sum(amount.memory for amount in amounts) <= quota.memory
+    assert quota.gpu is None or sum(amount.gpu for amount in amounts) <= quota.gpu

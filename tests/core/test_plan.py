@@ -1,0 +1,245 @@
+"""The planner, driven by hand and by a world that does anything in any order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest
+from holdfast.core.exits import ExitKind
+from holdfast.core.job import GIB, Job
+from holdfast.core.placement import Ledger, Node, Placed, Queue, Refused, place
+from holdfast.core.plan import Plan, Policy, Remove, Start, Stop, plan, waiting_of
+from holdfast.core.states import JobState, TaskState
+
+from .jobs import NOON, job, jobs, role, snapshot
+
+POLICY = Policy(time_limit=timedelta(hours=24), grace=timedelta(seconds=30))
+BIG = Node(name="big", cpu=1000, memory=10_000 * GIB, gpus=tuple(range(100)))
+
+
+def decisions(of: JobSnapshot, now: datetime = NOON) -> list[Placed | Refused]:
+    queue = Queue()
+    for entry in waiting_of(of, now):
+        queue.add(entry)
+    return place(queue, Ledger([BIG]))
+
+
+def placed(of: JobSnapshot) -> Placed:
+    (decision,) = decisions(of)
+    assert isinstance(decision, Placed)
+    return decision
+
+
+def see(of: JobSnapshot, seen: Seen, **fields: object) -> dict[str, Observation]:
+    ids = [of.attempt_id(task) for task in of.tasks if task.state.live]
+    return {id: Observation(attempt_id=id, seen=seen, **fields) for id in ids}  # type: ignore[arg-type]
+
+
+def running(of: Job | None = None) -> JobSnapshot:
+    prepared = snapshot(of)
+    for decision in decisions(prepared):
+        prepared = plan(prepared, {}, NOON, POLICY, decision=decision).after
+    return plan(prepared, see(prepared, Seen.RUNNING), NOON, POLICY).after
+
+
+def test_a_job_from_submission_to_success() -> None:
+    first = snapshot()
+    made = plan(first, {}, NOON, POLICY, decision=placed(first))
+    assert made.after.state is JobState.PREPARING
+    assert [type(step) for step in made.steps] == [Start]
+    made = plan(made.after, see(made.after, Seen.RUNNING), NOON, POLICY)
+    assert made.after.state is JobState.RUNNING
+    assert made.wake_in == timedelta(hours=24)
+    made = plan(made.after, see(made.after, Seen.EXITED, code=0), NOON, POLICY)
+    assert made.after.state is JobState.SUCCEEDED
+    assert made.after.exit is not None
+    assert made.after.exit.code == 0
+    assert [type(step) for step in made.steps] == [Remove]
+    assert [event.state for event in made.events] == [JobState.SUCCEEDED]
+
+
+def test_the_programs_own_exit_code_is_kept() -> None:
+    before = running()
+    after = plan(before, see(before, Seen.EXITED, code=42), NOON, POLICY).after
+    assert after.state is JobState.FAILED
+    assert after.exit is not None
+    assert (after.exit.kind, after.exit.code) == (ExitKind.USER_ERROR, 42)
+
+
+def test_stop_asks_every_task_to_end_and_then_cancels() -> None:
+    before = replace(running(job(role(instances=3))), stop=StopRequest(actor="ann", at=NOON))
+    made = plan(before, {}, NOON, POLICY)
+    assert [step.grace for step in made.steps if isinstance(step, Stop)] == [timedelta(seconds=30)] * 3
+    assert made.after.state is JobState.RUNNING
+    made = plan(made.after, see(made.after, Seen.EXITED, code=143), NOON, POLICY)
+    assert made.after.state is JobState.CANCELLED
+    assert made.after.message == "Cancelled by ann"
+    assert made.events[-1].actor == "ann"
+
+
+def test_a_pending_job_is_cancelled_at_once() -> None:
+    made = plan(snapshot(stop=StopRequest(actor="ann", at=NOON)), {}, NOON, POLICY)
+    assert made.after.state is JobState.CANCELLED
+    assert not made.steps
+
+
+def test_time_limit_fails_the_job_and_says_so() -> None:
+    before = running()
+    made = plan(before, {}, NOON, POLICY, elapsed=timedelta(hours=24))
+    assert any(isinstance(step, Stop) for step in made.steps)
+    made = plan(made.after, see(made.after, Seen.EXITED, code=143), NOON, POLICY)
+    assert made.after.state is JobState.FAILED
+    assert made.after.message == "Ran longer than its time limit of 1d"
+    assert made.after.exit is not None
+    assert made.after.exit.kind is ExitKind.TIME_LIMIT
+
+
+def test_a_lost_task_is_retried_by_itself_and_not_counted() -> None:
+    before = running()
+    made = plan(before, see(before, Seen.LOST, message="the machine was restarted"), NOON, POLICY)
+    assert made.after.state is JobState.PENDING
+    assert (made.after.user_retries, made.after.platform_retries) == (0, 1)
+    assert made.wake_in == timedelta(seconds=1)
+    later = plan(made.after, {}, NOON + timedelta(seconds=1), POLICY).after
+    assert (later.attempt, later.retry_at) == (1, None)
+    assert all(task.state is TaskState.WAITING for task in later.tasks)
+
+
+def test_a_retry_is_not_put_off_by_a_clock_set_back_by_years() -> None:
+    before = running()
+    waits = plan(before, see(before, Seen.LOST), NOON, POLICY).after
+    assert plan(waits, {}, NOON - timedelta(days=3650), POLICY).after.attempt == 1
+
+
+def test_a_refused_image_fails_before_running_and_is_not_retried() -> None:
+    first = snapshot(job(max_retries=5))
+    prepared = plan(first, {}, NOON, POLICY, decision=placed(first)).after
+    made = plan(prepared, see(prepared, Seen.REFUSED, message="no image x; known: host"), NOON, POLICY)
+    assert made.after.state is JobState.FAILED
+    assert made.after.started_at is None
+    assert made.after.message == "main-0: System Error: no image x; known: host"
+
+
+def test_a_server_that_died_before_starting_starts_it_once_it_is_back() -> None:
+    first = snapshot()
+    prepared = plan(first, {}, NOON, POLICY, decision=placed(first)).after
+    made = plan(prepared, see(prepared, Seen.ABSENT), NOON, POLICY)
+    assert [type(step) for step in made.steps] == [Start]
+    assert made.after.state is JobState.PREPARING
+
+
+def test_a_task_alone_is_retried_when_the_job_is_not_a_gang() -> None:
+    before = running(job(role(instances=2, max_task_retries=1), gang=False))
+    failed = before.attempt_id(before.tasks[0])
+    made = plan(before, {failed: Observation(attempt_id=failed, seen=Seen.EXITED, code=1)}, NOON, POLICY)
+    assert made.after.state is JobState.RUNNING
+    again = made.after.tasks[0]
+    assert (again.number, again.state, again.user_retries) == (1, TaskState.WAITING, 1)
+    assert {(task.number, task.state) for task in made.tasks} == {(0, TaskState.FAILED), (1, TaskState.WAITING)}
+
+
+class World:
+    """An engine and a scheduler that do what hypothesis says, in any order, as often as it likes."""
+
+    def __init__(self, of: Job, data: st.DataObject) -> None:
+        self.data = data
+        self.now = NOON
+        self.state = snapshot(of)
+        self.started: list[str] = []
+        self.running: set[str] = set()
+        self.ended: dict[str, Observation] = {}
+        self.stopped: set[str] = set()
+
+    def take(self, made: Plan) -> None:
+        ended_before = {self.state.attempt_id(t) for t in self.state.tasks if t.state.ended}
+        self.state = made.after
+        for step in made.steps:
+            assert step.attempt_id not in ended_before, "a step for what had ended"
+            if isinstance(step, Start) and step.attempt_id not in self.ended:
+                if step.attempt_id not in self.running:
+                    self.started.append(step.attempt_id)
+                self.running.add(step.attempt_id)
+            elif isinstance(step, Stop):
+                self.stopped.add(step.attempt_id)
+
+    def look(self) -> dict[str, Observation]:
+        """Any subset of the truth, with repeats; sometimes more than was asked for."""
+        seen = {}
+        for id in sorted(self.running):
+            what = self.data.draw(st.sampled_from(["nothing", "running", "exit", "lost"]))
+            if what == "running":
+                seen[id] = Observation(attempt_id=id, seen=Seen.RUNNING)
+            elif what == "exit" or id in self.stopped:
+                code = self.data.draw(st.sampled_from([0, 0, 1, 137]))
+                seen[id] = Observation(attempt_id=id, seen=Seen.EXITED, code=code, oom=code == 137)
+            elif what == "lost":
+                seen[id] = Observation(attempt_id=id, seen=Seen.LOST, message="lost")
+        for id, observation in seen.items():
+            if observation.seen is not Seen.RUNNING:
+                self.running.discard(id)
+                self.ended[id] = observation
+        return {**self.ended, **seen}
+
+    def tick(self, stop: bool) -> None:
+        self.now += timedelta(seconds=self.data.draw(st.sampled_from([0, 1, 400, 1000])))
+        if stop and self.state.stop is None:
+            self.state = replace(self.state, stop=StopRequest(actor="ann", at=self.now))
+        self.take(plan(self.state, self.look(), self.now, POLICY, chance=0.5))
+        for decision in decisions(self.state, self.now):
+            self.take(plan(self.state, {}, self.now, POLICY, decision=decision))
+
+
+@settings(max_examples=300, deadline=None)
+@given(jobs(), st.data())
+def test_any_order_of_events_starts_nothing_twice_and_ends(of: Job, data: st.DataObject) -> None:
+    world = World(of, data)
+    stop_at = data.draw(st.none() | st.integers(0, 10))
+    for turn in range(12):
+        world.tick(stop=turn == stop_at)
+    world.tick(stop=True)  # the owner loses patience: from here on it must end, whatever was seen before
+    for _ in range(6):
+        everything = {id: Observation(attempt_id=id, seen=Seen.EXITED, code=0) for id in world.running}
+        world.ended |= everything
+        world.running.clear()
+        world.take(plan(world.state, world.ended, world.now, POLICY))
+    assert world.state.state.final
+    assert len(world.started) == len(set(world.started))
+    assert all(task.state.ended for task in world.state.tasks)
+    assert plan(world.state, world.ended, world.now, POLICY) == Plan(after=world.state)
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs(), st.data())
+def test_no_plan_both_starts_and_stops_an_attempt(of: Job, data: st.DataObject) -> None:
+    world = World(of, data)
+    for turn in range(8):
+        before = world.state
+        made = plan(before, world.look(), world.now, POLICY)
+        started = {step.attempt_id for step in made.steps if isinstance(step, Start)}
+        others = {step.attempt_id for step in made.steps if not isinstance(step, Start)}
+        assert not started & others
+        world.take(made)
+        world.tick(stop=turn == 5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(jobs(), st.lists(st.sampled_from([0, 1, 3]), min_size=1, max_size=40))
+def test_every_job_whose_tasks_end_reaches_a_final_state_by_itself(of: Job, codes: list[int]) -> None:
+    world = snapshot(replace(of, max_retries=min(of.max_retries, 2)))
+    now, turn = NOON, 0
+    while not world.state.final:
+        now += timedelta(minutes=20)
+        world = plan(world, {}, now, POLICY).after
+        for decision in decisions(world, now):
+            world = plan(world, {}, now, POLICY, decision=decision).after
+        for id in [world.attempt_id(task) for task in world.tasks if task.state.live]:
+            seen = {id: Observation(attempt_id=id, seen=Seen.EXITED, code=codes[turn % len(codes)])}
+            world = plan(world, seen, now, POLICY).after
+            turn += 1
+        assert turn < 1000
+    assert world.attempt <= 2
+    assert world.finished_at is not None
