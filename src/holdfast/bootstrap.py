@@ -1,0 +1,247 @@
+"""Wires the parts into a server; the only file that knows them all."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any
+
+from holdfast.core.errors import UserError
+from holdfast.engines.base import EngineHealth
+from holdfast.engines.embedded.engine import EmbeddedEngine
+from holdfast.engines.embedded.options import EmbeddedOptions
+from holdfast.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LAST_REQUESTS = 3  # seconds that open requests get when the server stops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    url: str
+    pid: int
+    home: Path
+    started_at: datetime
+    first_password: str | None = None  # of user admin; only right after the very first start
+    health: EngineHealth | None = None
+
+
+def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], None] | None = None) -> None:
+    """Run the server until SIGINT or SIGTERM. Tasks run on when it ends, and are found again at the next start."""
+    import uvloop
+
+    make_home(home)
+    with _only_server(home), _listen(settings.server.host, settings.server.port) as listener:
+        uvloop.run(_serve(home, settings, listener, on_ready))
+
+
+def running(home: Path) -> ServerInfo | None:
+    """The server that runs on this state folder, if one does."""
+    try:
+        lock = open(home / "server.lock")
+    except OSError:
+        return None
+    with lock:
+        if _try_lock(lock):
+            return None
+    try:
+        data = json.loads((home / "server.json").read_text())
+        started_at = datetime.fromisoformat(data["started_at"])
+        return ServerInfo(url=data["url"], pid=int(data["pid"]), home=home, started_at=started_at)
+    except (OSError, ValueError, KeyError):
+        return None  # it is just starting
+
+
+def probe(home: Path, settings: Settings) -> EngineHealth:
+    """What the embedded engine could promise here, without starting a server."""
+
+    async def look() -> EngineHealth:
+        engine = _engine(home, settings)
+        await engine.open(lambda observation: None)
+        try:
+            return engine.health()
+        finally:
+            await engine.close()
+
+    make_home(home)
+    return asyncio.run(look())
+
+
+def make_home(home: Path) -> None:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.chmod(0o700)
+    except OSError as error:
+        raise UserError(
+            f"Cannot use {home} as the state folder: {error.strerror}",
+            hint="Choose another one with HOLDFAST_HOME or --home.",
+        ) from None
+
+
+@asynccontextmanager
+async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Any, Any]]:
+    """Store, engine, controller and services, started; and stopped in the right order. Yields (services, controller)."""
+    from holdfast.controller.loop import Controller, Limits
+    from holdfast.controller.retention import Retention
+    from holdfast.services import build_services
+    from holdfast.store import people
+    from holdfast.store.database import Store
+    from holdfast.store.vault import Vault
+
+    async with AsyncExitStack() as stack:
+        store = Store.open(
+            settings.store.url or f"sqlite:///{home / 'holdfast.db'}", vault=Vault.open(home / "secret.key")
+        )
+        stack.push_async_callback(store.close)
+        store.lock_exclusive()
+        engine = _engine(home, settings)
+        limits = Limits(
+            time_limit=_seconds(settings.jobs.time_limit),
+            grace=timedelta(seconds=settings.jobs.grace),
+            max_grace=timedelta(seconds=settings.jobs.max_grace),
+        )
+        controller = Controller(store, engine, limits, groups=await store.read(people.list_groups))
+        stack.push_async_callback(controller.close)
+        await controller.recover()
+        keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
+        await _background(stack, controller.run(), Retention(store, engine, keep).run())
+        yield build_services(store, engine, controller, settings, home), controller
+
+
+async def _serve(
+    home: Path, settings: Settings, listener: socket.socket, on_ready: Callable[[ServerInfo], None] | None
+) -> None:
+    from holdfast.server.app import create_app
+    from holdfast.server.http import run_http
+
+    _set_up_logging()
+    async with parts(home, settings) as (services, _):
+        first_password = await services.users.ensure_first_admin()
+        info = ServerInfo(
+            url=_url(settings.server.host, listener),
+            pid=os.getpid(),
+            home=home,
+            started_at=datetime.now(UTC),
+            first_password=first_password,
+            health=services.place.engine.health(),
+        )
+        token = await services.tokens.local_token()
+        _write_private(home / "client.json", {"url": info.url, "token": token})
+        _write_private(
+            home / "server.json", {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()}
+        )
+        ready = (lambda: on_ready(info)) if on_ready else lambda: None
+        try:
+            await run_http(create_app(services), listener, on_ready=ready, last_requests=LAST_REQUESTS)
+        finally:
+            (home / "server.json").unlink(missing_ok=True)
+
+
+async def _background(stack: AsyncExitStack, *work: Coroutine[Any, Any, None]) -> None:
+    for each in work:
+        task = asyncio.create_task(each)
+        stack.push_async_callback(_end, task)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
+    node, images = settings.node, settings.images
+    return EmbeddedEngine(
+        home,
+        EmbeddedOptions(
+            cpus=node.cpus,
+            memory=node.memory,
+            gpus=None if node.gpus is None else tuple(node.gpus),
+            port_start=node.port_start,
+            port_end=node.port_end,
+            max_processes=node.max_processes,
+            log_cap=settings.logs.cap_bytes,
+            unknown_image=images.unknown,
+            isolation=settings.sandbox.isolation,
+            host_show=tuple(images.host_show),
+            hidden=(str(home),),
+            node_name=node.name or socket.gethostname(),
+        ),
+    )
+
+
+class _only_server:
+    """Holds the lock that says: this process serves this state folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __enter__(self) -> None:
+        self.lock: IO[str] = open(self.home / "server.lock", "a")  # noqa: SIM115 - held for the server's life
+        if not _try_lock(self.lock):
+            known = running(self.home)
+            where = f" at {known.url} (process {known.pid})" if known else ""
+            raise UserError(
+                f"A Holdfast server already runs on {self.home}{where}",
+                hint="Use that one, stop it with `holdfast down`, or choose another folder with HOLDFAST_HOME.",
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.close()
+
+
+def _try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound before anything else is touched, so that a taken port changes nothing."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        raise UserError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="Choose another with --port or HOLDFAST_SERVER_PORT, or see what holds it with `ss -ltnp`.",
+        ) from None
+    return listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+
+
+def _write_private(path: Path, data: dict[str, Any]) -> None:
+    """Whole or not at all, readable by us alone."""
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        json.dump(data, file)
+    temporary.replace(path)
+
+
+def _seconds(value: float) -> timedelta | None:
+    return timedelta(seconds=value) if value else None
+
+
+def _set_up_logging() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
