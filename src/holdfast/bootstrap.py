@@ -48,13 +48,9 @@ def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], No
 def running(home: Path) -> ServerInfo | None:
     """The server that runs on this state folder, if one does."""
     try:
-        lock = open(home / "server.lock")
-    except OSError:
-        return None
-    with lock:
-        if _try_lock(lock):
-            return None
-    try:
+        with open(home / "server.lock") as lock:
+            if _try_lock(lock):
+                return None
         data = json.loads((home / "server.json").read_text())
         started_at = datetime.fromisoformat(data["started_at"])
         return ServerInfo(url=data["url"], pid=int(data["pid"]), home=home, started_at=started_at)
@@ -90,7 +86,7 @@ def make_home(home: Path) -> None:
 
 @asynccontextmanager
 async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Any, Any]]:
-    """Store, engine, controller and services, started; and stopped in the right order. Yields (services, controller)."""
+    """Store, engine, controller and services, started here and stopped in the right order."""
     from holdfast.controller.loop import Controller, Limits
     from holdfast.controller.retention import Retention
     from holdfast.services import build_services
@@ -187,7 +183,7 @@ class _only_server:
         self.home = home
 
     def __enter__(self) -> None:
-        self.lock: IO[str] = open(self.home / "server.lock", "a")  # noqa: SIM115 - held for the server's life
+        self.lock: IO[str] = open(self.home / "server.lock", "a")  # held for the server's life
         if not _try_lock(self.lock):
             known = running(self.home)
             where = f" at {known.url} (process {known.pid})" if known else ""

@@ -1,8 +1,8 @@
 """The controller: read, decide, save, act, for many jobs at a time.
 
-It owns the live state of every job that is not final. Whatever happens (a submission, a stop, a task that ends, a timer)
-marks a job; one round plans all marked jobs, places what waits, saves every change in one write, and only then acts.
-Rounds never overlap, so while one is being saved the next one gathers.
+It owns the live state of every job that is not final. Whatever happens (a submission, a stop, a task that ends, a
+timer) marks a job; one round plans all marked jobs, places what waits, saves every change in one write, and only then
+acts. Rounds never overlap, so while one is being saved the next one gathers.
 """
 
 from __future__ import annotations
@@ -124,7 +124,10 @@ class Controller:
         for snapshot in await self.store.read(job_rows.load_active):
             self._live[snapshot.id] = Live(snapshot)
         alive = [
-            (live, task) for live in self._live.values() for task in live.snapshot.tasks if task.state.live and task.node
+            (live, task)
+            for live in self._live.values()
+            for task in live.snapshot.tasks
+            if task.state.live and task.node
         ]
         for live, task in alive:
             self.ledger.claim(assignment_of(live.snapshot, task))
@@ -433,7 +436,9 @@ class Controller:
         return timedelta(seconds=asyncio.get_running_loop().time() - live.began)
 
     def _policy(self, job: Job) -> Policy:
-        return Policy(time_limit=self.time_limit(job), grace=min(_or(job.grace, self.limits.grace), self.limits.max_grace))
+        return Policy(
+            time_limit=self.time_limit(job), grace=min(_or(job.grace, self.limits.grace), self.limits.max_grace)
+        )
 
     def time_limit(self, job: Job) -> timedelta | None:
         """The limit in force for an attempt of this job: the job's own, its group's, or the admin's."""

@@ -1,0 +1,96 @@
+"""A real server in its own process, on its own state folder and a free port."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+PATIENCE = 60.0  # seconds; only ever reached when something is broken
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    def __init__(self, home: Path, **settings: str) -> None:
+        self.home = home
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.settings = settings
+        self.process: subprocess.Popen[bytes] | None = None
+        self.token = ""
+
+    def start(self) -> float:
+        """Returns the seconds until it answered."""
+        env = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
+        env |= {"HOLDFAST_HOME": str(self.home), "HOLDFAST_SERVER_PORT": str(self.port), **self.settings}
+        self.home.mkdir(parents=True, exist_ok=True)
+        with open(self.home / "server.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "holdfast", "up"], env=env, stdout=log, stderr=log, start_new_session=True
+            )
+        return self.wait_ready()
+
+    def wait_ready(self) -> float:
+        assert self.process is not None
+        began = time.monotonic()
+        while time.monotonic() - began < PATIENCE:
+            try:
+                httpx.get(f"{self.url}/api/v1/health", timeout=5).raise_for_status()
+            except httpx.HTTPError:
+                if self.process.poll() is not None:
+                    raise AssertionError(f"the server ended by itself:\n{self.log()[-3000:]}") from None
+                time.sleep(0.02)
+                continue
+            self.token = json.loads((self.home / "client.json").read_text())["token"]
+            return time.monotonic() - began
+        raise AssertionError(f"the server did not answer:\n{self.log()[-3000:]}")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(PATIENCE)
+
+    def log(self) -> str:
+        return (self.home / "server.log").read_text(errors="replace")
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=f"{self.url}/api/v1", headers={"Authorization": f"Bearer {self.token}"}, timeout=PATIENCE
+        )
+
+    def submit(self, text: str, **query: str) -> dict[str, Any]:
+        with self.client() as client:
+            reply = client.post("/jobs", content=text, params=query)
+        assert reply.status_code == 201, reply.text
+        return dict(reply.json())
+
+    def wait(self, job_id: str) -> dict[str, Any]:
+        began = time.monotonic()
+        with self.client() as client:
+            while time.monotonic() - began < PATIENCE:
+                reply = client.get(f"/jobs/{job_id}/wait", params={"timeout": 30}).json()
+                if reply["state"] in ("Succeeded", "Failed", "Cancelled"):
+                    return dict(reply)
+        raise AssertionError(f"{job_id} is still {reply['state']}: {reply['message']}")
+
+    def get(self, path: str, **query: Any) -> httpx.Response:
+        with self.client() as client:
+            return client.get(path, params=query)
