@@ -1,0 +1,49 @@
+"""The Python client: `Client` for plain code, `AsyncClient` for asyncio. Both have the same methods."""
+
+from holdfast.core.states import JobState
+
+from .client import AsyncClient, Client
+from .errors import ApiError, BadAddress, CannotConnect, ClientError, UnexpectedReply
+from .models import (
+    Attempt,
+    Capacity,
+    Event,
+    Exit,
+    Group,
+    Image,
+    JobDetail,
+    JobSummary,
+    Log,
+    Page,
+    Plan,
+    Status,
+    Task,
+    Token,
+    User,
+)
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "Attempt",
+    "BadAddress",
+    "CannotConnect",
+    "Capacity",
+    "Client",
+    "ClientError",
+    "Event",
+    "Exit",
+    "Group",
+    "Image",
+    "JobDetail",
+    "JobState",
+    "JobSummary",
+    "Log",
+    "Page",
+    "Plan",
+    "Status",
+    "Task",
+    "Token",
+    "UnexpectedReply",
+    "User",
+]

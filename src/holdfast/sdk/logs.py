@@ -1,0 +1,190 @@
+"""Calls about logs. Positions are byte offsets that never change their meaning, so a reader can go on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from .errors import ApiError, CannotConnect
+from .exchange import (
+    Call,
+    Flow,
+    Give,
+    Open,
+    Patience,
+    Reply,
+    Request,
+    Steps,
+    Take,
+    as_a,
+    as_params,
+    busy,
+    call,
+    checked,
+    endpoint,
+    flow,
+    segment,
+)
+from .models import JobDetail, Log, LogHits
+
+QUIET = 60.0  # seconds without a byte after which a follower connects anew, in case the line is dead
+RESTART_PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which log of a job: by default the first task's newest try, both streams."""
+
+    ref: str
+    task: str | None = None
+    attempt: int | None = None
+    number: int | None = None
+    stream: str | None = None
+
+    @property
+    def path(self) -> str:
+        return f"/jobs/{segment(self.ref)}/log"
+
+    def params(self, **more: object) -> dict[str, object]:
+        own = {"task": self.task, "attempt": self.attempt, "try": self.number, "stream": self.stream}
+        return {**own, **more}
+
+
+class LogCalls:
+    @endpoint
+    def log(
+        self,
+        ref: str,
+        *,
+        task: str | None = None,
+        attempt: int | None = None,
+        number: int | None = None,
+        stream: str | None = None,
+        start: int | None = None,
+        count: int | None = None,
+        lines: int | None = None,
+        last_bytes: int | None = None,
+        since: datetime | float | None = None,
+    ) -> Call[Log]:
+        """A piece of a task's log in one answer: a range, the last lines or bytes, or what came since a time (or within
+        the last so many seconds). Without any of these the whole log: prefer `stream_log` for that."""
+        chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
+        part = {"start": start, "count": count, "lines": lines, "bytes": last_bytes, "since": _since(since)}
+        return call("GET", chosen.path, _as_log, params=chosen.params(**part), headers=IDENTITY)
+
+    @flow
+    def stream_log(
+        self,
+        ref: str,
+        *,
+        follow: bool = False,
+        task: str | None = None,
+        attempt: int | None = None,
+        number: int | None = None,
+        stream: str | None = None,
+        start: int | None = None,
+        lines: int | None = None,
+        since: datetime | float | None = None,
+        patience: float = RESTART_PATIENCE,
+    ) -> Flow[bytes]:
+        """A task's log, exactly as written, piece by piece; with `follow` until the task has ended. When the connection
+        breaks or the server restarts, goes on at the byte where it stopped."""
+        chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
+        part = {"start": start, "lines": lines, "since": _since(since)}
+        return _stream(chosen, part, follow, patience)
+
+    @endpoint
+    def search_log(
+        self,
+        ref: str,
+        text: str,
+        *,
+        regex: bool = False,
+        ignore_case: bool = False,
+        task: str | None = None,
+        attempt: int | None = None,
+        number: int | None = None,
+        stream: str | None = None,
+        start: int | None = None,
+        limit: int | None = None,
+    ) -> Call[LogHits]:
+        """Where `text` occurs in a log; `next` of the answer is where to go on."""
+        chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
+        asked = {"q": text, "regex": regex, "ignore_case": ignore_case, "start": start, "limit": limit}
+        return call("GET", f"{chosen.path}/search", as_a(LogHits), params=chosen.params(**asked))
+
+
+IDENTITY = {"Accept-Encoding": "identity"}  # byte for byte, with nothing held back to be compressed
+
+
+def _stream(chosen: Selection, part: Mapping[str, object], follow: bool, seconds: float) -> Flow[bytes]:
+    """`at` is the offset of the next byte; None until the server has said where the part begins."""
+    at: int | None = None
+    patience = Patience(0)  # until something answered, a missing server is an error at once
+    while True:
+        try:
+            if follow and chosen.attempt is None:
+                chosen = yield from _pin(chosen)
+            asked = part if at is None else {"start": at}
+            reply = checked((yield Open(_request(chosen, asked, follow))))
+            at = max(at or 0, int(reply.headers.get("x-log-start", "0")))
+            patience = Patience(seconds)
+            while data := (yield Take()):
+                at += len(data)
+                yield Give(data)
+            if not follow or (yield from _is_over(chosen, at)):
+                return
+        except CannotConnect as error:
+            patience.seconds = max(patience.seconds, seconds if error.lost else 0)
+            pause = patience.pause(error)
+        except ApiError as error:
+            if not busy(error):
+                raise
+            pause = patience.pause(error)
+        else:
+            continue
+        yield pause
+
+
+def _pin(chosen: Selection) -> Steps[Selection]:
+    """Name the try: after a restart of the server the newest one may be another, and offsets would mix."""
+    ask = call("GET", f"/jobs/{segment(chosen.ref)}", as_a(JobDetail))
+    job = ask.read(checked((yield ask.request)))
+    named = [task for task in job.tasks if chosen.task in (None, task.task)]
+    if not named:
+        return replace(chosen, ref=job.id)
+    number = chosen.number if chosen.number is not None else named[0].number
+    return replace(chosen, ref=job.id, task=named[0].task, attempt=named[0].attempt, number=number)
+
+
+def _is_over(chosen: Selection, at: int) -> Steps[bool]:
+    """A stream also ends when the server goes down: only a complete log that was read to its end is over."""
+    reply: Reply = checked((yield _request(chosen, {"start": at, "count": 1}, False)))
+    return reply.headers.get("x-log-complete") == "true" and int(reply.headers.get("x-log-size", "0")) <= at
+
+
+def _request(chosen: Selection, part: Mapping[str, object], follow: bool) -> Request:
+    return Request(
+        method="GET",
+        path="/api/v1" + chosen.path,
+        params=as_params(chosen.params(follow=follow, **part)),
+        headers=IDENTITY,
+        timeout=QUIET,
+    )
+
+
+def _as_log(reply: Reply) -> Log:
+    start = int(reply.headers.get("x-log-start", "0"))
+    end = start + len(reply.body)
+    return Log(
+        data=reply.body,
+        start=start,
+        end=int(reply.headers.get("x-log-end", end)),
+        size=int(reply.headers.get("x-log-size", end)),
+        complete=reply.headers.get("x-log-complete") == "true",
+    )
+
+
+def _since(since: datetime | float | None) -> str | None:
+    return since.isoformat() if isinstance(since, datetime) else None if since is None else f"{since:g}"

@@ -1,0 +1,317 @@
+"""What the server answers, as typed records. Times are UTC, durations seconds, sizes bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from holdfast.core.states import JobState
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """A quantity of resources."""
+
+    cpu: float = 0.0  # cores
+    memory: int = 0  # bytes
+    gpu: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """An upper bound of each resource; None is unbounded."""
+
+    cpu: float | None = None
+    memory: int | None = None
+    gpu: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    items: tuple[T, ...]
+    next: str | None = None  # cursor of the page after this one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a job or a task ended."""
+
+    kind: str  # succeeded, user-error, out-of-memory, time-limit, refused, platform, cancelled, attempt-over
+    code: int | None = None  # the program's own exit code
+    signal: int | None = None
+    message: str = ""
+    behaviour: str = ""  # what another try would likely bring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """A row of the job list."""
+
+    id: str
+    name: str
+    user: str = ""
+    group: str = ""
+    state: JobState
+    message: str = ""  # why it is in this state
+    submitted_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    exit_kind: str | None = None
+    attempt: int = 0  # from 0
+    task_count: int = 1
+    resources: Amount = field(default_factory=Amount)  # of all tasks together
+    priority: int = 0
+    dialect: str = ""
+    tags: tuple[str, ...] = ()
+    rerun_of: str | None = None
+    stopping: bool = False
+    warnings: tuple[str, ...] = ()  # about the job file, right after submitting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One try of one task."""
+
+    task: str  # worker-0
+    role: str = ""
+    index: int = 0
+    attempt: int = 0  # of the job, from 0
+    number: int = 0  # which try of this task within that attempt, from 0
+    attempt_id: str = ""
+    state: str
+    node: str | None = None
+    gpus: tuple[int, ...] = ()
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    placed_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit: Exit | None = None
+    logs: str = "none"  # kept, expired or none
+    logs_expired_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    user: int = 0
+    platform: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    actor: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail(JobSummary):
+    """Everything about one job, with the tasks of its current attempt."""
+
+    job: Mapping[str, Any] = field(default_factory=dict)  # canonical, secrets masked
+    description: str = ""
+    exit: Exit | None = None
+    retries: Retries = field(default_factory=Retries)
+    retry_at: datetime | None = None
+    time_limit: float | None = None  # seconds, as it applies; None: no limit
+    stop: StopRequest | None = None
+    tasks: tuple[Task, ...] = ()
+    waiting: tuple[str, ...] | None = None  # why it waits
+    isolation: str = ""  # full, read-only or none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt of a job, with every try of its tasks."""
+
+    attempt: int
+    tasks: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a job, and why."""
+
+    seq: int
+    at: datetime
+    kind: str
+    message: str = ""
+    actor: str = ""
+    task: str | None = None
+    attempt: int | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would happen to a job if it were submitted now."""
+
+    dialect: str
+    verdict: str  # now, wait or never
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    job: Mapping[str, Any] = field(default_factory=dict)
+    yaml: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopFailure:
+    job: str
+    error: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReport:
+    """What became of a request to stop several jobs."""
+
+    stopped: tuple[Any, ...] = ()
+    failed: tuple[StopFailure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A piece of a log and where it lies in the whole."""
+
+    data: bytes
+    start: int
+    end: int
+    size: int  # of the whole log so far
+    complete: bool  # no more bytes will come
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHit:
+    offset: int
+    text: str
+    line_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHits:
+    hits: tuple[LogHit, ...] = ()
+    next: int | None = None  # offset to go on from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What the server can promise about the tasks it runs."""
+
+    name: str = ""
+    isolation: str = ""  # full, read-only or none
+    limits: str = ""  # cgroup v2, cgroup v1 or watched
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    name: str
+    cpu: float = 0.0
+    memory: int = 0
+    gpus: tuple[Any, ...] = ()
+    free: Amount = field(default_factory=Amount)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUse:
+    name: str
+    used: Amount = field(default_factory=Amount)
+    quota: Quota = field(default_factory=Quota)
+    user_quota: Quota = field(default_factory=Quota)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    nodes: tuple[Node, ...] = ()
+    groups: tuple[GroupUse, ...] = ()
+    engine: Engine = field(default_factory=Engine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    status: str  # ok or degraded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    name: str
+    version: str
+    api: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    version: str
+    pid: int | None = None
+    started_at: datetime | None = None
+    home: str | None = None  # told to admins only
+    url: str = ""
+    jobs: Mapping[str, int] = field(default_factory=dict)  # state -> how many
+    queue: int = 0
+    engine: Engine = field(default_factory=Engine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me:
+    name: str
+    admin: bool = False
+    email: str = ""
+    groups: Mapping[str, bool] = field(default_factory=dict)  # group -> is its admin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    token: str = field(repr=False)
+    user: str = ""
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    name: str
+    admin: bool = False
+    email: str = ""
+    created_at: datetime | None = None
+    groups: Mapping[str, bool] = field(default_factory=dict)
+    disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    id: str
+    name: str = ""
+    user: str = ""
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    """A token with its secret, shown this once."""
+
+    id: str
+    name: str = ""
+    user: str = ""
+    token: str = field(repr=False)
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    name: str
+    description: str = ""
+    quota: Quota = field(default_factory=Quota)
+    user_quota: Quota = field(default_factory=Quota)
+    time_limit: float | None = None  # seconds, for its jobs; None: the admin's default
+    members: Mapping[str, bool] = field(default_factory=dict)  # user -> is its admin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    name: str
+    size: int | None = None
+    created_at: datetime | None = None
+    source: str = ""
