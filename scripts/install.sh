@@ -1,0 +1,161 @@
+#!/bin/sh
+# Makes .venv and installs Holdfast into it.
+#
+#   install.sh run    what the server and the command need
+#   install.sh dev    that, and the tools for working on Holdfast
+#
+# A second run with nothing changed ends at once. An install that was cut short is finished by the next run.
+# PYTHON=/path/to/python3 chooses the interpreter; the default is the first usable one of 3.11 or newer.
+set -eu
+
+kind=${1:-run}
+cd "$(dirname "$0")/.."
+venv=.venv
+log=build/install.log
+candidates="${PYTHON:-} python3 python3.13 python3.12 python3.11 /usr/bin/python3 /usr/local/bin/python3"
+
+main() {
+    case $kind in
+        run) extras=postgres ;;
+        dev) extras=postgres,dev ;;
+        *) fail "install.sh knows 'run' and 'dev', not '$kind'." ;;
+    esac
+    # Part of every stamp: a change of needs, of interpreter or of place calls for another install.
+    wanted="$(cat pyproject.toml constraints.txt | cksum) $(pwd -P)"
+    if is_current "$kind"; then
+        return 0
+    fi
+    mkdir -p build 2>/dev/null && [ -w . ] || fail "This folder ($(pwd)) cannot be written by $(id -un)." \
+        "Clone Holdfast into a folder of your own, or change this one's owner."
+    one_at_a_time
+    if is_current "$kind"; then # someone else did it while we waited
+        return 0
+    fi
+    make_venv
+    install_packages
+    for done in run "$kind"; do
+        printf '%s\n' "$wanted" >"$venv/.installed-$done.new"
+        mv "$venv/.installed-$done.new" "$venv/.installed-$done"
+    done
+}
+
+say() { printf '%s\n' "$*"; }
+
+fail() {
+    printf '\nCannot go on: %s\n' "$1" >&2
+    shift
+    for line in "$@"; do printf '  %s\n' "$line" >&2; done
+    exit 1
+}
+
+is_current() {
+    [ "$(cat "$venv/.installed-$1" 2>/dev/null)" = "$wanted" ] && "$venv/bin/python" -c '' 2>/dev/null
+}
+
+one_at_a_time() {
+    command -v flock >/dev/null 2>&1 || return 0
+    exec 9>build/install.lock
+    if ! flock -n 9; then
+        say "Another install is under way here; waiting for it."
+        flock 9
+    fi
+}
+
+# --- the interpreter
+
+make_venv() {
+    if "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null &&
+        "$venv/bin/python" -m pip --version >/dev/null 2>&1 &&
+        [ "$("$venv/bin/python" -c 'import sys; print(sys.prefix)')" = "$(pwd -P)/$venv" ]; then
+        return 0
+    fi
+    choose_python
+    say "Making a virtual environment in $venv with $("$python" -c 'import sys; print(sys.executable, sys.version.split()[0])')"
+    if [ "$how" = ensurepip ]; then
+        "$python" -m venv --clear "$venv" >"$log" 2>&1 || show_log "The virtual environment could not be made."
+    else
+        "$python" -m venv --clear --without-pip "$venv" >"$log" 2>&1 || show_log "The virtual environment could not be made."
+        "$python" -m pip --python "$venv/bin/python" install pip >>"$log" 2>&1 || show_log "pip could not be installed."
+    fi
+}
+
+# Sets `python` and `how` pip gets into the environment.
+choose_python() {
+    look_for_python && return 0
+    if [ -n "$without_venv" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "Installing Debian's $(venv_package) package, which $without_venv needs to make virtual environments"
+        apt_install "$(venv_package)" || show_log "apt-get could not install $(venv_package)."
+        look_for_python && return 0
+    fi
+    [ -z "$without_venv" ] || fail "$without_venv cannot make virtual environments: a package is missing." \
+        "On Debian or Ubuntu, run:  sudo apt-get install -y $(venv_package)" "Then try again."
+    fail "Holdfast needs Python 3.11 or newer, and none was found (looked for:$(printf ' %s' $candidates))." \
+        "On Debian 12+ or Ubuntu 24.04+, run:  sudo apt-get install -y python3 python3-venv" \
+        "Elsewhere, install it and name it:     make install PYTHON=/path/to/python3"
+}
+
+look_for_python() {
+    without_venv=
+    for python in $candidates; do
+        "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+        how=ensurepip
+        "$python" -c 'import ensurepip; ensurepip.version()' 2>/dev/null && return 0
+        how=pip
+        "$python" -m pip --python "$python" --version >/dev/null 2>&1 && return 0
+        without_venv=${without_venv:-$python}
+    done
+    return 1
+}
+
+venv_package() {
+    "$without_venv" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'
+}
+
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y --no-install-recommends "$1" >"$log" 2>&1 && return 0
+    apt-get update >>"$log" 2>&1 && apt-get install -y --no-install-recommends "$1" >>"$log" 2>&1
+}
+
+# --- the packages
+
+install_packages() {
+    say "Installing Holdfast and what it needs ($kind); the first time this fetches packages and takes a while"
+    began=$(date +%s)
+    # The build backend first, pinned like the rest: so that no second environment has to be made for it.
+    pip_install setuptools
+    pip_install --no-build-isolation --editable ".[$extras]"
+    say "Installed in $(($(date +%s) - began)) s"
+}
+
+pip_install() {
+    {
+        PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install --no-input --progress-bar off \
+            --constraint constraints.txt "$@" 2>&1
+        echo "exit $?"
+    } | tee "$log" | show_progress
+    [ "$(tail -n 1 "$log")" = "exit 0" ] || show_log "pip could not install everything." \
+        "If the machine has no way to a package index, give pip one (pip config), or a folder of wheels (PIP_FIND_LINKS)."
+}
+
+# On a terminal one line that changes; in a log file nothing.
+show_progress() {
+    count=0
+    while read -r verb name _; do
+        if [ "$verb" = Collecting ] && [ -t 1 ]; then
+            count=$((count + 1))
+            printf '\r\033[K  %d: %s' "$count" "$name"
+        fi
+    done
+    [ "$count" = 0 ] || printf '\r\033[K'
+}
+
+show_log() {
+    why=$1
+    shift
+    printf '\n--- the end of %s:\n' "$log" >&2
+    tail -n 15 "$log" >&2
+    fail "$why" "All of it is in $log." "$@"
+}
+
+main
