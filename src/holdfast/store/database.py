@@ -1,0 +1,214 @@
+"""The store: one database, one thread that writes, a few that read.
+
+Functions of this folder take a connection first; `read` and `write` give them one:
+
+    page = await store.read(jobs.list_page, filter, limit=50)
+    done = await store.write(jobs.insert_job, new=new)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import URL, Connection, exc, text
+
+from holdfast.core.errors import UserError
+
+from .connections import is_sqlite, make_engine, parse_url, sqlite_path
+from .errors import StoreError
+from .failures import describe, lost_connection, translated
+from .locks import FileLock, take_advisory_lock, taken
+from .schema import HEAD, current_version, migrate
+from .vault import Vault, wrong_key
+from .writer import Write, Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+READERS = 4
+
+
+class Store:
+    def __init__(self, url: URL, vault: Vault) -> None:
+        self._url = url
+        self._engine = make_engine(url, vault, read_only=False)
+        self._reading = make_engine(url, vault, read_only=True)
+        self._file_lock: FileLock | None = None
+        self._exclusive = False
+        self._closed = False
+        self._local = threading.local()
+        self._open_readers: list[Connection] = []
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
+        self._writer = Writer(self._connect_writer)
+
+    @classmethod
+    def open(cls, url: str, *, vault: Vault) -> Store:
+        """Ready for use: made or migrated when needed, and known to belong to this vault."""
+        parsed = parse_url(url)
+        if is_sqlite(parsed):
+            _prepare_file(sqlite_path(parsed))
+        store = cls(parsed, vault)
+        try:
+            store._prepare(vault)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def lock_exclusive(self) -> None:
+        """From now on until closed, no other server may do the same with this database."""
+        if is_sqlite(self._url):
+            self._file_lock = self._file_lock or FileLock(sqlite_path(self._url))
+            return
+        self._writer.do(_lock_or_refuse)
+        self._exclusive = True
+
+    async def read(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` on a read-only connection; it sees one moment of the database."""
+        if self._closed:
+            raise StoreError("The store is closed")
+        work = functools.partial(self._read, functools.partial(_call, fn, args, kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def write(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` in the writing thread; when this returns, its changes are on disk.
+
+        `fn` may share its transaction with others and may be run a second time after a rollback: it must do nothing
+        but read and write through its connection. When it raises, only its own changes are undone. StoreError: the
+        database failed. If the caller is cancelled, the write may still happen.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._writer.put(Write(functools.partial(_call, fn, args, kwargs), future, loop))
+        return await future
+
+    def close(self) -> None:
+        """Wait for queued writes, then let go of the database. Calling it twice is harmless."""
+        self._closed = True
+        self._writer.close()
+        self._readers.shutdown(wait=True)
+        for conn in self._open_readers:
+            with contextlib.suppress(Exception):
+                conn.close()
+        self._open_readers.clear()
+        if self._file_lock is not None:
+            self._file_lock.release()
+            self._file_lock = None
+
+    # -- opening
+
+    def _prepare(self, vault: Vault) -> None:
+        try:
+            if self._writer.do(current_version) != HEAD:
+                self._migrate()
+            self._writer.do(functools.partial(_check_vault, vault=vault))
+        except StoreError as error:
+            shown = self._url.render_as_string(hide_password=True)
+            raise UserError(f"Cannot open the database {shown}: {error}") from error
+
+    def _migrate(self) -> None:
+        """Under the server's lock, so that no running server has its tables changed."""
+        try:
+            with self._lock_for_migration():
+                migrate(self._engine)
+        except exc.DBAPIError as error:
+            raise StoreError(describe(error)) from error
+
+    @contextlib.contextmanager
+    def _lock_for_migration(self) -> Iterator[None]:
+        if is_sqlite(self._url):
+            lock = FileLock(sqlite_path(self._url))
+            try:
+                yield
+            finally:
+                lock.release()
+        else:
+            with self._engine.connect() as conn:
+                _lock_or_refuse(conn)
+                yield
+
+    def _connect_writer(self) -> Connection:
+        conn = self._engine.connect()
+        if self._exclusive and not take_advisory_lock(conn):
+            conn.close()
+            raise StoreError("Another server took over this database")
+        conn.rollback()
+        return conn
+
+    # -- reading
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        """Tried a second time on a new connection when the old one turns out to be dead."""
+        try:
+            return self._read_once(work)
+        except exc.DBAPIError as error:
+            if not lost_connection(error):
+                raise translated(error) from error
+        try:
+            return self._read_once(work)
+        except exc.DBAPIError as error:
+            raise translated(error) from error
+
+    def _read_once(self, work: Callable[[Connection], T]) -> T:
+        conn = self._reader()
+        try:
+            result = work(conn)
+            conn.rollback()
+        except BaseException as error:
+            self._give_up(conn, error)
+            raise
+        return result
+
+    def _reader(self) -> Connection:
+        conn: Connection | None = getattr(self._local, "conn", None)
+        if conn is None:
+            conn = self._local.conn = self._reading.connect()
+            self._open_readers.append(conn)
+        return conn
+
+    def _give_up(self, conn: Connection, error: BaseException) -> None:
+        try:
+            conn.rollback()
+            broken = lost_connection(error)
+        except Exception:
+            broken = True
+        if broken:
+            self._local.conn = None
+            self._open_readers.remove(conn)
+            with contextlib.suppress(Exception):
+                conn.close()
+
+
+def _call(fn: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object], conn: Connection) -> T:
+    return fn(conn, *args, **kwargs)
+
+
+def _prepare_file(path: Path) -> None:
+    """The database may hold job files and names of people: nobody else's to read."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise UserError(f"Cannot open the database file {path}: {error.strerror}") from error
+
+
+def _lock_or_refuse(conn: Connection) -> None:
+    if not take_advisory_lock(conn):
+        raise taken()
+
+
+def _check_vault(conn: Connection, *, vault: Vault) -> None:
+    """Refuse a key that is not the database's before anything is sealed with it."""
+    known = conn.scalar(text("SELECT value FROM meta WHERE key = 'vault'"))
+    if known is None:
+        conn.execute(text("INSERT INTO meta (key, value) VALUES ('vault', :print)"), {"print": vault.fingerprint})
+    elif known != vault.fingerprint:
+        raise wrong_key(vault, "The secrets of this database cannot be read")

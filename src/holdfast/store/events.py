@@ -1,0 +1,47 @@
+"""What happened to jobs, in order. Written with the change it tells of, never altered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from holdfast.core.records import Event
+from holdfast.core.states import JobState
+
+from .rows import instant
+
+_INSERT = text(
+    "INSERT INTO events (job_seq, at, kind, message, actor, task, attempt, state)"
+    " VALUES (:job_seq, :at, :kind, :message, :actor, :task, :attempt, :state)"
+)
+_LIST = text(
+    "SELECT * FROM events WHERE job_seq = (SELECT seq FROM jobs WHERE id = :job_id) AND seq > :after"
+    " ORDER BY seq LIMIT :limit"
+)
+
+
+def insert_events(conn: Connection, values: Sequence[dict[str, Any]]) -> None:
+    """For the functions of this folder, with the change they make."""
+    if values:
+        conn.execute(_INSERT, values)
+
+
+def list_events(conn: Connection, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+    """Oldest first, from the one after `after_seq`. Empty when there is no such job."""
+    rows = conn.execute(_LIST, {"job_id": job_id, "after": after_seq, "limit": limit})
+    return [
+        Event(
+            seq=row.seq,
+            job_id=job_id,
+            kind=row.kind,
+            message=row.message,
+            at=instant(row.at),
+            actor=row.actor,
+            task=row.task,
+            attempt=row.attempt,
+            state=JobState(row.state) if row.state else None,
+        )
+        for row in rows
+    ]

@@ -1,0 +1,49 @@
+"""Database errors -> our own words, once, at the edge of the store."""
+
+from __future__ import annotations
+
+from sqlalchemy import exc
+
+from .errors import StoreError
+
+# What the database says -> what we say. The first that is found counts.
+_WORDS = (
+    ("disk is full", "The database cannot grow: the disk is full"),
+    ("No space left", "The database cannot grow: the disk is full"),
+    ("database is locked", "The database is locked by another program"),
+    ("readonly database", "The database may only be read: look at the permissions of its file and folder"),
+    ("malformed", "The database file is damaged"),
+    ("not a database", "The file is not a database"),
+)
+
+
+def lost_connection(error: BaseException) -> bool:
+    return isinstance(error, exc.DBAPIError) and error.connection_invalidated
+
+
+def is_outage(error: BaseException) -> bool:
+    """The database failed, as against: it was asked something wrong."""
+    if lost_connection(error):
+        return True
+    wrong_question = (exc.IntegrityError, exc.ProgrammingError, exc.DataError, exc.NotSupportedError)
+    return isinstance(error, exc.DBAPIError) and not isinstance(error, wrong_question)
+
+
+def describe(error: BaseException) -> str:
+    if lost_connection(error):
+        return "The connection to the database was lost"
+    text = str(getattr(error, "orig", None) or error)
+    for sign, words in _WORDS:
+        if sign in text:
+            return words
+    first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    return f"The database failed: {first}"
+
+
+def translated(error: Exception) -> Exception:
+    """A StoreError for an outage, anything else as it is."""
+    if not is_outage(error):
+        return error
+    outage = StoreError(describe(error))
+    outage.__cause__ = error
+    return outage

@@ -1,0 +1,72 @@
+"""The one job a person means when they type a name or a piece of an id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, text
+
+from holdfast.core.errors import Conflict
+from holdfast.core.records import JobSummary
+
+from .listing import summaries
+from .rows import storable
+from .search import text_hits
+
+_SHORTEST_PART = 4  # letters of an id's beginning or end
+_MOST_CANDIDATES = 1000
+
+_BY_ID = text("SELECT seq FROM jobs WHERE id = :id")
+_BY_NAME = text("SELECT seq FROM jobs WHERE name = :name ORDER BY seq DESC LIMIT 1")
+_BY_NAME_IN_GROUPS = text(
+    "SELECT seq FROM jobs WHERE name = :name AND group_name IN :groups ORDER BY seq DESC LIMIT 1"
+).bindparams(bindparam("groups", expanding=True))
+_BY_BEGINNING = text("SELECT seq FROM jobs WHERE id >= :first AND id < :last ORDER BY id LIMIT :limit")
+
+
+def find(conn: Connection, ref: str, groups: Sequence[str] | None = None) -> JobSummary | None:
+    """By id, by name (the newest of that name), or by the beginning or end of an id; None when nothing fits.
+
+    Only jobs of `groups` exist, when given. Conflict when a part of an id fits several.
+    """
+    if not ref or storable(ref) != ref:
+        return None
+    for look in (_by_id, _by_name, _by_part):
+        found = look(conn, ref, groups)
+        if found is not None:
+            return found
+    return None
+
+
+def _by_id(conn: Connection, ref: str, groups: Sequence[str] | None) -> JobSummary | None:
+    found = _visible(conn, conn.scalars(_BY_ID, {"id": ref}).all(), groups)
+    return found[0] if found else None
+
+
+def _by_name(conn: Connection, ref: str, groups: Sequence[str] | None) -> JobSummary | None:
+    if groups is None:
+        seqs = conn.scalars(_BY_NAME, {"name": ref}).all()
+    else:
+        seqs = conn.scalars(_BY_NAME_IN_GROUPS, {"name": ref, "groups": list(groups)}).all()
+    found = _visible(conn, seqs, groups)
+    return found[0] if found else None
+
+
+def _by_part(conn: Connection, ref: str, groups: Sequence[str] | None) -> JobSummary | None:
+    if len(ref) < _SHORTEST_PART:
+        return None
+    values: dict[str, Any] = {"first": ref, "last": ref + "\U0010ffff", "limit": _MOST_CANDIDATES}
+    beginning = conn.scalars(_BY_BEGINNING, values).all()
+    end = text_hits(conn, ref, 0, 2**63 - 1, _MOST_CANDIDATES) or []
+    candidates = _visible(conn, {*beginning, *end}, groups)
+    fitting = [job for job in candidates if job.id.startswith(ref) or job.id.endswith(ref)]
+    if len(fitting) > 1:
+        some = ", ".join(job.id for job in fitting[:3]) + (", ..." if len(fitting) > 3 else "")
+        raise Conflict(f"“{ref}” fits several jobs: {some}", hint="Write more of the id.")
+    return fitting[0] if fitting else None
+
+
+def _visible(conn: Connection, seqs: Sequence[int] | set[int], groups: Sequence[str] | None) -> list[JobSummary]:
+    found = summaries(conn, list(seqs))
+    return [job for job in found if groups is None or job.group in groups]

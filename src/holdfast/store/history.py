@@ -1,0 +1,79 @@
+"""Every try of every task, and which of their logs are due to go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from holdfast.core.attempt import task_attempt_id
+from holdfast.core.records import TaskRecord
+
+from .rows import maybe_instant, micros, task_of
+
+_ATTEMPT_ID = re.compile(r"([^.]+)\.(\d{1,9})\.(.+)-(\d{1,9})\.(\d{1,9})", re.DOTALL)
+
+_TASKS = text(
+    "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
+    " ORDER BY t.attempt, t.role, t.task_index, t.number"
+)
+_TASK = text(
+    "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
+    " AND t.attempt = :attempt AND t.role = :role AND t.task_index = :task_index AND t.number = :number"
+)
+_LOGS_DUE = text(
+    "SELECT j.id, t.attempt, t.role, t.task_index, t.number FROM task_attempts t JOIN jobs j ON j.seq = t.job_seq"
+    " WHERE t.job_finished_at IS NOT NULL AND t.logs_removed_at IS NULL AND t.job_finished_at < :before"
+    " ORDER BY t.job_finished_at LIMIT :limit"
+)
+_MARK_REMOVED = text(
+    "UPDATE task_attempts SET logs_removed_at = :at WHERE job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
+    " AND attempt = :attempt AND role = :role AND task_index = :task_index AND number = :number"
+    " AND logs_removed_at IS NULL"
+)
+
+
+def tasks(conn: Connection, job_id: str) -> list[TaskRecord]:
+    """All tries of all tasks in all attempts of a job, in that order."""
+    return [_record(job_id, row) for row in conn.execute(_TASKS, {"job_id": job_id})]
+
+
+def task(conn: Connection, attempt_id: str) -> TaskRecord | None:
+    key = _key(attempt_id)
+    row = conn.execute(_TASK, key).one_or_none() if key else None
+    return _record(key["job_id"], row) if key and row else None
+
+
+def logs_due(conn: Connection, before: datetime, limit: int = 1000) -> list[str]:
+    """Attempts whose job ended before then and whose logs are still there, longest ended first."""
+    rows = conn.execute(_LOGS_DUE, {"before": micros(before), "limit": limit})
+    return [task_attempt_id(row.id, row.attempt, row.role, row.task_index, row.number) for row in rows]
+
+
+def mark_logs_removed(conn: Connection, ids: Sequence[str], at: datetime) -> None:
+    keys = [key for key in map(_key, ids) if key]
+    if keys:
+        conn.execute(_MARK_REMOVED, [{**key, "at": micros(at)} for key in keys])
+
+
+def _key(attempt_id: str) -> dict[str, Any] | None:
+    """What `task_attempt_id` put together, taken apart."""
+    match = _ATTEMPT_ID.fullmatch(attempt_id)
+    if match is None or "\0" in attempt_id:
+        return None
+    job_id, attempt, role, index, number = match.groups()
+    numbers = {"attempt": int(attempt), "task_index": int(index), "number": int(number)}
+    return {"job_id": job_id, "role": role, **numbers}
+
+
+def _record(job_id: str, row: Row[Any]) -> TaskRecord:
+    return TaskRecord(
+        job_id=job_id,
+        attempt=row.attempt,
+        task=task_of(row),
+        attempt_id=task_attempt_id(job_id, row.attempt, row.role, row.task_index, row.number),
+        logs_removed_at=maybe_instant(row.logs_removed_at),
+    )

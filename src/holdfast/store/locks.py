@@ -1,0 +1,48 @@
+"""One server to a database: a lock that dies with its process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+
+from holdfast.core.errors import UserError
+
+_HINT = "Stop the other server first, or give this one a database of its own."
+
+# Any number, the same in every server; PostgreSQL keeps it apart by database.
+_ADVISORY_KEY = 0x486F6C6466617374
+
+
+class FileLock:
+    """Held from creation to `release`, or to the end of the process."""
+
+    def __init__(self, database: Path) -> None:
+        self.path = database.with_name(database.name + ".lock")
+        self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._handle, 32, 0).decode(errors="replace").strip()
+            os.close(self._handle)
+            raise taken(f"process {holder}" if holder else "") from None
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """The file stays: removing it could take the lock from under its next holder."""
+        with contextlib.suppress(OSError):
+            os.close(self._handle)
+
+
+def taken(by: str = "") -> UserError:
+    who = f"Another server ({by})" if by else "Another server"
+    return UserError(f"{who} already uses this database", hint=_HINT)
+
+
+def take_advisory_lock(conn: Connection) -> bool:
+    """For as long as the connection lives. Taken on the connection that writes, so that no server writes without it."""
+    return bool(conn.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _ADVISORY_KEY}))

@@ -1,0 +1,211 @@
+"""The tables, as they are today. Instants are UTC microseconds since 1970, durations microseconds, structures JSON
+text: the same on both databases, and exact.
+
+A job is three things: `jobs`, a narrow row that is updated and listed; `job_specs`, what was submitted, written once;
+`job_search`, the index for text search (a trigram table on SQLite, a trigram index on PostgreSQL).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+# SQLite numbers rows by itself only when the column is called INTEGER.
+Serial = BigInteger().with_variant(Integer(), "sqlite")
+Micros = BigInteger
+# Compared byte by byte, whatever the database's language: ranges of it mean the same everywhere.
+Exact = String().with_variant(String(collation="C"), "postgresql")
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", String, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("id", Exact, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("group_name", Text, nullable=False),
+    Column("state", String, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("submitted_at", Micros, nullable=False),
+    Column("started_at", Micros),
+    Column("attempt_started_at", Micros),
+    Column("finished_at", Micros),
+    Column("exit_code", Integer),
+    Column("exit_kind", String),
+    Column("exit_json", Text),
+    Column("attempt", Integer, nullable=False),
+    Column("task_count", Integer, nullable=False),
+    Column("cpu", Double, nullable=False),
+    Column("memory", BigInteger, nullable=False),
+    Column("gpu", Integer, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("dialect", String, nullable=False),
+    Column("tags_json", Text),
+    Column("rerun_of", String),
+    Column("idempotency_key", String),
+    Column("stop_json", Text),
+    Column("outcome_json", Text),
+    Column("user_retries", Integer, nullable=False),
+    Column("platform_retries", Integer, nullable=False),
+    Column("retry_at", Micros),
+    Column("version", Integer, nullable=False),
+    Column("search", Exact, nullable=False),  # folded name and id: what text search looks in
+    Index("uq_jobs_id", "id", unique=True),
+    Index(
+        "uq_jobs_idempotency_key",
+        "user_name",
+        "idempotency_key",
+        unique=True,
+        sqlite_where=text("idempotency_key IS NOT NULL"),
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
+    Index("ix_jobs_name", "name", "seq"),
+    # One for each way to filter, each ending in the paging key: the list is a merge of ranges of one of these.
+    Index("ix_jobs_state", "state", "seq"),
+    Index("ix_jobs_group", "group_name", "state", "seq"),
+    Index("ix_jobs_user", "user_name", "state", "seq"),
+    Index("ix_jobs_user_group", "user_name", "group_name", "state", "seq"),
+)
+
+job_specs = Table(
+    "job_specs",
+    metadata,
+    Column("job_seq", Serial, primary_key=True, autoincrement=False),
+    Column("spec_json", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("secrets", LargeBinary),  # sealed by the vault
+)
+
+# Which jobs were submitted in each hour: turns a span of time into a range of the paging key, also after clock jumps.
+job_hours = Table(
+    "job_hours",
+    metadata,
+    Column("hour", Integer, primary_key=True, autoincrement=False),  # hours since 1970
+    Column("first_seq", BigInteger, nullable=False),
+    Column("last_seq", BigInteger, nullable=False),
+)
+
+task_attempts = Table(
+    "task_attempts",
+    metadata,
+    Column("job_seq", Serial, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("role", Exact, primary_key=True),
+    Column("task_index", Integer, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("state", String, nullable=False),
+    Column("node", String),
+    Column("gpus_json", Text),
+    Column("ports_json", Text),
+    Column("placed_at", Micros),
+    Column("started_at", Micros),
+    Column("finished_at", Micros),
+    Column("exit_json", Text),
+    Column("stop_json", Text),
+    Column("user_retries", Integer, nullable=False),
+    Column("platform_retries", Integer, nullable=False),
+    Column("retry_at", Micros),
+    Column("job_finished_at", Micros),  # set on all attempts of a job when it ends: what retention counts from
+    Column("logs_removed_at", Micros),
+    Index(
+        "ix_task_attempts_logs_due",
+        "job_finished_at",
+        sqlite_where=text("job_finished_at IS NOT NULL AND logs_removed_at IS NULL"),
+        postgresql_where=text("job_finished_at IS NOT NULL AND logs_removed_at IS NULL"),
+    ),
+    sqlite_with_rowid=False,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("job_seq", BigInteger, nullable=False),
+    Column("at", Micros, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("actor", String, nullable=False),
+    Column("task", String),
+    Column("attempt", Integer),
+    Column("state", String),
+    Index("ix_events_job_seq_seq", "job_seq", "seq"),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("name", Exact, primary_key=True),
+    Column("admin", Boolean, nullable=False),
+    Column("email", String, nullable=False),
+    Column("password_hash", String),  # None: cannot log in by password
+    Column("created_at", Micros, nullable=False),
+    Column("disabled", Boolean, nullable=False),
+)
+
+groups = Table(
+    "groups",
+    metadata,
+    Column("name", Exact, primary_key=True),
+    Column("description", Text, nullable=False),
+    Column("quota_cpu", Double),
+    Column("quota_memory", BigInteger),
+    Column("quota_gpu", Integer),
+    Column("user_quota_cpu", Double),
+    Column("user_quota_memory", BigInteger),
+    Column("user_quota_gpu", Integer),
+    Column("time_limit", Micros),
+)
+
+memberships = Table(
+    "memberships",
+    metadata,
+    Column("user_name", Exact, ForeignKey("users.name", ondelete="CASCADE"), primary_key=True),
+    Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Column("admin", Boolean, nullable=False),
+    Index("ix_memberships_group_name", "group_name"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Exact, primary_key=True),
+    Column("user_name", Exact, ForeignKey("users.name", ondelete="CASCADE"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("secret_hash", String, nullable=False),
+    Column("created_at", Micros, nullable=False),
+    Column("expires_at", Micros),
+    Column("last_used_at", Micros),
+    CheckConstraint("length(secret_hash) = 64", name="secret_hash"),  # a SHA-256, never the secret
+    Index("ix_tokens_user_name", "user_name"),
+)
