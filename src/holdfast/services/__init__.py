@@ -1,0 +1,65 @@
+"""Every verb a user can do, once, with its permission check. Only services touch the store and the engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.engines.base import Engine
+from holdfast.settings import Settings
+from holdfast.store.database import Store
+
+from .access_tokens import AccessTokens
+from .control import Control
+from .groups import Groups
+from .images import Images
+from .intake import Intake
+from .jobs import Jobs
+from .logs import Logs
+from .mounts import MountRules
+from .passwords import Passwords
+from .place import Place
+from .tokens import Tokens
+from .users import Users
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    settings: Settings
+    jobs: Jobs
+    logs: Logs
+    users: Users
+    groups: Groups
+    tokens: Tokens
+    images: Images
+    place: Place
+
+
+def build_services(
+    store: Store,
+    engine: Engine,
+    control: Control,
+    settings: Settings,
+    home: Path,
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Services:
+    access = AccessTokens(store, clock=clock, monotonic=monotonic)
+    passwords = Passwords()
+    intake = Intake(store, engine, settings, MountRules(home=home, allow=settings.mounts.allow))
+    images = Images(engine, home)
+    images.clear_uploads()
+    return Services(
+        settings=settings,
+        jobs=Jobs(store, engine, control, settings, intake, clock=clock),
+        logs=Logs(store, engine, control),
+        users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
+        groups=Groups(store, control, access),
+        tokens=Tokens(store, settings, access, passwords, clock=clock, monotonic=monotonic),
+        images=images,
+        place=Place(store, engine, control, home, clock=clock),
+    )

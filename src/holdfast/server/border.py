@@ -1,0 +1,103 @@
+"""The outermost layer around every request: its id, its size limit, safe headers, and a last net under our mistakes."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.core.errors import TooLarge
+
+from .errors import TooLargeBody, render_error, render_internal
+
+log = logging.getLogger(__name__)
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}\Z")
+
+_HEADERS: list[tuple[bytes, bytes]] = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+]
+_NO_STORE = (b"cache-control", b"no-store")
+
+Limit = Callable[[str, str], int]  # method, path -> most bytes of its body
+
+
+class Border:
+    def __init__(self, app: ASGIApp, *, limit: Limit) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = _Request(scope, receive, send, self._limit(scope["method"], scope["path"]))
+        await request.run(self._app)
+
+
+class _Request:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
+        self._scope = {**scope, "holdfast.head": scope["method"] == "HEAD"}
+        self._receive, self._send = receive, send
+        self._limit = limit
+        self._read = 0
+        self._started = False
+        self._id = b""
+        self._declared = -1
+        self._look_at_headers()
+
+    def _look_at_headers(self) -> None:
+        for name, value in self._scope["headers"]:
+            if name == b"x-request-id" and _SANE_ID.match(value):
+                self._id = value
+            elif name == b"content-length" and value.isdigit():
+                self._declared = int(value[:20])
+        self._id = self._id or secrets.token_hex(8).encode()
+        self._scope["holdfast.request_id"] = self._id.decode("ascii")
+        if self._scope["holdfast.head"]:
+            self._scope["method"] = "GET"  # the same answer, whose body is left out below
+
+    async def run(self, app: ASGIApp) -> None:
+        if self._declared > self._limit:
+            refusal = TooLarge(f"The request may have at most {self._limit} bytes, this one says {self._declared}")
+            await render_error(refusal, self._id.decode())(self._scope, self._receive, self.send)
+            return
+        try:
+            await app(self._scope, self.receive, self.send)
+        except Exception:
+            log.exception(
+                "request failed",
+                extra={"event": "internal-error", "request_id": self._id.decode(), "path": self._scope["path"]},
+            )
+            if self._started:
+                raise  # too late for an answer: the connection is cut, so that the client sees it is not whole
+            await render_internal(self._id.decode())(self._scope, self._receive, self.send)
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._read += len(message.get("body", b""))
+            if self._read > self._limit:
+                raise TooLargeBody(self._limit)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._started = True
+            message["headers"] = self._with_ours(message.get("headers", ()))
+        elif self._scope["holdfast.head"]:
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    def _with_ours(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        theirs = {name.lower() for name, _ in headers}
+        ours = [(b"x-request-id", self._id), *(h for h in _HEADERS if h[0] not in theirs)]
+        if b"cache-control" not in theirs:
+            ours.append(_NO_STORE)
+        return [*headers, *ours]

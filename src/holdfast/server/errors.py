@@ -1,0 +1,144 @@
+"""Errors on their way out: each kind becomes one JSON shape, once. What we did not foresee stays in our log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from holdfast.core.errors import InvalidJob, UserError
+from holdfast.services.refusals import TooManyRequests, Unavailable
+from holdfast.store.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+STATUS: dict[str, int] = {
+    "bad_request": 400,
+    "invalid_job": 400,
+    "not_logged_in": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "no_log": 404,
+    "conflict": 409,
+    "expired": 410,
+    "too_large": 413,
+    "too_many_requests": 429,
+    "internal": 500,
+    "unavailable": 503,
+}
+
+# What frameworks below us refuse by number alone.
+_WORDS: dict[int, tuple[str, str, str | None]] = {
+    400: ("bad_request", "The request could not be understood", None),
+    404: ("not_found", "There is nothing at this address", "GET /api/docs lists every address."),
+    405: ("bad_request", "This address does not take this method", "GET /api/docs lists every address."),
+    413: ("too_large", "The request is too large", None),
+}
+
+
+class TooLargeBody(HTTPException):
+    """Raised while a body is being read; a plain UserError would be swallowed by the framework there."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, f"The request may have at most {limit} bytes")
+
+
+def render_error(error: UserError, request_id: str) -> Response:
+    body: dict[str, Any] = {
+        "code": error.code,
+        "message": error.message,
+        "field": error.field,
+        "hint": error.hint,
+        "request_id": request_id,
+    }
+    if isinstance(error, InvalidJob):
+        body["problems"] = [
+            {"field": p.field, "message": p.message, "hint": p.hint, "line": p.line} for p in error.problems
+        ]
+    return _response(STATUS.get(error.code, 400), body, _headers(error))
+
+
+def render_internal(request_id: str) -> Response:
+    hint = "Look for this request id in the server's log."
+    return _response(500, _body("internal", "internal error", request_id, hint=hint), {})
+
+
+def add_handlers(app: FastAPI) -> None:
+    async def user_error(request: Request, error: UserError) -> Response:
+        return render_error(error, request_id_of(request))
+
+    async def store_error(request: Request, error: StoreError) -> Response:
+        log.error("the store could not do it", extra={"event": "store", "error": str(error)})
+        hint = "The server's log says more; trying again is safe with an Idempotency-Key."
+        return render_error(Unavailable("The database cannot be used right now", hint=hint), request_id_of(request))
+
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        return _render_http(error, request_id_of(request))
+
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return _render_invalid(error, request_id_of(request))
+
+    app.add_exception_handler(UserError, user_error)  # type: ignore[arg-type]
+    app.add_exception_handler(StoreError, store_error)  # type: ignore[arg-type]
+    app.add_exception_handler(HTTPException, http_error)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestValidationError, invalid)  # type: ignore[arg-type]
+
+
+def request_id_of(request: Request) -> str:
+    return str(request.scope.get("holdfast.request_id", ""))
+
+
+def _headers(error: UserError) -> dict[str, str]:
+    if isinstance(error, TooManyRequests):
+        return {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
+    if error.code == "not_logged_in":
+        return {"WWW-Authenticate": "Bearer"}
+    if error.code == "too_large":
+        return {"Connection": "close"}  # the rest of the body is not read
+    return {}
+
+
+def _render_http(error: HTTPException, request_id: str) -> Response:
+    status = error.status_code
+    default = ("bad_request" if status < 500 else "internal", HTTPStatus(status).phrase, None)
+    code, message, hint = _WORDS.get(status, default)
+    if isinstance(error, TooLargeBody):
+        message = error.detail
+    headers = dict(error.headers or {})
+    if status == 413:
+        headers["Connection"] = "close"
+    return _response(status, _body(code, message, request_id, hint=hint), headers)
+
+
+def _render_invalid(error: RequestValidationError, request_id: str) -> Response:
+    """The first problem named by its field; where it is in the query, path or body is plain from its name."""
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"]]
+    field = ".".join(where[1:]) or where[0]
+    if first["type"] == "json_invalid":
+        return _response(400, _body("bad_request", "The body is not JSON", request_id), {})
+    message = "is missing" if first["type"] == "missing" else _lower_first(str(first["msg"]))
+    return _response(400, _body("bad_request", f"{field}: {message}", request_id, field=field), {})
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _body(
+    code: str, message: str, request_id: str, *, field: str | None = None, hint: str | None = None
+) -> dict[str, Any]:
+    return {"code": code, "message": message, "field": field, "hint": hint, "request_id": request_id}
+
+
+def _response(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+    content = json.dumps({"error": body}, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(content, status, dict(headers), media_type="application/json")

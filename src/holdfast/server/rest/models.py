@@ -1,0 +1,370 @@
+"""What the API takes and gives, described for its readers. `views` writes the answers; a test holds them to this."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+StateName = Literal["Pending", "Preparing", "Running", "Held", "Succeeded", "Failed", "Cancelled", "Unknown"]
+
+
+class Given(BaseModel):
+    """What we answer."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Taken(BaseModel):
+    """What we are sent. An unknown field is refused: it is most likely a misspelt one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ProblemView(Given):
+    field: str = Field(description="Where in the job file, such as roles.worker.resources.cpu.")
+    message: str
+    hint: str | None
+    line: int | None = Field(description="Line of the file, from 1, where it is known.")
+
+
+class ErrorBody(Given):
+    code: str = Field(description="For programs: bad_request, invalid_job, not_logged_in, forbidden, not_found, ...")
+    message: str = Field(description="For people.")
+    field: str | None = Field(description="Which part of the request it is about.")
+    hint: str | None = Field(description="What to try.")
+    request_id: str
+    problems: list[ProblemView] | None = Field(None, description="Everything wrong with a job file (invalid_job).")
+
+
+class Error(Given):
+    error: ErrorBody
+
+
+class ResourcesView(Given):
+    cpu: float = Field(description="Cores.")
+    memory: int = Field(description="Bytes.")
+    gpu: int
+
+
+class JobView(Given):
+    id: str
+    name: str
+    user: str
+    group: str
+    state: StateName
+    message: str = Field(description="Why it is in this state, in plain words.")
+    submitted_at: str
+    started_at: str | None
+    finished_at: str | None
+    exit_code: int | None
+    exit_kind: str | None
+    attempt: int = Field(description="Which try of the job is the current one, from 0.")
+    task_count: int
+    resources: ResourcesView = Field(description="Of all tasks together.")
+    priority: int
+    dialect: str
+    tags: list[str]
+    rerun_of: str | None
+    stopping: bool = Field(description="A stop was asked for and is under way.")
+
+
+class SubmittedView(JobView):
+    warnings: list[str]
+
+
+class ExitView(Given):
+    kind: str
+    code: int | None
+    signal: int | None
+    message: str
+    behaviour: str
+
+
+class TaskView(Given):
+    task: str
+    role: str
+    index: int
+    attempt: int = Field(description="Which try of the job.")
+    number: int = Field(description="Which try of the task within it.")
+    attempt_id: str
+    state: str
+    node: str | None
+    gpus: list[int]
+    ports: dict[str, list[int]]
+    placed_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    exit: ExitView | None
+    logs: Literal["kept", "expired", "none"]
+    logs_expired_at: str | None
+
+
+class RetriesView(Given):
+    user: int
+    platform: int
+
+
+class StopView(Given):
+    actor: str
+    at: str
+
+
+class JobDetailView(JobView):
+    job: dict[str, Any] = Field(description="The whole job as Holdfast understands it; secrets are masked.")
+    description: str
+    exit: ExitView | None
+    retries: RetriesView
+    retry_at: str | None
+    time_limit: float | None = Field(description="Seconds an attempt may run; null: no limit.")
+    stop: StopView | None
+    tasks: list[TaskView]
+    waiting: list[str] | None = Field(description="Why it waits; null when it does not.")
+    isolation: Literal["full", "read-only", "none"]
+    warnings: list[str]
+
+
+class PlanView(Given):
+    dialect: str
+    job: dict[str, Any]
+    yaml: str
+    warnings: list[str]
+    verdict: Literal["now", "wait", "never"]
+    reasons: list[str]
+
+
+class JobPageView(Given):
+    items: list[JobView]
+    next: str | None = Field(description="Give it as `cursor` for the page after this one.")
+
+
+class EventView(Given):
+    seq: int
+    at: str
+    kind: str
+    message: str
+    actor: str
+    task: str | None
+    attempt: int | None
+    state: StateName | None
+
+
+class EventPageView(Given):
+    items: list[EventView]
+    next: int | None = Field(description="Give it as `after` for what comes later.")
+
+
+class TaskListView(Given):
+    items: list[TaskView]
+
+
+class AttemptView(Given):
+    attempt: int
+    tasks: list[TaskView]
+
+
+class AttemptListView(Given):
+    items: list[AttemptView]
+
+
+class StopMany(Taken):
+    jobs: list[str] = Field(min_length=1, max_length=1000, description="Ids or names.")
+
+
+class StopFailure(Given):
+    job: str
+    error: ErrorBody
+
+
+class StopManyView(Given):
+    stopped: list[str] = Field(description="Ids of jobs that will stop, or had ended before.")
+    failed: list[StopFailure]
+
+
+class HitView(Given):
+    offset: int = Field(description="Where the match begins in the log.")
+    line_offset: int = Field(description="Where its line begins.")
+    text: str
+
+
+class SearchView(Given):
+    hits: list[HitView]
+    next: int | None = Field(description="Give it as `start` to go on; null: the end was reached.")
+
+
+class Login(Taken):
+    user: str = Field(max_length=200)
+    password: str = Field(max_length=4096)
+
+
+class LoginView(Given):
+    token: str
+    user: str
+    expires_at: str | None
+
+
+class MeView(Given):
+    name: str
+    admin: bool
+    email: str
+    groups: dict[str, bool] = Field(description="Group -> whether one is its admin.")
+
+
+class OwnPassword(Taken):
+    old: str = Field(max_length=4096)
+    new: str = Field(max_length=4096)
+
+
+class NewPassword(Taken):
+    password: str = Field(max_length=4096)
+
+
+class NewUser(Taken):
+    name: str = Field(max_length=200)
+    password: str | None = Field(None, max_length=4096, description="Left out: the user cannot log in by password.")
+    email: str = Field("", max_length=320)
+    admin: bool = False
+    groups: dict[str, bool] | list[str] | None = Field(
+        None, description="Left out: the default group. As a list, or with whether the user is its admin."
+    )
+
+
+class UserChange(Taken):
+    email: str | None = Field(None, max_length=320)
+    admin: bool | None = None
+    disabled: bool | None = None
+
+
+class UserView(Given):
+    name: str
+    admin: bool
+    email: str
+    groups: dict[str, bool]
+    disabled: bool
+    created_at: str
+
+
+class UserListView(Given):
+    items: list[UserView]
+
+
+class NewToken(Taken):
+    name: str = Field("", max_length=200)
+    expires_in: float | None = Field(None, gt=0, description="Seconds; left out: it does not expire.")
+    user: str | None = Field(None, max_length=200, description="Whose; admins only.")
+
+
+class TokenView(Given):
+    id: str
+    name: str
+    user: str
+    created_at: str
+    expires_at: str | None
+    last_used_at: str | None
+
+
+class NewTokenView(TokenView):
+    token: str = Field(description="Shown this once.")
+
+
+class TokenListView(Given):
+    items: list[TokenView]
+
+
+class QuotaBody(Taken):
+    cpu: float | None = Field(None, ge=0, description="Cores; null: no bound.")
+    memory: int | None = Field(None, ge=0, description="Bytes; null: no bound.")
+    gpu: int | None = Field(None, ge=0)
+
+
+class NewGroup(Taken):
+    name: str = Field(max_length=200)
+    description: str = Field("", max_length=4096)
+    quota: QuotaBody = Field(default_factory=QuotaBody.model_construct)
+    user_quota: QuotaBody = Field(default_factory=QuotaBody.model_construct)
+    time_limit: float | None = Field(None, ge=0, description="Seconds; 0: no limit; null: the server's own.")
+
+
+class GroupChange(Taken):
+    description: str | None = Field(None, max_length=4096)
+    quota: QuotaBody | None = None
+    user_quota: QuotaBody | None = None
+    time_limit: float | None = Field(None, ge=0, description="Seconds; 0: no limit; null: the server's own.")
+
+
+class GroupView(Given):
+    name: str
+    description: str
+    quota: dict[str, float | int | None]
+    user_quota: dict[str, float | int | None]
+    time_limit: float | None
+    members: dict[str, bool] = Field(description="User -> whether an admin of the group.")
+
+
+class GroupListView(Given):
+    items: list[GroupView]
+
+
+class Membership(Taken):
+    admin: bool = False
+
+
+class ImageView(Given):
+    name: str
+    size: int | None
+    created_at: str | None
+    source: str
+
+
+class ImageListView(Given):
+    items: list[ImageView]
+
+
+class EngineView(Given):
+    name: str
+    isolation: str
+    limits: str
+    notes: list[str]
+
+
+class NodeView(Given):
+    name: str
+    cpu: float
+    memory: int
+    gpus: list[int]
+    free: ResourcesView
+
+
+class GroupUseView(Given):
+    name: str
+    used: ResourcesView
+    quota: dict[str, float | int | None]
+    user_quota: dict[str, float | int | None]
+
+
+class CapacityView(Given):
+    nodes: list[NodeView]
+    groups: list[GroupUseView]
+    engine: EngineView
+
+
+class HealthView(Given):
+    status: Literal["ok", "degraded"]
+    notes: list[str]
+
+
+class VersionView(Given):
+    name: str
+    version: str
+    api: str
+
+
+class StatusView(Given):
+    version: str
+    pid: int
+    started_at: str
+    url: str | None
+    home: str | None = Field(None, description="Admins only.")
+    jobs: dict[str, int]
+    queue: int
+    engine: EngineView

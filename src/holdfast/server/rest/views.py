@@ -1,0 +1,153 @@
+"""What the API shows: records -> plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from holdfast.core.exits import Exit
+from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
+from holdfast.core.records import Event, Group, JobSummary, Token, User
+from holdfast.engines.base import EngineHealth, ImageInfo
+
+
+def show_time(at: datetime | None) -> str | None:
+    """2026-01-31T12:00:00.5Z; every instant in here is UTC."""
+    return None if at is None else at.isoformat()[:-6] + "Z"
+
+
+def show_seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
+
+
+def show_summary(job: JobSummary) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "user": job.user,
+        "group": job.group,
+        "state": job.state.value,
+        "message": job.message,
+        "submitted_at": show_time(job.submitted_at),
+        "started_at": show_time(job.started_at),
+        "finished_at": show_time(job.finished_at),
+        "exit_code": job.exit_code,
+        "exit_kind": job.exit_kind,
+        "attempt": job.attempt,
+        "task_count": job.task_count,
+        "resources": {"cpu": job.cpu, "memory": job.memory, "gpu": job.gpu},
+        "priority": job.priority,
+        "dialect": job.dialect.value,
+        "tags": list(job.tags),
+        "rerun_of": job.rerun_of,
+        "stopping": job.stopping,
+    }
+
+
+def show_exit(exit: Exit | None) -> dict[str, Any] | None:
+    if exit is None:
+        return None
+    return {
+        "kind": exit.kind.value,
+        "code": exit.code,
+        "signal": exit.signal,
+        "message": exit.message,
+        "behaviour": exit.behaviour.value,
+    }
+
+
+def show_event(event: Event) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "at": show_time(event.at),
+        "kind": event.kind,
+        "message": event.message,
+        "actor": event.actor,
+        "task": event.task,
+        "attempt": event.attempt,
+        "state": event.state.value if event.state else None,
+    }
+
+
+def show_user(user: User) -> dict[str, Any]:
+    return {
+        "name": user.name,
+        "admin": user.admin,
+        "email": user.email,
+        "groups": dict(user.groups),
+        "disabled": user.disabled,
+        "created_at": show_time(user.created_at),
+    }
+
+
+def show_group(group: Group) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "description": group.description,
+        "quota": show_quota(group.quota),
+        "user_quota": show_quota(group.user_quota),
+        "time_limit": show_seconds(group.time_limit),
+        "members": dict(group.members),
+    }
+
+
+def show_quota(quota: Quota) -> dict[str, Any]:
+    return {"cpu": quota.cpu, "memory": quota.memory, "gpu": quota.gpu}
+
+
+def show_amount(amount: Amount) -> dict[str, Any]:
+    return {"cpu": round(amount.cpu, 6), "memory": amount.memory, "gpu": amount.gpu}
+
+
+def show_token(token: Token) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "name": token.name,
+        "user": token.user,
+        "created_at": show_time(token.created_at),
+        "expires_at": show_time(token.expires_at),
+        "last_used_at": show_time(token.last_used_at),
+    }
+
+
+def show_image(image: ImageInfo) -> dict[str, Any]:
+    return {
+        "name": image.name,
+        "size": image.size,
+        "created_at": show_time(image.created_at),
+        "source": image.source,
+    }
+
+
+def show_engine(health: EngineHealth) -> dict[str, Any]:
+    return {
+        "name": health.name,
+        "isolation": health.isolation.value,
+        "limits": health.limits,
+        "notes": list(health.notes),
+    }
+
+
+def show_node(use: NodeUse) -> dict[str, Any]:
+    node = use.node
+    return {
+        "name": node.name,
+        "cpu": node.cpu,
+        "memory": node.memory,
+        "gpus": list(node.gpus),
+        "free": show_amount(use.free),
+    }
+
+
+def show_group_use(use: GroupUse) -> dict[str, Any]:
+    return {
+        "name": use.group,
+        "used": show_amount(use.used),
+        "quota": show_quota(use.quota),
+        "user_quota": show_quota(use.user_quota),
+    }
+
+
+def show_ports(ports: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {label: list(numbers) for label, numbers in ports.items()}

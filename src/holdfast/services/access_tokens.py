@@ -1,0 +1,143 @@
+"""Bearer tokens: their text, and who is behind one. A known token costs no database read for CACHED_FOR seconds; every
+change to users, groups or tokens made here empties the cache at once."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from sqlalchemy import Connection
+
+from holdfast.core.access import Actor
+from holdfast.core.errors import NotLoggedIn
+from holdfast.core.records import Token, User
+from holdfast.store import tokens as token_rows
+from holdfast.store.database import Store
+from holdfast.store.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+CACHED_FOR = 30.0  # seconds
+CACHED_MOST = 4096  # tokens
+NOTE_USE_EVERY = timedelta(minutes=10)
+
+_TEXT = re.compile(r"hf_([a-z0-9]{8,40})_([A-Za-z0-9_-]{43})")
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+class Kind(StrEnum):
+    """The first letter of a token's id."""
+
+    API = "a"  # made by hand, for programs
+    LOGIN = "l"  # by user and password; ends when the password changes
+    MACHINE = "m"  # the command line on the server's own machine
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    id: str
+    text: str
+    secret_hash: str
+
+
+def mint(kind: Kind) -> Minted:
+    token_id = kind.value + "".join(secrets.choice(_ALPHABET) for _ in range(15))
+    secret = secrets.token_urlsafe(32)
+    return Minted(token_id, f"hf_{token_id}_{secret}", token_rows.hash_secret(secret))
+
+
+def kind_of(token_id: str) -> Kind:
+    return Kind(token_id[:1])
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A token that was looked up, and whose it is."""
+
+    token: Token
+    secret_hash: str
+    actor: Actor
+    until: float  # by the monotonic clock
+
+
+class AccessTokens:
+    def __init__(self, store: Store, *, clock: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._monotonic = monotonic
+        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._generation = 0
+
+    def forget(self) -> None:
+        """Something about users, groups or tokens changed."""
+        self._known.clear()
+        self._generation += 1
+
+    async def actor(self, text: str) -> Actor:
+        return (await self.known(text)).actor
+
+    async def known(self, text: str) -> Known:
+        """Whoever holds this token; NotLoggedIn when it is not one of ours, or no longer."""
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise _refusal()
+        token_id, secret = match.groups()
+        cached = self._known.get(token_id)
+        fresh = cached is None or cached.until < self._monotonic()
+        known = await self._look_up(token_id) if fresh or cached is None else cached
+        if not hmac.compare_digest(known.secret_hash, token_rows.hash_secret(secret)):
+            raise _refusal()
+        if known.token.expires_at is not None and known.token.expires_at <= self._clock():
+            raise NotLoggedIn("This token has expired", hint="Log in again with `holdfast login`.")
+        if fresh:
+            await self._note_use(known.token)
+        return known
+
+    async def _look_up(self, token_id: str) -> Known:
+        generation = self._generation
+        found = await self._store.read(token_rows.token_user, token_id)
+        if found is None:
+            raise _refusal()
+        secret_hash, token, user = found
+        if user.disabled:
+            raise _refusal()
+        known = Known(token, secret_hash, actor_of(user), self._monotonic() + CACHED_FOR)
+        if generation == self._generation:  # else it was read before a change, and may be stale
+            self._keep(known)
+        return known
+
+    def _keep(self, known: Known) -> None:
+        self._known[known.token.id] = known
+        while len(self._known) > CACHED_MOST:
+            self._known.popitem(last=False)
+
+    async def _note_use(self, token: Token) -> None:
+        now = self._clock()
+        if token.last_used_at is not None and now - token.last_used_at < NOTE_USE_EVERY:
+            return
+        try:
+            await self._store.write(token_rows.touch_token, token.id, now)
+        except StoreError as error:  # a full disk must not keep people from looking
+            log.warning("could not note a token's use", extra={"event": "token-use", "error": str(error)})
+
+
+def end_tokens(conn: Connection, user: str, kind: Kind) -> None:
+    """Within a write."""
+    for token in token_rows.list_tokens(conn, user):
+        if kind_of(token.id) is kind:
+            token_rows.delete_token(conn, token.id)
+
+
+def actor_of(user: User) -> Actor:
+    return Actor(name=user.name, admin=user.admin, groups=dict(user.groups))
+
+
+def _refusal() -> NotLoggedIn:
+    return NotLoggedIn("This token is not valid", hint="Log in again with `holdfast login`, or set HOLDFAST_TOKEN.")

@@ -1,0 +1,154 @@
+"""Groups: who shares a queue and a quota."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import Enum
+
+from sqlalchemy import Connection
+
+from holdfast.core.access import Actor, Verb, may
+from holdfast.core.errors import Conflict, Forbidden, NotFound
+from holdfast.core.job import DEFAULT_GROUP
+from holdfast.core.placement import Quota
+from holdfast.core.records import Group
+from holdfast.store import people
+from holdfast.store.database import Store
+
+from .access_tokens import AccessTokens
+from .control import Control
+from .names import check_name
+from .unfinished import has_unfinished
+
+
+class Unset(Enum):
+    """Not mentioned, as against set to nothing."""
+
+    UNSET = "unset"
+
+
+UNSET = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    description: str | Unset = UNSET
+    quota: Quota | Unset = UNSET
+    user_quota: Quota | Unset = UNSET
+    time_limit: timedelta | Unset | None = UNSET
+
+
+class Groups:
+    def __init__(self, store: Store, control: Control, access: AccessTokens) -> None:
+        self._store = store
+        self._control = control
+        self._access = access
+
+    async def list(self, actor: Actor) -> list[Group]:
+        """All, for admins; one's own, for others."""
+        groups = await self._store.read(people.list_groups)
+        return [group for group in groups if actor.admin or group.name in actor.groups]
+
+    async def get(self, actor: Actor, name: str) -> Group:
+        group = await self._store.read(people.get_group, name) if _may_see(actor, name) else None
+        if group is None:
+            raise _unknown(name)
+        return group
+
+    async def create(self, actor: Actor, group: Group) -> Group:
+        _need_admin(actor)
+        check_name(group.name, "group")
+        await self._store.write(people.create_group, group=group)
+        await self._changed()
+        return group
+
+    async def change(self, actor: Actor, name: str, change: GroupChange) -> Group:
+        _need_admin(actor)
+        group = await self._store.write(_change, name, change)
+        await self._changed()
+        return group
+
+    async def delete(self, actor: Actor, name: str) -> None:
+        _need_admin(actor)
+        if name == DEFAULT_GROUP:
+            raise Conflict(f"The group {DEFAULT_GROUP} cannot be removed")
+        await self._store.write(_delete, name)
+        await self._changed()
+
+    async def set_member(self, actor: Actor, name: str, user: str, *, admin: bool) -> Group:
+        self._need_group_admin(actor, name)
+        group = await self._store.write(_set_member, name, user, admin)
+        await self._changed()
+        return group
+
+    async def remove_member(self, actor: Actor, name: str, user: str) -> Group:
+        self._need_group_admin(actor, name)
+        group = await self._store.write(_remove_member, name, user)
+        await self._changed()
+        return group
+
+    def _need_group_admin(self, actor: Actor, name: str) -> None:
+        if not _may_see(actor, name):
+            raise _unknown(name)
+        if not may(actor, Verb.MANAGE_GROUP, name):
+            raise Forbidden(f"Only admins of {name} change its members")
+
+    async def _changed(self) -> None:
+        self._access.forget()
+        self._control.groups_changed(list(await self._store.read(people.list_groups)))
+
+
+def _may_see(actor: Actor, name: str) -> bool:
+    return actor.admin or name in actor.groups
+
+
+def _need_admin(actor: Actor) -> None:
+    if not may(actor, Verb.MANAGE_PLACE):
+        raise Forbidden("Only admins manage groups")
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"There is no group {name}")
+
+
+# -- within one write each
+
+
+def _need(conn: Connection, name: str) -> Group:
+    group = people.get_group(conn, name)
+    if group is None:
+        raise _unknown(name)
+    return group
+
+
+def _change(conn: Connection, name: str, change: GroupChange) -> Group:
+    before = _need(conn, name)
+    after = replace(
+        before,
+        description=before.description if isinstance(change.description, Unset) else change.description,
+        quota=before.quota if isinstance(change.quota, Unset) else change.quota,
+        user_quota=before.user_quota if isinstance(change.user_quota, Unset) else change.user_quota,
+        time_limit=before.time_limit if isinstance(change.time_limit, Unset) else change.time_limit,
+    )
+    people.update_group(conn, group=after)
+    return after
+
+
+def _delete(conn: Connection, name: str) -> None:
+    _need(conn, name)
+    if has_unfinished(conn, group=name):
+        raise Conflict(f"{name} has jobs that are not finished", hint="Stop them first.")
+    people.delete_group(conn, name)
+
+
+def _set_member(conn: Connection, name: str, user: str, admin: bool) -> Group:
+    people.set_member(conn, name, user, admin=admin)
+    return _need(conn, name)
+
+
+def _remove_member(conn: Connection, name: str, user: str) -> Group:
+    group = _need(conn, name)
+    if not people.remove_member(conn, name, user):
+        raise NotFound(f"{user[:100]} is not a member of {name}")
+    return replace(group, members={member: role for member, role in group.members.items() if member != user})

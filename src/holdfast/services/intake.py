@@ -1,0 +1,105 @@
+"""From the text of a job file to a job that may be stored: parsed, allowed, and with what its user should know."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from holdfast.core.access import Actor, Verb, may
+from holdfast.core.errors import Forbidden, NotFound, Problem, UserError
+from holdfast.core.job import DEFAULT_GROUP, HOST_IMAGE, Dialect, Job, Resources
+from holdfast.engines.base import Engine
+from holdfast.jobspec import Defaults, Parsed, parse_job, render_yaml
+from holdfast.settings import Settings
+from holdfast.store import people
+from holdfast.store.database import Store
+
+from .mounts import MountRules
+
+SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
+HOLD_WARNING = "hold is recorded, but this version does not keep failed tasks yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    job: Job
+    source: str  # secrets masked
+    warnings: tuple[str, ...]
+
+
+class Intake:
+    def __init__(self, store: Store, engine: Engine, settings: Settings, mounts: MountRules) -> None:
+        self._store = store
+        self._engine = engine
+        self._settings = settings
+        self._mounts = mounts
+        jobs = settings.jobs
+        self._defaults = Defaults(resources=Resources(cpu=jobs.default_cpu, memory=jobs.default_memory))
+
+    async def read(self, actor: Actor, text: str, *, group: str | None = None, dialect: str | None = None) -> Ready:
+        parsed = await self._parse(actor, text, dialect)
+        job = parsed.job if group is None else replace(parsed.job, group=group)
+        source = render_yaml(job) if job.secrets else text
+        return await self._allow(actor, job, source, tuple(_show(warning) for warning in parsed.warnings))
+
+    async def again(self, actor: Actor, job: Job, source: str) -> Ready:
+        """A job that was accepted before; what is allowed may have changed since."""
+        return await self._allow(actor, job, source, ())
+
+    async def _parse(self, actor: Actor, text: str, dialect: str | None) -> Parsed:
+        defaults = replace(self._defaults, group=_usual_group(actor), user=actor.name)
+        known = _dialect(dialect)
+        if len(text) <= SMALL:
+            return parse_job(text, dialect=known, defaults=defaults)
+        return await asyncio.to_thread(parse_job, text, dialect=known, defaults=defaults)
+
+    async def _allow(self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...]) -> Ready:
+        await self._check_group(actor, job.group)
+        most = self._settings.jobs.max_tasks
+        if job.task_count > most:
+            raise UserError(f"A job may have at most {most} tasks, this one asks for {job.task_count}", field="roles")
+        job = await self._mounts.apply(job, actor)
+        return Ready(job, source, (*warnings, *await self._warnings(job)))
+
+    async def _check_group(self, actor: Actor, group: str) -> None:
+        if group in actor.groups:
+            return
+        if not may(actor, Verb.SUBMIT_JOB, group):
+            mine = ", ".join(sorted(actor.groups)) or "none"
+            raise Forbidden(f"You are not in the group {group[:100]}", field="group", hint=f"Your groups: {mine}.")
+        if await self._store.read(people.get_group, group) is None:
+            raise NotFound(f"There is no group {group[:100]}", field="group")
+
+    async def _warnings(self, job: Job) -> list[str]:
+        found = [HOLD_WARNING] if job.hold is not None else []
+        wanted = {role.image for role in job.roles} - {HOST_IMAGE}
+        if wanted:
+            known = {image.name for image in await self._engine.images()}
+            found += [self._unknown_image(image) for image in sorted(wanted - known)]
+        return found
+
+    def _unknown_image(self, image: str) -> str:
+        if self._settings.images.unknown == "host":
+            return f"the image {image} is not known here; the job will run on the image {HOST_IMAGE} instead"
+        return f"the image {image} is not known here; unless it is imported before, the job will fail"
+
+
+def _show(warning: Problem) -> str:
+    return f"{warning.field}: {warning.message}" if warning.field else warning.message
+
+
+def _usual_group(actor: Actor) -> str:
+    """For a job that names none: the default group, or else a group its user is in."""
+    if DEFAULT_GROUP in actor.groups or not actor.groups:
+        return DEFAULT_GROUP
+    return min(actor.groups)
+
+
+def _dialect(name: str | None) -> Dialect | None:
+    if name is None:
+        return None
+    try:
+        return Dialect(name)
+    except ValueError:
+        known = ", ".join(Dialect)
+        raise UserError(f"There is no dialect {name[:50]!r}", field="dialect", hint=f"Known are: {known}.") from None

@@ -1,0 +1,286 @@
+"""Jobs: what a user can do with them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from holdfast.core.access import Actor, Verb, may
+from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.job import Job
+from holdfast.core.placement import Verdict
+from holdfast.core.plan import fresh_tasks
+from holdfast.core.records import Event, JobFilter, JobSummary, NewEvent, Page, TaskRecord
+from holdfast.core.states import JobState
+from holdfast.engines.base import Engine, Isolation
+from holdfast.jobspec import render_yaml
+from holdfast.settings import Settings
+from holdfast.store import events as event_rows
+from holdfast.store import jobs as job_rows
+from holdfast.store import people
+from holdfast.store.database import Store
+
+from .control import Control
+from .finding import find_job
+from .intake import Intake, Ready
+
+LONGEST_KEY = 200
+MOST_LISTED = 500
+MOST_EVENTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    summary: JobSummary
+    warnings: tuple[str, ...]
+    created: bool  # False: the same Idempotency-Key was sent before, and this is that job
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    job: Job
+    yaml: str
+    warnings: tuple[str, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    record: job_rows.JobDetail
+    tasks: tuple[TaskRecord, ...]  # of the current attempt
+    waiting: tuple[str, ...] | None
+    time_limit: timedelta | None
+    isolation: Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptTasks:
+    attempt: int
+    tasks: tuple[TaskRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    stopped: tuple[str, ...]  # ids of jobs that stop, or had ended before
+    failed: tuple[tuple[str, UserError], ...]
+
+
+class Jobs:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        control: Control,
+        settings: Settings,
+        intake: Intake,
+        *,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._control = control
+        self._settings = settings
+        self._intake = intake
+        self._clock = clock
+
+    # -- submitting
+
+    async def plan(self, actor: Actor, text: str, *, group: str | None = None, dialect: str | None = None) -> Planned:
+        """What would happen, without doing it."""
+        ready = await self._intake.read(actor, text, group=group, dialect=dialect)
+        verdict = self._control.verdict(ready.job, actor.name)
+        return Planned(ready.job, render_yaml(ready.job), ready.warnings, verdict)
+
+    async def submit(
+        self,
+        actor: Actor,
+        text: str,
+        *,
+        group: str | None = None,
+        dialect: str | None = None,
+        key: str | None = None,
+    ) -> Submitted:
+        """When this returns, the job is on disk and will be run. The same `key` again gives the same job."""
+        _check_key(key)
+        ready = await self._intake.read(actor, text, group=group, dialect=dialect)
+        return await self._add(actor, ready, key=key)
+
+    async def rerun(self, actor: Actor, ref: str, *, key: str | None = None) -> Submitted:
+        """The same job again, as whoever asks."""
+        _check_key(key)
+        old = await find_job(self._store, actor, ref)
+        detail = await self._store.read(job_rows.get, old.id)
+        snapshot = await self._store.read(job_rows.load_snapshot, old.id)  # with its secrets
+        ready = await self._intake.again(actor, snapshot.job, detail.source)
+        return await self._add(actor, ready, key=key, rerun_of=old.id)
+
+    async def _add(self, actor: Actor, ready: Ready, *, key: str | None, rerun_of: str | None = None) -> Submitted:
+        now = self._clock()
+        message = f"Submitted by {actor.name}" if rerun_of is None else f"Rerun of {rerun_of} by {actor.name}"
+        new = job_rows.NewJob(
+            job=ready.job,
+            user=actor.name,
+            source=ready.source,
+            submitted_at=now,
+            event=NewEvent(
+                kind="submitted", message=message, at=now, actor=actor.name, attempt=0, state=JobState.PENDING
+            ),
+            idempotency_key=key,
+            rerun_of=rerun_of,
+        )
+        # Shielded: once it may be on disk, the controller has to hear of it, also if the client is gone.
+        inserted = await asyncio.shield(self._insert(new))
+        if not inserted.created and inserted.summary.group != ready.job.group:
+            raise Conflict(
+                f"This idempotency key was used before, for a job in group {inserted.summary.group}",
+                field="idempotency_key",
+            )
+        return Submitted(inserted.summary, ready.warnings, inserted.created)
+
+    async def _insert(self, new: job_rows.NewJob) -> job_rows.Inserted:
+        inserted = await self._store.write(job_rows.insert_job, new=new)
+        if inserted.created:
+            summary = inserted.summary
+            self._control.added(
+                JobSnapshot(id=summary.id, job=new.job, user=new.user, submitted_at=summary.submitted_at)
+            )
+        return inserted
+
+    # -- looking
+
+    async def list(
+        self, actor: Actor, filter: JobFilter, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[JobSummary]:
+        """Newest first; within the groups one may see."""
+        if not 1 <= limit <= MOST_LISTED:
+            raise UserError(f"limit is between 1 and {MOST_LISTED}", field="limit")
+        narrowed = _narrowed(actor, filter)
+        if narrowed.groups == ():
+            return Page((), None)
+        return await self._store.read(job_rows.list_page, narrowed, limit, cursor)
+
+    async def get(self, actor: Actor, ref: str) -> Detail:
+        found = await find_job(self._store, actor, ref)
+        record = await self._store.read(job_rows.get, found.id)
+        pending = record.summary.state is JobState.PENDING
+        return Detail(
+            record=record,
+            tasks=await self._current_tasks(record.summary, record.job),
+            waiting=self._control.waiting(found.id) if pending else None,
+            time_limit=await self._time_limit(record.job),
+            isolation=self._engine.health().isolation,
+        )
+
+    async def source(self, actor: Actor, ref: str) -> str:
+        """As it was submitted, secrets masked."""
+        found = await find_job(self._store, actor, ref)
+        return (await self._store.read(job_rows.get, found.id)).source
+
+    async def yaml(self, actor: Actor, ref: str) -> str:
+        """As our own YAML, secrets masked: the way to clone it."""
+        found = await find_job(self._store, actor, ref)
+        return render_yaml((await self._store.read(job_rows.get, found.id)).job)
+
+    async def events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
+        found = await find_job(self._store, actor, ref)
+        return await self._store.read(event_rows.list_events, found.id, after, min(limit, MOST_EVENTS))
+
+    async def tasks(self, actor: Actor, ref: str) -> tuple[TaskRecord, ...]:
+        """The newest try of each task of the current attempt."""
+        found = await find_job(self._store, actor, ref)
+        record = await self._store.read(job_rows.get, found.id)
+        return await self._current_tasks(record.summary, record.job)
+
+    async def attempts(self, actor: Actor, ref: str) -> tuple[AttemptTasks, ...]:
+        """Every try of every task, newest attempt first."""
+        found = await find_job(self._store, actor, ref)
+        by_attempt: dict[int, list[TaskRecord]] = {}
+        for record in await self._store.read(job_rows.tasks, found.id):
+            by_attempt.setdefault(record.attempt, []).append(record)
+        return tuple(AttemptTasks(n, tuple(by_attempt[n])) for n in sorted(by_attempt, reverse=True))
+
+    async def wait(self, actor: Actor, ref: str, timeout: float) -> JobSummary:
+        """The job as soon as it is final, or as it is after `timeout` seconds."""
+        found = await find_job(self._store, actor, ref)
+        deadline = time.monotonic() + timeout
+        while self._control.active(found.id) is not None and (left := deadline - time.monotonic()) > 0:
+            await self._control.changed(found.id, left)
+        return await self._summary(found.id)
+
+    # -- acting
+
+    async def stop(self, actor: Actor, ref: str) -> tuple[JobSummary, bool]:
+        """The job after the wish is on disk, and whether there was anything to stop."""
+        found = await find_job(self._store, actor, ref)
+        if not may(actor, Verb.ACT_ON_JOB, found.group):
+            raise Forbidden(f"Only members of {found.group} stop its jobs")
+        stopped = await self._control.stop(found.id, actor.name)
+        return await self._summary(found.id), stopped
+
+    async def stop_many(self, actor: Actor, refs: Sequence[str]) -> StopReport:
+        """Each on its own: one that cannot be stopped does not keep the others running."""
+        failed: list[tuple[str, UserError]] = []
+        ids: dict[str, None] = {}
+        for ref in refs:
+            try:
+                found = await find_job(self._store, actor, ref)
+                if not may(actor, Verb.ACT_ON_JOB, found.group):
+                    raise Forbidden(f"Only members of {found.group} stop its jobs")
+                ids[found.id] = None
+            except UserError as error:
+                failed.append((ref, error))
+        await asyncio.gather(*(self._control.stop(id, actor.name) for id in ids))  # saved in one write
+        return StopReport(tuple(ids), tuple(failed))
+
+    # -- small things
+
+    async def _summary(self, job_id: str) -> JobSummary:
+        found = await self._store.read(job_rows.find, job_id)
+        if found is None:
+            raise NotFound(f"There is no job {job_id}")
+        return found
+
+    async def _current_tasks(self, summary: JobSummary, job: Job) -> tuple[TaskRecord, ...]:
+        kept = await self._store.read(job_rows.tasks, summary.id)
+        newest = {
+            (record.task.role, record.task.index): record for record in kept if record.attempt == summary.attempt
+        }  # tries come in order, so the last one stays
+        missing = () if summary.state.final else fresh_tasks(job)
+        for task in missing:
+            newest.setdefault((task.role, task.index), _not_begun(summary, task))
+        order = {role.name: n for n, role in enumerate(job.roles)}
+        return tuple(sorted(newest.values(), key=lambda r: (order.get(r.task.role, 0), r.task.index)))
+
+    async def _time_limit(self, job: Job) -> timedelta | None:
+        limit = job.time_limit
+        if limit is None:
+            group = await self._store.read(people.get_group, job.group)
+            limit = group.time_limit if group is not None else None
+        if limit is None:
+            limit = timedelta(seconds=self._settings.jobs.time_limit)
+        return limit or None
+
+
+def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
+    if actor.admin:
+        return filter
+    for group in filter.groups or ():
+        if group not in actor.groups:
+            raise NotFound(f"There is no group {group[:100]}, or you are not in it", field="group")
+    return replace(filter, groups=filter.groups if filter.groups is not None else tuple(actor.groups))
+
+
+def _not_begun(summary: JobSummary, task: TaskAttempt) -> TaskRecord:
+    attempt_id = task_attempt_id(summary.id, summary.attempt, task.role, task.index, task.number)
+    return TaskRecord(job_id=summary.id, attempt=summary.attempt, task=task, attempt_id=attempt_id)
+
+
+def _check_key(key: str | None) -> None:
+    if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+        raise UserError(
+            f"An idempotency key has 1 to {LONGEST_KEY} printable ASCII characters", field="Idempotency-Key"
+        )

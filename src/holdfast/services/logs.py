@@ -1,0 +1,201 @@
+"""Logs: which one is meant, and reading, following and searching it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from holdfast.core.access import Actor
+from holdfast.core.attempt import JobSnapshot
+from holdfast.core.errors import Expired, NotFound
+from holdfast.core.plan import fresh_tasks
+from holdfast.core.records import JobSummary, TaskRecord
+from holdfast.core.states import JobState, TaskState
+from holdfast.engines.base import Engine, LogSource, Stream
+from holdfast.store import jobs as job_rows
+from holdfast.store.database import Store
+
+from .control import Control
+from .finding import find_job
+from .log_reading import TICK, Span, follow, last_lines_start, whole
+from .log_search import Found, Question, Searches
+from .refusals import NoLog
+
+SETTLE = 2.0  # seconds the end of a task may take to be noted after its last byte
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which log: without more, the newest try of the first task."""
+
+    ref: str
+    task: str | None = None
+    attempt: int | None = None
+    number: int | None = None  # which try of the task
+    stream: Stream = Stream.MERGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """One try of one task, whose log it is."""
+
+    job: JobSummary
+    record: TaskRecord
+    stream: Stream
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.record.attempt_id}.{self.stream.value}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How things stood when a log was complete."""
+
+    job_state: JobState
+    task_state: TaskState
+    exit_code: int | None  # of the task
+
+
+class Logs:
+    def __init__(self, store: Store, engine: Engine, control: Control) -> None:
+        self._store = store
+        self._engine = engine
+        self._control = control
+        self._searches = Searches()
+
+    async def choose(self, actor: Actor, selection: Selection) -> Chosen:
+        """NotFound when there is no such job, task or try."""
+        job = await find_job(self._store, actor, selection.ref)
+        record = self._live_try(job.id, selection)
+        if record is None:
+            record = await self._store.read(_stored_try, job.id, selection)
+        if record is None:
+            raise _no_such_try(job, selection)
+        return Chosen(job=job, record=record, stream=selection.stream)
+
+    def _live_try(self, job_id: str, selection: Selection) -> TaskRecord | None:
+        """From memory, when it is about the current attempt of a job that is not final."""
+        live = self._control.active(job_id)
+        if live is None or selection.attempt not in (None, live.attempt):
+            return None
+        for task in live.tasks or fresh_tasks(live.job):
+            if selection.task in (None, task.task):
+                if selection.number not in (None, task.number):
+                    return None
+                return TaskRecord(job_id=job_id, attempt=live.attempt, task=task, attempt_id=live.attempt_id(task))
+        return None
+
+    def source(self, chosen: Chosen) -> LogSource:
+        """Expired when it was removed, NoLog when nothing has been written yet."""
+        source = self._engine.log(chosen.record.attempt_id, chosen.stream)
+        if source is None or chosen.record.logs_removed_at is not None:
+            raise _missing(chosen)
+        return source
+
+    async def span(self, source: LogSource) -> Span:
+        """All that is kept."""
+        return await whole(source)
+
+    async def last_lines(self, source: LogSource, lines: int) -> Span:
+        span = await whole(source)
+        return Span(await last_lines_start(source, span, lines), span.end, span.size, span.complete)
+
+    async def since(self, source: LogSource, when: datetime) -> Span:
+        span = await whole(source)
+        start = max(span.start, await source.offset_at(when))
+        return Span(min(start, span.end), span.end, span.size, span.complete)
+
+    async def search(self, source: LogSource, question: Question) -> Found:
+        return await self._searches.search(source, question)
+
+    # -- following
+
+    async def follow(self, chosen: Chosen, start: int) -> AsyncIterator[tuple[int, bytes]]:
+        """(offset, bytes) until the task has ended; empty bytes about once a second while nothing comes. Also before
+        the task has started."""
+        while (source := self._engine.log(chosen.record.attempt_id, chosen.stream)) is None:
+            if chosen.record.logs_removed_at is not None or not self._may_start(chosen):
+                return
+            yield start, b""
+            await self._control.changed(chosen.job.id, TICK)
+        async for piece in follow(source, start):
+            yield piece
+
+    def _may_start(self, chosen: Chosen) -> bool:
+        """Whether this try is still to come, or just coming."""
+        task = _find(self._control.active(chosen.job.id), chosen.record)
+        return task is not None and not task.task.state.ended
+
+    async def end(self, chosen: Chosen) -> Ended:
+        """After following: how the task ended, as soon as that is known."""
+        live = _find(self._control.active(chosen.job.id), chosen.record)
+        waited = 0.0
+        while live is not None and not live.task.state.ended and waited < SETTLE:
+            await self._control.changed(chosen.job.id, 0.1)
+            waited += 0.1
+            live = _find(self._control.active(chosen.job.id), chosen.record)
+        record = live or await self._store.read(job_rows.task, chosen.record.attempt_id) or chosen.record
+        job = await self._store.read(job_rows.find, chosen.job.id) or chosen.job
+        exit = record.task.exit
+        return Ended(job.state, record.task.state, exit.code if exit is not None else None)
+
+
+def _find(live: JobSnapshot | None, record: TaskRecord) -> TaskRecord | None:
+    """The same try, as it stands now; None when it is no longer the newest one of an unfinished job."""
+    if live is None or live.attempt != record.attempt:
+        return None
+    for task in live.tasks or fresh_tasks(live.job):
+        if (task.role, task.index, task.number) == (record.task.role, record.task.index, record.task.number):
+            return TaskRecord(job_id=live.id, attempt=live.attempt, task=task, attempt_id=live.attempt_id(task))
+    return None
+
+
+def _stored_try(conn: Connection, job_id: str, selection: Selection) -> TaskRecord | None:
+    """The newest try that fits."""
+    task = selection.task or _first_task(conn, job_id)
+    fitting = [
+        record
+        for record in job_rows.tasks(conn, job_id)
+        if record.task.task == task
+        and selection.attempt in (None, record.attempt)
+        and selection.number in (None, record.task.number)
+    ]
+    return fitting[-1] if fitting else None
+
+
+def _first_task(conn: Connection, job_id: str) -> str:
+    return f"{job_rows.get(conn, job_id).job.roles[0].name}-0"
+
+
+def _no_such_try(job: JobSummary, selection: Selection) -> NotFound:
+    if job.started_at is None:
+        return NoLog(f"{job.name} never started, so there is no log", hint=job.message or None)
+    what = selection.task[:100] if selection.task else "a task"
+    tries = ""
+    if selection.attempt is not None or selection.number is not None:
+        tries = f" with attempt {_show(selection.attempt)}, try {_show(selection.number)}"
+    return NotFound(
+        f"{job.name} has no {what}{tries}",
+        field="task",
+        hint=f"`holdfast show {job.id}` lists its tasks and attempts.",
+    )
+
+
+def _show(number: int | None) -> str:
+    return "any" if number is None else str(number)
+
+
+def _missing(chosen: Chosen) -> Expired | NoLog:
+    record = chosen.record
+    if record.logs_removed_at is not None:
+        return Expired(
+            f"The log of {record.task.task} expired on {record.logs_removed_at:%Y-%m-%d}",
+            hint="The job's record and events are kept.",
+        )
+    if record.task.state.ended:
+        return NoLog(f"{record.task.task} never started, so there is no log", hint=chosen.job.message or None)
+    return NoLog(f"{record.task.task} has not started yet", hint="Follow the log to see it as soon as it starts.")

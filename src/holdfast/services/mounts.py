@@ -1,0 +1,73 @@
+"""Which folders of the machine a job may mount. Sources are resolved here, so that a symlink that is changed later does
+not lead elsewhere than what was allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.core.access import Actor, Verb, may
+from holdfast.core.errors import InvalidJob, Problem
+from holdfast.core.job import Job, Mount, Role
+
+
+class MountRules:
+    def __init__(self, *, home: Path, allow: Sequence[str]) -> None:
+        self._home = home
+        self._allow = tuple(allow)
+
+    async def apply(self, job: Job, actor: Actor) -> Job:
+        """The job with every source resolved; InvalidJob with all that may not be mounted."""
+        if not any(role.mounts for role in job.roles):
+            return job
+        return await asyncio.to_thread(self._apply, job, may(actor, Verb.MOUNT_ANY_PATH))
+
+    def _apply(self, job: Job, any_path: bool) -> Job:
+        problems: list[Problem] = []
+        roles = tuple(self._role(role, any_path, problems) for role in job.roles)
+        if problems:
+            raise InvalidJob(problems)
+        return replace(job, roles=roles)
+
+    def _role(self, role: Role, any_path: bool, problems: list[Problem]) -> Role:
+        found = []
+        for index, mount in enumerate(role.mounts):
+            answer = self._source(mount.source, any_path)
+            if isinstance(answer, Path):
+                found.append(Mount(source=str(answer), target=mount.target, read_only=mount.read_only))
+            else:
+                message, hint = answer
+                problems.append(Problem(f"roles.{role.name}.mounts[{index}].source", message, hint))
+        return replace(role, mounts=tuple(found))
+
+    def _source(self, source: str, any_path: bool) -> Path | tuple[str, str | None]:
+        """The real path, or why not."""
+        if "\0" in source or not source.startswith("/"):
+            return f"{source!r} is not an absolute path", "Write it from the root, such as /data/mnist."
+        try:
+            real = Path(os.path.realpath(source, strict=True))
+        except (OSError, ValueError):
+            real = None
+        allowed = any_path or (real is not None and self._is_allowed(real))
+        if not allowed:  # the same words for what is missing: nobody may look around the machine this way
+            return f"{source} may not be mounted", self._what_is_allowed()
+        if real is None:
+            return f"{source} does not exist on this machine", None
+        home = Path(os.path.realpath(self._home))
+        if real.is_relative_to(home):
+            return f"{source} is in the server's own state folder", "Keep what jobs need in another folder."
+        if home.is_relative_to(real):
+            hint = "Mount a folder inside it, or move the state folder (HOLDFAST_HOME)."
+            return f"{source} holds the server's own state folder", hint
+        return real
+
+    def _is_allowed(self, real: Path) -> bool:
+        return any(real.is_relative_to(os.path.realpath(folder)) for folder in self._allow)
+
+    def _what_is_allowed(self) -> str:
+        if not self._allow:
+            return "No folder may be mounted here but by admins; an admin can allow some with the setting mounts.allow."
+        return f"Folders under these may be mounted: {', '.join(self._allow)}. An admin may mount any."

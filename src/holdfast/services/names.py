@@ -1,0 +1,29 @@
+"""What users, groups and free texts may be called."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.core.errors import UserError
+
+LONGEST = 63
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_RESERVED = frozenset({"holdfast", "me"})  # the platform itself in events; oneself in commands
+
+
+def check_name(name: str, what: str, field: str = "name") -> None:
+    """A name that is safe in addresses, file names and environment variables."""
+    if len(name) > LONGEST or not _NAME.fullmatch(name):
+        raise UserError(
+            f"{name[:80]!r} cannot be the name of a {what}",
+            field=field,
+            hint=f"Use up to {LONGEST} letters, digits, dots, dashes and underscores, a letter or digit first.",
+        )
+    if name.lower() in _RESERVED:
+        raise UserError(f"The name {name} is reserved", field=field, hint="Choose another one.")
+
+
+def check_text(text: str, field: str) -> None:
+    """Free text on one line."""
+    if text and not text.isprintable():
+        raise UserError(f"{field} may not hold control characters", field=field)

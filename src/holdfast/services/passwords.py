@@ -1,0 +1,62 @@
+"""Passwords: argon2 at rest, checked in a thread, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from holdfast.core.errors import UserError
+
+MIN_LENGTH = 8
+MAX_LENGTH = 1024  # bytes; a longer one only costs us time
+MEMORY_KIB = 19 * 1024
+AT_ONCE = 2  # each check costs a core and MEMORY_KIB
+
+
+class Passwords:
+    def __init__(self) -> None:
+        self._hasher = PasswordHasher(time_cost=2, memory_cost=MEMORY_KIB, parallelism=1)
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._nobody: str | None = None
+
+    async def hash(self, password: str) -> str:
+        async with self._gate:
+            return await asyncio.to_thread(self._hasher.hash, password)
+
+    async def verify(self, hashed: str | None, password: str) -> bool:
+        """False also without a hash, after the same work: a login must not tell which users exist."""
+        if hashed is None:
+            if self._nobody is None:
+                self._nobody = await self.hash(secrets.token_hex(16))
+            await self._check(self._nobody, password)
+            return False
+        return await self._check(hashed, password)
+
+    async def _check(self, hashed: str, password: str) -> bool:
+        async with self._gate:
+            return await asyncio.to_thread(self._matches, hashed, password)
+
+    def _matches(self, hashed: str, password: str) -> bool:
+        try:
+            return self._hasher.verify(hashed, password)
+        except (VerificationError, InvalidHashError):
+            return False
+
+
+def generate_password() -> str:
+    """Easy to read and to type, too long to guess (about 100 bits)."""
+    letters = "abcdefghijkmnpqrstuvwxyz23456789"
+    return "-".join("".join(secrets.choice(letters) for _ in range(5)) for _ in range(4))
+
+
+def check_password(password: str, field: str = "password") -> None:
+    """Refuse a password that should not be used."""
+    if len(password) < MIN_LENGTH:
+        raise UserError(f"A password needs at least {MIN_LENGTH} characters", field=field)
+    if len(password.encode("utf-8", "surrogatepass")) > MAX_LENGTH:
+        raise UserError(f"A password may have at most {MAX_LENGTH} bytes", field=field)
+    if "\0" in password or not password.isprintable():
+        raise UserError("A password may not hold control characters", field=field)

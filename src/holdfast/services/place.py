@@ -1,0 +1,87 @@
+"""The place itself: whether it is well, what it has, and what is in use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+
+from holdfast import __version__
+from holdfast.core.access import Actor
+from holdfast.core.placement import GroupUse, NodeUse
+from holdfast.core.states import JobState
+from holdfast.engines.base import Engine, EngineHealth
+from holdfast.store.database import Store
+from holdfast.store.errors import StoreError
+
+from .control import Control
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    well: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    nodes: tuple[NodeUse, ...]
+    groups: tuple[GroupUse, ...]
+    engine: EngineHealth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    version: str
+    pid: int
+    started_at: datetime
+    home: Path | None  # admins alone are told
+    jobs: dict[str, int]  # state -> how many, of those that are not final
+    queue: int
+    engine: EngineHealth
+
+
+class Place:
+    def __init__(
+        self, store: Store, engine: Engine, control: Control, home: Path, *, clock: Callable[[], datetime]
+    ) -> None:
+        self._store = store
+        self.engine = engine
+        self._control = control
+        self._home = home
+        self._started_at = clock()
+
+    async def health(self) -> Health:
+        """For anyone, without login: so it says no more than whether the parts answer."""
+        try:
+            await self._store.read(_ping)
+        except StoreError:
+            return Health(False, ("The database does not answer.",))
+        return Health(True, ())
+
+    async def capacity(self, actor: Actor) -> Capacity:
+        """Machines are the same for all; of groups one sees one's own."""
+        nodes, groups = self._control.use()
+        mine = tuple(use for use in groups if actor.admin or use.group in actor.groups)
+        return Capacity(nodes=tuple(nodes), groups=mine, engine=self.engine.health())
+
+    async def status(self, actor: Actor) -> Status:
+        counts = self._control.counts()
+        shown = (JobState.PENDING, JobState.PREPARING, JobState.RUNNING, JobState.HELD)
+        return Status(
+            version=__version__,
+            pid=os.getpid(),
+            started_at=self._started_at,
+            home=self._home if actor.admin else None,
+            jobs={state.value: counts.get(state, 0) for state in shown},
+            queue=counts.get(JobState.PENDING, 0),
+            engine=self.engine.health(),
+        )
+
+
+def _ping(conn: Connection) -> None:
+    conn.execute(text("SELECT 1"))

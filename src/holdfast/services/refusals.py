@@ -1,0 +1,27 @@
+"""Refusals that only services make, beside those of core.errors."""
+
+from __future__ import annotations
+
+from holdfast.core.errors import NotFound, UserError
+
+
+class NoLog(NotFound):
+    """The task has written nothing yet, because it has not started."""
+
+    code = "no_log"
+
+
+class TooManyRequests(UserError):
+    """Too many tries in too little time."""
+
+    code = "too_many_requests"
+
+    def __init__(self, message: str, *, retry_after: float, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after  # seconds
+
+
+class Unavailable(UserError):
+    """Something this needs is not to be had right now."""
+
+    code = "unavailable"

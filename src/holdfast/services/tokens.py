@@ -1,0 +1,150 @@
+"""Tokens and logins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from holdfast.core.access import Actor
+from holdfast.core.errors import Forbidden, NotFound, NotLoggedIn, UserError
+from holdfast.core.records import Token, User
+from holdfast.settings import Settings
+from holdfast.store import people
+from holdfast.store import tokens as token_rows
+from holdfast.store.database import Store
+
+from .access_tokens import AccessTokens, Kind, end_tokens, mint
+from .guessing import Guesses
+from .names import check_text
+from .passwords import MAX_LENGTH, Passwords
+
+LONGEST = timedelta(days=3650)
+MACHINE_TOKEN = "this machine"  # noqa: S105 - its name
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token with its text, which is shown this once and kept nowhere."""
+
+    token: Token
+    text: str
+
+
+class Tokens:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        access: AccessTokens,
+        passwords: Passwords,
+        *,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._access = access
+        self._passwords = passwords
+        self._clock = clock
+        self._guesses = Guesses(monotonic)
+
+    async def actor(self, text: str) -> Actor:
+        """Who holds this token."""
+        return await self._access.actor(text)
+
+    async def login(self, user: str, password: str, address: str) -> NewToken:
+        """By user and password. `address`: where the request came from, for the back-off."""
+        self._guesses.begin(user[:200], address)
+        hashed = await self._store.read(_hash_of, user) if _could_be(user, password) else None
+        if not await self._passwords.verify(hashed, password[:MAX_LENGTH]):
+            raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
+        self._guesses.succeeded(user, address)
+        return await self._make(Kind.LOGIN, user, "login", timedelta(days=self._settings.server.login_days))
+
+    async def logout(self, text: str) -> None:
+        """The token that was used to ask is ended."""
+        known = await self._access.known(text)
+        await self._store.write(token_rows.delete_token, known.token.id)
+        self._access.forget()
+
+    async def list(self, actor: Actor, user: str | None = None) -> list[Token]:
+        """One's own; for admins those of all users, or of one."""
+        if not actor.admin and user not in (None, actor.name):
+            raise Forbidden("Only admins see the tokens of others")
+        return await self._store.read(_list, user if actor.admin else actor.name)
+
+    async def create(
+        self, actor: Actor, *, name: str, expires_in: timedelta | None = None, user: str | None = None
+    ) -> NewToken:
+        owner = user or actor.name
+        if owner != actor.name and not actor.admin:
+            raise Forbidden("Only admins make tokens for others", field="user")
+        if expires_in is not None and expires_in > LONGEST:
+            raise UserError(f"A token lasts at most {LONGEST.days} days, or for ever", field="expires_in")
+        check_text(name, "name")
+        return await self._make(Kind.API, owner, name, expires_in)
+
+    async def delete(self, actor: Actor, token_id: str) -> None:
+        """One's own, or for admins anybody's."""
+        found = await self._store.read(token_rows.token_user, token_id)
+        if found is None or not (actor.admin or found[1].user == actor.name):
+            raise NotFound(f"There is no token {token_id[:100]}")
+        await self._store.write(token_rows.delete_token, token_id)
+        self._access.forget()
+
+    async def local_token(self) -> str:
+        """A new token of an admin for the command line on this machine; the one made before is ended."""
+        minted = mint(Kind.MACHINE)
+        admin = _some_admin(await self._store.read(people.list_users))
+        token = Token(
+            id=minted.id, user=admin, name=MACHINE_TOKEN, created_at=self._clock(), expires_at=None, last_used_at=None
+        )
+        await self._store.write(_replace_machine_token, token, minted.secret_hash)
+        self._access.forget()
+        return minted.text
+
+    async def _make(self, kind: Kind, user: str, name: str, expires_in: timedelta | None) -> NewToken:
+        minted = mint(kind)
+        now = self._clock()
+        token = Token(
+            id=minted.id,
+            user=user,
+            name=name,
+            created_at=now,
+            expires_at=now + expires_in if expires_in is not None else None,
+            last_used_at=None,
+        )
+        await self._store.write(token_rows.create_token, token=token, secret_hash=minted.secret_hash)
+        return NewToken(token, minted.text)
+
+
+def _hash_of(conn: Connection, user: str) -> str | None:
+    """None also for a user who may not come in."""
+    found = people.get_user(conn, user)
+    return None if found is None or found.disabled else people.password_hash(conn, user)
+
+
+def _list(conn: Connection, user: str | None) -> list[Token]:
+    owners = [user] if user is not None else [found.name for found in people.list_users(conn)]
+    return [token for owner in owners for token in token_rows.list_tokens(conn, owner)]
+
+
+def _replace_machine_token(conn: Connection, token: Token, secret_hash: str) -> None:
+    for user in people.list_users(conn):
+        end_tokens(conn, user.name, Kind.MACHINE)
+    token_rows.create_token(conn, token=token, secret_hash=secret_hash)
+
+
+def _some_admin(users: list[User]) -> str:
+    """The first of those who may come in."""
+    for user in users:
+        if user.admin and not user.disabled:
+            return user.name
+    raise UserError("There is no admin who is not disabled")
+
+
+def _could_be(user: str, password: str) -> bool:
+    return len(user) <= 200 and "\0" not in user and len(password) <= MAX_LENGTH

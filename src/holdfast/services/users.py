@@ -1,0 +1,196 @@
+"""Users: who may come in, and with which rights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from holdfast.core.access import Actor, Verb, may
+from holdfast.core.errors import Conflict, Forbidden, NotFound
+from holdfast.core.job import DEFAULT_GROUP
+from holdfast.core.records import Group, User
+from holdfast.engines.base import Engine, Isolation
+from holdfast.settings import Settings
+from holdfast.store import people
+from holdfast.store.database import Store
+
+from .access_tokens import AccessTokens, Kind, end_tokens
+from .guessing import Guesses
+from .names import check_name, check_text
+from .passwords import Passwords, check_password, generate_password
+from .unfinished import has_unfinished
+
+FIRST_ADMIN = "admin"
+
+
+class Users:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        settings: Settings,
+        access: AccessTokens,
+        passwords: Passwords,
+        *,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._settings = settings
+        self._access = access
+        self._passwords = passwords
+        self._clock = clock
+        self._guesses = Guesses(monotonic)
+
+    # -- the first start
+
+    async def ensure_first_admin(self) -> str | None:
+        """On an empty store: make user `admin` and return the password, this once. Else None."""
+        if await self._store.read(people.list_users):
+            return None
+        password = generate_password()
+        hashed = await self._passwords.hash(password)
+        made = await self._store.write(_make_first, hashed, self._clock())
+        return password if made else None
+
+    # -- looking
+
+    async def list(self, actor: Actor) -> list[User]:
+        """All, for admins; oneself, for others."""
+        if not actor.admin:
+            return [await self.get(actor, actor.name)]
+        return list(await self._store.read(people.list_users))
+
+    async def get(self, actor: Actor, name: str) -> User:
+        user = await self._store.read(people.get_user, name) if actor.admin or actor.name == name else None
+        if user is None:
+            raise _unknown(name)
+        return user
+
+    # -- changing
+
+    async def create(
+        self,
+        actor: Actor,
+        *,
+        name: str,
+        password: str | None = None,
+        email: str = "",
+        admin: bool = False,
+        groups: Mapping[str, bool] | None = None,
+    ) -> User:
+        _need_admin(actor)
+        check_name(name, "user")
+        check_text(email, "email")
+        if password is not None:
+            check_password(password)
+        self._refuse_company()
+        hashed = await self._passwords.hash(password) if password is not None else None
+        member_of = {DEFAULT_GROUP: False} if groups is None else dict(groups)
+        user = User(name=name, admin=admin, email=email, created_at=self._clock(), groups=member_of)
+        await self._store.write(people.create_user, user=user, password_hash=hashed)
+        self._access.forget()
+        return user
+
+    def _refuse_company(self) -> None:
+        """Without isolation every job can read what the server can; others must not come in unasked."""
+        if self._engine.health().isolation is not Isolation.NONE or self._settings.sandbox.isolation == "off":
+            return
+        raise Conflict(
+            "This machine does not isolate jobs, so a second user could read everything of the first",
+            hint='See `holdfast doctor` for what is missing, or accept it: sandbox.isolation = "off" in the settings.',
+        )
+
+    async def change(
+        self,
+        actor: Actor,
+        name: str,
+        *,
+        email: str | None = None,
+        admin: bool | None = None,
+        disabled: bool | None = None,
+    ) -> User:
+        """Admins change everything; anyone their own email."""
+        if admin is not None or disabled is not None or actor.name != name:
+            _need_admin(actor)
+        if email is not None:
+            check_text(email, "email")
+        user = await self._store.write(_change, name, email, admin, disabled)
+        self._access.forget()
+        return user
+
+    async def delete(self, actor: Actor, name: str) -> None:
+        """The user's tokens are dead at once; finished jobs keep the name."""
+        _need_admin(actor)
+        await self._store.write(_delete, name)
+        self._access.forget()
+
+    async def set_password(self, actor: Actor, name: str, password: str) -> None:
+        """By an admin, for anyone. Ends the user's logins."""
+        _need_admin(actor)
+        check_password(password)
+        hashed = await self._passwords.hash(password)
+        await self._store.write(_set_password, name, hashed)
+        self._access.forget()
+
+    async def change_own_password(self, actor: Actor, old: str, new: str, address: str) -> None:
+        """Ends all of one's logins, also the one this came by."""
+        self._guesses.begin(actor.name, address)
+        hashed = await self._store.read(people.password_hash, actor.name)
+        if not await self._passwords.verify(hashed, old):
+            raise Forbidden("The old password is not right", field="old", hint="An admin can set a new password.")
+        self._guesses.succeeded(actor.name, address)
+        check_password(new, "new")
+        await self._store.write(_set_password, actor.name, await self._passwords.hash(new))
+        self._access.forget()
+
+
+def _need_admin(actor: Actor) -> None:
+    if not may(actor, Verb.MANAGE_PLACE):
+        raise Forbidden("Only admins manage users")
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"There is no user {name}")
+
+
+# -- within one write each
+
+
+def _make_first(conn: Connection, hashed: str, now: datetime) -> bool:
+    if people.list_users(conn):
+        return False
+    if people.get_group(conn, DEFAULT_GROUP) is None:
+        people.create_group(conn, group=Group(name=DEFAULT_GROUP, description="Everybody"))
+    first = User(name=FIRST_ADMIN, admin=True, email="", created_at=now, groups={DEFAULT_GROUP: True})
+    people.create_user(conn, user=first, password_hash=hashed)
+    return True
+
+
+def _change(conn: Connection, name: str, email: str | None, admin: bool | None, disabled: bool | None) -> User:
+    if admin is False or disabled is True:
+        _keep_an_admin(conn, name)
+    return people.update_user(conn, name, email=email, admin=admin, disabled=disabled)
+
+
+def _delete(conn: Connection, name: str) -> None:
+    _keep_an_admin(conn, name)
+    if has_unfinished(conn, user=name):
+        raise Conflict(f"{name} has jobs that are not finished", hint="Stop them first, or disable the user.")
+    people.delete_user(conn, name)
+
+
+def _set_password(conn: Connection, name: str, hashed: str) -> None:
+    people.set_password_hash(conn, name, hashed)
+    end_tokens(conn, name, Kind.LOGIN)
+
+
+def _keep_an_admin(conn: Connection, name: str) -> None:
+    if people.get_user(conn, name) is None:
+        raise _unknown(name)
+    others = [u for u in people.list_users(conn) if u.admin and not u.disabled and u.name != name]
+    if not others:
+        raise Conflict(f"{name} is the last admin", hint="Make another user an admin first.")
