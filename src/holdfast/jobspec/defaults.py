@@ -1,0 +1,18 @@
+"""What a site decides for jobs that do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.core.job import DEFAULT_GROUP, HOST_IMAGE, Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    resources: Resources = field(default_factory=Resources)
+    image: str = HOST_IMAGE
+    group: str = DEFAULT_GROUP
+    instance_types: Mapping[str, Resources] = field(default_factory=dict)  # PrimeHub's named sizes
+    user: str | None = None  # who submits, for $PAI_USER_NAME in OpenPAI v1 paths; None leaves it in place
+    file_system: str = ""  # for $PAI_DEFAULT_FS_URI in OpenPAI v1 paths

@@ -1,0 +1,198 @@
+"""Reading a tree field by field while collecting every problem with its path and line.
+
+A `Kind` knows how to read one value (and how JSON Schema describes it); `Fields` hands the values of one mapping to
+kinds, and at the end names the keys nobody asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from holdfast.core.errors import InvalidJob, Problem
+
+from .document import Node
+from .paths import clip, join_path
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+D = TypeVar("D")
+
+MAX_PROBLEMS = 100  # nobody reads more, and hostile files could hold thousands
+LONGEST_GUESS = 64  # characters of a key for which we look for a similar one
+
+
+class Wrong(Exception):
+    """A value that cannot be accepted; becomes a Problem where its path is known."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Report:
+    """Everything found so far."""
+
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        self.problems = list(problems)
+        self.warnings: list[Problem] = []
+        self._more = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.problems) >= MAX_PROBLEMS
+
+    def add(self, problem: Problem) -> None:
+        if self.full:
+            self._more += 1
+        else:
+            self.problems.append(problem)
+
+    def warn(self, warning: Problem) -> None:
+        if len(self.warnings) < MAX_PROBLEMS:
+            self.warnings.append(warning)
+
+    def raise_problems(self) -> None:
+        self.problems.sort(key=lambda problem: problem.line or 0)
+        if self._more:
+            self.problems.append(Problem("", f"and {self._more} more problems"))
+        if self.problems:
+            raise InvalidJob(self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T_co]):
+    """What a field may hold."""
+
+    read: Callable[[At], T_co]  # raises Wrong
+    schema: Mapping[str, Any]  # the same in JSON Schema
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A value and where it stands."""
+
+    node: Node
+    path: str
+    report: Report
+
+    def read(self, kind: Kind[T], default: D) -> T | D:
+        return self.apply(kind.read, default)
+
+    def apply(self, function: Callable[[At], T], default: D) -> T | D:
+        """What the function makes of it; the default, and a problem, when it says Wrong."""
+        try:
+            return function(self)
+        except Wrong as wrong:
+            self.problem(wrong.message, wrong.hint)
+            return default
+
+    def problem(self, message: str, hint: str | None = None) -> None:
+        self.report.add(Problem(self.path, message, hint, self.node.line))
+
+    def warn(self, message: str, hint: str | None = None) -> None:
+        self.report.warn(Problem(self.path, message, hint, self.node.line))
+
+    def child(self, step: str | int, node: Node) -> At:
+        return At(node, join_path(self.path, step), self.report)
+
+    def items(self) -> list[At]:
+        if not isinstance(self.node.value, list):
+            raise Wrong(f"must be a list, not {describe(self.node)}")
+        return [self.child(index, node) for index, node in enumerate(self.node.value)]
+
+    def entries(self) -> dict[str, At]:
+        if not isinstance(self.node.value, dict):
+            raise Wrong(f"must be a mapping of names to values, not {describe(self.node)}")
+        return {key: self.child(key, node) for key, node in self.node.value.items()}
+
+
+class Key(NamedTuple):
+    """A field a mapping may have."""
+
+    kind: Kind[Any]
+    about: str
+
+
+class Fields:
+    """The fields of one mapping. Keys that hold nothing (`key:`) count as absent."""
+
+    def __init__(self, at: At) -> None:
+        self.at = at
+        self._entries = at.entries()
+        self._known: list[str] = []
+
+    def get(self, key: str) -> At | None:
+        self._known.append(key)
+        found = self._entries.get(key)
+        return None if found is None or found.node.value is None else found
+
+    def has(self, key: str) -> bool:
+        """Written, even if with nothing in it."""
+        return key in self._entries
+
+    def take(self, key: str, kind: Kind[T], default: D) -> T | D:
+        found = self.get(key)
+        return default if found is None else found.read(kind, default)
+
+    def need(self, key: str, kind: Kind[T], default: D) -> T | D:
+        found = self.get(key)
+        if found is not None:
+            return found.read(kind, default)
+        self.missing(key)
+        return default
+
+    def missing(self, key: str, hint: str | None = None) -> None:
+        near = [name for name in self._entries if name not in self._known]
+        hint = hint or (guess(key, near, "Is {!r} meant to be it?") if not self.at.report.full else None)
+        self.at.report.add(Problem(join_path(self.at.path, key), "is required", hint, self.at.node.line))
+
+    def table(self, keys: Mapping[str, Key]) -> dict[str, Any]:
+        """What is there, by name; what cannot be read is reported and left out."""
+        values = {name: self.take(name, key.kind, _ABSENT) for name, key in keys.items()}
+        return {name: value for name, value in values.items() if value is not _ABSENT}
+
+    def close(self, tolerated: Collection[str] = ()) -> None:
+        """Report every key that was not asked for."""
+        known = set(self._known)
+        for name, at in self._entries.items():
+            if name not in known and name not in tolerated:
+                at.problem("is not a known field", self._advice(name))
+
+    def _advice(self, name: str) -> str | None:
+        if self.at.report.full:
+            return None
+        return guess(name, self._known) or f"Known here: {', '.join(self._known)}."
+
+
+_ABSENT = object()
+
+
+def guess(name: str, known: Iterable[str], text: str = "Did you mean {!r}?") -> str | None:
+    """A hint that names the most similar known word, if one is similar."""
+    if len(name) > LONGEST_GUESS:
+        return None
+    by_folded = {_fold(word): word for word in known if len(word) <= LONGEST_GUESS}
+    near = difflib.get_close_matches(_fold(name), by_folded, n=1, cutoff=0.7)
+    return text.format(by_folded[near[0]]) if near else None
+
+
+def _fold(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
+
+
+def describe(node: Node) -> str:
+    """A value in a few words, for messages."""
+    value = node.value
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(clip(value)) if isinstance(value, str) else clip(str(value))

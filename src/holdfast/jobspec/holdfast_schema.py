@@ -1,0 +1,24 @@
+"""The JSON Schema of Holdfast's job file, made from the tables that read it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .holdfast_keys import JOB_KEYS
+from .kinds import schema_of
+
+
+def job_schema() -> dict[str, Any]:
+    """JSON Schema, draft 2020-12, of the file as a YAML 1.2 reader sees it."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Holdfast job",
+        "description": "A job for Holdfast: what to run, in which image, with which resources.",
+        **schema_of(JOB_KEYS),
+        "required": ["name"],
+        "anyOf": [{"required": ["command"]}, {"required": ["commands"]}, {"required": ["roles"]}],
+        "not": {"required": ["command", "commands"]},
+    }
+    copied: dict[str, Any] = json.loads(json.dumps(schema))  # nobody can change the tables through it
+    return copied

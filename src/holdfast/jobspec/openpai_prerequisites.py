@@ -1,0 +1,147 @@
+"""OpenPAI's prerequisites: named images, scripts, data and outputs that task roles refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .fields import At, Fields, Kind, Wrong, guess
+from .kinds import ANYTHING, OBJECT, choice, list_of, spelled, text
+from .rules import IMAGE
+from .templates import names_secret, secret_reference
+
+NAME = text(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule="must be made of letters, digits, _ and -")
+LABEL = text(least=0)
+DOCKER_HUB = "https://index.docker.io/v1/"
+PLUGIN_PREFIX = "com.microsoft.pai.runtimeplugin"
+
+_TYPES = ("dockerimage", "script", "output", "data")
+_TYPE = choice(*_TYPES)
+_STRINGS = list_of(LABEL)
+_URIS: Kind[Any] = _STRINGS
+_PASSWORDS = "_registry_passwords"  # the secret that takes passwords written in the open
+
+
+@dataclass(frozen=True, slots=True)
+class Prerequisite:
+    type: str
+    name: str
+    values: dict[str, Any]  # as written
+    auth: dict[str, str]  # dockerimage only
+
+
+class Prerequisites:
+    """By type and name: the same name may stand for an image and for a script."""
+
+    def __init__(self, items: Iterable[Prerequisite] = ()) -> None:
+        self.all = {(item.type, item.name): item for item in items}
+
+    def find(self, kind: str, at: At) -> Prerequisite:
+        name = spelled(at)
+        if (kind, name) not in self.all:
+            known = [other for type_, other in self.all if type_ == kind]
+            raise Wrong(f"Prerequisite {name} does not exist.", _known(name, known))
+        return self.all[kind, name]
+
+    def find_any(self, at: At) -> list[Prerequisite]:
+        name = spelled(at)
+        found = [item for (_, other), item in self.all.items() if other == name]
+        if not found:
+            raise Wrong(f"Prerequisite {name} does not exist.", _known(name, [other for _, other in self.all]))
+        return found
+
+
+def read_prerequisites(at: At) -> Prerequisites:
+    found = Prerequisites()
+    items = at.items()
+    if not items:
+        raise Wrong("must have at least one item")
+    for item in items:
+        prerequisite = item.apply(_read_one, None)
+        if prerequisite is None:
+            continue
+        key = prerequisite.type, prerequisite.name
+        if key in found.all:
+            item.problem(f"Duplicate {prerequisite.type} prerequisites {prerequisite.name}.")
+        found.all[key] = prerequisite
+    return found
+
+
+def _read_one(at: At) -> Prerequisite | None:
+    fields = Fields(at)
+    type_ = fields.need("type", _TYPE, None)
+    name = fields.need("name", NAME, "")
+    for key in ("protocolVersion", "version"):
+        fields.take(key, ANYTHING, None)
+    for key in ("contributor", "description"):
+        fields.take(key, LABEL, None)
+    if type_ is None:
+        return None
+    auth: dict[str, str] = {}
+    if type_ == "dockerimage":
+        fields.need("uri", IMAGE, "")
+        auth = fields.take("auth", _AUTH, {})
+        fields.close()
+    else:
+        fields.take("uri", _URIS if type_ == "data" else LABEL, None)
+        fields.take("plugin", LABEL, None)
+        fields.take("require", _STRINGS, None)
+    return Prerequisite(type_, name, OBJECT.read(at), auth)
+
+
+def _read_auth(at: At) -> dict[str, str]:
+    """Messages about a password never show it."""
+    fields = Fields(at)
+    auth = {"registryuri": fields.take("registryuri", LABEL, DOCKER_HUB)}
+    username = fields.take("username", LABEL, None)
+    password = fields.get("password")
+    if username is not None:
+        auth["username"] = username
+    if password is not None:
+        if isinstance(password.node.value, dict | list):
+            password.problem("must be text")
+        else:
+            auth["password"] = spelled(password)
+    fields.close()
+    return auth
+
+
+_AUTH = Kind(_read_auth, {})
+
+
+def hide_passwords(prerequisites: Prerequisites, secrets: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The registries of the job's images, by image. Passwords in the open move into `secrets`."""
+    registries: dict[str, dict[str, str]] = {}
+    hidden = _PASSWORDS
+    while hidden in secrets:
+        hidden += "_"
+    for (type_, name), item in prerequisites.all.items():
+        if type_ != "dockerimage" or not item.auth:
+            continue
+        password = item.auth.get("password")
+        if password and not names_secret(password):
+            secrets.setdefault(hidden, {})[name] = password
+            item.auth["password"] = secret_reference(hidden, name)
+        if "password" in item.auth:
+            item.values["auth"] = {**item.values["auth"], "password": item.auth["password"]}
+        registries[name] = item.auth
+    return registries
+
+
+def plugin_call(item: Prerequisite, role: str) -> dict[str, Any] | None:
+    """A prerequisite with a runtime plugin is a call of it in each role that lists it."""
+    plugin = item.values.get("plugin")
+    if not isinstance(plugin, str) or not plugin.startswith(f"{PLUGIN_PREFIX}."):
+        return None
+    own = ("plugin", "type", "failurePolicy")
+    return {
+        "plugin": plugin.removeprefix(f"{PLUGIN_PREFIX}."),
+        "parameters": {key: value for key, value in item.values.items() if key not in own},
+        "failurePolicy": item.values.get("failurePolicy", "fail"),
+        "taskroles": [role],
+    }
+
+
+def _known(name: str, names: list[str]) -> str | None:
+    return guess(name, names) or (f"Known here: {', '.join(names[:20])}." if names else None)

@@ -1,0 +1,328 @@
+"""OpenPAI protocol v2 (YAML) -> Job.
+
+What a Job has no field for is kept under extras.openpai:
+    protocol    2
+    config      the file as written, without its secrets
+    registries  image prerequisite -> registryuri, username, password; passwords are references to secrets
+    plugins     runtime plugin calls in order: plugin, parameters, failurePolicy, taskroles
+    storages    name and mountPath of each; [] means the user's default ones; absent when not asked for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from holdfast.core.job import MIB, Completion, Dialect, Job, Resources, Role
+
+from . import rules
+from .defaults import Defaults
+from .fields import At, Fields, Kind, Wrong, describe, guess
+from .kinds import ANYTHING, BOOLEAN, OBJECT, check_name, choice, integer, list_of, map_of, text
+from .openpai_extras import Extras, read_extras
+from .openpai_prerequisites import LABEL, NAME, Prerequisites, hide_passwords, plugin_call, read_prerequisites
+from .templates import filled_size, render_templates
+
+SHELL_OPTIONS = ("errexit", "nounset", "pipefail")
+DEFAULT_SHM = 512  # MiB
+
+_WORD = text(
+    most=63, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", rule="must be letters, digits and _ and not start with a digit"
+)
+_ANY_COUNT = integer(least=-1_000_000, most=1_000_000)
+_PORTS = map_of(integer(least=0, most=1_000), name=_WORD, least=1, most=100)
+_LINES = list_of(rules.LINE, least=1)
+_DEPLOYED = ("preCommands", "postCommands")
+
+
+def _read_protocol(at: At) -> int:
+    if at.node.value not in (2, "2") or isinstance(at.node.value, bool):
+        raise Wrong(f"must be 2, not {describe(at.node)}")
+    return 2
+
+
+_PROTOCOL = Kind(_read_protocol, {})
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What the task roles of one file refer to."""
+
+    root: At
+    prerequisites: Prerequisites
+    parameters: Mapping[str, Any]
+    deployment: Mapping[str, Mapping[str, At]]  # role -> preCommands, postCommands
+    plugins: list[dict[str, Any]] = field(default_factory=list)
+    room: int = rules.MAX_JOB_CHARS
+
+
+def read_openpai_v2(root: At, defaults: Defaults) -> Job:
+    top = Fields(root)
+    name = _read_head(top)
+    scope = _read_scope(top)
+    role_entries = _role_entries(top)
+    extras = _read_extras(top, list(role_entries))
+    read = (at.apply(partial(_role, name, scope), None) for name, at in role_entries.items())
+    roles = tuple(role for role in read if role)
+    secrets = dict(top.take("secrets", rules.SECRETS, {}))
+    job = Job(
+        name=name,
+        roles=roles,
+        group=_group(top, defaults),
+        description=top.take("description", rules.DESCRIPTION, ""),
+        gang=extras.gang,
+        max_retries=top.take("jobRetryCount", integer(least=0, most=1_000_000), 0),
+        time_limit=extras.time_limit,
+        grace=extras.grace,
+        hold=extras.hold,
+        priority=extras.priority,
+        dialect=Dialect.OPENPAI_V2,
+        extras={"openpai": _leftovers(scope, extras, secrets)},
+        secrets=secrets,
+    )
+    top.close()
+    rules.check_job(job, root, role_entries)
+    return job
+
+
+def _read_head(top: Fields) -> str:
+    top.need("protocolVersion", _PROTOCOL, 2)
+    name = top.need("name", NAME, "")
+    top.need("type", choice("job"), "job")
+    top.take("version", ANYTHING, None)
+    top.take("contributor", LABEL, None)
+    return name
+
+
+def _read_scope(top: Fields) -> _Scope:
+    listed = top.get("prerequisites")
+    return _Scope(
+        root=top.at,
+        prerequisites=listed.apply(read_prerequisites, Prerequisites()) if listed else Prerequisites(),
+        parameters=top.take("parameters", OBJECT, {}),
+        deployment=_chosen_deployment(top),
+    )
+
+
+def _read_extras(top: Fields, roles: list[str]) -> Extras:
+    at = top.get("extras")
+    return at.apply(lambda at: read_extras(at, roles), Extras()) if at else Extras()
+
+
+def _role_entries(top: Fields) -> dict[str, At]:
+    at = top.get("taskRoles")
+    if at is None:
+        top.missing("taskRoles")
+        return {}
+    entries = at.apply(At.entries, {})
+    if not 1 <= len(entries) <= rules.MAX_ROLES:
+        at.problem(f"must have 1 to {rules.MAX_ROLES} task roles, not {len(entries)}")
+        return {}
+    for name, role in entries.items():
+        check_name(role, name, _WORD)
+    return entries
+
+
+def _group(top: Fields, defaults: Defaults) -> str:
+    at = top.get("defaults")
+    entries = at.apply(At.entries, {}) if at else {}
+    chosen = entries.get("virtualCluster")
+    if chosen is None or chosen.node.value is None:
+        return defaults.group
+    return chosen.read(rules.GROUP_NAME, defaults.group)
+
+
+# -- deployments ------------------------------------------------------------------------------------------------------
+
+
+def _chosen_deployment(top: Fields) -> Mapping[str, Mapping[str, At]]:
+    listed = top.get("deployments")
+    deployments = listed.apply(_read_deployments, {}) if listed else {}
+    at = top.get("defaults")
+    entries = at.node.value if at and isinstance(at.node.value, dict) else {}
+    if "deployment" not in entries or entries["deployment"].value is None:
+        return {}
+    assert at is not None
+    chosen = at.child("deployment", entries["deployment"])
+    name = chosen.read(NAME, None)
+    if name is None:
+        return {}
+    if name not in deployments:
+        chosen.problem(f"Default deployment {name} does not exist.", guess(name, deployments))
+        return {}
+    return deployments[name]
+
+
+def _read_deployments(at: At) -> dict[str, Mapping[str, Mapping[str, At]]]:
+    found: dict[str, Mapping[str, Mapping[str, At]]] = {}
+    items = at.items()
+    if not items:
+        raise Wrong("must have at least one item")
+    for item in items:
+        name, roles = item.apply(_read_deployment, ("", {}))
+        if name in found:
+            item.problem(f"Duplicate deployments {name}.")
+        found[name] = roles
+    return found
+
+
+def _read_deployment(at: At) -> tuple[str, Mapping[str, Mapping[str, At]]]:
+    fields = Fields(at)
+    name = fields.need("name", NAME, "")
+    listed = fields.get("taskRoles")
+    roles: dict[str, Mapping[str, At]] = {}
+    if listed is None:
+        fields.missing("taskRoles")
+    else:
+        roles = {role: entry.apply(_read_deployed, {}) for role, entry in listed.apply(At.entries, {}).items()}
+    fields.close()
+    return name, roles
+
+
+def _read_deployed(at: At) -> Mapping[str, At]:
+    fields = Fields(at)
+    found = {key: value for key in _DEPLOYED if (value := fields.get(key))}
+    for value in found.values():
+        value.read(_LINES, ())
+    fields.close()
+    return found
+
+
+# -- task roles -------------------------------------------------------------------------------------------------------
+
+
+def _role(name: str, scope: _Scope, at: At) -> Role:
+    fields = Fields(at)
+    fields.take("protocolVersion", _PROTOCOL, 2)
+    instances = fields.take("instances", rules.INSTANCES, 1)
+    image = fields.get("dockerImage")
+    if image is None:
+        fields.missing("dockerImage")
+    found = image.apply(partial(scope.prerequisites.find, "dockerimage"), None) if image else None
+    resources, ports = _read_resources(fields)
+    role = Role(
+        name=name,
+        commands=_script(name, fields, scope),
+        instances=instances,
+        image=str(found.values.get("uri", "")) if found else "",
+        resources=resources,
+        ports=with_standard_ports(ports),
+        completion=_completion(fields.get("completion"), instances),
+        max_task_retries=fields.take("taskRetryCount", _ANY_COUNT, 0),
+        shell_options=SHELL_OPTIONS,
+    )
+    fields.close()
+    return role
+
+
+def with_standard_ports(ports: Mapping[str, int]) -> dict[str, int]:
+    """Every task gets a port for ssh and one for http."""
+    asked = {label: count for label, count in ports.items() if count}
+    return {**asked, **{label: 1 for label in ("ssh", "http") if label not in asked}}
+
+
+def _completion(at: At | None, instances: int) -> Completion:
+    """0 and nothing mean the default; below 1 switches the condition off."""
+    failed, succeeded = at.apply(_read_completion, (0, 0)) if at else (0, 0)
+    failed, succeeded = failed or 1, succeeded or instances
+    return Completion(min_failed=failed if failed >= 1 else None, min_succeeded=succeeded if succeeded >= 1 else None)
+
+
+def _read_completion(at: At) -> tuple[int, int]:
+    fields = Fields(at)
+    failed = fields.take("minFailedInstances", _ANY_COUNT, 0)
+    succeeded = fields.take("minSucceededInstances", _ANY_COUNT, 0)
+    fields.close()
+    return failed, succeeded
+
+
+def _read_resources(fields: Fields) -> tuple[Resources, dict[str, int]]:
+    options = fields.get("extraContainerOptions")
+    shm = options.apply(_read_options, DEFAULT_SHM) if options else DEFAULT_SHM
+    asked = fields.get("resourcePerInstance")
+    if asked is None:
+        fields.missing("resourcePerInstance")
+        return Resources(), {}
+    return asked.apply(lambda at: _read_asked(at, shm), (Resources(), {}))
+
+
+def _read_options(at: At) -> int:
+    fields = Fields(at)
+    fields.take("infiniband", BOOLEAN, False)
+    return fields.take("shmMB", integer(least=0, most=2**40), DEFAULT_SHM)
+
+
+def _read_asked(at: At, shm: int) -> tuple[Resources, dict[str, int]]:
+    fields = Fields(at)
+    resources = Resources(
+        cpu=float(fields.need("cpu", rules.WHOLE_CPU, 1)),
+        memory=fields.need("memoryMB", rules.MEBIBYTES, 1) * MIB,
+        gpu=fields.need("gpu", rules.GPU, 0),
+        shm=shm * MIB,
+    )
+    ports = fields.take("ports", _PORTS, {})
+    fields.close()
+    return resources, ports
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _script(role: str, fields: Fields, scope: _Scope) -> tuple[str, ...]:
+    """preCommands, commands and postCommands: one script, with its references filled in."""
+    own = fields.get("commands")
+    if own is None:
+        fields.missing("commands")
+    else:
+        own.read(rules.COMMANDS, ())
+    values = _references(role, fields, scope)
+    around = scope.deployment.get(role, {})
+    parts = (around.get("preCommands"), own, around.get("postCommands"))
+    return tuple(_fill(line, values, scope) for part in parts if part for line in _quiet_items(part))
+
+
+def _quiet_items(at: At) -> list[At]:
+    """The lines of a list whose problems have been reported already."""
+    items = at.items() if isinstance(at.node.value, list) else []
+    return [item for item in items if isinstance(item.node.value, str) or item.node.written is not None]
+
+
+def _references(role: str, fields: Fields, scope: _Scope) -> dict[str, Any]:
+    values: dict[str, Any] = {"parameters": scope.parameters}
+    for kind in ("script", "output", "data"):
+        at = fields.get(kind)
+        found = at.apply(partial(scope.prerequisites.find, kind), None) if at else None
+        if found:
+            values[kind] = found.values
+    listed = fields.get("prerequisites")
+    for item in listed.apply(At.items, []) if listed else ():
+        calls = (plugin_call(found, role) for found in item.apply(scope.prerequisites.find_any, []))
+        scope.plugins.extend(call for call in calls if call)
+    return values
+
+
+def _fill(at: At, values: Mapping[str, Any], scope: _Scope) -> str:
+    written = rules.LINE.read(at).strip()
+    if scope.room < 0:
+        return ""
+    scope.room -= filled_size(written, values)
+    if scope.room < 0:
+        rules.too_large(scope.root)
+        return ""
+    rendered = render_templates(written, values)
+    for reference in rendered.unresolved:
+        at.warn(f"refers to <% {reference} %>, which is not defined; it stays in the text as it is")
+    return rendered.text
+
+
+def _leftovers(scope: _Scope, extras: Extras, secrets: dict[str, Any]) -> dict[str, Any]:
+    registries = hide_passwords(scope.prerequisites, secrets)
+    config = scope.root.node.plain()
+    config.pop("secrets", None)
+    if isinstance(config.get("prerequisites"), list) and registries:
+        config["prerequisites"] = [item.values for item in scope.prerequisites.all.values()]
+    kept = {"registries": registries, "plugins": [*scope.plugins, *extras.plugins]}
+    leftovers = {"protocol": 2, "config": config, **{key: value for key, value in kept.items() if value}}
+    return leftovers if extras.storages is None else {**leftovers, "storages": extras.storages}

@@ -1,0 +1,74 @@
+"""PrimeHub's job form -> Job. Instance type and group as named there are kept under extras.primehub."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from holdfast.core.job import Dialect, Job, Resources, Role
+
+from . import rules
+from .defaults import Defaults
+from .fields import At, Fields, Wrong, guess
+from .holdfast_yaml import ONLY_ROLE
+from .kinds import integer, spelled
+from .quantities import LONGEST_DURATION
+
+PRIMEHUB_MARKS = ("displayName", "instanceType", "groupId", "groupName", "activeDeadlineSeconds")
+
+# What PrimeHub itself writes into a job: harmless when an exported job is submitted again.
+_WRITTEN_BY_SERVER = frozenset(
+    {
+        "id", "name", "createTime", "schedule", "userId", "userName", "cancel", "phase", "reason", "message",
+        "podName", "startTime", "finishTime", "requeued", "logEndpoint", "artifact", "monitoring",
+        "ttlSecondsAfterFinished", "requeueLimit",
+    }
+)  # fmt: skip
+_DEADLINE = integer(least=0, most=int(LONGEST_DURATION.total_seconds()))
+
+
+def read_primehub(root: At, defaults: Defaults) -> Job:
+    fields = Fields(root)
+    name = fields.need("displayName", rules.JOB_NAME, "")
+    size = fields.get("instanceType")
+    if size is None:
+        fields.missing("instanceType")
+    type_name, resources = size.apply(lambda at: _instance_type(at, defaults), _NO_TYPE) if size else _NO_TYPE
+    image = fields.need("image", rules.IMAGE, "")
+    command = fields.need("command", rules.COMMAND, "")
+    group_name = fields.take("groupName", rules.GROUP_NAME, None)
+    group_id = fields.take("groupId", rules.GROUP_NAME, None)
+    deadline = fields.take("activeDeadlineSeconds", _DEADLINE, None)
+    fields.close(tolerated=_WRITTEN_BY_SERVER)
+    role = Role(name=ONLY_ROLE, commands=(command,), image=image, resources=resources, shell_options=())
+    job = Job(
+        name=name,
+        roles=(role,),
+        group=group_name or group_id or defaults.group,
+        time_limit=None if deadline is None else timedelta(seconds=deadline),
+        dialect=Dialect.PRIMEHUB,
+        extras={"primehub": {"instanceType": type_name, **({"groupId": group_id} if group_id else {})}},
+    )
+    rules.check_job(job, root, {ONLY_ROLE: root})
+    return job
+
+
+_NO_TYPE = ("", Resources())
+
+
+def _instance_type(at: At, defaults: Defaults) -> tuple[str, Resources]:
+    """Its name; exported jobs hold the whole object."""
+    name = _name_of(at)
+    if name not in defaults.instance_types:
+        known = sorted(defaults.instance_types)
+        listed = f"Known here: {', '.join(known)}." if known else "No instance types are set up here."
+        raise Wrong(f"{name!r} is not an instance type", guess(name, known) or listed)
+    return name, defaults.instance_types[name]
+
+
+def _name_of(at: At) -> str:
+    if not isinstance(at.node.value, dict):
+        return spelled(at)
+    inner = at.node.value.get("name") or at.node.value.get("id")
+    if inner is None:
+        raise Wrong("needs a name")
+    return spelled(at.child("name", inner))

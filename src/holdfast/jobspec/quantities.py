@@ -1,0 +1,62 @@
+"""Durations and sizes as people write them: 1h30m, 2Gi. Both directions, exact."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+_UNITS = {"w": 7 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
+_PART = r"[0-9]{1,12}(?:\.[0-9]{1,9})?\s*[wdhms]"
+DURATION = rf"^\s*{_PART}(?:\s*{_PART}){{0,9}}\s*$"
+_DURATION = re.compile(DURATION)
+_DURATION_PARTS = re.compile(r"([0-9.]+)\s*([wdhms])")
+
+LONGEST_DURATION = timedelta(days=36500)  # so that "now plus this" is always a date
+
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+SIZE = r"^[0-9]{1,18}(\.[0-9]{1,9})?\s*([kKmMgGtTpP]i?)?[bB]?$"
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?")
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """90m, 2h30m, 1.5d; None when it is not a duration."""
+    if not _DURATION.fullmatch(text):
+        return None
+    seconds = sum(Decimal(number) * _UNITS[unit] for number, unit in _DURATION_PARTS.findall(text))
+    if seconds > 10**11:
+        return timedelta.max
+    return timedelta(microseconds=int(seconds * 1_000_000))
+
+
+def render_duration(duration: timedelta) -> str:
+    """The shortest common way to write it."""
+    rest, micros = divmod(duration // timedelta(microseconds=1), 1_000_000)
+    parts = []
+    for unit in "dhm":
+        count, rest = divmod(rest, _UNITS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    if micros:
+        parts.append(f"{rest}.{micros:06d}".rstrip("0") + "s")
+    elif rest or not parts:
+        parts.append(f"{rest}s")
+    return "".join(parts)
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes of 512Mi (1024 based), 1.5G (1000 based) or 4096; None when it is not a size."""
+    if not re.fullmatch(SIZE, text):
+        return None
+    found = _SIZE.fullmatch(text.lower())
+    assert found is not None
+    number, unit, binary = found.groups()
+    return int(Decimal(number) * (1024 if binary else 1000) ** _POWERS[unit])
+
+
+def render_size(size: int) -> str | int:
+    """With the largest unit that is exact."""
+    for power, unit in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+        if size and size % 1024**power == 0:
+            return f"{size // 1024**power}{unit}"
+    return size

@@ -1,0 +1,205 @@
+"""Limits, names and checks that hold for a job however it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.core.codec import MASK, holds_mask
+from holdfast.core.job import MIB, Job, Mount, Role
+
+from .fields import At, Key, Kind, Wrong, describe
+from .kinds import BOOLEAN, choice, integer, list_of, number, object_of, size, spelled, text
+from .templates import filled_size, unknown_secrets, value_text
+
+MAX_TASKS = 10_000
+MAX_ROLES = 256
+MAX_VARIABLES = 1_000
+MAX_JOB_CHARS = 4 * MIB  # of commands and variables, with everything filled in and repeated
+MAX_VARIABLE_BYTES = 120_000  # Linux passes no longer string to a program
+
+JOB_NAME = text(most=255, line=True)
+GROUP_NAME = text(most=255, line=True)
+DESCRIPTION = text(least=0)
+ROLE_NAME = text(
+    most=63,
+    pattern=r"^(?![.-])[A-Za-z0-9_.~-]+$",
+    rule="must be made of letters, digits and _ . ~ - and not start with . or -",
+)
+ENV_NAME = text(
+    most=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", rule="must be letters, digits and _ and not start with a digit"
+)
+PORT_LABEL = text(most=63, pattern=r"^[A-Za-z0-9_.~-]+$", rule="must be made of letters, digits and _ . ~ -")
+IMAGE = text(most=512, pattern=r"^[^\s\u0000-\u001f\u007f-\u009f]+$", rule="must be an image name without spaces")
+TAG = text(most=255, line=True)
+INSTANCES = integer(least=1, most=MAX_TASKS)
+PORT_COUNT = integer(least=1, most=1_000)
+RETRIES = integer(least=-2, most=1_000_000)
+PRIORITY = integer(least=-(2**31), most=2**31 - 1)
+CPU = number(least=0.01, most=1_000_000)
+WHOLE_CPU = integer(least=1, most=1_000_000)
+GPU = integer(least=0, most=10_000)
+MEMORY = size(least=MIB)
+SHM = size(least=0)
+MEBIBYTES = integer(least=1, most=2**40)
+
+SHELL_OPTION = choice(
+    "allexport", "braceexpand", "errexit", "errtrace", "functrace", "hashall", "keyword", "monitor", "noclobber",
+    "noglob", "nounset", "physical", "pipefail", "posix", "verbose", "xtrace",
+)  # fmt: skip
+
+
+_TEXT_TYPES = ["string", "number", "boolean"]
+
+
+def _read_lines(at: At) -> str:
+    # Forms sent by browsers and files made on Windows end lines with CR LF, which shells do not understand.
+    return spelled(at).replace("\r\n", "\n")
+
+
+def _read_command(at: At) -> str:
+    command = _read_lines(at)
+    if not command.strip():
+        raise Wrong("must not be empty")
+    return command
+
+
+def _read_commands(at: At) -> tuple[str, ...]:
+    commands = _LINES.read(at)
+    if at.node.value and not any(command.strip() for command in commands):
+        raise Wrong("has nothing to run")
+    return commands
+
+
+COMMAND = Kind(_read_command, {"type": _TEXT_TYPES, "pattern": r"\S"})
+LINE = Kind(_read_lines, {"type": _TEXT_TYPES})
+_LINES = list_of(LINE, least=1)
+COMMANDS = Kind(_read_commands, {**_LINES.schema, "contains": COMMAND.schema})
+
+
+def _read_env_value(at: At) -> str:
+    value = at.node.value
+    if isinstance(value, dict | list):
+        raise Wrong(f"must be text, not {describe(at.node)}")
+    written = at.node.written if at.node.written is not None and value is not None else value_text(value)
+    if len(written.encode()) > MAX_VARIABLE_BYTES:
+        raise Wrong(f"is too long: a variable holds at most {MAX_VARIABLE_BYTES} bytes", "Use a file instead.")
+    return written
+
+
+ENV_VALUE = Kind(_read_env_value, {"type": _TEXT_TYPES})
+
+
+def _read_path(at: At) -> str:
+    path = _PATH_TEXT.read(at)
+    if ".." in path.split("/"):
+        raise Wrong(f"must not hold '..', as {path!r} does")
+    return path
+
+
+_PATH_TEXT = text(
+    most=4096,
+    pattern=r"^/[^\u0000-\u001f\u007f]*$",
+    rule="must be an absolute path",
+)
+PATH = Kind(_read_path, _PATH_TEXT.schema)
+
+_MOUNT_KEYS = {
+    "source": Key(PATH, "Folder or file on the machine."),
+    "target": Key(PATH, "Where the task sees it. Default: the same path."),
+    "read_only": Key(BOOLEAN, "Whether the task may only read it. Default: true."),
+}
+_MOUNT_OBJECT = object_of(_MOUNT_KEYS)
+_MOUNT_PATTERN = r"^/[^:\u0000-\u001f\u007f]*(:/[^:\u0000-\u001f\u007f]*)?(:(ro|rw))?$"
+_MOUNT_TEXT = text(most=8200, pattern=_MOUNT_PATTERN, rule="must look like /data, /data:/inside or /data:/inside:rw")
+
+
+def _read_mount(at: At) -> Mount:
+    if not isinstance(at.node.value, dict):
+        return _mount_from_text(_MOUNT_TEXT.read(at))
+    values = _MOUNT_OBJECT.read(at)
+    if "source" not in values:
+        raise Wrong("needs a source", "Write source: /path/on/the/machine.")
+    target = values.get("target", values["source"])
+    return _mount(values["source"], target, values.get("read_only", True))
+
+
+def _mount_from_text(written: str) -> Mount:
+    parts = written.split(":")
+    mode = parts.pop() if parts[-1] in ("ro", "rw") else "ro"
+    return _mount(parts[0], parts[-1], mode == "ro")
+
+
+def _mount(source: str, target: str, read_only: bool) -> Mount:
+    if ".." in source.split("/") or ".." in target.split("/"):
+        raise Wrong("must not hold '..'")
+    if not target.strip("/"):
+        raise Wrong("must not cover the whole file system")
+    return Mount(source=source, target=target, read_only=read_only)
+
+
+MOUNT = Kind(_read_mount, {"anyOf": [dict(_MOUNT_TEXT.schema), {**_MOUNT_OBJECT.schema, "required": ["source"]}]})
+
+
+def _read_secrets(at: At) -> dict[str, Any]:
+    """Messages about secrets never show one."""
+    if at.node.value == MASK or holds_mask(at.node.plain()):
+        raise Wrong(f"holds {MASK} in place of a value", "Secrets are never shown: fill the secret in again.")
+    if not isinstance(at.node.value, dict):
+        raise Wrong("must be a mapping of names to values")
+    plain: dict[str, Any] = at.node.plain()
+    return plain
+
+
+SECRETS = Kind(_read_secrets, {"type": "object"})
+
+
+def too_large(root: At) -> None:
+    root.problem(
+        "The job is too large: its commands and variables, with everything filled in for each role, hold more than "
+        f"{MAX_JOB_CHARS // MIB} MiB of text",
+        "Put programs and data into files the job reads.",
+    )
+
+
+def check_job(job: Job, root: At, roles: Mapping[str, At]) -> None:
+    """What can only be said of the whole."""
+    if job.task_count > MAX_TASKS:
+        root.problem(f"The job asks for {job.task_count} tasks; at most {MAX_TASKS} are accepted")
+    if _is_too_large(job):
+        too_large(root)
+        return
+    for role in job.roles:
+        if role.name in roles:
+            _check_role(job, role, roles[role.name])
+
+
+def _check_role(job: Job, role: Role, at: At) -> None:
+    if role.commands and not any(command.strip() for command in role.commands):
+        at.problem("has nothing to run once its parameters are filled in")
+    if role.max_task_retries and job.gang:
+        at.warn(
+            "asks for its tasks to be tried again, which has no effect while all tasks are placed together",
+            "Allow tasks to be placed one by one (gang: false), or retry the whole job.",
+        )
+    wanted = (role.completion.min_failed, role.completion.min_succeeded)
+    if any(count is not None and count > role.instances for count in wanted):
+        at.warn(f"has a completion rule for more tasks than its {role.instances}: it can never apply")
+    targets = [mount.target.rstrip("/") for mount in role.mounts]
+    if len(set(targets)) < len(targets):
+        at.problem("mounts two folders at the same place")
+
+    for written in (*role.commands, *role.env.values()):
+        for name in unknown_secrets(written, job.secrets):
+            at.warn(f"refers to <% {name} %>, which is not among the secrets; the text stays as it is")
+
+
+def _is_too_large(job: Job) -> bool:
+    values = {"secrets": job.secrets}
+    room = MAX_JOB_CHARS
+    for role in job.roles:
+        for written in (*role.commands, *role.env, *role.env.values()):
+            room -= filled_size(written, values)
+            if room < 0:
+                return True
+    return False

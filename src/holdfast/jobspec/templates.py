@@ -1,0 +1,140 @@
+"""`<% $parameters.a.b %>`: references in commands.
+
+Parameters and prerequisites are filled in when the file is parsed; `$secrets` only when a task is launched, so that no
+stored text holds one. Values go in verbatim. What does not resolve stays in the text as it was written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+_TAG = re.compile(r"<%([^<>%]*)%>")  # spaces are stripped later: matched here, they would cost quadratic time
+_REFERENCE = re.compile(r"\$([\w-]+)((?:\.[\w-]+|\[[0-9]+\])*)")
+_STEP = re.compile(r"[\w-]+")
+
+_MISSING = object()
+
+
+class Rendered(NamedTuple):
+    text: str
+    unresolved: tuple[str, ...]  # what stands between the tags, each once
+
+
+def render_templates(text: str, values: Mapping[str, Any]) -> Rendered:
+    """Fill in `$name…` from `values[name]`; `$secrets` is left for the launch."""
+    unresolved: dict[str, None] = {}
+
+    def fill(tag: re.Match[str]) -> str:
+        reference = tag[1].strip()
+        value = _lookup(reference, values)
+        if value is not _MISSING:
+            return value_text(value)
+        if not _is_secret(reference):
+            unresolved[reference] = None
+        return tag[0]
+
+    return Rendered(_TAG.sub(fill, text), tuple(unresolved)) if "<%" in text else Rendered(text, ())
+
+
+def fill_secrets(text: str, secrets: Mapping[str, Any]) -> str:
+    """Fill in `<% $secrets.x %>`, verbatim. Everything else stays."""
+    if "<%" not in text:
+        return text
+    return _TAG.sub(lambda tag: _filled(tag, secrets), text)
+
+
+def filled_size(text: str, values: Mapping[str, Any]) -> int:
+    """How many characters the text has once its references are filled in, without filling them in."""
+    if "<%" not in text:
+        return len(text)
+    cache: dict[str, int] = {}
+
+    def growth(tag: re.Match[str]) -> int:
+        if tag[0] not in cache:
+            value = _lookup(tag[1].strip(), values)
+            cache[tag[0]] = 0 if value is _MISSING else len(value_text(value)) - len(tag[0])
+        return cache[tag[0]]
+
+    return len(text) + sum(map(growth, _TAG.finditer(text)))
+
+
+def secret_reference(*steps: str) -> str:
+    """The text that stands for a secret."""
+    return f"<% $secrets.{'.'.join(steps)} %>"
+
+
+def names_secret(text: str) -> bool:
+    """Some reference to a secret is in it."""
+    return any(_is_secret(tag[1].strip()) for tag in _TAG.finditer(text))
+
+
+def unknown_secrets(text: str, secrets: Mapping[str, Any]) -> tuple[str, ...]:
+    """References to secrets that do not exist, each once."""
+    if "<%" not in text:
+        return ()
+    references = dict.fromkeys(tag[1].strip() for tag in _TAG.finditer(text))
+    values = {"secrets": secrets}
+    return tuple(name for name in references if _is_secret(name) and _lookup(name, values) is _MISSING)
+
+
+def value_text(value: Any) -> str:
+    """A value as OpenPAI's templates write it, except that mappings become JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _number_text(value)
+    if isinstance(value, list | tuple):
+        return ",".join(map(value_text, value))
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return str(value)
+
+
+def _filled(tag: re.Match[str], secrets: Mapping[str, Any]) -> str:
+    value = _lookup(tag[1].strip(), {"secrets": secrets})
+    return tag[0] if value is _MISSING else value_text(value)
+
+
+def _is_secret(reference: str) -> bool:
+    found = _REFERENCE.fullmatch(reference)
+    return bool(found and found[1] == "secrets")
+
+
+def _lookup(reference: str, values: Mapping[str, Any]) -> Any:
+    found = _REFERENCE.fullmatch(reference)
+    if not found:
+        return _MISSING
+    return _walk(values, (found[1], *_steps(found[2])))
+
+
+def _steps(path: str) -> Iterator[str]:
+    return (step.group() for step in _STEP.finditer(path))
+
+
+def _walk(value: Any, steps: Iterable[str]) -> Any:
+    for step in steps:
+        if isinstance(value, Mapping):
+            value = value.get(step, _MISSING)
+        elif isinstance(value, list | tuple) and step.isascii() and step.isdigit() and len(step) < 9:
+            value = value[int(step)] if int(step) < len(value) else _MISSING
+        else:
+            return _MISSING
+    return value
+
+
+def _number_text(value: float) -> str:
+    """Numbers as JavaScript writes them, which is what job files were written for: 1, 0.1, 0.00001, 1e-7."""
+    if value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    written = repr(value)
+    if 1e-6 <= abs(value) < 1e-4:
+        digits = len(written.partition("e")[0].replace(".", "").replace("-", "")) - 1
+        return f"{value:.{digits + abs(int(written.partition('e')[2]))}f}"
+    return written.replace("e-0", "e-").replace("e+0", "e+")
