@@ -1,0 +1,295 @@
+"""Limits by control groups, version 2 or 1, wherever we may make them. Blocking: call it from a thread.
+
+All paths hang on what `find_cgroups` is given, so a tree of plain folders serves the tests as well as the kernel's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.core.job import Resources
+
+PARENT = "holdfast"
+_CONTROLLERS = ("cpu", "memory", "pids")
+_PERIOD = 100_000  # microseconds
+_BUSY_TRIES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cgroups:
+    """Where groups of tasks are made: version 2 has one folder for all, version 1 one for each controller."""
+
+    version: int
+    parents: tuple[tuple[str, str], ...]  # (controller or "", folder)
+
+    @property
+    def label(self) -> str:
+        return f"cgroup v{self.version}"
+
+    @property
+    def controllers(self) -> frozenset[str]:
+        return frozenset(_CONTROLLERS if self.version == 2 else (name for name, _ in self.parents))
+
+    def folders(self, name: str) -> tuple[str, ...]:
+        return tuple(f"{parent}/{name}" for _, parent in self.parents)
+
+    def make(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:
+        """A group with its limits set; answers its folders. Made before: set again."""
+        for controller, parent in self.parents:
+            folder = f"{parent}/{name}"
+            with suppress(FileExistsError):
+                os.mkdir(folder)
+            for file, value in _limits(self.version, controller, resources, pids_max):
+                write(f"{folder}/{file}", value, optional=file in _OPTIONAL)
+        return self.folders(name)
+
+
+_OPTIONAL = frozenset({"memory.memsw.limit_in_bytes", "memory.swap.max"})  # absent where swap is not accounted
+
+
+def _limits(version: int, controller: str, resources: Resources, pids_max: int) -> Iterable[tuple[str, str]]:
+    quota = max(1000, int(resources.cpu * _PERIOD))
+    if version == 2:
+        yield "cpu.max", f"{quota} {_PERIOD}"
+        yield "memory.max", str(resources.memory)
+        yield "memory.swap.max", "0"
+        yield "pids.max", str(pids_max)
+    elif controller == "cpu":
+        yield "cpu.cfs_quota_us", str(quota)
+    elif controller == "memory":
+        yield "memory.limit_in_bytes", str(resources.memory)
+        yield "memory.memsw.limit_in_bytes", str(resources.memory)
+    elif controller == "pids":
+        yield "pids.max", str(pids_max)
+
+
+def write(path: str, value: str, *, optional: bool = False) -> None:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if optional:
+            return
+        raise
+    try:
+        os.write(fd, value.encode())
+    except OSError:
+        if not optional:
+            raise
+    finally:
+        os.close(fd)
+
+
+# --- looking at and ending a group, by the folders kept in the task's start note ----------------------------------
+
+
+def was_out_of_memory(folders: Iterable[str]) -> bool:
+    """The kernel killed at least one process of the group for its memory."""
+    for folder in folders:
+        for file in ("memory.events", "memory.oom_control"):
+            if _count(f"{folder}/{file}", "oom_kill") > 0:
+                return True
+    return False
+
+
+def _count(path: str, key: str) -> int:
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return 0
+    for line in lines:
+        name, _, value = line.partition(" ")
+        if name == key:
+            return int(value)
+    return 0
+
+
+def pids_in(folders: Iterable[str]) -> list[int]:
+    """Every process of the group; all folders of a group hold the same."""
+    for folder in folders:
+        try:
+            return [int(pid) for pid in Path(f"{folder}/cgroup.procs").read_text().split()]
+        except OSError:
+            continue
+    return []
+
+
+def kill(folders: Iterable[str]) -> None:
+    """Kill all of a group, also one that forks as fast as it can."""
+    folders = tuple(folders)
+    for folder in folders:
+        if Path(f"{folder}/cgroup.kill").exists():
+            with suppress(OSError):
+                write(f"{folder}/cgroup.kill", "1")
+            return
+    for pid in pids_in(folders):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def remove(folders: Iterable[str]) -> bool:
+    """Remove a group; False when something in it lives on. The dead may linger there for a moment."""
+    done = True
+    for folder in folders:
+        done = _remove_folder(folder) and done
+    return done
+
+
+def _remove_folder(folder: str) -> bool:
+    for attempt in range(_BUSY_TRIES):
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            time.sleep(0.001 * min(attempt + 1, 20))
+        else:
+            return True
+    return False
+
+
+# --- finding where groups may be made -----------------------------------------------------------------------------
+
+
+def find_cgroups(
+    mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup")
+) -> tuple[Cgroups | None, str]:
+    """The best place there is; or None and why. A hybrid machine has its controllers in version 1."""
+    try:
+        mounted = _mounted(mounts.read_text())
+        paths = _own_paths(own.read_text())
+    except OSError as error:
+        return None, f"control groups cannot be read: {error}"
+    reasons = []
+    for attempt in (_find_v2, _find_v1):
+        try:
+            return attempt(mounted, paths), ""
+        except _NoCgroups as no:
+            reasons.append(str(no))
+    return None, "; ".join(reasons)
+
+
+class _NoCgroups(Exception):
+    """This version cannot be used here, and why."""
+
+
+def _mounted(text: str) -> dict[str, tuple[str, str]]:
+    """Controller (or "" for version 2) -> (mount point, what of the hierarchy is mounted there)."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        kind, _, options = right.split(" ", 2)
+        root, point = left.split(" ")[3:5]
+        if kind == "cgroup2":
+            found[""] = (point, root)
+        elif kind == "cgroup":
+            for name in options.split(","):
+                if name in _CONTROLLERS:
+                    found[name] = (point, root)
+    return found
+
+
+def _own_paths(text: str) -> dict[str, str]:
+    """Controller (or "" for version 2) -> our own group."""
+    paths = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for name in controllers.split(","):
+            paths[name] = path
+    return paths
+
+
+def _own_folder(point: str, root: str, path: str) -> Path:
+    """Where our own group appears below a mount point. In a container the mount may show only a part."""
+    if root != "/" and (path == root or path.startswith(root + "/")):
+        path = path[len(root) :]
+    folder = Path(point + path)
+    return folder if folder.is_dir() else Path(point)
+
+
+def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str]) -> Cgroups:
+    parents = []
+    for controller in _CONTROLLERS:
+        if controller not in mounted:
+            continue
+        point, root = mounted[controller]
+        own = _own_folder(point, root, paths.get(controller, "/"))
+        parents.append((controller, str(_child(own))))
+    if not any(controller == "memory" for controller, _ in parents):
+        raise _NoCgroups("no memory controller of control groups version 1")
+    return Cgroups(version=1, parents=tuple(parents))
+
+
+def _child(own: Path) -> Path:
+    """Our parent of all tasks' groups. A server started from within one of them must not nest deeper each time."""
+    folder = own / PARENT
+    try:
+        folder.mkdir(exist_ok=True)
+        probe = folder / f"probe-{os.getpid()}"
+        probe.mkdir(exist_ok=True)
+        probe.rmdir()
+    except OSError as error:
+        raise _NoCgroups(f"{folder} cannot be written ({error.strerror})") from error
+    return folder
+
+
+def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str]) -> Cgroups:
+    if "" not in mounted:
+        raise _NoCgroups("control groups version 2 are not mounted")
+    point, root = mounted[""]
+    own = _own_folder(point, root, paths.get("", "/"))
+    reason = ""
+    for base in dict.fromkeys((own, Path(point))):
+        try:
+            return _use_v2(base)
+        except OSError as error:
+            reason = f"{base}: {error.strerror}"
+        except _NoCgroups as no:
+            reason = str(no)
+    raise _NoCgroups(reason)
+
+
+def _use_v2(base: Path) -> Cgroups:
+    present = (base / "cgroup.controllers").read_text().split()
+    missing = [name for name in _CONTROLLERS if name not in present]
+    if missing:
+        raise _NoCgroups(f"{base} has no {', '.join(missing)} controller")
+    _hand_down(base)
+    parent = _child(base)
+    _hand_down(parent)
+    return Cgroups(version=2, parents=(("", str(parent)),))
+
+
+def _hand_down(folder: Path) -> None:
+    """Let the groups below use the controllers. Only a group without processes of its own may (save the root)."""
+    control = folder / "cgroup.subtree_control"
+    if set(_CONTROLLERS) <= set(control.read_text().split()):
+        return
+    wanted = " ".join(f"+{name}" for name in _CONTROLLERS)
+    try:
+        write(str(control), wanted)
+    except OSError:
+        _move_down(folder)
+        write(str(control), wanted)
+
+
+def _move_down(folder: Path) -> None:
+    """Move our own processes into a leaf. Others' processes are not ours to move, except in a container of our own."""
+    pids = [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
+    foreign = [pid for pid in pids if pid != os.getpid() and os.getpid() != 1 and not _in_container()]
+    if foreign:
+        raise _NoCgroups(f"{folder} holds other processes; start the server as a service with Delegate=yes")
+    leaf = folder / f"{PARENT}-server"
+    leaf.mkdir(exist_ok=True)
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            write(str(leaf / "cgroup.procs"), str(pid))
+
+
+def _in_container() -> bool:
+    return Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()

@@ -1,0 +1,108 @@
+"""Removing a folder a hostile program has filled: any depth, any permissions, links that lead elsewhere."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+
+def remove_tree(path: str) -> bool:
+    """Remove a folder and all below it, following no link. False when something would not go.
+
+    Folders found inside are moved up beside each other first, so that depth costs neither stack nor open files.
+    """
+    try:
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return _remove_odd(path)
+    try:
+        _empty(top)
+    finally:
+        os.close(top)
+    with suppress(OSError):
+        os.rmdir(path)
+    return not os.path.lexists(path)
+
+
+def _remove_odd(path: str) -> bool:
+    """A file or a link instead of a folder, or a folder that lets nobody in."""
+    with suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            os.chmod(path, 0o700)
+            return remove_tree(path)
+        os.unlink(path)
+    return not os.path.lexists(path)
+
+
+def _empty(top: int) -> None:
+    serial = 0
+    stuck: set[str] = set()
+    while True:
+        _make_ours(top)
+        names = [name for name in os.listdir(top) if name not in stuck]
+        if not names:
+            return
+        for name in names:
+            if _unlink(top, name):
+                continue
+            serial = _lift_folders(top, name, serial)
+            try:
+                os.rmdir(name, dir_fd=top)
+            except OSError:
+                stuck.add(name)
+
+
+def _unlink(parent: int, name: str) -> bool:
+    """True unless it is a folder with something in it."""
+    try:
+        os.unlink(name, dir_fd=parent)
+    except IsADirectoryError:
+        pass
+    except OSError:
+        return False
+    else:
+        return True
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except OSError:
+        return False
+    return True
+
+
+def _lift_folders(top: int, name: str, serial: int) -> int:
+    """Empty one folder of `top`; the folders in it become folders of `top`."""
+    with suppress(OSError):
+        os.chmod(name, 0o700, dir_fd=top)
+    try:
+        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    except OSError:
+        return serial
+    try:
+        for inner in os.listdir(folder):
+            if not _unlink(folder, inner):
+                serial = _lift(top, folder, inner, serial)
+    finally:
+        os.close(folder)
+    return serial
+
+
+def _lift(top: int, folder: int, inner: str, serial: int) -> int:
+    with suppress(OSError):
+        os.chmod(inner, 0o700, dir_fd=folder)
+    while True:
+        serial += 1
+        target = f".lifted-{serial}"
+        with suppress(FileNotFoundError):
+            os.stat(target, dir_fd=top, follow_symlinks=False)
+            continue  # the task left something of that name
+        with suppress(OSError):
+            os.rename(inner, target, src_dir_fd=folder, dst_dir_fd=top)
+        return serial
+
+
+def _make_ours(fd: int) -> None:
+    with suppress(OSError):
+        os.fchmod(fd, 0o700)

@@ -1,0 +1,379 @@
+"""Runs tasks on this machine: each a detached process tree under a small shell runner, in a sandbox of bubblewrap.
+
+All truth is in the task's folder and in the lock on its claim; what is kept in memory only saves looking. So the
+server may die between any two lines. docs/explanation/sandbox.md tells the whole protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast.core.attempt import Observation, Seen
+from holdfast.core.errors import EngineError
+from holdfast.core.placement import Node
+from holdfast.engines.base import EngineHealth, ImageInfo, Launch, LogSource, Stream
+
+from . import cgroups, ending, machine, read
+from .cleaning import remove_tree
+from .folder import KEPT, TaskFolder, is_safe_id
+from .images import ImageShelf
+from .live import LiveTask
+from .logs import FileLog, MergedLog
+from .options import EmbeddedOptions
+from .processes import open_pidfd
+from .recorder import Recorder
+from .site import Site, find_site
+from .spawning import keep_descriptors_private
+from .starting import Refusal, Started, Starter, refused
+from .watching import Watch, uptime
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_THREADS = 8
+_AGAIN = 0.02  # seconds between two tries to reach a task that is still being set up
+_KILL_AGAIN = 1.0  # seconds between two tries to kill one that will not go
+_CLAIM_WAIT = 5.0  # seconds a spawned runner may take to say who it is
+_COMPLAINT = 500  # bytes of stderr that explain a failed set-up
+
+
+class EmbeddedEngine:
+    name = "embedded"
+
+    def __init__(self, home: Path, options: EmbeddedOptions | None = None) -> None:
+        self._home = home
+        self._options = options or EmbeddedOptions()
+        self._tasks = str(home / "tasks")
+        self._logs = str(home / "logs")
+        self._images = ImageShelf(home / "images")
+        self._starter = Starter(self._options, self._current_site, self._images)
+        self._site: Site | None = None
+        self._watch: Watch | None = None
+        self._nodes: tuple[Node, ...] = ()
+        self._work: set[asyncio.Task[object]] = set()
+        self._on_change: Callable[[Observation], None] = lambda _: None
+
+    # --- opening and closing --------------------------------------------------------------------------------------
+
+    async def open(self, on_change: Callable[[Observation], None]) -> None:
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="embedded")
+        keep_descriptors_private()
+        for folder in (self._home, Path(self._tasks), Path(self._logs), self._home / "images"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._site = await self._in_thread(lambda: find_site(self._home, self._options))
+        self._nodes = (await self._in_thread(lambda: machine.find_node(self._options)),)
+        self._watch = Watch(self._ended)
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+            for task in self._work:
+                task.cancel()
+            self._threads.shutdown(wait=True)
+
+    def health(self) -> EngineHealth:
+        site = self._current_site()
+        limits = site.groups.label if site.groups else "watched"
+        return EngineHealth(name=self.name, isolation=site.isolation, limits=limits, notes=site.notes)
+
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    async def images(self) -> Sequence[ImageInfo]:
+        return await self._in_thread(self._images.list)
+
+    # --- starting and looking -------------------------------------------------------------------------------------
+
+    async def start(self, launch: Launch) -> Observation:
+        live = self._watching.get(launch.attempt_id)
+        if live is not None:
+            return self._running(live)
+        try:
+            started = await self._in_thread(lambda: self._start(launch))
+        except Refusal as refusal:
+            return refused(launch.attempt_id, refusal)
+        if started is None:
+            return (await self.observe([launch.attempt_id]))[launch.attempt_id]
+        live = self._watching.get(launch.attempt_id)
+        if live is not None:
+            return self._running(live)
+        return (await self.observe([launch.attempt_id]))[launch.attempt_id]
+
+    def _start(self, launch: Launch) -> Started | None:
+        if not is_safe_id(launch.attempt_id):
+            raise Refusal(f"The attempt id {launch.attempt_id!r} cannot be used as a file name.")
+        folder = self._folder(launch.attempt_id)
+        started = self._starter.start(launch, folder)
+        if started is not None:
+            # From the thread, so that the task is watched even if whoever asked for it is gone by now.
+            pidfd = os.pidfd_open(started.pid)
+            self._loop.call_soon_threadsafe(self._take_up, launch.attempt_id, started, pidfd)
+        return started
+
+    def _take_up(self, attempt_id: str, started: Started, pidfd: int) -> None:
+        if self._watch is None:
+            os.close(pidfd)
+            return
+        task = self._live_task(attempt_id, started.folder, started.note, started.pid, pidfd, uptime())
+        self._watch.add(task)
+
+    def _live_task(
+        self,
+        attempt_id: str,
+        folder: TaskFolder,
+        note: read.StartNote | None,
+        pid: int,
+        pidfd: int | None,
+        started_at: float,
+    ) -> LiveTask:
+        return LiveTask(
+            attempt_id=attempt_id,
+            folder=folder,
+            note=note,
+            recorder=Recorder(folder, self._options.log_cap),
+            pid=pid,
+            pidfd=pidfd,
+            started_at=started_at,
+        )
+
+    async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
+        seen: dict[str, Observation] = {}
+        unknown = []
+        for attempt_id in attempt_ids:
+            live = self._watching.get(attempt_id)
+            if live is not None:
+                seen[attempt_id] = self._running(live)
+            else:
+                unknown.append(attempt_id)
+        if unknown:
+            for found in await self._in_thread(lambda: [self._look(attempt_id) for attempt_id in unknown]):
+                seen[found.attempt_id] = found
+                if found.seen is Seen.RUNNING:
+                    await self._adopt(found.attempt_id)
+        return seen
+
+    def _look(self, attempt_id: str) -> Observation:
+        """What the files and the lock say. The claim is read again after the lock was found free: it may have
+        ended in between."""
+        if not is_safe_id(attempt_id):
+            return Observation(attempt_id=attempt_id, seen=Seen.ABSENT)
+        folder = self._folder(attempt_id)
+        note = folder.read_start()
+        if folder.is_alive():
+            return read.running(attempt_id, note, folder.read_claim(), uptime())
+        claim = folder.read_claim()
+        if claim.code is not None:
+            return self._end(attempt_id, folder, note, claim)
+        return read.not_alive(attempt_id, note, claim, self._current_site().boot)
+
+    def _end(self, attempt_id: str, folder: TaskFolder, note: read.StartNote | None, claim: read.Claim) -> Observation:
+        oom = claim.code != 0 and was_out_of_memory(folder, note)
+        complaint = "" if claim.command_code is not None else _text(folder.read_head("stderr", _COMPLAINT))
+        return read.ended(attempt_id, note, claim, oom=oom, complaint=complaint)
+
+    async def _adopt(self, attempt_id: str) -> None:
+        """Take up watching what another server, or we in another life, started."""
+        task = await self._in_thread(lambda: self._find_runner(attempt_id))
+        if task is not None and self._watch is not None and self._watch.get(attempt_id) is None:
+            self._watch.add(task)
+        elif task is not None and task.pidfd is not None:
+            os.close(task.pidfd)
+
+    def _find_runner(self, attempt_id: str) -> LiveTask:
+        folder = self._folder(attempt_id)
+        end = time.monotonic() + _CLAIM_WAIT
+        claim = folder.read_claim()
+        while claim.pid is None and folder.is_alive() and time.monotonic() < end:
+            time.sleep(0.001)
+            claim = folder.read_claim()
+        pidfd = None
+        if claim.pid is not None and claim.started is not None:
+            pidfd = open_pidfd(claim.pid, claim.started)
+        started_at = claim.started / read.TICKS if claim.started is not None else uptime()
+        return self._live_task(attempt_id, folder, folder.read_start(), claim.pid or 0, pidfd, started_at)
+
+    def _running(self, task: LiveTask) -> Observation:
+        return Observation(
+            attempt_id=task.attempt_id,
+            seen=Seen.RUNNING,
+            started_at=task.note.at if task.note else None,
+            elapsed=max(0.0, uptime() - task.started_at),
+        )
+
+    def _ended(self, task: LiveTask) -> None:
+        """Told by the watch: runner and sandbox are gone."""
+        claim = task.folder.read_claim()
+        if claim.code == 0 and (task.note is None or task.note.sandbox):
+            self._tell(self._end(task.attempt_id, task.folder, task.note, claim))
+            return
+        self._background(self._look_closer(task))
+
+    async def _look_closer(self, task: LiveTask) -> None:
+        """Ends that take more looking: failures, losses, and trees without a namespace to kill what is left."""
+
+        def look() -> Observation:
+            if task.note is not None and not task.note.sandbox:
+                ending.kill_plain(ending.Target(task.attempt_id, task.folder, task.note, 0))
+            claim = task.folder.read_claim()
+            if claim.code is not None:
+                return self._end(task.attempt_id, task.folder, task.note, claim)
+            return self._look(task.attempt_id)
+
+        self._tell(await self._in_thread(look))
+
+    def _tell(self, seen: Observation) -> None:
+        self._on_change(seen)
+
+    # --- ending ---------------------------------------------------------------------------------------------------
+
+    async def stop(self, attempt_id: str, grace: float) -> None:
+        if self._watching.get(attempt_id) is None:
+            await self.observe([attempt_id])
+        task = self._watching.get(attempt_id)
+        if task is None:
+            return
+        kill_at = self._loop.time() + max(0.0, grace)
+        first = task.kill_at is None
+        if task.kill_at is not None and task.kill_at <= kill_at:
+            return
+        task.kill_at = kill_at
+        if task.kill_timer is not None:
+            task.kill_timer.cancel()
+        task.kill_timer = self._loop.call_at(kill_at, self._kill_due, task, False)
+        if first and grace > 0:
+            self._background(self._terminate(task))
+
+    async def _terminate(self, task: LiveTask) -> None:
+        """A task that is still being set up has nobody to ask yet."""
+        while self._is_live(task) and task.kill_at is not None and self._loop.time() < task.kill_at:
+            if await self._in_thread(lambda: ending.terminate(self._target(task))):
+                return
+            await asyncio.sleep(_AGAIN)
+
+    def _kill_due(self, task: LiveTask, again: bool) -> None:
+        if self._is_live(task):
+            task.kill_timer = self._loop.call_later(_KILL_AGAIN, self._kill_due, task, True)
+            self._background(self._in_thread(lambda: ending.kill(self._target(task), again=again)))
+
+    def _is_live(self, task: LiveTask) -> bool:
+        return self._watch is not None and self._watch.get(task.attempt_id) is task
+
+    def _target(self, task: LiveTask) -> ending.Target:
+        return ending.Target(task.attempt_id, task.folder, task.note, task.pid)
+
+    async def remove(self, attempt_id: str) -> None:
+        if is_safe_id(attempt_id) and self._watching.get(attempt_id) is None:
+            await self._in_thread(lambda: self._remove(attempt_id))
+
+    def _remove(self, attempt_id: str) -> None:
+        folder = TaskFolder(f"{self._tasks}/{attempt_id}")
+        if not folder.exists() or folder.is_alive():
+            return
+        note = folder.read_start()
+        if note is not None:
+            if was_out_of_memory(folder, note):
+                folder.mark_out_of_memory()
+            cgroups.remove(note.cgroups)
+        for name in os.listdir(folder.path):
+            if name not in KEPT:
+                remove_tree(folder[name])
+        shelf = self._log_path(attempt_id)
+        os.makedirs(os.path.dirname(shelf), mode=0o700, exist_ok=True)
+        os.rename(folder.path, shelf)
+
+    async def remove_logs(self, attempt_id: str) -> None:
+        if is_safe_id(attempt_id):
+            await self.remove(attempt_id)
+            await self._in_thread(lambda: remove_tree(self._log_path(attempt_id)))
+
+    async def sweep(self, known: Collection[str]) -> Sequence[str]:
+        known = frozenset(known)
+        strays = [name for name in await self._in_thread(lambda: os.listdir(self._tasks)) if name not in known]
+        for attempt_id in strays:
+            await self._end_stray(attempt_id)
+        return strays
+
+    async def _end_stray(self, attempt_id: str) -> None:
+        await self.stop(attempt_id, 0)
+        while self._watching.get(attempt_id) is not None:
+            await asyncio.sleep(_AGAIN)
+        await self.remove(attempt_id)
+
+    # --- logs -----------------------------------------------------------------------------------------------------
+
+    def log(self, attempt_id: str, stream: Stream) -> LogSource | None:
+        if self.log_folder(attempt_id) is None:
+            return None
+        return MergedLog(self, attempt_id) if stream is Stream.MERGED else FileLog(self, attempt_id, stream)
+
+    def log_folder(self, attempt_id: str) -> TaskFolder | None:
+        if not is_safe_id(attempt_id):
+            return None
+        folder = self._folder(attempt_id)
+        return folder if os.path.lexists(folder["stdout"]) else None
+
+    def recorder(self, attempt_id: str) -> Recorder | None:
+        task = self._watching.get(attempt_id)
+        if task is None:
+            return None
+        self._watching.follow(task)
+        return task.recorder
+
+    # --- small things ---------------------------------------------------------------------------------------------
+
+    def _folder(self, attempt_id: str) -> TaskFolder:
+        """Where it is: among the tasks until it is removed, then on the shelf of logs."""
+        folder = TaskFolder(f"{self._tasks}/{attempt_id}")
+        if not folder.exists():
+            shelf = TaskFolder(self._log_path(attempt_id))
+            if shelf.exists():
+                return shelf
+        return folder
+
+    def _log_path(self, attempt_id: str) -> str:
+        shard = hashlib.sha256(attempt_id.encode()).hexdigest()[:2]
+        return f"{self._logs}/{shard}/{attempt_id}"
+
+    def _current_site(self) -> Site:
+        if self._site is None:
+            raise EngineError("the engine is not open")
+        return self._site
+
+    @property
+    def _watching(self) -> Watch:
+        if self._watch is None:
+            raise EngineError("the engine is not open")
+        return self._watch
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await self._loop.run_in_executor(self._threads, call)
+
+    def _background(self, work: Coroutine[Any, Any, object]) -> None:
+        task = self._loop.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work_done)
+
+    def _work_done(self, task: asyncio.Task[object]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("background work failed", exc_info=task.exception())
+
+
+def was_out_of_memory(folder: TaskFolder, note: read.StartNote | None) -> bool:
+    return folder.is_marked_out_of_memory() or (note is not None and cgroups.was_out_of_memory(note.cgroups))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

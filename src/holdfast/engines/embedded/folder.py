@@ -1,0 +1,102 @@
+"""One task attempt's folder: its files by name, the lock on its claim, and what is read from it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from .read import Claim, StartNote, parse_claim, parse_start
+
+# Names become file and cgroup names; nothing else may come through.
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}\Z")
+_FLOCK = struct.Struct("hhqqi4x")
+_WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)
+
+KEPT = frozenset({"stdout", "stderr", "timeline", "first", "claim", "start", "oom"})  # what remove() leaves
+
+
+def is_safe_id(attempt_id: str) -> bool:
+    return _SAFE.match(attempt_id) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFolder:
+    path: str
+
+    def __getitem__(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def exists(self) -> bool:
+        return Path(self.path).is_dir()
+
+    def read_start(self) -> StartNote | None:
+        try:
+            return parse_start(os.readlink(self["start"]))
+        except OSError:
+            return None
+
+    def write_start(self, note: StartNote) -> None:
+        """A link and not a file: it is there whole or not at all, also after a power cut."""
+        try:
+            os.symlink(note.render(), self["start"])
+        except FileExistsError:
+            Path(self["start"]).unlink()
+            os.symlink(note.render(), self["start"])
+
+    def read_claim(self) -> Claim:
+        return parse_claim(self.read_head("claim", 16 * 1024))
+
+    def read_head(self, name: str, count: int) -> bytes:
+        """The first bytes of a file; empty when there is none. Never follows a link a task may have left."""
+        try:
+            fd = os.open(self[name], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            return os.pread(fd, count, 0)
+        except OSError:
+            return b""
+        finally:
+            os.close(fd)
+
+    def mark_out_of_memory(self) -> None:
+        """Kept beyond the control group that could tell."""
+        os.close(os.open(self["oom"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+
+    def is_marked_out_of_memory(self) -> bool:
+        return os.path.lexists(self["oom"])
+
+    def open_claim(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self["claim"], flags, 0o600)
+
+    def is_alive(self) -> bool:
+        """Someone holds the claim. Looks without taking it, so that two who look do not disturb each other."""
+        try:
+            fd = os.open(self["claim"], os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            return is_locked(fd)
+        finally:
+            os.close(fd)
+
+
+# Locks of the open file and not of the process: the runner inherits ours, and the kernel drops it with the runner.
+
+
+def try_lock(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE))
+    except (BlockingIOError, PermissionError):  # both are used for "someone else has it"
+        return False
+    return True
+
+
+def is_locked(fd: int) -> bool:
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, *_WHOLE_FILE))
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)

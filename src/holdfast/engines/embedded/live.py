@@ -1,0 +1,40 @@
+"""Tasks that run: what the engine remembers of each while it watches."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from .folder import TaskFolder
+from .read import Claim, StartNote
+from .recorder import Recorder
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LiveTask:
+    attempt_id: str
+    folder: TaskFolder
+    note: StartNote | None
+    recorder: Recorder
+    pid: int  # of the runner
+    pidfd: int | None  # what is being waited for: the runner, then the last of the sandbox
+    started_at: float  # seconds after boot
+    memory: int | None = None  # bytes, to be enforced from outside; None: the kernel does it
+    watch: int | None = None  # number of its file notices
+    kill_at: float | None = None  # set by stop, in the event loop's time
+    kill_timer: asyncio.TimerHandle | None = None
+    watch_timer: asyncio.TimerHandle | None = None
+    record_timer: asyncio.TimerHandle | None = None
+    poll_timer: asyncio.TimerHandle | None = None
+
+    def cancel_timers(self) -> None:
+        for timer in (self.kill_timer, self.watch_timer, self.record_timer, self.poll_timer):
+            if timer is not None:
+                timer.cancel()
+
+
+def pids_of(claim: Claim) -> tuple[int, int] | None:
+    """The sandbox's first process and its namespace, once bubblewrap has reported them."""
+    if claim.init_pid is None or claim.pid_namespace is None:
+        return None
+    return claim.init_pid, claim.pid_namespace

@@ -1,0 +1,174 @@
+"""A task's logs as random-access streams. Sizes are looked up when asked; bytes are read in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import datetime
+from typing import Protocol
+
+from holdfast.engines.base import Stream
+
+from .folder import TaskFolder
+from .recorder import Recorder, read_at, read_first, stream_size
+from .timeline import MOST, Mark, Piece, Timeline, joined, pieces
+
+_LARGEST_READ = 8 * 1024 * 1024
+
+
+class LogHost(Protocol):
+    """What a log needs of the engine that has it."""
+
+    def log_folder(self, attempt_id: str) -> TaskFolder | None: ...
+
+    def recorder(self, attempt_id: str) -> Recorder | None:
+        """That of a running task, with its notices switched on; None when it is not running."""
+        ...
+
+
+class FileLog:
+    """Stdout or stderr: one file, written by the task itself."""
+
+    def __init__(self, host: LogHost, attempt_id: str, stream: Stream) -> None:
+        self._host = host
+        self._id = attempt_id
+        self._name = stream.value
+        self._index = 0 if stream is Stream.STDOUT else 1
+
+    async def size(self) -> int:
+        folder = self._host.log_folder(self._id)
+        return max(stream_size(folder, self._name), self._first(folder)) if folder else 0
+
+    async def first(self) -> int:
+        folder = self._host.log_folder(self._id)
+        return self._first(folder) if folder else 0
+
+    async def read(self, start: int, count: int) -> bytes:
+        folder = self._host.log_folder(self._id)
+        if folder is None or start >= MOST:
+            return b""
+        return await asyncio.to_thread(read_at, folder[self._name], start, min(count, _LARGEST_READ))
+
+    async def grown(self, size: int, timeout: float) -> bool:
+        return await _wait_for_growth(self, self._host.recorder(self._id), size, timeout)
+
+    async def complete(self) -> bool:
+        return self._host.recorder(self._id) is None
+
+    async def offset_at(self, when: datetime) -> int:
+        folder = self._host.log_folder(self._id)
+        if folder is None:
+            return 0
+        mark = await asyncio.to_thread(_mark_before, folder, when)
+        end = mark.err if self._index else mark.out
+        return max(end, self._first(folder))
+
+    def _first(self, folder: TaskFolder) -> int:
+        return read_first(folder)[self._index]
+
+
+class MergedLog:
+    """Both streams in the order in which they grew, as the timeline tells it."""
+
+    def __init__(self, host: LogHost, attempt_id: str) -> None:
+        self._host = host
+        self._id = attempt_id
+
+    async def size(self) -> int:
+        folder = self._host.log_folder(self._id)
+        if folder is None:
+            return 0
+        recorder = self._host.recorder(self._id)
+        if recorder is not None:
+            return recorder.record().merged
+        return (await asyncio.to_thread(_final_mark, folder)).merged
+
+    async def first(self) -> int:
+        folder = self._host.log_folder(self._id)
+        return await asyncio.to_thread(_merged_first, folder) if folder else 0
+
+    async def read(self, start: int, count: int) -> bytes:
+        folder = self._host.log_folder(self._id)
+        if folder is None:
+            return b""
+        await self.size()  # so that what has been written until now is recorded
+        return await asyncio.to_thread(_read_merged, folder, start, min(count, _LARGEST_READ))
+
+    async def grown(self, size: int, timeout: float) -> bool:
+        return await _wait_for_growth(self, self._host.recorder(self._id), size, timeout)
+
+    async def complete(self) -> bool:
+        return self._host.recorder(self._id) is None
+
+    async def offset_at(self, when: datetime) -> int:
+        folder = self._host.log_folder(self._id)
+        if folder is None:
+            return 0
+        mark = await asyncio.to_thread(_mark_before, folder, when)
+        return max(mark.merged, await self.first())
+
+
+async def _wait_for_growth(log: FileLog | MergedLog, recorder: Recorder | None, size: int, timeout: float) -> bool:
+    end = asyncio.get_running_loop().time() + timeout
+    while recorder is not None and not recorder.ended:
+        if await log.size() > size:
+            return True
+        left = end - asyncio.get_running_loop().time()
+        if left <= 0 or not await recorder.wait(left):
+            break
+    return await log.size() > size
+
+
+def _open_timeline(folder: TaskFolder) -> int | None:
+    try:
+        return os.open(folder["timeline"], os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+
+
+def _mark_before(folder: TaskFolder, when: datetime) -> Mark:
+    """The last record of an earlier time; the zero one when there is none."""
+    fd = _open_timeline(folder)
+    if fd is None:
+        return Mark(0, 0, 0)
+    try:
+        timeline = Timeline(fd)
+        wanted = int(when.timestamp() * 1000)
+        return timeline.mark(timeline.first_where(lambda mark: mark.at_ms >= wanted) - 1)
+    finally:
+        os.close(fd)
+
+
+def _final_mark(folder: TaskFolder) -> Mark:
+    """The last record of an ended task; writes the one a dead server could not."""
+    return Recorder(folder, cap=MOST).record(final=True)
+
+
+def _merged_first(folder: TaskFolder) -> int:
+    """From the first record on that lies wholly in what the cap has left."""
+    out, err = read_first(folder)
+    fd = _open_timeline(folder) if out or err else None
+    if fd is None:
+        return 0
+    try:
+        timeline = Timeline(fd)
+        index = timeline.first_where(lambda mark: mark.out >= out and mark.err >= err)
+        return timeline.mark(min(index, timeline.count - 1)).merged
+    finally:
+        os.close(fd)
+
+
+def _read_merged(folder: TaskFolder, start: int, count: int) -> bytes:
+    fd = _open_timeline(folder)
+    if fd is None:
+        return b""
+    try:
+        return b"".join(_bytes_of(folder, piece) for piece in joined(pieces(Timeline(fd), start, count)))
+    finally:
+        os.close(fd)
+
+
+def _bytes_of(folder: TaskFolder, piece: Piece) -> bytes:
+    """A piece in its full length: where the task has cut its own log short, offsets must still be right."""
+    data = read_at(folder["stderr" if piece.stderr else "stdout"], piece.start, piece.end - piece.start)
+    return data.ljust(piece.end - piece.start, b"\0")

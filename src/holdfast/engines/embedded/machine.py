@@ -1,0 +1,52 @@
+"""What this machine has to give out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.core.placement import Node
+
+from .gpus import find_gpus
+from .options import EmbeddedOptions
+
+
+def find_node(options: EmbeddedOptions) -> Node:
+    return Node(
+        name=options.node_name,
+        cpu=options.cpus if options.cpus is not None else float(len(os.sched_getaffinity(0))),
+        memory=options.memory if options.memory is not None else find_memory(),
+        gpus=options.gpus if options.gpus is not None else find_gpus(),
+        port_start=options.port_start,
+        port_end=options.port_end,
+    )
+
+
+def find_memory(meminfo: Path = Path("/proc/meminfo"), limits: tuple[Path, ...] = ()) -> int:
+    """All the machine's memory, or as much of it as our own control group may use."""
+    total = _meminfo_total(meminfo.read_text())
+    for path in limits or _limit_files():
+        try:
+            total = min(total, int(path.read_text()))
+        except (OSError, ValueError):
+            continue  # "max", or no such file
+    return total
+
+
+def _meminfo_total(text: str) -> int:
+    for line in text.splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError("no MemTotal in /proc/meminfo")
+
+
+def _limit_files() -> tuple[Path, ...]:
+    """Limits that may lie on us: in a container its own group is the root of what is mounted."""
+    files = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            files.append(Path(f"/sys/fs/cgroup{path}/memory.max"))
+        elif "memory" in controllers.split(","):
+            files.append(Path(f"/sys/fs/cgroup/memory{path}/memory.limit_in_bytes"))
+    return tuple(files)

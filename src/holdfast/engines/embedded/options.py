@@ -1,0 +1,24 @@
+"""What an admin can choose about the embedded engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.job import GIB, MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedOptions:
+    cpus: float | None = None  # cores to give out; None: as many as there are
+    memory: int | None = None  # bytes to give out; None: all there is
+    gpus: tuple[int, ...] | None = None  # device indices to give out; None: every one found
+    port_start: int = 15000  # inclusive
+    port_end: int = 40000  # exclusive
+    default_shm: int = 64 * MIB
+    log_cap: int = 10 * GIB  # bytes kept of each stream
+    pids_max: int = 8192  # processes and threads of one task
+    unknown_image: str = "fail"  # or "host": run it on the machine's own image
+    isolation: str = "auto"  # or "off": no sandbox even where one is possible
+    host_show: tuple[str, ...] = ()  # more of the machine's folders to show, read-only
+    hidden: tuple[str, ...] = ()  # more paths no task may see, such as the server's state
+    node_name: str = "local"

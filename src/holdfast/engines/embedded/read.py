@@ -1,0 +1,136 @@
+"""What the files of a task folder say: bytes in, facts and an `Observation` out. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from holdfast.core.attempt import Observation, Seen
+
+TICKS = 100  # USER_HZ: the unit of start times in /proc, on every Linux
+_BIGGEST_CLAIM = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartNote:
+    """What the server wrote down before it spawned the runner."""
+
+    boot: str  # the kernel's boot id: tells a restart of the machine from a killed runner
+    at: datetime
+    sandbox: bool  # under bubblewrap, whose report the claim then holds
+    cgroups: tuple[str, ...] = ()
+    mask: str = ""  # the folder of the mask layers its root is mounted on
+
+    def render(self) -> str:
+        fields = [1, self.boot, int(self.at.timestamp() * 1000), int(self.sandbox), self.mask, *self.cgroups]
+        return json.dumps(fields, separators=(",", ":"))
+
+
+def parse_start(text: str) -> StartNote | None:
+    """None for anything we did not write."""
+    try:
+        _version, boot, at, sandbox, mask, *cgroups = json.loads(text)
+        return StartNote(
+            boot=str(boot),
+            at=datetime.fromtimestamp(at / 1000, UTC),
+            sandbox=bool(sandbox),
+            mask=str(mask),
+            cgroups=tuple(map(str, cgroups)),
+        )
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The claim file: who runs it, what bubblewrap reported, how it ended."""
+
+    pid: int | None = None  # of the runner
+    started: int | None = None  # ticks after boot
+    init_pid: int | None = None  # the sandbox's first process, as the machine numbers it
+    pid_namespace: int | None = None
+    command_code: int | None = None  # by bubblewrap: the command itself ended
+    code: int | None = None  # by the runner: whatever it ran ended
+    ended: float | None = None  # seconds after boot
+
+
+def parse_claim(data: bytes) -> Claim:
+    """A line without its newline was not finished, so it was not said."""
+    claim = Claim()
+    for line in data[:_BIGGEST_CLAIM].split(b"\n")[:-1]:
+        try:
+            claim = _with_line(claim, line)
+        except (ValueError, TypeError):
+            continue
+    return claim
+
+
+def _with_line(claim: Claim, line: bytes) -> Claim:
+    if line.startswith(b"run "):
+        pid, started = line[4:].split()
+        return replace(claim, pid=int(pid), started=int(started))
+    if line.startswith(b"end "):
+        code, ended = line[4:].split()
+        return replace(claim, code=int(code), ended=float(ended))
+    if line.startswith(b"{"):
+        return _with_report(claim, json.loads(line))
+    return claim
+
+
+def _with_report(claim: Claim, report: dict[str, Any]) -> Claim:
+    if "child-pid" in report:
+        namespace = report.get("pid-namespace")
+        return replace(claim, init_pid=int(report["child-pid"]), pid_namespace=namespace)
+    if "exit-code" in report:
+        return replace(claim, command_code=int(report["exit-code"]))
+    return claim
+
+
+def running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float) -> Observation:
+    elapsed = None if claim.started is None else max(0.0, uptime - claim.started / TICKS)
+    return Observation(attempt_id=attempt_id, seen=Seen.RUNNING, started_at=note.at if note else None, elapsed=elapsed)
+
+
+def ended(attempt_id: str, note: StartNote | None, claim: Claim, *, oom: bool, complaint: str) -> Observation:
+    """An attempt whose runner wrote its last line. `complaint`: the first words on its stderr."""
+    sandboxed = note is None or note.sandbox
+    code = claim.command_code if sandboxed else claim.code
+    if code is None and oom:
+        code = claim.code  # bubblewrap itself was the victim
+    elapsed = _elapsed(claim)
+    seen = Observation(
+        attempt_id=attempt_id,
+        seen=Seen.EXITED,
+        started_at=note.at if note else None,
+        finished_at=note.at + timedelta(seconds=elapsed) if note and elapsed is not None else None,
+        elapsed=elapsed,
+        code=code,
+        oom=oom,
+    )
+    if code is not None:
+        return seen
+    return replace(seen, seen=Seen.LOST, message=_sandbox_failed(claim, complaint))
+
+
+def _sandbox_failed(claim: Claim, complaint: str) -> str:
+    if claim.code is not None and claim.code > 128:
+        return f"The sandbox was killed from outside (signal {claim.code - 128})"
+    why = complaint.strip() or f"exit code {claim.code}"
+    return f"The sandbox could not be set up: {why}"
+
+
+def not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) -> Observation:
+    """Nobody holds the claim and no end is written."""
+    restarted = note is not None and note.boot != boot
+    if claim.pid is None and not restarted:
+        return Observation(attempt_id=attempt_id, seen=Seen.ABSENT)
+    message = "The machine was restarted while it ran" if restarted else "The process that ran it was killed"
+    return Observation(attempt_id=attempt_id, seen=Seen.LOST, started_at=note.at if note else None, message=message)
+
+
+def _elapsed(claim: Claim) -> float | None:
+    if claim.ended is None or claim.started is None:
+        return None
+    return max(0.0, claim.ended - claim.started / TICKS)

@@ -1,0 +1,176 @@
+"""A `Launch` and what the machine allows -> bubblewrap's arguments and the task's environment. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from holdfast.engines.base import Launch
+
+HOME = "/home/jovyan"
+SCRIPT = "/run/holdfast/script"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# File descriptors the runner hands through.
+SCRIPT_FD = 5
+SECCOMP_FD = 6
+ARGS_FD = 7
+REPORT_FD = 8
+
+# Docker's default set, less MKNOD (no device may appear) and NET_RAW (the network is the machine's own, and raw
+# sockets would let a task listen to everyone's traffic).
+CAPABILITIES = (
+    "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
+    "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_AUDIT_WRITE", "CAP_SETFCAP",
+)  # fmt: skip
+
+# Shell options every POSIX shell knows; others are left out where there is no bash.
+_POSIX_OPTIONS = frozenset(
+    {"allexport", "errexit", "ignoreeof", "monitor", "noclobber", "noexec", "noglob", "nounset", "verbose", "xtrace"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """A copy-on-write mount. `lowers` from the bottom up; without `upper` the writes go to memory."""
+
+    target: str
+    lowers: tuple[str, ...]
+    upper: str = ""
+    work: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    source: str
+    target: str
+    read_only: bool = True
+    device: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """How the root filesystem of one task is put together."""
+
+    overlays: tuple[Overlay, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()  # (where to, name)
+    shell: str = "/bin/sh"  # a path inside
+    env: Mapping[str, str] | None = None  # the image's own
+    workdir: str = ""  # the image's own
+    as_root: bool = False  # inside a user namespace, let the task's user look like root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What shields the machine from a task; found out once, the same for all."""
+
+    privileged: bool  # we are root, and so is the task
+    read_only: tuple[str, ...] = ()  # below /proc, and the like
+    empty_folders: tuple[str, ...] = ()
+    empty_files: tuple[str, ...] = ()
+    show_sys: bool = True
+    seccomp: bool = False
+
+
+def render_args(
+    launch: Launch, root: Root, guard: Guard, env: Mapping[str, str], shm: int, devices: Iterable[Bind]
+) -> list[str]:
+    """Everything for `bwrap --args`, up to and without the command."""
+    args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"]
+    args += ["--new-session", "--hostname", hostname(launch.task), "--json-status-fd", str(REPORT_FD)]
+    args += _user(guard, root)
+    args += _root(root)
+    args += _system(guard, shm)
+    for bind in devices:
+        args += _bind(bind)
+    for mount in launch.mounts:
+        args += _bind(Bind(source=mount.source, target=mount.target, read_only=mount.read_only))
+    args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
+    if guard.seccomp:
+        args += ["--seccomp", str(SECCOMP_FD)]
+    args.append("--clearenv")
+    for name, value in env.items():
+        args += ["--setenv", name, value]
+    return [*args, "--chdir", workdir(launch, root)]
+
+
+def render_command(root: Root, options: Iterable[str], script: str = SCRIPT) -> list[str]:
+    bash = root.shell.endswith("bash")
+    chosen = [option for option in options if bash or option in _POSIX_OPTIONS]
+    command = [root.shell]
+    for option in chosen:
+        command += ["-o", option]
+    return [*command, script]
+
+
+def task_env(launch: Launch, root: Root, home: str, gpus: Mapping[str, str]) -> dict[str, str]:
+    """What the task finds in its environment. Nothing of the server's own gets through."""
+    env = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": "root", "LOGNAME": "root"}
+    env["SHELL"] = root.shell
+    env.update(root.env or {})
+    env["HOSTNAME"] = hostname(launch.task)
+    env.update(gpus)
+    for label, numbers in launch.ports.items():
+        env[f"HOLDFAST_PORT_{variable_name(label)}"] = ",".join(map(str, numbers))
+    env.update(launch.env)
+    env["HOLDFAST_ATTEMPT"] = launch.attempt_id
+    return env
+
+
+def workdir(launch: Launch, root: Root) -> str:
+    return launch.workdir or root.workdir or HOME
+
+
+def hostname(task: str) -> str:
+    """At most 63 letters, digits and dashes."""
+    kept = "".join(char if char.isascii() and char.isalnum() else "-" for char in task).strip("-")
+    return kept[:63].rstrip("-") or "task"
+
+
+def variable_name(label: str) -> str:
+    return "".join(char if char.isascii() and char.isalnum() else "_" for char in label).upper()
+
+
+def _user(guard: Guard, root: Root) -> Iterator[str]:
+    if not guard.privileged:
+        yield "--unshare-user"
+        if root.as_root:
+            yield from ("--uid", "0", "--gid", "0")
+    if guard.privileged or root.as_root:
+        yield from ("--cap-drop", "ALL")
+        for capability in CAPABILITIES:
+            yield from ("--cap-add", capability)
+
+
+def _root(root: Root) -> Iterator[str]:
+    for overlay in root.overlays:
+        for lower in overlay.lowers:
+            yield from ("--overlay-src", lower)
+        if overlay.upper:
+            yield from ("--overlay", overlay.upper, overlay.work, overlay.target)
+        else:
+            yield from ("--tmp-overlay", overlay.target)
+    for bind in root.binds:
+        yield from _bind(bind)
+    for target, name in root.links:
+        yield from ("--symlink", target, name)
+
+
+def _system(guard: Guard, shm: int) -> Iterator[str]:
+    yield from ("--proc", "/proc")
+    for path in guard.read_only:
+        yield from ("--ro-bind", path, path)
+    yield from ("--dev", "/dev", "--perms", "1777", "--size", str(shm), "--tmpfs", "/dev/shm")
+    if guard.show_sys:
+        yield from ("--ro-bind", "/sys", "/sys")
+    for path in guard.empty_folders:
+        yield from ("--perms", "0555", "--size", "4096", "--tmpfs", path)
+    for path in guard.empty_files:
+        yield from ("--ro-bind", "/dev/null", path)
+
+
+def _bind(bind: Bind) -> tuple[str, str, str]:
+    if bind.device:
+        return "--dev-bind", bind.source, bind.target
+    return "--ro-bind" if bind.read_only else "--bind", bind.source, bind.target

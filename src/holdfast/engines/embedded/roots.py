@@ -1,0 +1,153 @@
+"""Puts a task's root filesystem together from what the machine allows: `Site` + image -> `Root`, and its folders."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from .folder import TaskFolder
+from .host import FRESH, SHOWN, HostView
+from .render import HOME, Bind, Overlay, Root
+
+# Kept on disk even where changes to the rest of the root filesystem are kept in memory or refused.
+PLACES = (HOME, "/tmp", "/var/tmp", "/root")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLayers:
+    """The view of the machine and where its two hiding layers lie."""
+
+    view: HostView
+    folder: str
+
+    def lowers(self, mount: str) -> tuple[str, ...]:
+        """From the bottom up, for one of the filesystems the root is made of."""
+        below = "" if mount == "/" else mount
+        layers = (f"{self.folder}/mask{below}", f"{self.folder}/skel{below}")
+        return (mount, *(layer for layer in layers if os.path.isdir(layer)))
+
+
+def host_overlay(folder: TaskFolder, layers: HostLayers, shell: str, *, on_disk: bool) -> Root:
+    """The machine's own root, copy-on-write. Needs root."""
+    mounts = ("/", *layers.view.mounts)
+    overlays = tuple(_overlay(folder, mount, layers.lowers(mount), on_disk) for mount in mounts)
+    return Root(overlays=overlays, binds=() if on_disk else _places(folder), shell=shell)
+
+
+def host_binds(folder: TaskFolder, shown: tuple[Bind, ...], links: tuple[tuple[str, str], ...], shell: str) -> Root:
+    """The machine's own root, read-only, on a writable folder. What an ordinary user can have."""
+    root = Bind(source=folder["root"], target="/", read_only=False)
+    var_tmp = Bind(source=folder["root/.var-tmp"], target="/var/tmp", read_only=False)
+    return Root(binds=(root, *shown, var_tmp), links=links, shell=shell)
+
+
+def image_root(
+    folder: TaskFolder,
+    rootfs: str,
+    skeleton: str,
+    shell: str,
+    *,
+    overlay: bool,
+    on_disk: bool,
+    as_root: bool,
+    env: dict[str, str],
+    workdir: str,
+) -> Root:
+    """An imported image, copy-on-write where possible."""
+    overlays: tuple[Overlay, ...] = ()
+    if overlay:
+        overlays = (_overlay(folder, "/", (rootfs, skeleton), on_disk),)
+        binds = () if on_disk else _places(folder)
+    else:
+        binds = (Bind(source=rootfs, target="/", read_only=False), *_places(folder))
+    return Root(overlays=overlays, binds=binds, shell=shell, env=env, workdir=workdir, as_root=as_root)
+
+
+def _overlay(folder: TaskFolder, target: str, lowers: tuple[str, ...], on_disk: bool) -> Overlay:
+    if not on_disk:
+        return Overlay(target=target, lowers=lowers)
+    suffix = "" if target == "/" else target.replace("/", ".")
+    return Overlay(target=target, lowers=lowers, upper=folder[f"upper{suffix}"], work=folder[f"work{suffix}"])
+
+
+def _places(folder: TaskFolder) -> tuple[Bind, ...]:
+    return tuple(Bind(source=folder[f"place{path.replace('/', '.')}"], target=path, read_only=False) for path in PLACES)
+
+
+def host_shown(hidden: tuple[str, ...]) -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]:
+    """The machine's folders to bind and its links to repeat, for a root made of binds."""
+    binds, links = [], []
+    for name in SHOWN:
+        path = f"/{name}"
+        if os.path.islink(path):
+            links.append((os.readlink(path), path))
+        elif os.path.isdir(path):
+            binds.append(Bind(source=path, target=path))
+    for path in ("/etc/resolv.conf", "/etc/hosts"):
+        real = os.path.realpath(path)
+        if os.path.isfile(real) and real.startswith("/run/"):
+            binds.append(Bind(source=real, target=real))
+    return tuple(binds), tuple(links)
+
+
+def make_folders(folder: TaskFolder, root: Root) -> None:
+    """The writable folders a root needs; made before: kept."""
+    for overlay in root.overlays:
+        if overlay.upper:
+            _make(overlay.upper, 0o755)
+            _make(overlay.work, 0o700)
+    for bind in root.binds:
+        if not bind.read_only and bind.source.startswith(folder.path + "/"):
+            _make(bind.source, dict(FRESH).get(bind.target, 0o755))
+            if bind.target == "/":
+                _make_fresh(bind.source)
+
+
+def _make_fresh(root: str) -> None:
+    _make(f"{root}/.var-tmp", 0o1777)
+    for path, mode in FRESH:
+        if not path.startswith("/var/"):
+            _make(root + path, mode)
+
+
+def _make(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return
+    os.chmod(path, mode)
+
+
+def find_shell(rootfs: str) -> str | None:
+    """The best shell of a root filesystem, as a path inside it; links are followed within it, never out."""
+    for candidate in ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh"):
+        found = resolve_inside(rootfs, candidate)
+        if found is not None and found.is_file() and os.access(found, os.X_OK):
+            return candidate
+    return None
+
+
+def resolve_inside(rootfs: str, path: str) -> Path | None:
+    """Where `path` lies when `rootfs` is the root folder; None when it leads nowhere."""
+    place: list[str] = []
+    parts = list(reversed(Path(path).parts[1:]))
+    hops = 0
+    while parts:
+        part = parts.pop()
+        if part == "..":
+            place = place[:-1]
+            continue
+        here = Path(rootfs, *place, part)
+        if not here.is_symlink():
+            place.append(part)
+            continue
+        hops += 1
+        if hops > 40:
+            return None
+        target = Path(os.readlink(here))
+        if target.is_absolute():
+            place = []
+        parts += reversed([piece for piece in target.parts if piece != "/"])
+    found = Path(rootfs, *place)
+    return found if os.path.lexists(found) else None

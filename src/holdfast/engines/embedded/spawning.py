@@ -1,0 +1,89 @@
+"""Starts the runner of one task: detached, with the claim's lock in its hands and nothing else of ours."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .folder import TaskFolder
+from .render import ARGS_FD, PATH, SCRIPT_FD, SECCOMP_FD
+
+RUNNER = str(Path(__file__).parents[2] / "runtime" / "runner.sh")
+_CLAIM_FD = 9
+_HIGH = 20  # sources of descriptors lie above every target
+# Python ignores some signals and the server may block others; a task must find none of that.
+_SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the runner is to run. Arguments and script hold secrets: they are handed over in memory, never on disk."""
+
+    command: Sequence[str]
+    bwrap: str = ""  # empty: run the command as it is
+    args: Sequence[str] = ()  # for bwrap
+    script: str = ""
+    env: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})  # of the runner
+    workdir: str = "/"
+    joins: Sequence[str] = ()  # cgroup.procs files
+    seccomp: str = ""  # a file with the filter
+
+
+def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
+    """The pid of the runner. `claim` is locked by us; from here on the lock is the runner's too."""
+    command = list(order.command)
+    if order.bwrap:
+        command = [order.bwrap, "--args", str(ARGS_FD), *command]
+    sources = {_CLAIM_FD: fcntl.fcntl(claim, fcntl.F_DUPFD_CLOEXEC, _HIGH)}
+    try:
+        if order.bwrap:
+            sources[ARGS_FD] = memory_file("\0".join(order.args).encode("utf-8", "surrogateescape"))
+            sources[SCRIPT_FD] = memory_file(order.script.encode("utf-8", "surrogateescape"))
+        actions = _file_actions(folder, order, sources)
+        argv = ["/bin/sh", RUNNER, order.workdir, folder["claim"], "\n".join(order.joins), *command]
+        return os.posix_spawn(
+            argv[0], argv, order.env, file_actions=actions, setsid=True, setsigdef=_SIGNALS, setsigmask=()
+        )
+    finally:
+        for source in sources.values():
+            os.close(source)
+
+
+def _file_actions(folder: TaskFolder, order: Order, sources: Mapping[int, int]) -> list[tuple[Any, ...]]:
+    actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in sources.items()]
+    actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
+    actions.append((os.POSIX_SPAWN_OPEN, 1, folder["stdout"], _APPEND, 0o600))
+    actions.append((os.POSIX_SPAWN_OPEN, 2, folder["stderr"], _APPEND, 0o600))
+    if order.seccomp:
+        actions.append((os.POSIX_SPAWN_OPEN, SECCOMP_FD, order.seccomp, os.O_RDONLY, 0))
+    return actions
+
+
+def memory_file(data: bytes) -> int:
+    """A file that is nowhere on disk, ready to be read from its start."""
+    fd = os.memfd_create("holdfast")
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    finally:
+        os.close(fd)
+
+
+def keep_descriptors_private() -> None:
+    """Descriptors we were started with and know nothing of must not reach the tasks."""
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2:
+            try:
+                os.set_inheritable(fd, False)
+            except OSError:
+                continue

@@ -1,0 +1,211 @@
+"""Starting one task, from the checks to the spawned runner. Blocking: runs in a thread.
+
+The order of steps is the protocol: lock the claim, see that nothing ever ran, write the start note, spawn. A crash
+before the spawn leaves a folder in which nothing ran; after it, a runner that holds the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.core.attempt import Observation, Seen
+from holdfast.engines.base import Isolation, Launch
+
+from . import cgroups, roots
+from .cleaning import remove_tree
+from .folder import TaskFolder, try_lock
+from .gpus import gpu_binds, gpu_variables
+from .images import ImageShelf
+from .options import EmbeddedOptions
+from .read import StartNote
+from .render import HOME, Bind, Root, render_args, render_command, task_env
+from .site import Site, host_root
+from .spawning import Order, spawn
+
+_MOST_VARIABLES = 2000  # bubblewrap takes 9000 arguments, three for each
+_LONGEST_STRING = 128 * 1024 - 1  # of the kernel, for one variable with its name
+_MOST_ENV = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A runner we have just spawned."""
+
+    folder: TaskFolder
+    note: StartNote
+    pid: int
+
+
+class Refusal(Exception):
+    """It cannot be started; nothing of it is left."""
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.transient = transient
+
+
+def refused(attempt_id: str, refusal: Refusal) -> Observation:
+    return Observation(attempt_id=attempt_id, seen=Seen.REFUSED, message=refusal.message, transient=refusal.transient)
+
+
+class Starter:
+    def __init__(self, options: EmbeddedOptions, site: Callable[[], Site], images: ImageShelf) -> None:
+        self._options = options
+        self._site = site
+        self._images = images
+
+    def start(self, launch: Launch, folder: TaskFolder) -> Started | None:
+        """None when it was started before, by whomever: look at it instead."""
+        made = _make_folder(folder)
+        claim = folder.open_claim()
+        try:
+            if not try_lock(claim) or os.fstat(claim).st_size > 0 or self._is_of_another_boot(folder):
+                return None
+            return self._start_locked(launch, folder, claim)
+        except (Refusal, OSError) as error:
+            if made or isinstance(error, Refusal):
+                remove_tree(folder.path)
+            raise _as_refusal(error) from error
+        finally:
+            os.close(claim)
+
+    def _is_of_another_boot(self, folder: TaskFolder) -> bool:
+        """It was about to run when the machine went down: whether it did, nobody can tell."""
+        note = folder.read_start()
+        return note is not None and note.boot != self._site().boot
+
+    def _start_locked(self, launch: Launch, folder: TaskFolder, claim: int) -> Started:
+        site = self._site()
+        check_launch(launch)
+        root = self._root(launch, folder, site)
+        roots.make_folders(folder, root)
+        groups: tuple[str, ...] = ()
+        if site.groups is not None:
+            groups = site.groups.make(launch.attempt_id, launch.resources, self._options.pids_max)
+        try:
+            note = self._note(site, groups)
+            folder.write_start(note)
+            pid = spawn(folder, claim, self._order(launch, folder, root, site, groups))
+        except BaseException:
+            cgroups.remove(groups)
+            raise
+        return Started(folder=folder, note=note, pid=pid)
+
+    def _note(self, site: Site, groups: tuple[str, ...]) -> StartNote:
+        return StartNote(
+            boot=site.boot,
+            at=_now(),
+            sandbox=site.isolation is not Isolation.NONE,
+            cgroups=groups,
+            mask=site.layers.folder if site.layers else "",
+        )
+
+    def _root(self, launch: Launch, folder: TaskFolder, site: Site) -> Root:
+        image = self._images.find(launch.image)
+        if image is None and not self._images.is_host(launch.image) and self._options.unknown_image != "host":
+            known = ", ".join(sorted(self._images.names()))
+            raise Refusal(f"There is no image {launch.image!r} here. Known images: {known}.")
+        if image is None or site.isolation is Isolation.NONE:
+            return host_root(site, folder)
+        if image.shell is None:
+            raise Refusal(f"The image {launch.image!r} has no shell: neither bash nor sh was found in it.")
+        return self._images.root(image, folder, site)
+
+    def _order(self, launch: Launch, folder: TaskFolder, root: Root, site: Site, groups: tuple[str, ...]) -> Order:
+        joins = [f"{group}/cgroup.procs" for group in groups]
+        if site.isolation is Isolation.NONE:
+            return plain_order(launch, folder, root, joins)
+        env = task_env(launch, root, HOME, gpu_variables(launch.gpus, renumbered=True))
+        shm = launch.resources.shm or self._options.default_shm
+        devices = gpu_binds(launch.gpus) if launch.gpus else ()
+        args = render_args(launch, root, site.guard, env, shm, (*devices, *self._shown()))
+        return Order(
+            bwrap=site.bwrap,
+            args=args,
+            script=launch.script,
+            command=render_command(root, launch.shell_options),
+            joins=joins,
+            seccomp=site.seccomp,
+        )
+
+    def _shown(self) -> tuple[Bind, ...]:
+        return tuple(Bind(source=path, target=path) for path in self._options.host_show)
+
+
+def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]) -> Order:
+    """Without a sandbox: a process tree in a folder of its own."""
+    scratch = folder["scratch"]
+    os.makedirs(scratch, mode=0o700, exist_ok=True)
+    env = task_env(launch, root, scratch, gpu_variables(launch.gpus, renumbered=False))
+    script = Path(folder["script"])
+    script.write_text(launch.script, encoding="utf-8", errors="surrogateescape")
+    os.chmod(script, 0o600)
+    command = render_command(root, launch.shell_options, str(script))
+    return Order(command=command, env=env, workdir=launch.workdir or scratch, joins=joins)
+
+
+def _now() -> datetime:
+    """To the millisecond, as the note keeps it."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def _make_folder(folder: TaskFolder) -> bool:
+    try:
+        os.mkdir(folder.path, 0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def check_launch(launch: Launch) -> None:
+    """What would fail inside the sandbox, said before."""
+    if "\0" in launch.script:
+        raise Refusal("The commands contain a NUL byte, which no shell can run.")
+    check_env(launch.env)
+    for mount in launch.mounts:
+        if not mount.target.startswith("/"):
+            raise Refusal(f"The mount target {mount.target!r} is not an absolute path.")
+        if not os.path.exists(mount.source):
+            raise Refusal(f"The folder {mount.source} to be mounted at {mount.target} does not exist here.")
+    for numbers in launch.ports.values():
+        for port in numbers:
+            check_port(port)
+
+
+def check_env(env: Mapping[str, str]) -> None:
+    if len(env) > _MOST_VARIABLES:
+        raise Refusal(f"{len(env)} environment variables are more than the {_MOST_VARIABLES} a task can have.")
+    total = 0
+    for name, value in env.items():
+        size = len(name) + len(value.encode("utf-8", "surrogateescape")) + 1
+        total += size
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise Refusal(f"The environment variable {name!r} cannot be set: its name or value is not allowed.")
+        if size > _LONGEST_STRING:
+            raise Refusal(f"The environment variable {name} is longer than {_LONGEST_STRING} bytes.")
+    if total > _MOST_ENV:
+        raise Refusal(f"The environment variables take {total} bytes; {_MOST_ENV} is the most a task can have.")
+
+
+def check_port(port: int) -> None:
+    """Nobody listens there. A port in TIME_WAIT is free: whoever asked for it will bind with SO_REUSEADDR."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+            probe.listen(1)
+        except OSError as error:
+            raise Refusal(f"Port {port} is in use on this machine.", transient=True) from error
+
+
+def _as_refusal(error: Refusal | OSError) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    return Refusal(f"The machine could not start it: {error.strerror or error}", transient=True)
