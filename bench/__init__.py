@@ -1,0 +1,1 @@
+"""Measures what the project promises, on this machine, with a real server: `python -m bench` or `make bench`."""

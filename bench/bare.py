@@ -1,0 +1,156 @@
+"""The same sandbox without Holdfast: what the running server hands to bubblewrap, started in a bare loop.
+
+Nothing is rebuilt from the engine's code. A sleeping job is started on the server, and its sandbox is read from the
+kernel: the arguments, the descriptors and the folders. Only the script is another, and the folders are fresh ones.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from .harness import PATIENCE, BenchServer
+
+NO_OP = b"true\n"
+STATUS_FD = 8  # bubblewrap's own report; the runner opens it late
+CLAIM_FD = 9  # the runner's own
+HIGH = 100  # descriptors are gathered above every one that is handed on
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    argv: list[str]
+    files: dict[int, bytes]  # descriptors that are read from memory
+    paths: dict[int, str]  # descriptors that are files
+    folder: Path  # of the task it was read from
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One sandbox, ready to be started once."""
+
+    argv: list[str]
+    files: dict[int, int]
+    stdout: str
+
+
+def read_sandbox(running: BenchServer) -> Sandbox:
+    job = running.submit("name: sleeper\ncommand: sleep 600\ngrace: 0s\nresources: {cpu: 0.1, memory: 64Mi}\n")
+    try:
+        running.wait_for_state(job, "Running")
+        runner, folder = _find_runner(running.home, job)
+        (child,) = psutil.Process(runner).children()
+        return Sandbox(child.cmdline(), *_descriptors(runner), folder)
+    finally:
+        with running.connect() as connection:
+            connection.request("POST", f"/api/v1/jobs/{job}/stop")
+        running.wait(job)
+
+
+def _find_runner(home: Path, job: str) -> tuple[int, Path]:
+    """The runner names its claim file, which lies in the task's folder; that one is called after the job."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for process in psutil.process_iter(["pid", "cmdline"]):
+            for word in process.info["cmdline"] or []:
+                if word.startswith(f"{home}/") and f"/{job}" in word and process.children():
+                    return process.pid, Path(word).parent
+        time.sleep(0.02)
+    raise RuntimeError(f"the runner of {job} was not found")
+
+
+def _descriptors(runner: int) -> tuple[dict[int, bytes], dict[int, str]]:
+    files, paths = {}, {}
+    for link in Path(f"/proc/{runner}/fd").iterdir():
+        fd, target = int(link.name), str(link.readlink())
+        if fd < 3 or fd >= 10 or fd == CLAIM_FD:
+            continue
+        if target.startswith("/memfd:"):
+            files[fd] = link.read_bytes()
+        elif target.startswith("/") and Path(target).is_file():
+            paths[fd] = target
+    return files, paths
+
+
+class BareLoop:
+    """Sandboxes made ready beforehand, so that a loop does nothing but start one and wait for it."""
+
+    def __init__(self, sandbox: Sandbox, place: Path, count: int) -> None:
+        self.place = place
+        place.mkdir(parents=True)
+        self._starts = iter([_prepare(sandbox, place / str(number)) for number in range(count)])
+
+    def per_second(self, count: int, loops: int = 1) -> float:
+        mine = [[next(self._starts) for _ in range(count // loops)] for _ in range(loops)]
+        began = time.perf_counter()
+        with ThreadPoolExecutor(loops) as pool:
+            list(pool.map(_run_all, mine))
+        return (count // loops) * loops / (time.perf_counter() - began)
+
+
+def _prepare(sandbox: Sandbox, folder: Path) -> Start:
+    old, new = str(sandbox.folder), str(folder)
+    folder.mkdir()
+    for name, mode in _folders(sandbox.folder):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name).chmod(mode)
+    (folder / "script").write_bytes(NO_OP)  # where there is no sandbox, the script is a file
+    files = {STATUS_FD: _high(os.open("/dev/null", os.O_WRONLY))}
+    for fd, data in sandbox.files.items():
+        is_arguments = b"\0" in data
+        files[fd] = _memory_file(data.replace(old.encode(), new.encode()) if is_arguments else NO_OP)
+    for fd, path in sandbox.paths.items():
+        files[fd] = _high(os.open(path, os.O_RDONLY))
+    return Start([word.replace(old, new) for word in sandbox.argv], files, str(folder / "stdout"))
+
+
+def _folders(task: Path) -> Iterator[tuple[str, int]]:
+    """The folders a root filesystem is made on; what an overlay holds by now is not part of it."""
+    for parent, names, _ in os.walk(task):
+        for name in names:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                yield str(path.relative_to(task)), path.stat().st_mode & 0o7777
+        if Path(parent) == task:
+            names[:] = [name for name in names if not name.startswith(("upper", "work"))]
+
+
+def _memory_file(data: bytes) -> int:
+    fd = os.memfd_create("bench")
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return _high(fd)
+
+
+def _high(fd: int) -> int:
+    """The same file under a number that is no target of another."""
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    finally:
+        os.close(fd)
+
+
+def _run_all(starts: list[Start]) -> None:
+    for start in starts:
+        _run(start)
+
+
+def _run(start: Start) -> None:
+    actions: list[Any] = [(os.POSIX_SPAWN_DUP2, source, fd) for fd, source in start.files.items()]
+    actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
+    actions.append((os.POSIX_SPAWN_OPEN, 1, start.stdout, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    pid = os.posix_spawn(start.argv[0], start.argv, env, file_actions=actions)
+    _, status = os.waitpid(pid, 0)
+    for source in start.files.values():
+        os.close(source)
+    if status != 0:
+        raise RuntimeError(f"a bare sandbox ended with status {status}")
