@@ -1,0 +1,261 @@
+"""An engine that runs nothing: it plays scripts in memory, or waits to be told how its tasks end. For tests.
+
+What happens on the make-believe machine outlives the engine object, as real tasks outlive a server: give the same
+`FakeMachine` to a second `FakeEngine` to play a restart. Scripts may use `echo WORDS` (with `>&2`), `exit N`,
+`kill -N $$`, `trap '' TERM` and `sleep`; a task that sleeps goes on until it is stopped, finished or lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from holdfast.core.attempt import Observation, Seen
+from holdfast.core.job import GIB, HOST_IMAGE
+from holdfast.core.placement import Node
+from holdfast.engines.base import (
+    EngineHealth,
+    ImageInfo,
+    Isolation,
+    Launch,
+    LogSource,
+    Stream,
+)
+
+_ECHO = re.compile(r"echo (?P<words>.*?)(?P<err>\s*>&2)?$")
+_EXIT = re.compile(r"exit (\d+)$")
+_KILL = re.compile(r"kill -(\d+) \$\$$")
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}\Z")
+
+
+@dataclass(slots=True, eq=False)
+class FakeTask:
+    launch: Launch
+    seen: Observation
+    ignores_term: bool = False
+    written: list[tuple[datetime, Stream, bytes]] = field(default_factory=list)
+    logs_kept: bool = True
+    removed: bool = False
+    starts: int = 1  # how often it truly ran; more than once is the one thing that must never be
+
+    def content(self, stream: Stream) -> bytes:
+        return b"".join(data for _, source, data in self.written if stream in (source, Stream.MERGED))
+
+
+@dataclass(slots=True)
+class FakeMachine:
+    """What exists whether or not a server looks at it."""
+
+    tasks: dict[str, FakeTask] = field(default_factory=dict)
+    stops: list[tuple[str, float]] = field(default_factory=list)  # every stop asked for: id, grace
+    engines: list[FakeEngine] = field(default_factory=list)  # those that are open
+
+
+class FakeEngine:
+    name = "fake"
+
+    def __init__(
+        self,
+        machine: FakeMachine | None = None,
+        *,
+        nodes: Sequence[Node] = (Node(name="fake", cpu=4.0, memory=16 * GIB),),
+        images: Sequence[str] = (HOST_IMAGE,),
+        isolation: Isolation = Isolation.FULL,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.machine = machine or FakeMachine()
+        self.refuse: Callable[[Launch], Observation | None] = lambda _: None  # set it to turn starts down
+        self._nodes = tuple(nodes)
+        self._images = tuple(images)
+        self._isolation = isolation
+        self._now = now
+        self._on_change: Callable[[Observation], None] = lambda _: None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._grown = asyncio.Event()
+
+    # --- for tests: make things happen ----------------------------------------------------------------------------
+
+    def finish(self, attempt_id: str, code: int = 0, *, oom: bool = False) -> None:
+        """Its main command ends."""
+        self._end(attempt_id, seen=Seen.EXITED, code=code, oom=oom)
+
+    def lose(self, attempt_id: str, message: str = "The process that ran it was killed") -> None:
+        """Nobody knows how it ended."""
+        self._end(attempt_id, seen=Seen.LOST, message=message)
+
+    def write(self, attempt_id: str, data: bytes, stream: Stream = Stream.STDOUT) -> None:
+        self.machine.tasks[attempt_id].written.append((self._now(), stream, data))
+        self._wake_readers()
+
+    def running(self) -> list[str]:
+        return [id for id, task in self.machine.tasks.items() if task.seen.seen is Seen.RUNNING]
+
+    # --- the contract ---------------------------------------------------------------------------------------------
+
+    async def open(self, on_change: Callable[[Observation], None]) -> None:
+        self._on_change = on_change
+        self.machine.engines.append(self)
+
+    async def close(self) -> None:
+        if self in self.machine.engines:
+            self.machine.engines.remove(self)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def health(self) -> EngineHealth:
+        return EngineHealth(name=self.name, isolation=self._isolation, limits="none")
+
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    async def images(self) -> Sequence[ImageInfo]:
+        return [ImageInfo(name=name, size=None, created_at=None, source="made up") for name in self._images]
+
+    async def start(self, launch: Launch) -> Observation:
+        await asyncio.sleep(0)  # real engines always yield here
+        present = self.machine.tasks.get(launch.attempt_id)
+        if present is not None:
+            return self._present(present)
+        refusal = self._refusal(launch)
+        if refusal is not None:
+            return refusal
+        seen = Observation(attempt_id=launch.attempt_id, seen=Seen.RUNNING, started_at=self._now(), elapsed=0.0)
+        self.machine.tasks[launch.attempt_id] = task = FakeTask(launch=launch, seen=seen)
+        asyncio.get_running_loop().call_soon(self._play, task)
+        return seen
+
+    async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
+        await asyncio.sleep(0)
+        absent = {id: Observation(attempt_id=id, seen=Seen.ABSENT) for id in attempt_ids}
+        found = {id: self._present(self.machine.tasks[id]) for id in attempt_ids if id in self.machine.tasks}
+        return absent | found
+
+    async def stop(self, attempt_id: str, grace: float) -> None:
+        task = self.machine.tasks.get(attempt_id)
+        self.machine.stops.append((attempt_id, grace))
+        if task is None or task.seen.seen is not Seen.RUNNING:
+            return
+        if task.ignores_term and grace > 0:
+            self._kill_later(attempt_id, grace)
+        else:
+            code = 143 if grace > 0 else 137
+            asyncio.get_running_loop().call_soon(self.finish, attempt_id, code)
+
+    async def remove(self, attempt_id: str) -> None:
+        task = self.machine.tasks.get(attempt_id)
+        if task is not None and task.seen.seen is not Seen.RUNNING:
+            task.removed = True
+
+    async def remove_logs(self, attempt_id: str) -> None:
+        task = self.machine.tasks.get(attempt_id)
+        if task is not None and task.seen.seen is not Seen.RUNNING:
+            task.logs_kept = False
+
+    async def sweep(self, known: Collection[str]) -> Sequence[str]:
+        strays = [id for id, task in self.machine.tasks.items() if id not in known and not task.removed]
+        for attempt_id in strays:
+            self.finish(attempt_id, 137)
+            await self.remove(attempt_id)
+        return strays
+
+    def log(self, attempt_id: str, stream: Stream) -> LogSource | None:
+        task = self.machine.tasks.get(attempt_id)
+        return FakeLog(self, task, stream) if task is not None and task.logs_kept else None
+
+    # --- how it plays ---------------------------------------------------------------------------------------------
+
+    def _refusal(self, launch: Launch) -> Observation | None:
+        if not _SAFE.match(launch.attempt_id):
+            message = f"The attempt id {launch.attempt_id!r} cannot be used as a file name."
+            return Observation(attempt_id=launch.attempt_id, seen=Seen.REFUSED, message=message)
+        if launch.image not in self._images:
+            known = ", ".join(self._images)
+            message = f"There is no image {launch.image!r} here. Known images: {known}."
+            return Observation(attempt_id=launch.attempt_id, seen=Seen.REFUSED, message=message)
+        return self.refuse(launch)
+
+    def _play(self, task: FakeTask) -> None:
+        """Go through the script line by line, as a shell would."""
+        attempt_id = task.launch.attempt_id
+        for line in re.split(r"[\n;]", task.launch.script):
+            line = line.strip()
+            if said := _ECHO.match(line):
+                self.write(attempt_id, f"{said['words']}\n".encode(), Stream.STDERR if said["err"] else Stream.STDOUT)
+            elif ends := _EXIT.match(line):
+                return self.finish(attempt_id, int(ends[1]))
+            elif dies := _KILL.match(line):
+                return self.finish(attempt_id, 128 + int(dies[1]))
+            elif line.startswith("trap '' TERM"):
+                task.ignores_term = True
+            elif line.startswith("sleep"):
+                return None
+        return self.finish(attempt_id, 0)
+
+    def _kill_later(self, attempt_id: str, grace: float) -> None:
+        loop = asyncio.get_running_loop()
+        timer = self._timers.get(attempt_id)
+        if timer is None or loop.time() + grace < timer.when():
+            if timer is not None:
+                timer.cancel()
+            self._timers[attempt_id] = loop.call_later(grace, self.finish, attempt_id, 137)
+
+    def _present(self, task: FakeTask) -> Observation:
+        if task.seen.seen is not Seen.RUNNING or task.seen.started_at is None:
+            return task.seen
+        return replace(task.seen, elapsed=(self._now() - task.seen.started_at).total_seconds())
+
+    def _end(
+        self, attempt_id: str, *, seen: Seen, code: int | None = None, oom: bool = False, message: str = ""
+    ) -> None:
+        task = self.machine.tasks[attempt_id]
+        if task.seen.seen is not Seen.RUNNING:
+            return
+        present = self._present(task)
+        task.seen = replace(present, seen=seen, code=code, oom=oom, message=message, finished_at=self._now())
+        for engine in list(self.machine.engines):
+            engine._on_change(task.seen)
+        self._wake_readers()
+
+    def _wake_readers(self) -> None:
+        for engine in self.machine.engines:
+            engine._grown.set()
+            engine._grown = asyncio.Event()
+
+
+class FakeLog:
+    def __init__(self, engine: FakeEngine, task: FakeTask, stream: Stream) -> None:
+        self._engine = engine
+        self._task = task
+        self._stream = stream
+
+    async def size(self) -> int:
+        return len(self._task.content(self._stream))
+
+    async def first(self) -> int:
+        return 0
+
+    async def read(self, start: int, count: int) -> bytes:
+        return self._task.content(self._stream)[start : start + count]
+
+    async def grown(self, size: int, timeout: float) -> bool:
+        end = asyncio.get_running_loop().time() + timeout
+        while await self.size() <= size and not await self.complete():
+            try:
+                async with asyncio.timeout_at(end):
+                    await self._engine._grown.wait()
+            except TimeoutError:
+                break
+        return await self.size() > size
+
+    async def complete(self) -> bool:
+        return self._task.seen.seen is not Seen.RUNNING
+
+    async def offset_at(self, when: datetime) -> int:
+        earlier = [
+            data for at, source, data in self._task.written if at < when and self._stream in (source, Stream.MERGED)
+        ]
+        return sum(map(len, earlier))
