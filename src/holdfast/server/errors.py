@@ -51,19 +51,24 @@ class TooLargeBody(HTTPException):
         super().__init__(413, f"The request may have at most {limit} bytes")
 
 
+class BadRange(HTTPException):
+    """A Range that lies wholly outside."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(416, "This range holds nothing", {"Content-Range": f"bytes */{size}"})
+
+
 def render_error(error: UserError, request_id: str) -> Response:
-    body: dict[str, Any] = {
-        "code": error.code,
-        "message": error.message,
-        "field": error.field,
-        "hint": error.hint,
-        "request_id": request_id,
-    }
+    return _response(STATUS.get(error.code, 400), error_body(error, request_id), _headers(error))
+
+
+def error_body(error: UserError, request_id: str) -> dict[str, Any]:
+    body = _body(error.code, error.message, request_id, field=error.field, hint=error.hint)
     if isinstance(error, InvalidJob):
         body["problems"] = [
             {"field": p.field, "message": p.message, "hint": p.hint, "line": p.line} for p in error.problems
         ]
-    return _response(STATUS.get(error.code, 400), body, _headers(error))
+    return body
 
 
 def render_internal(request_id: str) -> Response:
@@ -110,7 +115,7 @@ def _render_http(error: HTTPException, request_id: str) -> Response:
     status = error.status_code
     default = ("bad_request" if status < 500 else "internal", HTTPStatus(status).phrase, None)
     code, message, hint = _WORDS.get(status, default)
-    if isinstance(error, TooLargeBody):
+    if isinstance(error, TooLargeBody | BadRange):
         message = error.detail
     headers = dict(error.headers or {})
     if status == 413:
@@ -140,5 +145,5 @@ def _body(
 
 
 def _response(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
-    content = json.dumps({"error": body}, ensure_ascii=False).encode("utf-8", "replace")
+    content = json.dumps({"error": body}).encode()
     return Response(content, status, dict(headers), media_type="application/json")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from typing import cast
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -16,7 +15,7 @@ class Stream(Response):
 
     def __init__(
         self,
-        chunks: AsyncIterator[bytes],
+        chunks: AsyncGenerator[bytes, None],
         *,
         media_type: str,
         status: int = 200,
@@ -43,7 +42,7 @@ class Stream(Response):
                 await sending
 
     async def _send_all(self, scope: Scope, send: Send) -> None:
-        async with aclosing(cast(AsyncGenerator[bytes, None], self._chunks)) as chunks:
+        async with aclosing(self._chunks) as chunks:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if not scope.get("holdfast.head"):
                 async for chunk in chunks:

@@ -23,7 +23,7 @@ class Patience:
 
 
 PAIR = Patience(free=5, most=900.0)
-ADDRESS = Patience(free=20, most=900.0)
+ADDRESS = Patience(free=100, most=60.0)  # many people may share one
 USER = Patience(free=50, most=30.0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from holdfast.engines.base import LogSource
@@ -58,7 +58,7 @@ def _nth_break_from_end(chunk: bytes, upto: int, n: int) -> int:
     return at
 
 
-async def read_span(source: LogSource, span: Span) -> AsyncIterator[bytes]:
+async def read_span(source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
     """The bytes of `span`, chunk by chunk; ends early when the size cap drops them meanwhile."""
     position = span.start
     while position < span.end:
@@ -69,7 +69,7 @@ async def read_span(source: LogSource, span: Span) -> AsyncIterator[bytes]:
         position += len(chunk)
 
 
-async def follow(source: LogSource, start: int) -> AsyncIterator[tuple[int, bytes]]:
+async def follow(source: LogSource, start: int) -> AsyncGenerator[tuple[int, bytes], None]:
     """(offset, bytes) as they come, until the stream is complete. Empty bytes every TICK in which nothing came, so
     that the reader can show that it is alive."""
     position = max(start, await source.first())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -96,6 +97,15 @@ class Logs:
             raise _missing(chosen)
         return source
 
+    def source_if_any(self, chosen: Chosen) -> LogSource | None:
+        return self._engine.log(chosen.record.attempt_id, chosen.stream)
+
+    def check_follow(self, chosen: Chosen) -> None:
+        """Refuse to follow what is gone, or can never come."""
+        gone = chosen.record.logs_removed_at is not None
+        if gone or (self.source_if_any(chosen) is None and not self._may_start(chosen)):
+            raise _missing(chosen)
+
     async def span(self, source: LogSource) -> Span:
         """All that is kept."""
         return await whole(source)
@@ -114,7 +124,7 @@ class Logs:
 
     # -- following
 
-    async def follow(self, chosen: Chosen, start: int) -> AsyncIterator[tuple[int, bytes]]:
+    async def follow(self, chosen: Chosen, start: int) -> AsyncGenerator[tuple[int, bytes], None]:
         """(offset, bytes) until the task has ended; empty bytes about once a second while nothing comes. Also before
         the task has started."""
         while (source := self._engine.log(chosen.record.attempt_id, chosen.stream)) is None:
@@ -122,8 +132,9 @@ class Logs:
                 return
             yield start, b""
             await self._control.changed(chosen.job.id, TICK)
-        async for piece in follow(source, start):
-            yield piece
+        async with aclosing(follow(source, start)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def _may_start(self, chosen: Chosen) -> bool:
         """Whether this try is still to come, or just coming."""

@@ -1,0 +1,86 @@
+"""The HTTP application: services behind addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdfast import __version__
+from holdfast.services import Services
+from holdfast.settings import ServerSettings
+
+from .answers import answer
+from .border import Border
+from .docs_page import render_docs
+from .errors import add_handlers
+from .landing import LANDING
+from .openapi import complete
+from .rest import groups, images, jobs, logs, people, place
+
+PREFIX = "/api/v1"
+SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
+
+
+def create_app(services: Services) -> FastAPI:
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        description="Run batch jobs on shared machines, see why they wait or fail, and get inside when they break.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    # First, and without the framework's own machinery: see rest.jobs.submit_job.
+    app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
+    for module in (jobs, logs, people, groups, images, place):
+        app.include_router(module.router, prefix=PREFIX)
+    _add_pages(app)
+    _describe(app)
+    add_handlers(app)
+    app.add_middleware(Border, limit=_limit(services.settings.server))
+    return app
+
+
+def _limit(settings: ServerSettings) -> Any:
+    job_paths = {f"{PREFIX}/jobs", f"{PREFIX}/jobs/plan"}
+    image_path = f"{PREFIX}/images"
+
+    def limit(method: str, path: str) -> int:
+        if path in job_paths:
+            return settings.max_job_bytes
+        if path == image_path:
+            return settings.max_image_bytes
+        return SMALL_BODY
+
+    return limit
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get(f"{PREFIX}/openapi.json", include_in_schema=False)
+    async def show_openapi() -> Response:
+        return answer(app.openapi())
+
+    @app.get("/api/docs", include_in_schema=False)
+    async def show_docs() -> Response:
+        return Response(render_docs(app.openapi()), media_type="text/html")
+
+    @app.get("/", include_in_schema=False)
+    async def show_landing(request: Request) -> Response:
+        return Response(LANDING, media_type="text/html")
+
+
+def _describe(app: FastAPI) -> None:
+    """OpenAPI, made once, with what the framework cannot know."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = complete(generate(), PREFIX)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

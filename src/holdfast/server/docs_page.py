@@ -1,0 +1,104 @@
+"""The API's own page: OpenAPI as plain HTML, made here. It loads nothing, from us or from others."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+code, pre { font: 14px/1.45 ui-monospace, monospace; background: #f4f4f2; border-radius: 3px; padding: .1em .3em; }
+pre { padding: .7em 1em; overflow-x: auto; }
+table { border-collapse: collapse; margin: .5rem 0; }
+td, th { text-align: left; vertical-align: top; padding: .15rem 1rem .15rem 0; }
+section { border-top: 1px solid #ddd; padding: .6rem 0; }
+h3 { margin: .2rem 0; font-weight: 600; }
+.method { display: inline-block; min-width: 4.5em; color: #0a5; }
+small { color: #666; }
+"""
+
+
+def page(title: str, body: str) -> bytes:
+    """`body` is HTML."""
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>{body}</body></html>'
+    ).encode()
+
+
+def render_docs(schema: dict[str, Any]) -> bytes:
+    by_tag: dict[str, list[str]] = {}
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
+            tag = (operation.get("tags") or ["other"])[0]
+            by_tag.setdefault(tag, []).append(_operation(path, method, operation))
+    parts = [_head(schema)]
+    for tag, sections in by_tag.items():
+        parts.append(f'<h2 id="{escape(tag)}">{escape(tag.capitalize())}</h2>{"".join(sections)}')
+    parts.append("<h2>Shapes</h2>")
+    parts += [_shape(name, shape) for name, shape in sorted(schema["components"]["schemas"].items())]
+    return page(f"{schema['info']['title']} API", "".join(parts))
+
+
+def _head(schema: dict[str, Any]) -> str:
+    info = schema["info"]
+    return (
+        f"<h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>"
+        f"<p>{escape(info.get('description', ''))}</p>"
+        "<p>Send <code>Authorization: Bearer &lt;token&gt;</code> with every request; <code>POST /api/v1/login</code> "
+        "gives a token for a user and password. Errors have one shape (<a href='#Error'>Error</a>). Times are UTC, "
+        "durations seconds. The same as <a href='/api/v1/openapi.json'>OpenAPI</a>.</p>"
+    )
+
+
+def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
+    parts = [
+        f'<section><h3><span class="method">{method.upper()}</span> <code>{escape(path)}</code></h3>',
+        f"<p>{escape(operation.get('description') or operation.get('summary') or '')}</p>",
+    ]
+    if operation.get("parameters"):
+        parts.append(f"<table>{''.join(map(_parameter, operation['parameters']))}</table>")
+    body = operation.get("requestBody")
+    if body:
+        parts.append(f"<p>Body: {escape(body.get('description', ''))} {_contents(body['content'])}</p>")
+    for status, response in operation["responses"].items():
+        if status != "default" and response.get("content"):
+            parts.append(f"<p>{escape(status)}: {_contents(response['content'])}</p>")
+    return "".join([*parts, "</section>"])
+
+
+def _parameter(parameter: dict[str, Any]) -> str:
+    where = parameter["in"] + (", required" if parameter.get("required") else "")
+    return (
+        f"<tr><td><code>{escape(parameter['name'])}</code></td><td><small>{escape(where)}</small></td>"
+        f"<td>{_type(parameter.get('schema', {}))}</td><td>{escape(parameter.get('description', ''))}</td></tr>"
+    )
+
+
+def _contents(content: dict[str, Any]) -> str:
+    return ", ".join(f"<code>{escape(kind)}</code> {_type(media.get('schema', {}))}" for kind, media in content.items())
+
+
+def _shape(name: str, shape: dict[str, Any]) -> str:
+    rows = [
+        f"<tr><td><code>{escape(field)}</code></td><td>{_type(value)}</td>"
+        f"<td>{escape(value.get('description', ''))}</td></tr>"
+        for field, value in shape.get("properties", {}).items()
+    ]
+    return f'<section id="{escape(name)}"><h3>{escape(name)}</h3><table>{"".join(rows)}</table></section>'
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """A schema in a few words, with links to shapes."""
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rsplit("/", 1)[-1])
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " | ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"name → {_type(schema['additionalProperties'])}"
+    return escape(str(schema.get("type", "")))

@@ -1,0 +1,89 @@
+"""/groups and their members."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from holdfast.core.placement import Quota
+from holdfast.core.records import Group
+from holdfast.services.groups import UNSET, GroupChange
+
+from ..answers import answer, answer_nothing
+from ..auth import Ask, Caller
+from . import models
+from .views import show_group
+
+router = APIRouter(tags=["groups"])
+
+_LONGEST = 1e9  # seconds; more is as good as no limit
+
+
+@router.get("/groups", response_model=models.GroupListView)
+async def list_groups(actor: Caller, services: Ask) -> Response:
+    """All, for admins; one's own, for others."""
+    return answer({"items": [show_group(group) for group in await services.groups.list(actor)]})
+
+
+@router.post("/groups", response_model=models.GroupView, status_code=201)
+async def add_group(body: models.NewGroup, actor: Caller, services: Ask) -> Response:
+    """Admins only."""
+    group = Group(
+        name=body.name,
+        description=body.description,
+        quota=_quota(body.quota),
+        user_quota=_quota(body.user_quota),
+        time_limit=_duration(body.time_limit),
+    )
+    return answer(show_group(await services.groups.create(actor, group)), 201)
+
+
+@router.get("/groups/{name}", response_model=models.GroupView)
+async def show_one_group(name: str, actor: Caller, services: Ask) -> Response:
+    return answer(show_group(await services.groups.get(actor, name)))
+
+
+@router.patch("/groups/{name}", response_model=models.GroupView)
+async def change_group(name: str, body: models.GroupChange, actor: Caller, services: Ask) -> Response:
+    """Admins only. What is given; a quota is replaced as a whole."""
+    given = body.model_fields_set
+    change = GroupChange(
+        description=body.description if body.description is not None else UNSET,
+        quota=_quota(body.quota) if body.quota is not None else UNSET,
+        user_quota=_quota(body.user_quota) if body.user_quota is not None else UNSET,
+        time_limit=_duration(body.time_limit) if "time_limit" in given else UNSET,
+    )
+    return answer(show_group(await services.groups.change(actor, name, change)))
+
+
+@router.delete("/groups/{name}", status_code=204)
+async def remove_group(name: str, actor: Caller, services: Ask) -> Response:
+    """Admins only, and only when none of its jobs is unfinished."""
+    await services.groups.delete(actor, name)
+    return answer_nothing()
+
+
+@router.put("/groups/{name}/members/{user}", response_model=models.GroupView)
+async def set_member(
+    name: str, user: str, actor: Caller, services: Ask, body: models.Membership | None = None
+) -> Response:
+    """By an admin of the group."""
+    admin = body.admin if body is not None else False
+    return answer(show_group(await services.groups.set_member(actor, name, user, admin=admin)))
+
+
+@router.delete("/groups/{name}/members/{user}", status_code=204)
+async def remove_member(name: str, user: str, actor: Caller, services: Ask) -> Response:
+    """By an admin of the group."""
+    await services.groups.remove_member(actor, name, user)
+    return answer_nothing()
+
+
+def _quota(body: models.QuotaBody) -> Quota:
+    return Quota(cpu=body.cpu, memory=body.memory, gpu=body.gpu)
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))

@@ -1,0 +1,43 @@
+"""/images."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from ..answers import answer, answer_nothing
+from ..auth import Ask, Caller
+from . import models
+from .views import show_image
+
+router = APIRouter(tags=["images"])
+
+_TAR: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A docker-save tar, an OCI layout as a tar, or a tar of a root filesystem.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@router.get("/images", response_model=models.ImageListView)
+async def list_images(actor: Caller, services: Ask) -> Response:
+    return answer({"items": [show_image(image) for image in await services.images.list(actor)]})
+
+
+@router.post("/images", response_model=models.ImageView, status_code=201, openapi_extra=_TAR)
+async def add_image(
+    request: Request, actor: Caller, services: Ask, name: Annotated[str, Query(max_length=255)]
+) -> Response:
+    """Admins only. The body is the file itself."""
+    return answer(show_image(await services.images.add(actor, name, request.stream())), 201)
+
+
+@router.delete("/images/{name:path}", status_code=204)
+async def remove_image(name: str, actor: Caller, services: Ask) -> Response:
+    """Admins only."""
+    await services.images.remove(actor, name)
+    return answer_nothing()

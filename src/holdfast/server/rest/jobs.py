@@ -1,0 +1,269 @@
+"""/jobs: submit, look, act."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from holdfast.core.codec import job_to_json
+from holdfast.core.errors import UserError
+from holdfast.core.records import JobFilter, TaskRecord
+from holdfast.services.jobs import Detail, Submitted
+
+from ..answers import answer, answer_text
+from ..auth import Ask, Caller, actor_of, services_of
+from ..errors import error_body, request_id_of
+from . import models
+from .parameters import parse_states, parse_time, split
+from .views import (
+    show_event,
+    show_exit,
+    show_ports,
+    show_seconds,
+    show_summary,
+    show_time,
+)
+
+router = APIRouter(tags=["jobs"])
+
+BIG = 2**62
+
+JOB_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A job file in any dialect: Holdfast YAML, OpenPAI v2 YAML, OpenPAI v1 JSON, PrimeHub's form.",
+        "content": {
+            "text/yaml": {"schema": {"type": "string"}},
+            "application/json": {"schema": {"type": "object"}},
+        },
+    }
+}
+Group = Annotated[str | None, Query(max_length=200, description="Submit to this group, whatever the file says.")]
+Dialect = Annotated[str | None, Query(description="Read it as this dialect; left out: it is recognised.")]
+
+
+async def submit_job(request: Request) -> Response:
+    """The hot path: read by hand, for what the framework would do here costs more than the whole rest."""
+    services = services_of(request)
+    actor = await actor_of(request)
+    body = await request.body()
+    group, dialect = _submit_query(request.scope["query_string"])
+    key = request.headers.get("idempotency-key")
+    done = await services.jobs.submit(actor, _text(body), group=group, dialect=dialect, key=key)
+    return _show_submitted(done)
+
+
+SUBMIT_DOCS: dict[str, Any] = {
+    "tags": ["jobs"],
+    "summary": "Submit a job",
+    "description": "When this answers, the job is on disk and will be run. With the same Idempotency-Key again the "
+    "same job is answered with status 200, so that a request may be repeated safely.",
+    "operationId": "submit_job",
+    "parameters": [
+        {
+            "name": "group",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": "Submit to this group, whatever the file says.",
+        },
+        {
+            "name": "dialect",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": "Read it as this dialect; left out: it is recognised.",
+        },
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "schema": {"type": "string"},
+            "description": "Up to 200 characters of one's own making, one for each job.",
+        },
+    ],
+    **JOB_BODY,
+}
+
+
+@router.post("/jobs/plan", response_model=models.PlanView, openapi_extra=JOB_BODY)
+async def plan_job(
+    request: Request, actor: Caller, services: Ask, group: Group = None, dialect: Dialect = None
+) -> Response:
+    """What would happen to this job if it were submitted now."""
+    planned = await services.jobs.plan(actor, _text(await request.body()), group=group, dialect=dialect)
+    return answer(
+        {
+            "dialect": planned.job.dialect.value,
+            "job": job_to_json(planned.job),
+            "yaml": planned.yaml,
+            "warnings": list(planned.warnings),
+            "verdict": planned.verdict.answer,
+            "reasons": list(planned.verdict.reasons),
+        }
+    )
+
+
+@router.get("/jobs", response_model=models.JobPageView)
+async def list_jobs(
+    actor: Caller,
+    services: Ask,
+    group: Annotated[list[str] | None, Query(description="a,b; left out: all one may see.")] = None,
+    user: Annotated[str | None, Query(max_length=200)] = None,
+    mine: Annotated[bool, Query(description="Those one submitted oneself.")] = False,
+    state: Annotated[list[str] | None, Query(description="Running,Failed")] = None,
+    text: Annotated[str | None, Query(max_length=200, description="Part of the name or the id.")] = None,
+    after: Annotated[str | None, Query(description="Submitted then or later.")] = None,
+    before: Annotated[str | None, Query(description="Submitted earlier.")] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: Annotated[str | None, Query(max_length=100, description="`next` of the page before.")] = None,
+) -> Response:
+    """Newest first. A page may be short and still have a next one; only `next: null` means the end."""
+    filter = JobFilter(
+        groups=split(group),
+        user=actor.name if mine else user,
+        states=parse_states(state),
+        text=text,
+        submitted_after=parse_time(after, "after"),
+        submitted_before=parse_time(before, "before"),
+    )
+    page = await services.jobs.list(actor, filter, limit=limit, cursor=cursor)
+    return answer({"items": [show_summary(job) for job in page.items], "next": page.next})
+
+
+@router.post("/jobs/stop", response_model=models.StopManyView)
+async def stop_jobs(request: Request, body: models.StopMany, actor: Caller, services: Ask) -> Response:
+    """Stop several jobs; one that cannot be stopped does not keep the others running."""
+    report = await services.jobs.stop_many(actor, body.jobs)
+    failed = [{"job": ref, "error": error_body(error, request_id_of(request))} for ref, error in report.failed]
+    return answer({"stopped": list(report.stopped), "failed": failed})
+
+
+@router.get("/jobs/{ref}", response_model=models.JobDetailView)
+async def show_job(ref: str, actor: Caller, services: Ask) -> Response:
+    """By id, a unique part of it (its beginning or end), or the newest job of that name."""
+    return answer(_show_detail(await services.jobs.get(actor, ref)))
+
+
+@router.post("/jobs/{ref}/stop", response_model=models.JobView, status_code=202)
+async def stop_job(ref: str, actor: Caller, services: Ask) -> Response:
+    """202 when it will stop; 200 when it had ended before and nothing changes."""
+    summary, stopped = await services.jobs.stop(actor, ref)
+    return answer(show_summary(summary), 202 if stopped else 200)
+
+
+@router.post("/jobs/{ref}/rerun", response_model=models.SubmittedView, status_code=201)
+async def rerun_job(
+    ref: str, actor: Caller, services: Ask, idempotency_key: Annotated[str | None, Header()] = None
+) -> Response:
+    """The same job anew, as whoever asks."""
+    return _show_submitted(await services.jobs.rerun(actor, ref, key=idempotency_key))
+
+
+@router.get("/jobs/{ref}/yaml")
+async def job_yaml(ref: str, actor: Caller, services: Ask) -> Response:
+    """In Holdfast's own YAML, secrets masked: to change and submit again."""
+    return answer_text(await services.jobs.yaml(actor, ref), "text/yaml")
+
+
+@router.get("/jobs/{ref}/source")
+async def job_source(ref: str, actor: Caller, services: Ask) -> Response:
+    """As it was submitted, secrets masked."""
+    return answer_text(await services.jobs.source(actor, ref), "text/plain")
+
+
+@router.get("/jobs/{ref}/wait", response_model=models.JobView)
+async def wait_for_job(
+    ref: str, actor: Caller, services: Ask, timeout: Annotated[float, Query(ge=0, le=60)] = 30
+) -> Response:
+    """Answers as soon as the job has ended, or with the job as it is after `timeout` seconds."""
+    return answer(show_summary(await services.jobs.wait(actor, ref, timeout)))
+
+
+@router.get("/jobs/{ref}/events", response_model=models.EventPageView)
+async def job_events(
+    ref: str,
+    actor: Caller,
+    services: Ask,
+    after: Annotated[int, Query(ge=0, le=BIG, description="Only those with a higher seq.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Response:
+    """What happened, oldest first, with its reason and who caused it."""
+    found = await services.jobs.events(actor, ref, after=after, limit=limit)
+    following = found[-1].seq if len(found) == limit else None
+    return answer({"items": [show_event(event) for event in found], "next": following})
+
+
+@router.get("/jobs/{ref}/tasks", response_model=models.TaskListView)
+async def job_tasks(ref: str, actor: Caller, services: Ask) -> Response:
+    """The newest try of each task of the current attempt."""
+    return answer({"items": [show_task(record) for record in await services.jobs.tasks(actor, ref)]})
+
+
+@router.get("/jobs/{ref}/attempts", response_model=models.AttemptListView)
+async def job_attempts(ref: str, actor: Caller, services: Ask) -> Response:
+    """Every try of every task, newest attempt first."""
+    found = await services.jobs.attempts(actor, ref)
+    items = [{"attempt": each.attempt, "tasks": [show_task(record) for record in each.tasks]} for each in found]
+    return answer({"items": items})
+
+
+def show_task(record: TaskRecord) -> dict[str, Any]:
+    task = record.task
+    kept = "kept" if task.started_at is not None else "none"
+    return {
+        "task": task.task,
+        "role": task.role,
+        "index": task.index,
+        "attempt": record.attempt,
+        "number": task.number,
+        "attempt_id": record.attempt_id,
+        "state": task.state.value,
+        "node": task.node,
+        "gpus": list(task.gpus),
+        "ports": show_ports(task.ports),
+        "placed_at": show_time(task.placed_at),
+        "started_at": show_time(task.started_at),
+        "finished_at": show_time(task.finished_at),
+        "exit": show_exit(task.exit),
+        "logs": "expired" if record.logs_removed_at is not None else kept,
+        "logs_expired_at": show_time(record.logs_removed_at),
+    }
+
+
+def _show_detail(detail: Detail) -> dict[str, Any]:
+    record = detail.record
+    stop = record.stop
+    return {
+        **show_summary(record.summary),
+        "job": job_to_json(record.job),
+        "description": record.job.description,
+        "exit": show_exit(record.exit),
+        "retries": {"user": record.user_retries, "platform": record.platform_retries},
+        "retry_at": show_time(record.retry_at),
+        "time_limit": show_seconds(detail.time_limit),
+        "stop": {"actor": stop.actor, "at": show_time(stop.at)} if stop is not None else None,
+        "tasks": [show_task(task) for task in detail.tasks],
+        "waiting": list(detail.waiting) if detail.waiting is not None else None,
+        "isolation": detail.isolation.value,
+    }
+
+
+def _show_submitted(done: Submitted) -> Response:
+    return answer({**show_summary(done.summary), "warnings": list(done.warnings)}, 201 if done.created else 200)
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"The job file is not UTF-8 text (byte {error.start})", hint="Save it as UTF-8 and try again."
+        ) from None
+
+
+def _submit_query(query: bytes) -> tuple[str | None, str | None]:
+    if not query:
+        return None, None
+    found = parse_qs(query.decode("ascii", "replace"), max_num_fields=100)
+    return found.get("group", [None])[-1], found.get("dialect", [None])[-1]

@@ -1,0 +1,106 @@
+"""/login, /me, /users, /tokens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ..answers import answer, answer_nothing
+from ..auth import Ask, Caller, address_of, bearer_token
+from . import models
+from .views import show_time, show_token, show_user
+
+router = APIRouter(tags=["people"])
+
+
+@router.post("/login", response_model=models.LoginView)
+async def log_in(request: Request, body: models.Login, services: Ask) -> Response:
+    """A token for a user and password. Who fails often has to wait (429)."""
+    made = await services.tokens.login(body.user, body.password, address_of(request))
+    expires_at = show_time(made.token.expires_at)
+    return answer({"token": made.text, "user": made.token.user, "expires_at": expires_at})
+
+
+@router.post("/logout", status_code=204)
+async def log_out(request: Request, services: Ask) -> Response:
+    """End the token this is sent with."""
+    await services.tokens.logout(bearer_token(request))
+    return answer_nothing()
+
+
+@router.get("/me", response_model=models.MeView)
+async def show_me(actor: Caller, services: Ask) -> Response:
+    user = await services.users.get(actor, actor.name)
+    return answer({"name": user.name, "admin": user.admin, "email": user.email, "groups": dict(user.groups)})
+
+
+@router.put("/me/password", status_code=204)
+async def change_my_password(request: Request, body: models.OwnPassword, actor: Caller, services: Ask) -> Response:
+    """Ends all of one's logins, also the one this is sent with; API tokens stay."""
+    await services.users.change_own_password(actor, body.old, body.new, address_of(request))
+    return answer_nothing()
+
+
+@router.get("/users", response_model=models.UserListView)
+async def list_users(actor: Caller, services: Ask) -> Response:
+    """All, for admins; oneself, for others."""
+    return answer({"items": [show_user(user) for user in await services.users.list(actor)]})
+
+
+@router.post("/users", response_model=models.UserView, status_code=201)
+async def add_user(body: models.NewUser, actor: Caller, services: Ask) -> Response:
+    """Admins only."""
+    groups = body.groups if not isinstance(body.groups, list) else dict.fromkeys(body.groups, False)
+    user = await services.users.create(
+        actor, name=body.name, password=body.password, email=body.email, admin=body.admin, groups=groups
+    )
+    return answer(show_user(user), 201)
+
+
+@router.get("/users/{name}", response_model=models.UserView)
+async def show_one_user(name: str, actor: Caller, services: Ask) -> Response:
+    return answer(show_user(await services.users.get(actor, name)))
+
+
+@router.patch("/users/{name}", response_model=models.UserView)
+async def change_user(name: str, body: models.UserChange, actor: Caller, services: Ask) -> Response:
+    """What is given. Admins change everything; anyone their own email. The last admin stays one."""
+    user = await services.users.change(actor, name, email=body.email, admin=body.admin, disabled=body.disabled)
+    return answer(show_user(user))
+
+
+@router.delete("/users/{name}", status_code=204)
+async def remove_user(name: str, actor: Caller, services: Ask) -> Response:
+    """Admins only. The user's tokens are dead at once; finished jobs keep the name."""
+    await services.users.delete(actor, name)
+    return answer_nothing()
+
+
+@router.put("/users/{name}/password", status_code=204)
+async def set_password(name: str, body: models.NewPassword, actor: Caller, services: Ask) -> Response:
+    """Admins only. Ends the user's logins; API tokens stay."""
+    await services.users.set_password(actor, name, body.password)
+    return answer_nothing()
+
+
+@router.get("/tokens", response_model=models.TokenListView)
+async def list_tokens(actor: Caller, services: Ask, user: str | None = None) -> Response:
+    """One's own; for admins those of all, or of `user`."""
+    return answer({"items": [show_token(token) for token in await services.tokens.list(actor, user)]})
+
+
+@router.post("/tokens", response_model=models.NewTokenView, status_code=201)
+async def add_token(body: models.NewToken, actor: Caller, services: Ask) -> Response:
+    """A token for programs. Its text is shown this once."""
+    expires_in = timedelta(seconds=min(body.expires_in, 1e10)) if body.expires_in is not None else None
+    made = await services.tokens.create(actor, name=body.name, expires_in=expires_in, user=body.user)
+    return answer({**show_token(made.token), "token": made.text}, 201)
+
+
+@router.delete("/tokens/{id}", status_code=204)
+async def remove_token(id: str, actor: Caller, services: Ask) -> Response:
+    """One's own; for admins anybody's."""
+    await services.tokens.delete(actor, id)
+    return answer_nothing()

@@ -1,0 +1,58 @@
+"""/health, /version, /capacity, /status."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from holdfast import __version__
+
+from ..answers import answer
+from ..auth import Ask, Caller
+from . import models
+from .views import show_engine, show_group_use, show_node, show_time
+
+router = APIRouter(tags=["place"])
+
+
+@router.get("/health", response_model=models.HealthView)
+async def show_health(services: Ask) -> Response:
+    """Without login. Always 200 when the server answers at all; `status` says whether its parts do."""
+    health = await services.place.health()
+    return answer({"status": "ok" if health.well else "degraded", "notes": list(health.notes)})
+
+
+@router.get("/version", response_model=models.VersionView)
+async def show_version() -> Response:
+    """Without login."""
+    return answer({"name": "holdfast", "version": __version__, "api": "v1"})
+
+
+@router.get("/capacity", response_model=models.CapacityView)
+async def show_capacity(actor: Caller, services: Ask) -> Response:
+    """What the machines have, what is free, and what one's groups use of their quotas."""
+    capacity = await services.place.capacity(actor)
+    return answer(
+        {
+            "nodes": [show_node(use) for use in capacity.nodes],
+            "groups": [show_group_use(use) for use in capacity.groups],
+            "engine": show_engine(capacity.engine),
+        }
+    )
+
+
+@router.get("/status", response_model=models.StatusView)
+async def show_status(request: Request, actor: Caller, services: Ask) -> Response:
+    status = await services.place.status(actor)
+    return answer(
+        {
+            "version": status.version,
+            "pid": status.pid,
+            "started_at": show_time(status.started_at),
+            "url": str(request.base_url).rstrip("/"),
+            "home": str(status.home) if status.home is not None else None,
+            "jobs": status.jobs,
+            "queue": status.queue,
+            "engine": show_engine(status.engine),
+        }
+    )
