@@ -1,0 +1,245 @@
+"""Writes the reference pages that come from the code: settings, states and access.
+
+python docs/generate.py            write them
+python docs/generate.py --check    only say which are out of date; exit status 1 if any is
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import types
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from holdfast.core.access import RULES, Who
+from holdfast.core.states import FINAL, TRANSITIONS, Change, JobState, TaskState
+from holdfast.settings import Section, Settings
+
+FOLDER = Path(__file__).parent / "reference"
+NOTICE = "<!-- Written by docs/generate.py from {source}. Change that, then run `make docs`. -->"
+
+JOB_STATES = {
+    JobState.PENDING: "Waits for room, for quota, or for its next attempt.",
+    JobState.PREPARING: "Has its place; its tasks are being started.",
+    JobState.RUNNING: "At least one task of the current attempt has started.",
+    JobState.HELD: "Failed, and kept for debugging. No job comes here yet: holds arrive in a later version.",
+    JobState.SUCCEEDED: "Ended well. Final.",
+    JobState.FAILED: "Ended badly, was refused, or ran over its time limit; the message says which. Final.",
+    JobState.CANCELLED: "Someone stopped it. Final.",
+    JobState.UNKNOWN: "The engine cannot tell for the moment. Not final. (The embedded engine always can.)",
+}
+TASK_STATES = {
+    TaskState.WAITING: "Not placed yet, or waits for its next try.",
+    TaskState.PREPARING: "Has its place; is being started.",
+    TaskState.RUNNING: "Its process runs.",
+    TaskState.HELD: "Failed, and kept for debugging.",
+    TaskState.SUCCEEDED: "Its program ended with exit code 0.",
+    TaskState.FAILED: "Its program failed, or the platform did; the exit says which.",
+    TaskState.STOPPED: "We ended it: the job was stopped, or the attempt was over.",
+}
+CHANGES = {
+    Change.PLACE: "there is room for it",
+    Change.START: "its first task runs",
+    Change.HOLD: "a task failed and is kept",
+    Change.RESUME: "the hold ends and it goes on",
+    Change.RETRY: "the attempt ended and another one follows",
+    Change.LOSE: "the engine lost sight of it",
+    Change.SUCCEED: "the attempt ended well and no retry follows",
+    Change.FAIL: "the attempt ended badly and no retry follows, or it was refused",
+    Change.CANCEL: "someone stopped it and all its tasks have ended",
+}
+
+
+# --- settings
+
+
+def render_settings() -> str:
+    lines = [
+        "# Settings",
+        "",
+        NOTICE.format(source="src/holdfast/settings.py"),
+        "",
+        "Every setting has a default, so a settings file is optional. Later places win:",
+        "",
+        "1. `holdfast.toml` in the state folder (`HOLDFAST_HOME`, else `~/.holdfast`)",
+        "2. environment variables: `HOLDFAST_<SECTION>_<NAME>`, such as `HOLDFAST_SERVER_PORT=9090`;",
+        "   lists are written with commas",
+        "3. options of the `holdfast up` command",
+        "",
+        "They are read when the server starts. A name that does not exist is an error, not ignored.",
+        "",
+        "```toml",
+        "# ~/.holdfast/holdfast.toml",
+        "[server]",
+        "port = 9090",
+        "",
+        "[jobs]",
+        "time_limit = 172800  # two days",
+        "```",
+    ]
+    for name, section in _sections():
+        lines += ["", f"## {name}", "", "| setting | kind | default | meaning |", "|---|---|---|---|"]
+        lines += [_setting_row(field, info) for field, info in section.model_fields.items()]
+    return _page(lines)
+
+
+def _sections() -> Iterable[tuple[str, type[Section]]]:
+    for name, info in Settings.model_fields.items():
+        section = info.annotation
+        assert isinstance(section, type)
+        assert issubclass(section, Section)
+        yield name, section
+
+
+def _setting_row(name: str, info: FieldInfo) -> str:
+    cells = [f"`{name}`", _kind(info.annotation), _default(info.default), info.description or ""]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _kind(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " or ".join(f'`"{word}"`' for word in get_args(annotation))
+    if get_origin(annotation) in (Union, types.UnionType):
+        return _kind(next(part for part in get_args(annotation) if part is not type(None)))
+    if get_origin(annotation) is list:
+        return f"list of {_kind(get_args(annotation)[0])}s"
+    return {str: "text", int: "whole number", float: "number", bool: "true or false"}[annotation]
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"`{value}`{_in_words(value)}" if isinstance(value, int) else f"`{value}`"
+
+
+def _in_words(value: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if value >= size and value % size == 0:
+            return f" ({value // size} {unit})"
+    return ""
+
+
+# --- states
+
+
+def render_states() -> str:
+    lines = [
+        "# States",
+        "",
+        NOTICE.format(source="src/holdfast/core/states.py"),
+        "",
+        "A job's state is one of eight words. Every change of it writes an event with time, reason and who caused it",
+        "(`holdfast events JOB`).",
+        "",
+        "| state | meaning |",
+        "|---|---|",
+        *(f"| {state} | {JOB_STATES[state]} |" for state in JobState),
+        "",
+        "```mermaid",
+        "stateDiagram-v2",
+        *(f"    {line}" for line in _diagram()),
+        "```",
+        "",
+        "## Changes",
+        "",
+        "No other change exists; the table is the code.",
+        "",
+        "| from | change | to | when |",
+        "|---|---|---|---|",
+        *(f"| {a} | {change} | {b} | {CHANGES[change]} |" for (a, change), b in TRANSITIONS.items()),
+        "",
+        "## Tasks",
+        "",
+        "Each task of a job has a state of its own, for its newest try.",
+        "",
+        "| state | meaning |",
+        "|---|---|",
+        *(f"| {state} | {TASK_STATES[state]} |" for state in TaskState),
+    ]
+    return _page(lines)
+
+
+def _diagram() -> Iterable[str]:
+    yield f"[*] --> {JobState.PENDING}"
+    for (before, change), after in TRANSITIONS.items():
+        yield f"{before} --> {after}: {change}"
+    for state in JobState:
+        if state in FINAL:
+            yield f"{state} --> [*]"
+
+
+# --- access
+
+
+def render_access() -> str:
+    lines = [
+        "# Who may do what",
+        "",
+        NOTICE.format(source="src/holdfast/core/access.py"),
+        "",
+        "| to | one must be |",
+        "|---|---|",
+        *(f"| {what} | {_who(who)} |" for who, what in RULES.values()),
+        "",
+        "Everyone may change their own password and manage their own tokens. A token can do what its user can.",
+        "",
+        "Jobs of groups you are not in do not exist for you: asking for one answers *not found*, not *forbidden*.",
+    ]
+    return _page(lines)
+
+
+def _who(who: Who) -> str:
+    return who.value if who is Who.ADMIN else f"{who.value}, or an admin"
+
+
+# --- writing
+
+
+def _page(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": render_settings,
+    "states.md": render_states,
+    "access.md": render_access,
+}
+
+
+def outdated() -> list[str]:
+    """Names of pages that are missing or differ from what the code says."""
+    return [name for name, render in PAGES.items() if _read(FOLDER / name) != render()]
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def write() -> None:
+    for name in outdated():
+        (FOLDER / name).write_text(PAGES[name](), encoding="utf-8")
+        sys.stdout.write(f"wrote {FOLDER / name}\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write the reference pages that come from the code.")
+    parser.add_argument("--check", action="store_true", help="only say which are out of date")
+    if not parser.parse_args().check:
+        write()
+        return 0
+    stale = outdated()
+    for name in stale:
+        sys.stdout.write(f"out of date: docs/reference/{name} (run: make docs)\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""The Markdown of this repository, taken apart: links, headings and code blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_SKIPPED = {".venv", ".git", "build", "dist", "node_modules"}
+_FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    language: str
+    text: str
+    note: str  # the line before the block
+
+
+def pages() -> list[Path]:
+    found = [path for path in ROOT.rglob("*.md") if not _SKIPPED & set(path.relative_to(ROOT).parts)]
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(ROOT).parts))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def links(page: Path) -> list[str]:
+    return _LINK.findall(_without_code(page.read_text()))
+
+
+def anchors(page: Path) -> set[str]:
+    """What `#...` may point at: headings, the way forges write them."""
+    return {_anchor(heading) for heading in _HEADING.findall(_without_code(page.read_text()))}
+
+
+def blocks(language: str) -> Iterator[Block]:
+    for page in pages():
+        text = page.read_text()
+        for match in _FENCE.finditer(text):
+            if match[1] == language:
+                before = text[: match.start()].rstrip().rsplit("\n", 1)[-1]
+                yield Block(page, language, match[2], before)
+
+
+def _anchor(heading: str) -> str:
+    words = re.sub(r"[`*]", "", heading).lower()
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "`code`", _FENCE.sub("", text))
