@@ -63,11 +63,14 @@ class ApiError(ClientError):
 
 
 class CannotConnect(ClientError):
-    """No answer. `lost` says that the request may have reached the server before the line broke."""
+    """No answer. `lost`: the request may have reached the server before the line broke. `silent`: the line held, but
+    no word came in time."""
 
     code = "cannot_connect"
 
-    def __init__(self, url: str, reason: str, *, lost: bool = False, hint: str | None = None) -> None:
+    def __init__(
+        self, url: str, reason: str, *, lost: bool = False, silent: bool = False, hint: str | None = None
+    ) -> None:
         if lost:
             message = f"Lost the connection to {url}: {reason}"
         else:
@@ -75,6 +78,7 @@ class CannotConnect(ClientError):
         super().__init__(message, hint=hint)
         self.url = url
         self.lost = lost
+        self.silent = silent
 
 
 class UnexpectedReply(ClientError):

@@ -26,7 +26,7 @@ from .exchange import (
     flow,
     segment,
 )
-from .models import Attempt, Event, JobDetail, JobSummary, Page, Plan, StopReport, Task
+from .models import Attempt, Event, EventPage, JobDetail, JobSummary, Page, Plan, StopReport, Task
 
 JobText = str | bytes | Mapping[str, Any]
 
@@ -109,7 +109,7 @@ class JobCalls:
         return call("GET", f"{_job(ref)}/source", as_text)
 
     @endpoint
-    def events(self, ref: str, *, after: int | None = None, limit: int | None = None) -> Call[Page[Event]]:
+    def events(self, ref: str, *, after: int | None = None, limit: int | None = None) -> Call[EventPage]:
         """What happened to a job, oldest first, from the event after number `after` on."""
         return _events(ref, after, limit)
 
@@ -190,8 +190,8 @@ def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Ca
     return call("GET", "/jobs", as_a(Page[JobSummary]), params=params)
 
 
-def _events(ref: str, after: int | None, limit: int | None = None) -> Call[Page[Event]]:
-    return call("GET", f"{_job(ref)}/events", as_a(Page[Event]), params={"after": after, "limit": limit})
+def _events(ref: str, after: int | None, limit: int | None = None) -> Call[EventPage]:
+    return call("GET", f"{_job(ref)}/events", as_a(EventPage), params={"after": after, "limit": limit})
 
 
 def _poll(ref: str, seconds: float) -> Call[JobSummary]:

@@ -13,6 +13,7 @@ from .exchange import (
     Give,
     Open,
     Patience,
+    Pause,
     Reply,
     Request,
     Steps,
@@ -30,6 +31,7 @@ from .models import JobDetail, Log, LogHits
 
 QUIET = 60.0  # seconds without a byte after which a follower connects anew, in case the line is dead
 RESTART_PATIENCE = 60.0
+RECONNECT = 0.1  # seconds before asking again for a log whose stream ended before the log did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,34 +125,43 @@ def _stream(chosen: Selection, part: Mapping[str, object], follow: bool, seconds
     at: int | None = None
     patience = Patience(0)  # until something answered, a missing server is an error at once
     while True:
+        pause = Pause(RECONNECT)
         try:
-            if follow and chosen.attempt is None:
+            if follow:
                 chosen = yield from _pin(chosen)
-            asked = part if at is None else {"start": at}
-            reply = checked((yield Open(_request(chosen, asked, follow))))
+                patience.seconds = seconds
+            reply = checked((yield Open(_request(chosen, part if at is None else {"start": at}, follow))))
+            patience.seconds = seconds
             at = max(at or 0, int(reply.headers.get("x-log-start", "0")))
-            patience = Patience(seconds)
             while data := (yield Take()):
                 at += len(data)
+                patience.reset()
                 yield Give(data)
             if not follow or (yield from _is_over(chosen, at)):
                 return
         except CannotConnect as error:
-            patience.seconds = max(patience.seconds, seconds if error.lost else 0)
+            if error.silent and follow:
+                patience.reset()  # a quiet log is no failure; whether the server lives is asked before each try
+            elif error.lost:
+                patience.seconds = seconds
             pause = patience.pause(error)
         except ApiError as error:
             if not busy(error):
                 raise
             pause = patience.pause(error)
-        else:
-            continue
         yield pause
 
 
 def _pin(chosen: Selection) -> Steps[Selection]:
     """Name the try: after a restart of the server the newest one may be another, and offsets would mix."""
     ask = call("GET", f"/jobs/{segment(chosen.ref)}", as_a(JobDetail))
-    job = ask.read(checked((yield ask.request)))
+    try:
+        job = ask.read(checked((yield ask.request)))
+    except CannotConnect as error:
+        error.silent = False  # silence is a failure here
+        raise
+    if chosen.attempt is not None:
+        return chosen
     named = [task for task in job.tasks if chosen.task in (None, task.task)]
     if not named:
         return replace(chosen, ref=job.id)
@@ -160,7 +171,12 @@ def _pin(chosen: Selection) -> Steps[Selection]:
 
 def _is_over(chosen: Selection, at: int) -> Steps[bool]:
     """A stream also ends when the server goes down: only a complete log that was read to its end is over."""
-    reply: Reply = checked((yield _request(chosen, {"start": at, "count": 1}, False)))
+    try:
+        reply: Reply = checked((yield _request(chosen, {"start": at, "count": 1}, False)))
+    except ApiError as error:
+        if error.code in ("no_log", "expired"):
+            return True
+        raise
     return reply.headers.get("x-log-complete") == "true" and int(reply.headers.get("x-log-size", "0")) <= at
 
 

@@ -146,6 +146,12 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage:
+    items: tuple[Event, ...]
+    next: int | None = None  # number of the last event here, when there are more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What would happen to a job if it were submitted now."""
 
@@ -167,7 +173,7 @@ class StopFailure:
 class StopReport:
     """What became of a request to stop several jobs."""
 
-    stopped: tuple[Any, ...] = ()
+    stopped: tuple[str, ...] = ()  # ids of jobs that will end, or had ended
     failed: tuple[StopFailure, ...] = ()
 
 
@@ -210,7 +216,7 @@ class Node:
     name: str
     cpu: float = 0.0
     memory: int = 0
-    gpus: tuple[Any, ...] = ()
+    gpus: tuple[int, ...] = ()
     free: Amount = field(default_factory=Amount)
 
 
@@ -232,6 +238,7 @@ class Capacity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     status: str  # ok or degraded
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

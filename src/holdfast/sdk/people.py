@@ -45,13 +45,14 @@ class PeopleCalls:
     def add_user(
         self,
         name: str,
-        password: str,
+        password: str | None = None,
         *,
         admin: bool = False,
         email: str | None = None,
         groups: Mapping[str, bool] | None = None,
     ) -> Call[User]:
-        """A new user; `groups` maps each of their groups to whether they are its admin."""
+        """A new user. `groups` maps each of their groups to whether they are its admin; by default the group `default`.
+        Without a password they can only use tokens."""
         body = given(name=name, password=password, admin=admin, email=email, groups=groups)
         return call("POST", "/users", as_a(User), body=body)
 

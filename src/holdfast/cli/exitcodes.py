@@ -1,0 +1,40 @@
+"""What our own exit code says about a job. Listed in docs/reference/cli.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.sdk import JobDetail
+
+OK = 0
+ERROR = 1
+USAGE = 2
+CANCELLED = 120
+NOT_ENDED = 121  # our own --timeout passed; the job goes on
+TIME_LIMIT = 124  # as timeout(1)
+NO_EXIT_CODE = 125  # refused, or lost to the platform: no program ended
+INTERRUPTED = 130
+
+
+def exit_code_of(job: JobDetail) -> int:
+    """The code `wait` and `submit --follow` end with."""
+    state = str(job.state)
+    if state == "Succeeded":
+        return OK
+    if state == "Cancelled":
+        return CANCELLED
+    if state not in ("Failed", "Held"):
+        return NOT_ENDED
+    kind, code = _failure(job)
+    if kind == "time-limit":
+        return TIME_LIMIT
+    return NO_EXIT_CODE if code is None else code % 256 or ERROR
+
+
+def _failure(job: JobDetail) -> tuple[str | None, int | None]:
+    """Of the job, or of the first failed task while the job is held and has no end of its own."""
+    if job.exit_kind is not None:
+        return job.exit_kind, job.exit_code
+    failed = [task.exit for task in job.tasks if task.exit is not None and task.exit.kind != "succeeded"]
+    return (failed[0].kind, failed[0].code) if failed else (None, None)

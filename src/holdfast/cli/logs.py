@@ -1,0 +1,55 @@
+"""`holdfast logs`: what a task wrote, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import output
+from .options import JobRef, Json, connect
+from .quantities import parse_since
+
+
+def logs(
+    job: JobRef,
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="Which task: worker-0. Default: the first.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, help="Begin with the last so many lines.")] = None,
+    since: Annotated[str | None, typer.Option(help="Begin with what came since: 10m, 2h or a time.")] = None,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Only what was written to stdout.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="Only what was written to stderr.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=0, help="Attempt of the job, from 0. Default: the newest.")] = None,
+    number: Annotated[int | None, typer.Option("--try", min=0, help="Try of the task within it, from 0.")] = None,
+    json: Json = False,
+) -> None:
+    """Print a task's log exactly as it was written."""
+    if stdout and stderr:
+        raise typer.BadParameter("choose --stdout or --stderr; without either both are printed")
+    if tail is not None and since is not None:
+        raise typer.BadParameter("choose --tail or --since")
+    if json and follow:
+        raise typer.BadParameter("--json prints one object; it does not go with --follow")
+    start = parse_since(since) if since else None
+    stream = "stdout" if stdout else "stderr" if stderr else None
+    with connect() as client:
+        if json:
+            found = client.log(job, task=task, attempt=attempt, number=number, stream=stream, lines=tail, since=start)
+            text = found.data.decode("utf-8", "replace")
+            where = {"start": found.start, "end": found.end, "size": found.size, "complete": found.complete}
+            output.emit_json({**where, "text": text})
+            return
+        pieces = client.stream_log(
+            job,
+            follow=follow,
+            task=task,
+            attempt=attempt,
+            number=number,
+            stream=stream,
+            lines=tail,
+            since=start,
+        )
+        for piece in pieces:
+            output.emit_bytes(piece)

@@ -1,0 +1,137 @@
+"""The command `holdfast`. Imports here are kept light: what a command needs, it imports when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.core.errors import HoldfastError, UserError
+
+from . import groups, images, jobs, logs, output, people, serve, session, submit, top
+from .errors import show_error, show_usage
+from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
+
+JOBS, PLACE, SERVER = "Jobs", "People and place", "Server"
+
+app = typer.Typer(
+    name="holdfast",
+    help="Run batch jobs, see why they wait or fail, and get inside when they break.",
+    no_args_is_help=True,
+    add_completion=False,  # there is a command for it
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        session.version()
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Run batch jobs, see why they wait or fail, and get inside when they break."""
+
+
+Command = Callable[..., None]
+_JOBS: tuple[Command, ...] = (
+    jobs.ls, jobs.show, logs.logs, jobs.stop, jobs.rerun, jobs.clone, jobs.wait, jobs.events, top.top,
+)  # fmt: skip
+_SERVER: tuple[Command, ...] = (
+    serve.up, serve.down, serve.status, serve.doctor,
+    session.login, session.logout, session.completion, session.version,
+)  # fmt: skip
+
+app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.submit)
+app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.plan)
+for _command in _JOBS:
+    app.command(rich_help_panel=JOBS)(_command)
+app.add_typer(images.images, name="image", rich_help_panel=PLACE)
+app.add_typer(people.users, name="user", rich_help_panel=PLACE)
+app.add_typer(groups.groups, name="group", rich_help_panel=PLACE)
+app.add_typer(people.tokens, name="token", rich_help_panel=PLACE)
+for _command in _SERVER:
+    app.command(rich_help_panel=SERVER)(_command)
+
+
+def main() -> None:
+    """The entry point."""
+    if "_HOLDFAST_COMPLETE" in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
+    code = run(sys.argv[1:])
+    _flush()
+    sys.exit(code)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    json = wants_json(args)
+    try:
+        result = app(list(args), prog_name="holdfast", standalone_mode=False)
+        return result if isinstance(result, int) else OK
+    except output.ReaderGone:
+        return OK
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except typer.TyperException as error:
+        return _usage(error, json)
+    except HoldfastError as error:
+        show_error(error, json=json, source=source_of(args))
+        return ERROR
+    except Exception as error:
+        return _mistake(error, json)
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """Errors are JSON too when the result would be; a job's own command after `--` has no say."""
+    own = list(args)[: list(args).index("--")] if "--" in args else args
+    return "--json" in own
+
+
+def source_of(args: Sequence[str]) -> str | None:
+    """The job file named on the command line, for messages about its lines."""
+    if not args or args[0] not in ("submit", "plan"):
+        return None
+    named = [arg for arg in args[1:] if os.path.isfile(arg)]  # noqa: PTH113 - a string is all that is needed
+    if named:
+        return named[0]
+    return "stdin" if "-" in args else None
+
+
+def _usage(error: typer.TyperException, json: bool) -> int:
+    context: Any = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        output.note(error.format_message())
+        return USAGE
+    command = context.command_path if context is not None else "holdfast"
+    show_usage(error.format_message(), command, json=json)
+    return error.exit_code
+
+
+def _mistake(error: Exception, json: bool) -> int:
+    """Ours, not the user's."""
+    if os.environ.get("HOLDFAST_DEBUG"):
+        raise error
+    hint = "Set HOLDFAST_DEBUG=1 to see where it happens, and report it."
+    show_error(UserError(f"This is a mistake in holdfast: {type(error).__name__}: {error}", hint=hint), json=json)
+    return ERROR
+
+
+def _flush() -> None:
+    """A reader that has gone must not make Python complain while it shuts down."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

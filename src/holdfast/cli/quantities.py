@@ -1,0 +1,83 @@
+"""Durations and sizes as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from typer import BadParameter
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+
+
+def parse_duration(text: str) -> float:
+    """90, 90s, 10m, 1h30m, 2d -> seconds."""
+    cleaned = text.strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", cleaned):
+        return float(cleaned)
+    if cleaned and not _PART.sub("", cleaned):
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(cleaned))
+    raise BadParameter(f"{text!r} is not a duration; write it like 90s, 10m, 1h30m or 2d")
+
+
+def parse_since(text: str) -> datetime | float:
+    """A duration back from now in seconds, or a point in time."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        try:
+            return parse_duration(text)
+        except BadParameter:
+            raise BadParameter(f"{text!r} is neither a duration (10m, 2h) nor a time (2026-01-31T12:00)") from None
+    return found if found.tzinfo else found.astimezone()  # a time without a zone is meant as on one's own clock
+
+
+def since_instant(text: str, now: datetime) -> datetime:
+    found = parse_since(text)
+    return found if isinstance(found, datetime) else now - timedelta(seconds=found)
+
+
+def parse_size(text: str) -> int:
+    """512Mi, 2Gi, 1.5G, 1024 -> bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise BadParameter(f"{text!r} is not a size; write it like 512Mi, 2Gi or 1.5G")
+    number, unit, binary = match.groups()
+    base = 1024 if binary else 1000
+    return int(float(number) * base ** " KMGT".index(unit.upper() or " "))
+
+
+def show_duration(seconds: float) -> str:
+    """4s, 3m12s, 2h05m, 3d4h: two units at most, short enough for a column."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+def show_span(start: datetime | None, end: datetime | None, now: datetime) -> str:
+    """How long something took, or takes so far."""
+    return "" if start is None else show_duration(((end or now) - start).total_seconds())
+
+
+def show_instant(at: datetime | None) -> str:
+    """On the reader's own clock."""
+    return "" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def show_size(count: int | None) -> str:
+    if count is None:
+        return ""
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}".replace(".0 ", " ")
+    return f"{count} B"
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

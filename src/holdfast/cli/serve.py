@@ -1,0 +1,297 @@
+"""up, down, status and doctor: the one place of the CLI that reaches the server's own code."""
+
+from __future__ import annotations
+
+import json as encoder
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import output
+from .exitcodes import exit_code_of
+from .first_job import FirstJob
+from .options import Json, connect
+from .quantities import show_span, utc_now
+
+if TYPE_CHECKING:
+    from holdfast.bootstrap import ServerInfo
+    from holdfast.sdk import Status
+    from holdfast.settings import Settings
+
+STOP_PATIENCE = 60.0  # seconds a server gets to end
+
+Home = Annotated[Path | None, typer.Option(help="State folder; by default HOLDFAST_HOME, else ~/.holdfast.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What there is to say about a server that is up."""
+
+    url: str
+    pid: int
+    home: str
+    already_running: bool = False
+    first_password: str | None = None
+    isolation: str = ""
+    limits: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def up(
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one. Default: 8080.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")] = None,
+    home: Home = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Leave it running and return.")] = False,
+    first_job: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Submit this job once it is up; print its log and result.")
+    ] = None,
+    ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+    json: Json = False,
+) -> None:
+    """Start the server.
+
+    Ctrl-C stops it; jobs run on and are found again at the next start.
+    """
+    from holdfast.bootstrap import running
+    from holdfast.settings import default_home, load_settings
+
+    folder = (home or default_home()).absolute()
+    job = FirstJob.read(first_job, folder) if first_job else None
+    given = {"server.port": port, "server.host": host}
+    settings = load_settings(folder, os.environ, {key: value for key, value in given.items() if value is not None})
+    found = running(folder)
+    if found is not None and ready_fd is None:
+        _after_start(_as_started(found, already_running=True), job, json)
+    elif detach:
+        _after_start(_start_detached(folder, port, host), job, json)
+    else:
+        _serve_here(folder, settings, job, ready_fd, json)
+
+
+def _after_start(started: Started, job: FirstJob | None, json: bool) -> None:
+    """The server runs elsewhere: say so, run the first job, return."""
+    if not json:
+        _banner(started, how_to_stop="holdfast down")
+    ended = job.run(quiet=json) if job else None
+    if json:
+        output.emit_json({"server": started, "first_job": ended})
+    if ended is not None:
+        raise typer.Exit(exit_code_of(ended))
+
+
+def _serve_here(folder: Path, settings: Settings, job: FirstJob | None, ready_fd: int | None, json: bool) -> None:
+    """The server in this process, until a signal ends it."""
+    import logging
+
+    from holdfast.bootstrap import serve
+    from holdfast.core.errors import UserError
+
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # the first job's own requests are no news
+    if ready_fd is not None:
+        os.set_inheritable(ready_fd, False)
+
+    def on_ready(info: ServerInfo) -> None:
+        started = _as_started(info)
+        if ready_fd is not None:
+            _tell(ready_fd, {"started": _as_json(started)})
+        elif json:
+            output.emit_json({"server": started, "first_job": None})
+        else:
+            _banner(started, how_to_stop="Ctrl-C")
+        if job is not None:
+            # The server's own loop must go on meanwhile: the job comes back to it over HTTP.
+            threading.Thread(target=job.run_beside_server, name="first-job", daemon=True).start()
+
+    try:
+        serve(folder, settings, on_ready=on_ready)
+    except UserError as error:
+        if ready_fd is not None:
+            _tell(ready_fd, {"error": {"message": error.message, "hint": error.hint}})
+        raise
+    except KeyboardInterrupt:
+        pass  # the signal that ended it, passed on after all was closed
+    if ready_fd is None and not json:
+        output.note("Stopped. Jobs that run go on; `holdfast up` finds them again.")
+
+
+def _start_detached(folder: Path, port: int | None, host: str | None) -> Started:
+    """A server in a session of its own. It tells us through a pipe that it is ready, or why not."""
+    from holdfast.bootstrap import make_home
+    from holdfast.core.errors import UserError
+
+    make_home(folder)
+    ours, theirs = os.pipe()
+    command = [sys.executable, "-m", "holdfast", "up", "--home", str(folder), "--ready-fd", str(theirs)]
+    command += ["--port", str(port)] if port is not None else []
+    command += ["--host", host] if host is not None else []
+    log = folder / "server.log"
+    with log.open("ab") as sink:
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, pass_fds=(theirs,)
+        )
+    os.close(theirs)
+    with output.progress("Starting the server"), os.fdopen(ours, "rb") as pipe:
+        said = pipe.read()  # ends when the other side is closed, by word or by death
+    answer = encoder.loads(said) if said else {}
+    if "started" in answer:
+        return Started(**answer["started"])
+    reason = answer.get("error") or {"message": "The server ended while it started", "hint": f"Its log: {log}"}
+    raise UserError(reason["message"], hint=reason["hint"])
+
+
+def _tell(ready_fd: int, message: dict[str, Any]) -> None:
+    with suppress(BrokenPipeError), os.fdopen(ready_fd, "wb") as pipe:
+        pipe.write(encoder.dumps(message).encode())
+
+
+def _as_started(info: ServerInfo, *, already_running: bool = False) -> Started:
+    health = info.health
+    return Started(
+        url=info.url,
+        pid=info.pid,
+        home=str(info.home),
+        already_running=already_running,
+        first_password=info.first_password,
+        isolation=health.isolation.value if health else "",
+        limits=health.limits if health else "",
+        notes=health.notes if health else (),
+    )
+
+
+def _as_json(started: Started) -> dict[str, Any]:
+    from holdfast.sdk.reading import dump
+
+    return dict(dump(started))
+
+
+def _banner(started: Started, how_to_stop: str) -> None:
+    was = "already runs" if started.already_running else "is up"
+    output.emit(output.styled(f"Holdfast {was} at {started.url}", "bold", sys.stdout))
+    if started.first_password:
+        output.emit(f"  log in     user admin, password {started.first_password}   (shown this once)")
+    else:
+        output.emit(
+            "  log in     user admin, with the password shown at the first start; on this machine the CLI needs none"
+        )
+    output.emit(f"  API        {started.url}/api/docs")
+    output.emit(f"  process    {started.pid}, state in {started.home}")
+    if started.isolation:
+        output.emit(f"  jobs       isolation: {started.isolation}, limits: {started.limits}")
+    for line in started.notes:
+        output.emit(f"             {output.safe(line)}")
+    output.emit(f"  to stop    {how_to_stop}")
+    if Path(started.home) != Path.home() / ".holdfast" and os.environ.get("HOLDFAST_HOME") != started.home:
+        output.emit(f"  elsewhere  export HOLDFAST_HOME={started.home}   (so that other commands find this server)")
+    output.hint("holdfast submit -- echo hello", "holdfast ls", "holdfast top")
+
+
+def down(home: Home = None, json: Json = False) -> None:
+    """Stop the server; jobs run on.
+
+    They are found again at the next `holdfast up`.
+    """
+    from holdfast.bootstrap import running
+    from holdfast.core.errors import NotFound, UserError
+    from holdfast.settings import default_home
+
+    folder = (home or default_home()).absolute()
+    found = running(folder)
+    if found is None:
+        raise NotFound(f"No server runs on {folder}", hint="Start one with `holdfast up`, or name its folder: --home.")
+    told = _local_status(folder)
+    tasks = sum(told.jobs.get(state, 0) for state in ("Preparing", "Running", "Held")) if told else None
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(found.pid)  # from here on this very process is meant, whatever becomes of its number
+        now = running(folder)
+        if now is not None and now.pid == found.pid:
+            _end(handle, found.pid)
+    if running(folder) is not None:
+        raise UserError("Another server took its place meanwhile", hint="Try again.")
+    if json:
+        output.emit_json({"pid": found.pid, "url": found.url, "running_jobs": tasks})
+        return
+    output.emit(f"The server at {found.url} (process {found.pid}) has stopped.")
+    if tasks:
+        output.emit(f"{tasks} {'job goes' if tasks == 1 else 'jobs go'} on running; `holdfast up` finds them again.")
+    output.hint("holdfast up")
+
+
+def _end(handle: int, pid: int) -> None:
+    from holdfast.core.errors import UserError
+
+    signal.pidfd_send_signal(handle, signal.SIGTERM)
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    with output.progress("Stopping"):
+        gone = poll.poll(STOP_PATIENCE * 1000)
+    os.close(handle)
+    if not gone:
+        raise UserError(f"Process {pid} has not ended within {STOP_PATIENCE:g} s", hint=f"Look at it: ps -fp {pid}")
+
+
+def _local_status(folder: Path) -> Status | None:
+    """What the server on this folder says of itself; None when it does not answer."""
+    from holdfast.sdk import Client, ClientError
+    from holdfast.sdk.address import local_login
+
+    try:
+        known = local_login(folder)
+        if known is None:
+            return None
+        with Client(known.url, known.token, timeout=5) as client:
+            return client.status()
+    except ClientError:
+        return None
+
+
+def status(json: Json = False) -> None:
+    """Show how the server is, and who you are there."""
+    with connect() as client:
+        found, me = client.status(), client.me()
+        address = client.address
+    if json:
+        output.emit_json({"url": address.url, "status": found, "me": me})
+        return
+    since = f", up {show_span(found.started_at, None, utc_now())}" if found.started_at else ""
+    process = f", process {found.pid}" if found.pid else ""
+    output.emit(output.styled(f"Holdfast {output.safe(found.version)} at {address.url}", "bold", sys.stdout))
+    output.emit(f"  server     running{since}{process}")
+    if found.home:
+        output.emit(f"  state      {output.safe(found.home)}")
+    counts = ", ".join(f"{count} {state}" for state, count in found.jobs.items() if count) or "none active"
+    output.emit(f"  jobs       {output.safe(counts)}")
+    output.emit(f"  isolation  {output.safe(found.engine.isolation)}, limits: {output.safe(found.engine.limits)}")
+    for line in found.engine.notes:
+        output.emit(f"             {output.safe(line)}")
+    role = " (admin)" if me.admin else ""
+    output.emit(f"  you        {output.safe(me.name)}{role}, by {address.source}")
+    output.hint("holdfast ls", "holdfast top", "holdfast doctor")
+
+
+def doctor(home: Home = None, json: Json = False) -> None:
+    """Check what this machine can do for jobs, and say what would make it better."""
+    from holdfast.bootstrap import probe, running
+    from holdfast.settings import default_home, load_settings
+
+    from .doctor import check_engine, check_machine, report
+
+    folder = (home or default_home()).absolute()
+    settings = load_settings(folder, os.environ)
+    found = running(folder)
+    checks = check_machine(folder, settings.server.host, settings.server.port, found.url if found else None)
+    if found is not None:
+        told = _local_status(folder)
+        checks.append(check_engine(told.engine if told else None))
+    else:
+        with output.progress("Trying the sandbox"):
+            checks.append(check_engine(probe(folder, settings)))
+    report(checks, json)

@@ -1,0 +1,108 @@
+"""`holdfast show`: one job on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from . import output
+from .quantities import show_duration, show_instant, show_size, show_span, utc_now
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from holdfast.sdk import Attempt, JobDetail, Task
+
+TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS")
+
+
+def show_job(job: JobDetail, attempts: Sequence[Attempt]) -> None:
+    output.emit(output.render(_heading(job)))
+    for label, value in _facts(job):
+        output.emit(f"  {label:<11} {output.safe(value)}")
+    for reason in job.waiting or ():
+        output.emit(f"  waits       {output.safe(reason)}")
+    for warning in job.warnings:
+        output.emit(f"  warning     {output.safe(warning)}")
+    for attempt in attempts:
+        output.emit(f"\nAttempt {attempt.attempt}")
+        _show_tasks(attempt.tasks)
+    if not attempts and job.tasks:
+        output.emit()
+        _show_tasks(job.tasks)
+    _show_next(job)
+
+
+def _heading(job: JobDetail) -> Text:
+    text = output.cell(job.name)
+    text.stylize("bold")
+    text.append(f"  {job.id}  ", style="not bold")
+    text.append_text(output.state_cell(job.state, job.stopping))
+    return text
+
+
+def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
+    now = utc_now()
+    if job.message:
+        yield "why", job.message
+    if job.description:
+        yield "about", job.description
+    yield "by", f"{job.user} in {job.group}"
+    yield "submitted", f"{show_instant(job.submitted_at)} ({show_span(job.submitted_at, None, now)} ago)"
+    if job.started_at:
+        yield "started", f"{show_instant(job.started_at)}, ran {show_span(job.started_at, job.finished_at, now)}"
+    if job.finished_at:
+        yield "finished", show_instant(job.finished_at)
+    if job.exit_code is not None:
+        yield "exit code", job.exit_code
+    yield "asks for", _amount(job)
+    yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
+    if job.attempt or job.retries.user or job.retries.platform:
+        yield (
+            "attempt",
+            f"{job.attempt} (retried {job.retries.user} times, {job.retries.platform} more by the platform)",
+        )
+    if job.retry_at:
+        yield "next try", show_instant(job.retry_at)
+    if job.stop:
+        yield "stopped by", f"{job.stop.actor} at {show_instant(job.stop.at)}"
+    if job.rerun_of:
+        yield "rerun of", job.rerun_of
+    if job.tags:
+        yield "tags", ", ".join(job.tags)
+    if job.isolation == "none":
+        yield "isolation", "none: this job is not isolated from others on the machine"
+
+
+def _amount(job: JobDetail) -> str:
+    asked = job.resources
+    gpus = f", {asked.gpu} GPUs" if asked.gpu else ""
+    tasks = f" for {job.task_count} tasks" if job.task_count > 1 else ""
+    return f"{asked.cpu:g} cores, {show_size(asked.memory)}{gpus}{tasks}"
+
+
+def _show_tasks(tasks: Sequence[Task]) -> None:
+    now = utc_now()
+    rows = [
+        [
+            task.task,
+            output.state_cell(task.state),
+            task.number,
+            task.node,
+            show_instant(task.started_at),
+            show_span(task.started_at, task.finished_at, now),
+            task.exit.message if task.exit else "",
+            task.logs,
+        ]
+        for task in tasks
+    ]
+    output.table(TASK_COLUMNS, rows, cut=("EXIT",))
+
+
+def _show_next(job: JobDetail) -> None:
+    if not job.state.final:
+        output.hint(f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
+    elif str(job.state) == "Succeeded":
+        output.hint(f"holdfast logs {job.id}", f"holdfast clone {job.id}")
+    else:
+        output.hint(f"holdfast logs {job.id}", f"holdfast events {job.id}", f"holdfast rerun {job.id}")
