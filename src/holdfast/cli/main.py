@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from holdfast.core.errors import HoldfastError, UserError
 
 from . import groups, images, jobs, logs, output, people, serve, session, submit, top
 from .errors import show_error, show_usage
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
+from .quick import leave_out_httpx_cli, spare_conversions
 
 JOBS, PLACE, SERVER = "Jobs", "People and place", "Server"
 
@@ -65,6 +67,7 @@ for _command in _SERVER:
 
 def main() -> None:
     """The entry point."""
+    leave_out_httpx_cli()
     if "_HOLDFAST_COMPLETE" in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
@@ -78,7 +81,8 @@ def run(args: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     json = wants_json(args)
     try:
-        result = app(list(args), prog_name="holdfast", standalone_mode=False)
+        command = spare_conversions(typer.main.get_command(app))
+        result = command(list(args), prog_name="holdfast", standalone_mode=False)
         return result if isinstance(result, int) else OK
     except output.ReaderGone:
         return OK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import aclosing, closing
@@ -201,7 +200,7 @@ class _AsyncLine:
         with translated(self._url):
             match step:
                 case Pause():
-                    await asyncio.sleep(step.seconds)
+                    await _sleep(step.seconds)
                 case Take():
                     return await self._take()
                 case Open():
@@ -233,3 +232,9 @@ class _AsyncLine:
         if self._open is not None:
             await self._open.aclose()
             self._open = self._pieces = None
+
+
+async def _sleep(seconds: float) -> None:
+    import asyncio  # not needed by those who do not await, and slow to load
+
+    await asyncio.sleep(seconds)

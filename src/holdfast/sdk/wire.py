@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -91,6 +90,8 @@ def pieces_of(upload: Upload) -> Iterator[bytes]:
 
 
 async def pieces_of_async(upload: Upload) -> AsyncIterator[bytes]:
+    import asyncio  # not needed by those who do not await, and slow to load
+
     with upload.path.open("rb") as file:
         while piece := await asyncio.to_thread(file.read, PIECE):
             yield _told(upload, piece)
