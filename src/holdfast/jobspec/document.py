@@ -159,6 +159,7 @@ _HINTS = (
     ("did not find expected key", "Check the indentation of this line against its neighbours."),
     ("did not find expected '-'", "Check the indentation of this list against its neighbours."),
     ("unexpected end of stream", "A quote or a bracket is opened and never closed."),
+    ("expected <document start>", "A file holds one job; check the lines that start with --- or three dots."),
     ("did not find expected ','", "A bracket is opened and never closed."),
 )
 

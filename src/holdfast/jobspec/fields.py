@@ -165,7 +165,7 @@ class Fields:
     def _advice(self, name: str) -> str | None:
         if self.at.report.full:
             return None
-        return guess(name, self._known) or f"Known here: {', '.join(self._known)}."
+        return guess(name, self._known) or f"Known here: {', '.join(dict.fromkeys(self._known))}."
 
 
 _ABSENT = object()

@@ -11,7 +11,7 @@ from holdfast.core.job import Completion, Dialect, Job, Role
 
 from . import rules
 from .defaults import Defaults
-from .fields import At, Fields, Kind, Wrong
+from .fields import At, Fields, Kind, Wrong, guess
 from .holdfast_keys import JOB_KEYS, SHARED_KEYS, Draft
 from .kinds import NONE, map_of
 from .templates import secret_reference
@@ -59,7 +59,7 @@ def _drafts(fields: Fields, top: Mapping[str, Any]) -> dict[str, Draft]:
     if "roles" in top:
         drafts: dict[str, Draft] = top["roles"]
         return drafts
-    if fields.has("roles"):
+    if fields.get("roles") is not None:
         return {}  # already reported
     return {ONLY_ROLE: Draft({}, fields.at)}
 
@@ -119,9 +119,11 @@ def _commands(values: Mapping[str, Any], at: At) -> tuple[str, ...]:
     if "command" in values:
         return (values["command"],)
     commands: tuple[str, ...] = values.get("commands", ())
-    written = at.node.value
-    if not commands and not (isinstance(written, dict) and ("command" in written or "commands" in written)):
-        at.child("command", at.node).problem("is required", "Say what to run: a command, or a list of commands.")
+    written = at.node.value if isinstance(at.node.value, dict) else {}
+    if not commands and not any(key in written and written[key].value is not None for key in ("command", "commands")):
+        misspelt = guess("command", (key for key in written if key not in JOB_KEYS), "Is {!r} meant to be it?")
+        hint = misspelt or "Say what to run: a command, or a list of commands."
+        at.child("command", at.node).problem("is required", hint)
     return commands
 
 

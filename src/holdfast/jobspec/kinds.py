@@ -58,8 +58,7 @@ def integer(*, least: int, most: int) -> Kind[int]:
         if isinstance(value, bool) or not isinstance(value, int):
             quoted = isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]+\s*", value)
             raise Wrong(f"must be a whole number, not {describe(at.node)}", "Remove the quotes." if quoted else None)
-        if not least <= value <= most:
-            raise Wrong(f"must be between {least} and {most}, not {clip(str(value))}")
+        _check_range(value, least, most)
         return value
 
     return Kind(read, {"type": "integer", "minimum": least, "maximum": most})
@@ -70,11 +69,17 @@ def number(*, least: float, most: float) -> Kind[float]:
         value = at.node.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Wrong(f"must be a number, not {describe(at.node)}")
-        if not least <= value <= most:
-            raise Wrong(f"must be between {least:g} and {most:g}, not {clip(str(value))}")
+        _check_range(value, least, most)
         return float(value)
 
     return Kind(read, {"type": "number", "minimum": least, "maximum": most})
+
+
+def _check_range(value: float, least: float, most: float) -> None:
+    if value < least:
+        raise Wrong(f"must be at least {least}, not {clip(str(value))}")
+    if value > most:
+        raise Wrong(f"must be at most {most}, not {clip(str(value))}")
 
 
 def _read_boolean(at: At) -> bool:
@@ -89,10 +94,12 @@ BOOLEAN = Kind(_read_boolean, {"type": "boolean"})
 
 
 def choice(*words: str) -> Kind[str]:
+    rule = f"must be {' or '.join(words)}" if len(words) < 5 else f"must be one of {', '.join(words)}"
+
     def read(at: At) -> str:
         value = at.node.value if isinstance(at.node.value, str) else at.node.written
         if value not in words:
-            raise Wrong(f"must be {' or '.join(words)}, not {describe(at.node)}", guess(str(value), words))
+            raise Wrong(f"{rule}, not {describe(at.node)}", guess(str(value), words))
         return value
 
     return Kind(read, {"enum": list(words)})

@@ -8,6 +8,7 @@ from typing import Any
 
 from .fields import At, Fields, Kind, Wrong, guess
 from .kinds import ANYTHING, OBJECT, choice, list_of, spelled, text
+from .paths import clip
 from .rules import IMAGE
 from .templates import names_secret, secret_reference
 
@@ -41,14 +42,14 @@ class Prerequisites:
         name = spelled(at)
         if (kind, name) not in self.all:
             known = [other for type_, other in self.all if type_ == kind]
-            raise Wrong(f"Prerequisite {name} does not exist.", _known(name, known))
+            raise Wrong(f"Prerequisite {clip(name)} does not exist.", _known(name, known))
         return self.all[kind, name]
 
     def find_any(self, at: At) -> list[Prerequisite]:
         name = spelled(at)
         found = [item for (_, other), item in self.all.items() if other == name]
         if not found:
-            raise Wrong(f"Prerequisite {name} does not exist.", _known(name, [other for _, other in self.all]))
+            raise Wrong(f"Prerequisite {clip(name)} does not exist.", _known(name, [other for _, other in self.all]))
         return found
 
 
@@ -102,9 +103,16 @@ def _read_auth(at: At) -> dict[str, str]:
         if isinstance(password.node.value, dict | list):
             password.problem("must be text")
         else:
-            auth["password"] = spelled(password)
+            auth["password"] = _read_password(password)
     fields.close()
     return auth
+
+
+def _read_password(at: At) -> str:
+    password = spelled(at)
+    if not names_secret(password):
+        at.warn("is written in the open; it is kept as a secret", "Write <% $secrets.name %> and put it there.")
+    return password
 
 
 _AUTH = Kind(_read_auth, {})

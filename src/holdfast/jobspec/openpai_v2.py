@@ -172,13 +172,13 @@ def _read_deployment(at: At) -> tuple[str, Mapping[str, Mapping[str, At]]]:
     fields = Fields(at)
     name = fields.need("name", NAME, "")
     listed = fields.get("taskRoles")
-    roles: dict[str, Mapping[str, At]] = {}
     if listed is None:
         fields.missing("taskRoles")
-    else:
-        roles = {role: entry.apply(_read_deployed, {}) for role, entry in listed.apply(At.entries, {}).items()}
+    entries = listed.apply(At.entries, {}) if listed else {}
+    if listed and listed.node.value == {}:
+        listed.problem("must have at least one entry")
     fields.close()
-    return name, roles
+    return name, {role: entry.apply(_read_deployed, {}) for role, entry in entries.items()}
 
 
 def _read_deployed(at: At) -> Mapping[str, At]:
@@ -275,12 +275,14 @@ def _script(role: str, fields: Fields, scope: _Scope) -> tuple[str, ...]:
     own = fields.get("commands")
     if own is None:
         fields.missing("commands")
-    else:
-        own.read(rules.COMMANDS, ())
+    commands = own.read(rules.COMMANDS, ()) if own else ()
     values = _references(role, fields, scope)
     around = scope.deployment.get(role, {})
     parts = (around.get("preCommands"), own, around.get("postCommands"))
-    return tuple(_fill(line, values, scope) for part in parts if part for line in _quiet_items(part))
+    script = tuple(_fill(line, values, scope) for part in parts if part for line in _quiet_items(part))
+    if own and commands and not any(script):
+        own.problem("has nothing to run once its references are filled in")
+    return script
 
 
 def _quiet_items(at: At) -> list[At]:

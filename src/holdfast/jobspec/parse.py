@@ -35,14 +35,12 @@ class Parsed:
 def parse_job(text: str | bytes, *, dialect: Dialect | None = None, defaults: Defaults = _NO_DEFAULTS) -> Parsed:
     """Read a job file. InvalidJob carries everything that is wrong with it."""
     document = read_document(text)
-    try:
-        return _parse(document, dialect, defaults)
-    except InvalidJob:
-        located = with_lines(document)
-        if located is None:
-            raise
-        _parse(located, dialect, defaults)  # says the same, with lines
-        raise
+    outcome = _try(document, dialect, defaults)
+    if isinstance(outcome, InvalidJob) or outcome.warnings:
+        outcome = _add_lines(outcome, document, dialect, defaults)
+    if isinstance(outcome, InvalidJob):
+        raise outcome
+    return outcome
 
 
 def recognise(document: Mapping[str, Any]) -> Dialect:
@@ -58,6 +56,22 @@ def recognise(document: Mapping[str, Any]) -> Dialect:
     if "roles" not in document and any(mark in document for mark in PRIMEHUB_MARKS):
         return Dialect.PRIMEHUB
     return Dialect.HOLDFAST
+
+
+def _try(document: Document, dialect: Dialect | None, defaults: Defaults) -> Parsed | InvalidJob:
+    try:
+        return _parse(document, dialect, defaults)
+    except InvalidJob as invalid:
+        return invalid
+
+
+def _add_lines(
+    outcome: Parsed | InvalidJob, document: Document, dialect: Dialect | None, defaults: Defaults
+) -> Parsed | InvalidJob:
+    """JSON gives no lines, so what is said about it is worked out again from a tree that has them."""
+    located = with_lines(document)
+    again = outcome if located is None else _try(located, dialect, defaults)
+    return again if type(again) is type(outcome) else outcome
 
 
 def _parse(document: Document, dialect: Dialect | None, defaults: Defaults) -> Parsed:

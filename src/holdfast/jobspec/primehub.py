@@ -11,6 +11,7 @@ from .defaults import Defaults
 from .fields import At, Fields, Wrong, guess
 from .holdfast_yaml import ONLY_ROLE
 from .kinds import integer, spelled
+from .paths import clip
 from .quantities import LONGEST_DURATION
 
 PRIMEHUB_MARKS = ("displayName", "instanceType", "groupId", "groupName", "activeDeadlineSeconds")
@@ -60,8 +61,8 @@ def _instance_type(at: At, defaults: Defaults) -> tuple[str, Resources]:
     name = _name_of(at)
     if name not in defaults.instance_types:
         known = sorted(defaults.instance_types)
-        listed = f"Known here: {', '.join(known)}." if known else "No instance types are set up here."
-        raise Wrong(f"{name!r} is not an instance type", guess(name, known) or listed)
+        listed = f"Known here: {', '.join(known[:50])}." if known else "No instance types are set up here."
+        raise Wrong(f"{clip(name)!r} is not an instance type", " ".join(filter(None, (guess(name, known), listed))))
     return name, defaults.instance_types[name]
 
 

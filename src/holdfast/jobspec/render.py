@@ -102,7 +102,7 @@ def _role(role: Role, exported: Mapping[str, str], defaults: Defaults) -> dict[s
 
 
 def _resources(resources: Resources, base: Resources) -> dict[str, Any]:
-    cpu = int(resources.cpu) if resources.cpu.is_integer() else resources.cpu
+    cpu = int(resources.cpu) if float(resources.cpu).is_integer() else resources.cpu
     shm = "none" if resources.shm is None else render_size(resources.shm)
     written = {"cpu": cpu, "memory": render_size(resources.memory), "gpu": resources.gpu, "shm": shm}
     return {key: value for key, value in written.items() if getattr(resources, key) != getattr(base, key)}

@@ -175,8 +175,6 @@ def check_job(job: Job, root: At, roles: Mapping[str, At]) -> None:
 
 
 def _check_role(job: Job, role: Role, at: At) -> None:
-    if role.commands and not any(command.strip() for command in role.commands):
-        at.problem("has nothing to run once its parameters are filled in")
     if role.max_task_retries and job.gang:
         at.warn(
             "asks for its tasks to be tried again, which has no effect while all tasks are placed together",

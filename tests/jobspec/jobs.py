@@ -1,0 +1,106 @@
+"""Any job that a file could hold, for hypothesis."""
+
+from __future__ import annotations
+
+import string
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
+from holdfast.jobspec.rules import SHELL_OPTION
+from holdfast.jobspec.templates import secret_reference
+
+# Words that YAML readers disagree about, and shapes that are hard to write down.
+TRAPS = [
+    "yes", "off", "null", "~", "1:30", "010", "0o17", "0x1f", "1e5", "1.", ".5", "+1", "-", "- a", "a: b", "a #b",
+    "#", "<<", "=", "", " ", "\n", "\n\n", " a", "a ", "a\n b", "\ta", "a\n", "a\n\n", "\na", "a\n ", "a \nb", "|",
+    ">", "&a", "*a", "!a", "%a", "@a", "`a`", "{", "[", "'", '"', "\\", "\u2028", "\x85", "\ufeff", "\x1b[0m", "é",
+    "😀", "---", "...", "? a", "a\rb", "true", "none", "<% $secrets.x %>", "<%",
+]  # fmt: skip
+
+_any_text = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=30)
+texts = st.one_of(st.sampled_from(TRAPS), _any_text, st.lists(st.sampled_from(TRAPS), max_size=3).map("".join))
+lines = texts.map(lambda text: text.replace("\r\n", "\n"))
+scripts = lines.filter(str.strip)
+
+_printable = st.characters(whitelist_categories=["L", "N", "P", "S", "Zs"])
+titles = st.text(_printable, min_size=1, max_size=40).filter(str.strip)
+_word = string.ascii_letters + string.digits + "_"
+labels = st.text(_word + ".~-", min_size=1, max_size=12)
+role_names = labels.filter(lambda name: name[0] not in ".-")
+variables = st.text(_word, min_size=1, max_size=12).filter(lambda name: not name[0].isdigit())
+paths = (
+    st.text(string.ascii_letters + ":. -é", min_size=1, max_size=12).filter(lambda name: name != "..").map("/{}".format)
+)
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+durations = st.timedeltas(timedelta(0), timedelta(days=400))
+counts = st.none() | st.integers(1, 50)
+
+
+def _distinct_targets(mounts: list[Mount]) -> tuple[Mount, ...]:
+    return tuple({mount.target.rstrip("/"): mount for mount in mounts}.values())
+
+
+mounts = st.lists(st.builds(Mount, source=paths, target=paths, read_only=st.booleans()), max_size=3).map(
+    _distinct_targets
+)
+
+resources = st.builds(
+    Resources,
+    cpu=st.floats(0.01, 512) | st.integers(1, 64).map(float),
+    memory=st.integers(MIB, 2**50) | st.integers(1, 2**20).map(lambda count: count * MIB),
+    gpu=st.integers(0, 8),
+    shm=st.none() | st.integers(0, 2**40),
+)
+
+roles = st.builds(
+    Role,
+    name=role_names | st.just("main"),
+    commands=st.lists(lines, max_size=3).flatmap(lambda some: scripts.map(lambda one: (*some, one))),
+    instances=st.integers(1, 50),
+    image=st.sampled_from(["host", "pytorch:2", "registry.example/a/b@sha256:00"]),
+    resources=resources,
+    ports=st.dictionaries(labels, st.integers(1, 3), max_size=3),
+    env=st.dictionaries(variables, texts, max_size=3),
+    mounts=mounts,
+    completion=st.builds(Completion, min_failed=counts, min_succeeded=counts),
+    max_task_retries=st.integers(-2, 3),
+    shell_options=st.lists(st.sampled_from(SHELL_OPTION.schema["enum"]), max_size=3).map(tuple),
+    workdir=st.none() | paths,
+)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    drawn = draw(st.lists(roles, min_size=1, max_size=3, unique_by=lambda role: role.name))
+    secrets = draw(st.dictionaries(variables | texts, texts | json_values, max_size=2))
+    if draw(st.booleans()):
+        exported = {name: secret_reference(name) for name in secrets if name.isidentifier() and name.isascii()}
+        drawn = [_with_env(role, exported) for role in drawn]
+    return Job(
+        name=draw(titles),
+        roles=tuple(drawn),
+        group=draw(titles),
+        description=draw(texts.filter(lambda text: not text or text.strip())),
+        secrets=secrets,
+        gang=draw(st.booleans()),
+        max_retries=draw(st.integers(-2, 5)),
+        time_limit=draw(st.none() | durations),
+        grace=draw(st.none() | durations),
+        hold=draw(st.none() | st.builds(Hold, duration=st.none() | durations, keep=st.sampled_from(Keep))),
+        priority=draw(st.integers(-5, 200)),
+        tags=tuple(draw(st.lists(titles, max_size=3))),
+        dialect=draw(st.sampled_from(Dialect)),
+        extras=draw(st.dictionaries(texts, json_values, max_size=3)),
+    )
+
+
+def _with_env(role: Role, more: dict[str, str]) -> Role:
+    return Role(**{**{name: getattr(role, name) for name in role.__slots__}, "env": {**more, **role.env}})

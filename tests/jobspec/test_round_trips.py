@@ -1,0 +1,84 @@
+"""Job -> YAML -> Job and Job -> JSON -> Job, for any job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.core.codec import holds_mask, mask
+from holdfast.core.job import GIB, Dialect, Job, Resources, Role
+from holdfast.jobspec import MASK, Defaults, job_from_json, job_to_json, parse_job, render_yaml
+from holdfast.jobspec.document import read_document
+from holdfast.jobspec.render import dump_yaml
+
+from .jobs import jobs, json_values
+
+SITES = st.sampled_from(
+    [Defaults(), Defaults(resources=Resources(cpu=4, memory=GIB, gpu=1, shm=GIB), image="base", group="staff")]
+)
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@quick
+@given(jobs(), SITES)
+def test_our_yaml_says_everything_a_job_can_be(job: Job, site: Defaults) -> None:
+    written = render_yaml(job, mask_secrets=False, defaults=site)
+    assert parse_job(written, defaults=site).job == replace(job, dialect=Dialect.HOLDFAST)
+
+
+@quick
+@given(jobs())
+def test_the_codec_loses_nothing(job: Job) -> None:
+    through = json.loads(json.dumps(job_to_json(job, secrets=True)))
+    assert job_from_json(through) == job
+
+
+@quick
+@given(json_values.map(lambda value: {"key": value}))
+def test_yaml_we_write_is_yaml_we_read(value: dict[str, object]) -> None:
+    assert read_document(dump_yaml(value)).root.plain() == value
+
+
+@quick
+@given(jobs())
+def test_masked_yaml_shows_no_secret(job: Job) -> None:
+    known = replace(job, secrets={"A": "swordfish", "B": {"deep": ["swordfish"]}})
+    written = render_yaml(known)
+    assert "swordfish" not in written
+    assert yaml.safe_load(written)["secrets"] == {"A": MASK, "B": {"deep": [MASK]}}
+
+
+def test_defaults_are_left_out() -> None:
+    job = Job(name="short", roles=(Role(name="main", commands=("echo hi",)),))
+    assert render_yaml(job) == "name: short\ncommand: echo hi\n"
+
+
+def test_what_roles_share_is_written_once() -> None:
+    shared = {"commands": ("echo a\necho b\n",), "image": "base", "env": {"A": "1"}}
+    job = Job(name="n", roles=(Role(name="a", **shared, instances=2), Role(name="b", **shared, shell_options=())))
+    assert render_yaml(job) == (
+        'name: n\nimage: base\ncommand: |\n  echo a\n  echo b\nenv:\n  A: "1"\n'
+        "roles:\n  a:\n    instances: 2\n  b:\n    shell_options: []\n"
+    )
+
+
+def test_codec_masks_secrets_unless_asked() -> None:
+    job = Job(name="n", roles=(Role(name="main", commands=("x",)),), secrets={"A": "hidden", "B": [1, {"c": None}]})
+    assert job_to_json(job)["secrets"] == {"A": MASK, "B": [MASK, {"c": MASK}]}
+    assert job_to_json(job, secrets=True)["secrets"] == {"A": "hidden", "B": [1, {"c": None}]}
+
+
+def test_codec_reads_records_that_lack_newer_fields() -> None:
+    role = {"name": "main", "commands": ["x"], "image": "host", "resources": {}, "shell_options": []}
+    job = job_from_json({"name": "old", "group": "default", "roles": [role]})
+    assert job == Job(name="old", roles=(Role(name="main", commands=("x",), shell_options=()),))
+
+
+def test_mask_is_found_at_any_depth() -> None:
+    assert holds_mask({"a": [{"b": MASK}]})
+    assert not holds_mask({"a": [{"b": "*****"}]})
+    assert mask({}) == {}
