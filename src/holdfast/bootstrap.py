@@ -13,13 +13,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from holdfast.core.errors import UserError
 from holdfast.engines.base import EngineHealth
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +88,11 @@ def make_home(home: Path) -> None:
 
 
 @asynccontextmanager
-async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Any, Any]]:
-    """Store, engine, controller and services, started here and stopped in the right order."""
+async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services, str | None]]:
+    """Store, engine, controller and services, started here and stopped in the right order.
+
+    Yields the services and, at the very first start, the admin's password.
+    """
     from holdfast.controller.loop import Controller, Limits
     from holdfast.controller.retention import Retention
     from holdfast.services import build_services
@@ -106,12 +112,15 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Any, Any]
             grace=timedelta(seconds=settings.jobs.grace),
             max_grace=timedelta(seconds=settings.jobs.max_grace),
         )
-        controller = Controller(store, engine, limits, groups=await store.read(people.list_groups))
+        controller = Controller(store, engine, limits)
         stack.push_async_callback(controller.close)
+        services = build_services(store, engine, controller, settings, home)
+        first_password = await services.users.ensure_first_admin()
+        controller.groups_changed(await store.read(people.list_groups))
         await controller.recover()
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
         await _background(stack, controller.run(), Retention(store, engine, keep).run())
-        yield build_services(store, engine, controller, settings, home), controller
+        yield services, first_password
 
 
 async def _serve(
@@ -121,8 +130,7 @@ async def _serve(
     from holdfast.server.http import run_http
 
     _set_up_logging()
-    async with parts(home, settings) as (services, _):
-        first_password = await services.users.ensure_first_admin()
+    async with parts(home, settings) as (services, first_password):
         info = ServerInfo(
             url=_url(settings.server.host, listener),
             pid=os.getpid(),
@@ -131,7 +139,7 @@ async def _serve(
             first_password=first_password,
             health=services.place.engine.health(),
         )
-        token = await services.tokens.local_token()
+        token = await _local_token(home, services)
         _write_private(home / "client.json", {"url": info.url, "token": token})
         _write_private(
             home / "server.json", {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()}
@@ -141,6 +149,16 @@ async def _serve(
             await run_http(create_app(services), listener, on_ready=ready, last_requests=LAST_REQUESTS)
         finally:
             (home / "server.json").unlink(missing_ok=True)
+
+
+async def _local_token(home: Path, services: Services) -> str:
+    """The token of this machine's command line: the one in use while it is good, so that a restart ends no session."""
+    try:
+        token = str(json.loads((home / "client.json").read_text())["token"])
+        await services.tokens.actor(token)
+    except (OSError, ValueError, KeyError, TypeError, UserError):
+        return await services.tokens.local_token()
+    return token
 
 
 async def _background(stack: AsyncExitStack, *work: Coroutine[Any, Any, None]) -> None:
@@ -165,7 +183,7 @@ def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
             gpus=None if node.gpus is None else tuple(node.gpus),
             port_start=node.port_start,
             port_end=node.port_end,
-            max_processes=node.max_processes,
+            pids_max=node.max_processes,
             log_cap=settings.logs.cap_bytes,
             unknown_image=images.unknown,
             isolation=settings.sandbox.isolation,

@@ -85,8 +85,24 @@ class Round:
     events: list[NewEvent] = field(default_factory=list)
 
     @property
+    def matters(self) -> bool:
+        """Something is to be saved."""
+        return bool(self.events or any(result.tasks for result in self.plans))
+
+    @property
     def after(self) -> JobSnapshot:
         return self.plans[-1].after if self.plans else self.before
+
+    def saved(self) -> job_rows.Saved:
+        tasks = {}
+        for result in self.plans:
+            for task in result.tasks:
+                if task.state is not TaskState.WAITING or task.number:
+                    tasks[task.role, task.index, task.number] = task
+        after = replace(self.after, version=self.before.version + 1)
+        return job_rows.Saved(
+            before_version=self.before.version, after=after, tasks=tuple(tasks.values()), events=tuple(self.events)
+        )
 
 
 class Controller:
@@ -245,18 +261,19 @@ class Controller:
 
     async def _round(self) -> None:
         rounds = self._gather()
-        for job_id in list(rounds):
-            self._plan_or_skip(job_id, rounds)
-        decisions = self._place(rounds)
-        changed = [work for work in rounds.values() if work.plans and _matters(work)]
+        decisions: list[Placed | Refused] = []
         try:
-            if changed:
-                await self.store.write(job_rows.save, [_saved(work) for work in changed])
+            for job_id in list(rounds):
+                self._plan_or_skip(job_id, rounds)
+            decisions += self._place(rounds)
+            saved = {job_id: work.saved() for job_id, work in rounds.items() if work.matters}
+            if saved:
+                await self.store.write(job_rows.save, list(saved.values()))
         except BaseException:
             self._put_back(rounds, decisions)
             raise
-        for work in rounds.values():
-            self._commit(work)
+        for job_id, work in rounds.items():
+            self._commit(work, saved[job_id].after if job_id in saved else work.after)
 
     def _gather(self) -> dict[str, Round]:
         """Take what was noticed; from here on new notices go to the next round."""
@@ -347,11 +364,9 @@ class Controller:
             self._requeue(work.live, work.before)
             self._marked.add(job_id)
 
-    def _commit(self, work: Round) -> None:
+    def _commit(self, work: Round, after: JobSnapshot) -> None:
         """The change is durable: make it the live state, tell who waits, and act."""
-        live, after = work.live, work.after
-        if work.plans and _matters(work):
-            after = replace(after, version=work.before.version + 1)
+        live = work.live
         live.snapshot = after
         if after.attempt != work.before.attempt:
             live.began = None
@@ -453,18 +468,3 @@ class Controller:
 
 def _or(value: timedelta | None, default: timedelta) -> timedelta:
     return default if value is None else value
-
-
-def _matters(work: Round) -> bool:
-    return bool(work.events or any(result.tasks for result in work.plans))
-
-
-def _saved(work: Round) -> job_rows.Saved:
-    tasks = {}
-    for result in work.plans:
-        for task in result.tasks:
-            if task.state is not TaskState.WAITING or task.number:
-                tasks[task.role, task.index, task.number] = task
-    return job_rows.Saved(
-        before_version=work.before.version, after=work.after, tasks=tuple(tasks.values()), events=tuple(work.events)
-    )

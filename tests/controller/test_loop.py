@@ -1,0 +1,303 @@
+"""The controller with a real store and an engine that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.controller.loop import Controller, Limits
+from holdfast.controller.retention import Retention
+from holdfast.core.attempt import JobSnapshot, Observation, Seen
+from holdfast.core.exits import ExitKind
+from holdfast.core.job import Job, Resources, Role
+from holdfast.core.placement import Quota
+from holdfast.core.records import Group, NewEvent
+from holdfast.core.states import JobState
+from holdfast.engines.base import Launch
+from holdfast.engines.fake import FakeEngine, FakeMachine
+from holdfast.store import events as event_rows
+from holdfast.store import jobs as job_rows
+from holdfast.store.database import Store
+from holdfast.store.errors import StoreError
+from holdfast.store.vault import Vault
+
+LIMITS = Limits(time_limit=timedelta(hours=24), grace=timedelta(seconds=30), max_grace=timedelta(hours=1))
+
+
+def a_job(script: str = "sleep 100", **fields: object) -> Job:
+    cpu = fields.pop("cpu", 1.0)
+    role = Role(name="main", commands=(script,), resources=Resources(cpu=cpu), instances=fields.pop("instances", 1))  # type: ignore[arg-type]
+    return Job(name="sample", roles=(role,), **fields)  # type: ignore[arg-type]
+
+
+class Place:
+    """One server's worth of parts on one folder."""
+
+    def __init__(self, home: Path, machine: FakeMachine, **options: object) -> None:
+        self.store = Store.open(f"sqlite:///{home / 'test.db'}", vault=Vault.open(home / "key"))
+        self.engine = FakeEngine(machine)
+        self.controller = Controller(self.store, self.engine, LIMITS, **options)  # type: ignore[arg-type]
+
+    async def submit(self, job: Job, user: str = "ann") -> str:
+        now = datetime.now(UTC)
+        event = NewEvent(kind="submitted", message="Submitted", at=now, actor=user)
+        new = job_rows.NewJob(job=job, user=user, source="", submitted_at=now, event=event)
+        made = await self.store.write(job_rows.insert_job, new=new)
+        self.controller.added(await self.store.read(job_rows.load_snapshot, made.summary.id))
+        return made.summary.id
+
+    async def until(self, job_id: str, *states: JobState) -> JobSnapshot:
+        async with asyncio.timeout(20):
+            while True:
+                now = self.controller.active(job_id) or await self.store.read(job_rows.load_snapshot, job_id)
+                if now.state in states:
+                    return now
+                await self.controller.changed(job_id, 20)
+
+    async def kinds(self, job_id: str) -> list[str]:
+        return [event.kind for event in await self.store.read(event_rows.list_events, job_id)]
+
+
+@asynccontextmanager
+async def running(home: Path, machine: FakeMachine | None = None, **options: object) -> AsyncIterator[Place]:
+    place = Place(home, machine or FakeMachine(), **options)
+    await place.controller.recover()
+    loop = asyncio.create_task(place.controller.run())
+    try:
+        yield place
+    finally:
+        loop.cancel()
+        with suppress(asyncio.CancelledError):
+            await loop
+        await place.controller.close()
+        await place.store.close()
+
+
+def run(test: Callable[[], object]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def test_a_job_runs_and_each_change_is_an_event(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            id = await place.submit(a_job("echo hello; exit 0"))
+            end = await place.until(id, JobState.SUCCEEDED)
+            assert end.exit is not None
+            assert end.exit.code == 0
+            assert await place.kinds(id) == ["submitted", "placed", "started", "succeeded"]
+
+    run(story)
+
+
+def test_a_restarted_server_takes_up_what_runs_and_hears_what_ended(tmp_path: Path) -> None:
+    async def story() -> None:
+        machine = FakeMachine()
+        async with running(tmp_path, machine) as place:
+            stays, ends = await place.submit(a_job()), await place.submit(a_job())
+            await place.until(stays, JobState.RUNNING)
+            await place.until(ends, JobState.RUNNING)
+        helper = FakeEngine(machine)
+        helper.finish(f"{ends}.0.main-0.0", 3)
+        async with running(tmp_path, machine) as place:
+            ended = await place.until(ends, JobState.FAILED)
+            assert ended.exit is not None
+            assert ended.exit.code == 3
+            assert (await place.until(stays, JobState.RUNNING)).attempt == 0
+            assert machine.tasks[f"{stays}.0.main-0.0"].starts == 1
+            await place.controller.stop(stays, "ann")
+            await place.until(stays, JobState.CANCELLED)
+
+    run(story)
+
+
+def test_server_dies_between_save_and_start(tmp_path: Path) -> None:
+    async def story() -> None:
+        machine = FakeMachine()
+        async with running(tmp_path, machine) as place:
+            never = asyncio.Event()
+
+            async def hang(_: Launch) -> Observation:
+                await never.wait()
+                raise AssertionError
+
+            place.engine.start = hang  # type: ignore[method-assign]
+            id = await place.submit(a_job())
+            await place.until(id, JobState.PREPARING)
+            for work in place.controller._work:
+                work.cancel()
+        assert not machine.tasks
+        async with running(tmp_path, machine) as place:
+            await place.until(id, JobState.RUNNING)
+            assert list(machine.tasks) == [f"{id}.0.main-0.0"]
+
+    run(story)
+
+
+def test_a_store_that_refuses_for_a_while_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
+
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            write, left = place.store.write, 3
+
+            async def full_disk(*args: object, **kwargs: object) -> object:
+                nonlocal left
+                if args[0] is job_rows.save and left:
+                    left -= 1
+                    raise StoreError("The disk is full")
+                return await write(*args, **kwargs)  # type: ignore[arg-type]
+
+            place.store.write = full_disk  # type: ignore[method-assign, assignment]
+            ids = [await place.submit(a_job("exit 0")) for _ in range(6)]
+            for id in ids:
+                await place.until(id, JobState.SUCCEEDED)
+                assert await place.kinds(id) == ["submitted", "placed", "started", "succeeded"]
+            assert not left
+            assert not place.controller.ledger.held
+
+    run(story)
+
+
+def test_room_is_given_back_and_taken_by_the_next(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            first, second = await place.submit(a_job(cpu=4)), await place.submit(a_job(cpu=4))
+            await place.until(first, JobState.RUNNING)
+            assert place.controller.waiting(second)
+            assert await place.controller.stop(first, "ann")
+            await place.until(second, JobState.RUNNING)
+            assert place.controller.waiting(second) == ()
+
+    run(story)
+
+
+def test_more_than_the_machine_has_fails_as_a_system_error(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            end = await place.until(await place.submit(a_job(cpu=48)), JobState.FAILED)
+            assert end.message == "System Error: a task asks for 48 cores, the largest machine has 4"
+            assert end.exit is not None
+            assert end.exit.kind is ExitKind.REFUSED
+            assert not place.engine.machine.tasks
+
+    run(story)
+
+
+def test_a_quota_raised_lets_the_waiting_in(tmp_path: Path) -> None:
+    async def story() -> None:
+        group = Group(name="default", quota=Quota(cpu=2))
+        async with running(tmp_path, groups=[group]) as place:
+            first, second = await place.submit(a_job(cpu=2)), await place.submit(a_job(cpu=2))
+            await place.until(first, JobState.RUNNING)
+            (reason,) = [text for text in place.controller.waiting(second) if "quota" in text]
+            assert reason == "The quota of group default is 2 cores, 2 in use, 2 asked for."
+            place.controller.groups_changed([replace(group, quota=Quota(cpu=4))])
+            await place.until(second, JobState.RUNNING)
+
+    run(story)
+
+
+def test_the_time_limit_ends_it_also_when_the_wall_clock_stands_still(tmp_path: Path) -> None:
+    async def story() -> None:
+        frozen = datetime(2030, 1, 1, tzinfo=UTC)
+        async with running(tmp_path, clock=lambda: frozen) as place:
+            id = await place.submit(a_job(time_limit=timedelta(milliseconds=30)))
+            end = await place.until(id, JobState.FAILED)
+            assert end.exit is not None
+            assert end.exit.kind is ExitKind.TIME_LIMIT
+
+    run(story)
+
+
+def test_a_stop_is_acknowledged_only_once_it_is_durable(tmp_path: Path) -> None:
+    async def story() -> None:
+        machine = FakeMachine()
+        async with running(tmp_path, machine) as place:
+            id = await place.submit(a_job("trap '' TERM; sleep 100"))
+            await place.until(id, JobState.RUNNING)
+            assert await place.controller.stop(id, "bob")
+            saved = await place.store.read(job_rows.load_snapshot, id)
+            assert saved.stop is not None
+            assert saved.stop.actor == "bob"
+        async with running(tmp_path, machine) as place:
+            assert await place.controller.stop(id, "bob")
+            await asyncio.gather(*place.controller._work)
+            assert [grace for _, grace in machine.stops] == [30.0, 30.0]
+            place.engine.finish(f"{id}.0.main-0.0", 137)
+            await place.until(id, JobState.CANCELLED)
+            assert not await place.controller.stop(id, "bob")
+
+    run(story)
+
+
+def test_a_start_that_breaks_is_the_platforms_fault_and_tried_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            start, broken = place.engine.start, [True]
+
+            async def fails_once(launch: Launch) -> Observation:
+                if broken.pop() if broken else False:
+                    raise OSError("no space left on device")
+                return await start(launch)
+
+            place.engine.start = fails_once  # type: ignore[method-assign]
+            id = await place.submit(a_job("exit 0"))
+            end = await place.until(id, JobState.SUCCEEDED)
+            assert (end.attempt, end.platform_retries, end.user_retries) == (1, 1, 0)
+
+    run(story)
+
+
+def test_one_job_that_cannot_be_planned_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import holdfast.controller.loop as loop_module
+
+    real = loop_module.plan
+
+    def faulty(snapshot: JobSnapshot, *args: object, **kwargs: object) -> object:
+        if snapshot.job.name == "cursed":
+            raise RuntimeError("a bug")
+        return real(snapshot, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop_module, "plan", faulty)
+
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            await place.submit(replace(a_job(), name="cursed"))
+            await place.until(await place.submit(a_job("exit 0")), JobState.SUCCEEDED)
+
+    run(story)
+
+
+def test_logs_go_after_their_time_and_the_record_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            id = await place.submit(a_job("echo hello; exit 0"))
+            await place.until(id, JobState.SUCCEEDED)
+            now = datetime.now(UTC)
+            keep = timedelta(days=7)
+            early = Retention(place.store, place.engine, keep, clock=lambda: now + timedelta(days=6))
+            assert await early.sweep() == 0
+            late = Retention(place.store, place.engine, keep, clock=lambda: now + timedelta(days=8))
+            assert await late.sweep() == 1
+            assert not place.engine.machine.tasks[f"{id}.0.main-0.0"].logs_kept
+            assert await late.sweep() == 0
+            assert (await place.store.read(job_rows.load_snapshot, id)).state is JobState.SUCCEEDED
+
+    run(story)
+
+
+def test_an_observation_of_a_task_nobody_knows_is_ignored(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            place.controller.observed(Observation(attempt_id="job-x.0.main-0.0", seen=Seen.EXITED, code=0))
+            await place.until(await place.submit(a_job("exit 0")), JobState.SUCCEEDED)
+
+    run(story)
