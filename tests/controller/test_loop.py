@@ -60,6 +60,13 @@ class Place:
                     return now
                 await self.controller.changed(job_id, 20)
 
+    async def reasons(self, job_id: str) -> tuple[str, ...]:
+        """Why it waits, once it has been looked at."""
+        async with asyncio.timeout(20):
+            while not (found := self.controller.waiting(job_id)):
+                await asyncio.sleep(0.001)
+        return found
+
     async def kinds(self, job_id: str) -> list[str]:
         return [event.kind for event in await self.store.read(event_rows.list_events, job_id)]
 
@@ -169,7 +176,7 @@ def test_room_is_given_back_and_taken_by_the_next(tmp_path: Path) -> None:
         async with running(tmp_path) as place:
             first, second = await place.submit(a_job(cpu=4)), await place.submit(a_job(cpu=4))
             await place.until(first, JobState.RUNNING)
-            assert place.controller.waiting(second)
+            assert await place.reasons(second)
             assert await place.controller.stop(first, "ann")
             await place.until(second, JobState.RUNNING)
             assert place.controller.waiting(second) == ()
@@ -195,7 +202,7 @@ def test_a_quota_raised_lets_the_waiting_in(tmp_path: Path) -> None:
         async with running(tmp_path, groups=[group]) as place:
             first, second = await place.submit(a_job(cpu=2)), await place.submit(a_job(cpu=2))
             await place.until(first, JobState.RUNNING)
-            (reason,) = [text for text in place.controller.waiting(second) if "quota" in text]
+            (reason,) = [text for text in await place.reasons(second) if "quota" in text]
             assert reason == "The quota of group default is 2 cores, 2 in use, 2 asked for."
             place.controller.groups_changed([replace(group, quota=Quota(cpu=4))])
             await place.until(second, JobState.RUNNING)

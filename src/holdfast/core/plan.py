@@ -319,7 +319,8 @@ class _Work:
     def stop_tasks(self, reason: Exit) -> None:
         """Everything that has not ended is to end for `reason`."""
         for i, task in enumerate(self.tasks):
-            if task.state is TaskState.WAITING or self.starts.pop(self.after.attempt_id(task), None):
+            unstarted = self.starts.pop(self.after.attempt_id(task), None)
+            if task.state is TaskState.WAITING or unstarted:
                 self.finish(i, task, replace(reason, message=f"Never started. {reason.message}"))
             elif task.state.live and task.stop is None:
                 self.put(i, replace(task, stop=reason))
