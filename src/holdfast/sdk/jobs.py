@@ -15,7 +15,6 @@ from .exchange import (
     Call,
     Flow,
     Give,
-    Pause,
     Steps,
     as_a,
     as_items,
@@ -32,7 +31,7 @@ JobText = str | bytes | Mapping[str, Any]
 
 RESTART_PATIENCE = 60.0  # seconds for a server that is being restarted
 POLL = 20.0  # seconds of one long poll
-EVENT_POLL = 1.0
+EVENT_POLL = 1.0  # seconds between two looks for events; the end is told at once
 PAGE = 500
 
 
@@ -66,7 +65,7 @@ class JobCalls:
             "/jobs",
             as_a(JobSummary),
             params={"group": group, "dialect": dialect},
-            headers={"Idempotency-Key": key or uuid.uuid4().hex},
+            headers=_key(key),
             repeatable=True,
             **_body(job),
         )
@@ -94,9 +93,9 @@ class JobCalls:
         return call("POST", "/jobs/stop", as_a(StopReport), body={"jobs": list(refs)}, repeatable=True)
 
     @endpoint
-    def rerun(self, ref: str) -> Call[JobSummary]:
-        """Submit the same job anew."""
-        return call("POST", f"{_job(ref)}/rerun", as_a(JobSummary))
+    def rerun(self, ref: str, *, key: str | None = None) -> Call[JobSummary]:
+        """Submit the same job anew; `key` as with `submit`."""
+        return call("POST", f"{_job(ref)}/rerun", as_a(JobSummary), headers=_key(key), repeatable=True)
 
     @endpoint
     def job_yaml(self, ref: str) -> Call[str]:
@@ -169,10 +168,8 @@ class JobCalls:
                 continue
             if final:
                 return  # looked once more after the end, so that the last event is not missed
-            job = yield from _poll(ref, 0).steps(patience)
+            job = yield from _poll(ref, EVENT_POLL).steps(patience)
             final = job.state.final
-            if not final:
-                yield Pause(EVENT_POLL)
 
 
 def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Call[Page[JobSummary]]:
@@ -201,6 +198,10 @@ def _poll(ref: str, seconds: float) -> Call[JobSummary]:
 
 def _job(ref: str) -> str:
     return f"/jobs/{segment(ref)}"
+
+
+def _key(key: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": key or uuid.uuid4().hex}
 
 
 def _body(job: JobText) -> dict[str, Any]:

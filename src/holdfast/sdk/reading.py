@@ -148,7 +148,10 @@ def _number(value: Any) -> float:
 
 
 def _whole(value: Any) -> int:
-    return int(_number(value))
+    number = _number(value)
+    if number != number or abs(number) == float("inf"):
+        raise Misread(f"expected a whole number, found {_short(value)}")
+    return int(number)
 
 
 def _truth(value: Any) -> bool:
