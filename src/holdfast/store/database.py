@@ -59,7 +59,7 @@ class Store:
         try:
             store._prepare(vault)
         except BaseException:
-            store.close()
+            store.close_now()
             raise
         return store
 
@@ -90,8 +90,12 @@ class Store:
         self._writer.put(Write(functools.partial(_call, fn, args, kwargs), future, loop))
         return await future
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Wait for queued writes, then let go of the database. Calling it twice is harmless."""
+        await asyncio.to_thread(self.close_now)
+
+    def close_now(self) -> None:
+        """The same outside of an event loop."""
         self._closed = True
         self._writer.close()
         self._readers.shutdown(wait=True)

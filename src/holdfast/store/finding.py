@@ -12,7 +12,7 @@ from holdfast.core.records import JobSummary
 
 from .listing import summaries
 from .rows import storable
-from .search import text_hits
+from .search import newest_hits
 
 _SHORTEST_PART = 4  # letters of an id's beginning or end
 _MOST_CANDIDATES = 1000
@@ -58,7 +58,7 @@ def _by_part(conn: Connection, ref: str, groups: Sequence[str] | None) -> JobSum
         return None
     values: dict[str, Any] = {"first": ref, "last": ref + "\U0010ffff", "limit": _MOST_CANDIDATES}
     beginning = conn.scalars(_BY_BEGINNING, values).all()
-    end = text_hits(conn, ref, 0, 2**63 - 1, _MOST_CANDIDATES) or []
+    end = newest_hits(conn, f"{ref}\n\n", 0, 2**63 - 1, _MOST_CANDIDATES) or []
     candidates = _visible(conn, {*beginning, *end}, groups)
     fitting = [job for job in candidates if job.id.startswith(ref) or job.id.endswith(ref)]
     if len(fitting) > 1:

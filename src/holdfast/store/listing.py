@@ -1,31 +1,32 @@
 """The job list: filtered, searched, in pages, newest first.
 
 Whatever the filter, a page is a merge of ranges of one index, each already in order: its price is that of the rows
-shown, not of the rows that exist. Text search looks at an index of letter triples first; when a text is found all over,
-it is cheaper to read the list in order and keep what matches.
+shown, not of the rows that exist. Text search both looks up an index of letter triples and reads the list in order, and
+takes whichever is there first.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, bindparam, text
+from sqlalchemy import Connection, bindparam, text
 
 from holdfast.core.errors import UserError
 from holdfast.core.records import JobFilter, JobSummary, Page
 from holdfast.core.states import FINAL, JobState
 
-from .rows import HOUR, SUMMARY_COLUMNS, folded, maybe_micros, storable, summary_of
-from .search import text_hits
+from .rows import HOUR, SUMMARY_COLUMNS, folded, maybe_micros, storable, summary_of, to_json
+from .search import newest_hits
 
 _LAST = 2**63 - 1
-_MOST_RANGES = 400  # merged in one statement; SQLite takes 500
-_WINDOW = 20_000  # jobs looked at between two glances at the clock
-FEW_HITS = 2000  # a text found in no more jobs than this is looked up, else the list is read in order
+_MOST_RANGES = 100  # merged in one statement; SQLite takes 500
+_WINDOW = 20_000  # jobs read between two glances at the clock, at first
+_QUICK = 0.005  # seconds; windows read faster than this grow
+_HITS = 2000  # jobs found by text that are looked at together
 
 Columns = dict[str, Any]
 
@@ -66,13 +67,15 @@ def list_page(
     """
     query = _query(filter)
     span = _span(conn, query, cursor)
+    if not query.ranges or span.low >= span.high:
+        return Page((), None)
     if query.needle is None:
-        seqs, rest = _scan(conn, query, span, limit + 1), None
+        seen = Progress(_scan(conn, query, span, limit + 1), span.low)
     else:
-        seqs, rest = _search(conn, query, span, limit + 1, patience)
-    if len(seqs) > limit:
-        return Page(summaries(conn, seqs[:limit]), str(seqs[limit - 1]))
-    return Page(summaries(conn, seqs), None if rest is None else str(rest))
+        seen = _search(conn, query, span, limit + 1, patience)
+    if len(seen.found) > limit:
+        return Page(summaries(conn, seen.found[:limit]), str(seen.found[limit - 1]))
+    return Page(summaries(conn, seen.found), str(seen.down_to) if seen.down_to > span.low else None)
 
 
 def _query(filter: JobFilter) -> Query:
@@ -88,8 +91,8 @@ def _ranges(filter: JobFilter) -> list[Columns]:
     groups = _choices("group_name", filter.groups)
     users = _choices("user_name", None if filter.user is None else [filter.user])
     states = filter.states
-    if states is None and (filter.groups is not None or filter.user is not None):
-        states = tuple(JobState)  # the indexes have the state before the paging key
+    if states is None and filter.groups is not None and filter.user is not None:
+        states = tuple(JobState)  # their index has the state before the paging key
     chosen = _choices("state", None if states is None else [state.value for state in states])
     return [{**user, **group, **state} for user, group, state in itertools.product(users, groups, chosen)]
 
@@ -139,93 +142,138 @@ def summaries(conn: Connection, seqs: Sequence[int]) -> tuple[JobSummary, ...]:
 
 def _scan(conn: Connection, query: Query, span: Span, limit: int) -> list[int]:
     """The newest `limit` jobs of the span that fit."""
-    if span.low >= span.high:
-        return []
     found: list[int] = []
     for i in range(0, len(query.ranges), _MOST_RANGES):
-        sql, values = _merge(conn, query, query.ranges[i : i + _MOST_RANGES])
-        values |= {"low": span.low, "high": span.high, "limit": limit}
-        found += conn.scalars(text(sql), values)
+        sql, values = _merge(conn, query, span, query.ranges[i : i + _MOST_RANGES], limit)
+        # Straight to the driver: such statements are too many and too long to be worth compiling and remembering.
+        found += conn.exec_driver_sql(sql, values).scalars()
     return sorted(found, reverse=True)[:limit]
 
 
-def _merge(conn: Connection, query: Query, ranges: Sequence[Columns]) -> tuple[str, Columns]:
+def _merge(
+    conn: Connection, query: Query, span: Span, ranges: Sequence[Columns], limit: int
+) -> tuple[str, tuple[Any, ...]]:
     """Both databases run this lazily: each part is read only as far as the merged page needs it."""
+    common = _conditions(conn, query, span)
     parts: list[str] = []
-    values: Columns = {}
-    common, common_values = _conditions(conn, query)
-    for i, columns in enumerate(ranges):
-        equal = [f"{column} = :{column}_{i}" for column in columns]
-        values |= {f"{column}_{i}": value for column, value in columns.items()}
-        parts.append(f"SELECT seq FROM jobs WHERE {' AND '.join([*equal, *common])}")  # noqa: S608
-    return " UNION ALL ".join(parts) + " ORDER BY seq DESC LIMIT :limit", values | common_values
+    values: list[Any] = []
+    for columns in ranges:
+        conditions = [*(f"{column} = {{}}" for column in columns), *(sql for sql, _ in common)]
+        parts.append(f"SELECT seq FROM jobs WHERE {' AND '.join(conditions)}")  # noqa: S608
+        values += [*columns.values(), *(value for _, value in common)]
+    sql = " UNION ALL ".join(parts) + " ORDER BY seq DESC LIMIT {}"
+    return _marked(conn, sql), (*values, limit)
 
 
-def _conditions(conn: Connection, query: Query) -> tuple[list[str], Columns]:
-    sql = ["seq >= :low", "seq < :high"]
-    values: Columns = {}
+def _conditions(conn: Connection, query: Query, span: Span) -> list[tuple[str, Any]]:
+    """What must hold whatever the range, each with its value for {}."""
+    conditions: list[tuple[str, Any]] = [("seq >= {}", span.low), ("seq < {}", span.high)]
     if query.after is not None:
-        sql.append("submitted_at >= :after")
-        values["after"] = query.after
+        conditions.append(("submitted_at >= {}", query.after))
     if query.before is not None:
-        sql.append("submitted_at < :before")
-        values["before"] = query.before
+        conditions.append(("submitted_at < {}", query.before))
     if query.needle is not None:
         place = "instr" if conn.dialect.name == "sqlite" else "strpos"
-        sql.append(f"{place}(search, :needle) > 0")
-        values["needle"] = query.needle
-    return sql, values
+        conditions.append((f"{place}(search, {{}}) > 0", query.needle))
+    return conditions
 
 
 # -- searching
 
 
-def _search(conn: Connection, query: Query, span: Span, limit: int, patience: float) -> tuple[list[int], int | None]:
-    """The newest fitting jobs, and where to go on when patience ended before the list did."""
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All that fits with seq >= down_to, newest first."""
+
+    found: list[int]
+    down_to: int
+
+
+@dataclass(slots=True)
+class Way:
+    steps: Iterator[Progress]
+    spent: float = 0.0  # seconds
+
+
+def _search(conn: Connection, query: Query, span: Span, limit: int, patience: float) -> Progress:
+    """Two ways run side by side, since either can be slow where the other is quick: the one that has had less time goes
+    next. When time is up, the furthest counts.
+    """
+    deadline = time.monotonic() + patience
+    best = Progress([], span.high)
+    ways = [Way(_read_in_order(conn, query, span, limit)), Way(_look_up(conn, query, span, limit))]
+    while best.down_to > span.low and len(best.found) < limit:
+        way = min(ways, key=lambda way: way.spent)
+        began = time.monotonic()
+        step = next(way.steps, None)
+        now = time.monotonic()
+        way.spent += now - began
+        if step is None:
+            ways.remove(way)
+        elif step.down_to < best.down_to:
+            best = step
+        if now > deadline:
+            break
+    return best
+
+
+def _read_in_order(conn: Connection, query: Query, span: Span, limit: int) -> Iterator[Progress]:
+    """Quick when many jobs have the text, or few fit the rest of the filter. Goes to the end of the span."""
+    newest = conn.scalar(text("SELECT max(seq) FROM jobs")) or 0
+    high, window = max(span.low, min(span.high, newest + 1)), _WINDOW
+    found: list[int] = []
+    while True:
+        low = max(span.low, high - window)
+        began = time.monotonic()
+        found = found + _scan(conn, query, Span(low, high), limit - len(found))
+        high = low
+        yield Progress(found, high)
+        if time.monotonic() - began < _QUICK:
+            window *= 2
+
+
+def _look_up(conn: Connection, query: Query, span: Span, limit: int) -> Iterator[Progress]:
+    """Quick when few jobs have the text. Ends early when the index is no help."""
     assert query.needle is not None
-    if not query.ranges or span.low >= span.high:
-        return [], None
-    hits = text_hits(conn, query.needle, span.low, span.high, FEW_HITS)
-    if hits is not None:
-        return _fitting(conn, query, span, hits, limit), None
-    return _scan_patiently(conn, query, span, limit, patience)
+    high = span.high
+    found: list[int] = []
+    while True:
+        hits = newest_hits(conn, query.needle, span.low, high, _HITS)
+        if hits is None:
+            return
+        high = hits[-1] if len(hits) == _HITS else span.low
+        found = found + _fitting(conn, query, span, hits, limit - len(found))
+        yield Progress(found, high)
 
 
 def _fitting(conn: Connection, query: Query, span: Span, hits: Sequence[int], limit: int) -> list[int]:
     """Those of a few jobs that fit."""
-    if not hits:
-        return []
-    sql, values = _conditions(conn, query)
-    values |= {"low": span.low, "high": span.high, "limit": limit, "hits": list(hits)}
-    binds: list[BindParameter[Any]] = [bindparam("hits", expanding=True)]
+    conditions = _conditions(conn, query, span)
+    conditions.append((_any_of(conn, "seq"), _list_value(conn, hits)))
     for column in query.ranges[0]:
-        sql.append(f"{column} IN :{column}")
-        values[column] = list({columns[column] for columns in query.ranges})
-        binds.append(bindparam(column, expanding=True))
-    where = " AND ".join(["seq IN :hits", *sql])
-    statement = text(f"SELECT seq FROM jobs WHERE {where} ORDER BY seq DESC LIMIT :limit")  # noqa: S608
-    return list(conn.scalars(statement.bindparams(*binds), values))
+        choices = {columns[column] for columns in query.ranges}
+        conditions.append((_any_of(conn, column), _list_value(conn, list(choices))))
+    where = " AND ".join(sql for sql, _ in conditions)
+    sql = _marked(conn, f"SELECT seq FROM jobs WHERE {where} ORDER BY seq DESC LIMIT {{}}")  # noqa: S608
+    return list(conn.exec_driver_sql(sql, (*(value for _, value in conditions), limit)).scalars())
 
 
-def _scan_patiently(
-    conn: Connection, query: Query, span: Span, limit: int, patience: float
-) -> tuple[list[int], int | None]:
-    """Read on in windows, larger ones where there is little to read, until the page is full or time is up."""
-    newest = conn.scalar(text("SELECT max(seq) FROM jobs")) or 0
-    high, window = min(span.high, newest + 1), _WINDOW
-    found: list[int] = []
-    deadline = time.monotonic() + patience
-    while high > span.low and len(found) < limit:
-        began = time.monotonic()
-        low = max(span.low, high - window)
-        found += _scan(conn, query, Span(low, high), limit - len(found))
-        high = low
-        now = time.monotonic()
-        if now > deadline and high > span.low and len(found) < limit:
-            return found, high
-        if now - began < patience / 8:
-            window *= 2
-    return found, None
+# -- statements for both databases, put together here with {} for each value
+
+
+def _marked(conn: Connection, sql: str) -> str:
+    return sql.replace("{}", "?" if conn.dialect.name == "sqlite" else "%s")
+
+
+def _any_of(conn: Connection, column: str) -> str:
+    """A whole list is one value."""
+    if conn.dialect.name == "sqlite":
+        return f"{column} IN (SELECT value FROM json_each({{}}))"  # noqa: S608
+    return f"{column} = ANY({{}})"
+
+
+def _list_value(conn: Connection, values: Sequence[int] | Sequence[str]) -> Any:
+    return to_json(values) if conn.dialect.name == "sqlite" else list(values)
 
 
 # -- counting
@@ -234,13 +282,11 @@ def _scan_patiently(
 def count_by_state(conn: Connection, groups: Sequence[str] | None = None) -> dict[JobState, int]:
     """How many jobs are in each state that is not final. Final ones are not counted: there may be millions."""
     counts = dict.fromkeys((state for state in JobState if state not in FINAL), 0)
-    sql = "SELECT state, count(*) AS jobs FROM jobs WHERE state IN :states"
-    values: Columns = {"states": [state.value for state in counts]}
-    binds: list[BindParameter[Any]] = [bindparam("states", expanding=True)]
+    conditions = [(_any_of(conn, "state"), _list_value(conn, [state.value for state in counts]))]
     if groups is not None:
-        sql += " AND group_name IN :groups"
-        values["groups"] = list(groups)
-        binds.append(bindparam("groups", expanding=True))
-    for row in conn.execute(text(f"{sql} GROUP BY state").bindparams(*binds), values):
-        counts[JobState(row.state)] = row.jobs
+        conditions.append((_any_of(conn, "group_name"), _list_value(conn, list(groups))))
+    where = " AND ".join(sql for sql, _ in conditions)
+    sql = _marked(conn, f"SELECT state, count(*) FROM jobs WHERE {where} GROUP BY state")  # noqa: S608
+    for state, count in conn.exec_driver_sql(sql, tuple(value for _, value in conditions)):
+        counts[JobState(state)] = count
     return counts

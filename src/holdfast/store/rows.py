@@ -66,8 +66,8 @@ def folded(text: str) -> str:
 
 
 def searchable(name: str, job_id: str) -> str:
-    """A line break parts them, so that nothing matches across."""
-    return f"{folded(name).replace(chr(10), ' ')}\n{job_id}"
+    """Line breaks part them, so that nothing matches across; those at the end let every letter begin a triple."""
+    return f"{folded(name).replace(chr(10), ' ')}\n{job_id}\n\n"
 
 
 # -- exits and decisions

@@ -4,39 +4,56 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
-_SHORTEST = 3  # letters the index can look up
-_MOST_TRIPLES = 24  # of a long text; the rest is checked on what these find
+_TRIPLE = 3
+_MOST_TRIPLES = 5  # of a long text
+_MOST_BEGINNINGS = 200  # triples that may begin with a shorter text
 
 _SQLITE = text(
-    "SELECT rowid FROM job_search WHERE job_search MATCH :query AND rowid >= :low AND rowid < :high LIMIT :most"
+    "SELECT rowid FROM job_search WHERE job_search MATCH :query AND rowid >= :low AND rowid < :high"
+    " ORDER BY rowid DESC LIMIT :most"
 )
+_TERMS = text("SELECT term FROM job_search_terms WHERE term >= :first AND term < :last LIMIT :limit")
 _POSTGRES = text(
-    "SELECT seq FROM jobs WHERE search LIKE :pattern ESCAPE '!' AND seq >= :low AND seq < :high LIMIT :most"
+    "SELECT seq FROM jobs WHERE search LIKE :pattern ESCAPE '!' AND seq >= :low AND seq < :high"
+    " ORDER BY seq DESC LIMIT :most"
 )
 
 
-def text_hits(conn: Connection, needle: str, low: int, high: int, most: int) -> list[int] | None:
-    """Every job with low <= seq < high that may have it: look again at each. None when there are more than `most`, or
-    when the text is too short to say. `needle` is folded and storable.
+def newest_hits(conn: Connection, needle: str, low: int, high: int, most: int) -> list[int] | None:
+    """The newest jobs with low <= seq < high that may have the text: look again at each. None when the index is no
+    help. `needle` is folded and storable.
     """
-    if len(needle) < _SHORTEST:
-        return None
-    values = {"low": low, "high": high, "most": most + 1}
-    if conn.dialect.name == "sqlite":
-        hits = list(conn.scalars(_SQLITE, {**values, "query": match_query(needle)}))
-    else:
-        hits = list(conn.scalars(_POSTGRES, {**values, "pattern": like_pattern(needle)}))
-    return None if len(hits) > most else hits
+    values = {"low": low, "high": high, "most": most}
+    if conn.dialect.name != "sqlite":
+        if len(needle) < _TRIPLE:
+            return None
+        return list(conn.scalars(_POSTGRES, {**values, "pattern": like_pattern(needle)}))
+    query = match_query(needle) if len(needle) >= _TRIPLE else _beginnings_query(conn, needle)
+    if not query:
+        return [] if query == "" else None
+    return list(conn.scalars(_SQLITE, {**values, "query": query}))
 
 
 def match_query(needle: str) -> str:
-    """Every triple of the text, each quoted: nothing in it has a meaning of its own."""
-    triples = dict.fromkeys(needle[i : i + 3] for i in range(len(needle) - 2))
-    quoted = ['"' + triple.replace('"', '""') + '"' for triple in triples]
-    return " AND ".join(quoted[-_MOST_TRIPLES:])
+    """A few triples side by side, from the end, where names and ids differ most; more would cost more than they rule
+    out. Each is quoted: nothing in it has a meaning of its own.
+    """
+    ends = range(len(needle), _TRIPLE - 1, -_TRIPLE)[:_MOST_TRIPLES]
+    return " AND ".join(_quoted(needle[end - _TRIPLE : end]) for end in ends)
 
 
 def like_pattern(needle: str) -> str:
     for special in "!%_":
         needle = needle.replace(special, "!" + special)
     return f"%{needle}%"
+
+
+def _beginnings_query(conn: Connection, needle: str) -> str | None:
+    """A text too short to be looked up is the beginning of some triples. Empty: of none; None: of too many."""
+    values = {"first": needle, "last": needle + "\U0010ffff", "limit": _MOST_BEGINNINGS + 1}
+    terms = list(conn.scalars(_TERMS, values))
+    return None if len(terms) > _MOST_BEGINNINGS else " OR ".join(map(_quoted, terms))
+
+
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'

@@ -93,9 +93,11 @@ jobs = Table(
     Index("ix_jobs_name", "name", "seq"),
     # One for each way to filter, each ending in the paging key: the list is a merge of ranges of one of these.
     Index("ix_jobs_state", "state", "seq"),
-    Index("ix_jobs_group", "group_name", "state", "seq"),
-    Index("ix_jobs_user", "user_name", "state", "seq"),
-    Index("ix_jobs_user_group", "user_name", "group_name", "state", "seq"),
+    Index("ix_jobs_group", "group_name", "seq"),
+    Index("ix_jobs_group_state", "group_name", "state", "seq"),
+    Index("ix_jobs_user", "user_name", "seq"),
+    Index("ix_jobs_user_state", "user_name", "state", "seq"),
+    Index("ix_jobs_user_group_state", "user_name", "group_name", "state", "seq"),
 )
 
 job_specs = Table(

@@ -72,9 +72,11 @@ def create_jobs() -> None:
     )
     op.create_index("ix_jobs_name", "jobs", ["name", "seq"])
     op.create_index("ix_jobs_state", "jobs", ["state", "seq"])
-    op.create_index("ix_jobs_group", "jobs", ["group_name", "state", "seq"])
-    op.create_index("ix_jobs_user", "jobs", ["user_name", "state", "seq"])
-    op.create_index("ix_jobs_user_group", "jobs", ["user_name", "group_name", "state", "seq"])
+    op.create_index("ix_jobs_group", "jobs", ["group_name", "seq"])
+    op.create_index("ix_jobs_group_state", "jobs", ["group_name", "state", "seq"])
+    op.create_index("ix_jobs_user", "jobs", ["user_name", "seq"])
+    op.create_index("ix_jobs_user_state", "jobs", ["user_name", "state", "seq"])
+    op.create_index("ix_jobs_user_group_state", "jobs", ["user_name", "group_name", "state", "seq"])
     op.create_table(
         "job_specs",
         sa.Column("job_seq", serial, nullable=False, autoincrement=False),
@@ -199,6 +201,7 @@ def create_search() -> None:
             "CREATE VIRTUAL TABLE job_search USING fts5("
             "text, content='', detail=none, tokenize='trigram case_sensitive 1')"
         )
+        op.execute("CREATE VIRTUAL TABLE job_search_terms USING fts5vocab(job_search, row)")
         return
     try:
         with conn.begin_nested():
