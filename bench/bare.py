@@ -31,6 +31,7 @@ class Sandbox:
     files: dict[int, bytes]  # descriptors that are read from memory
     paths: dict[int, str]  # descriptors that are files
     folder: Path  # of the task it was read from
+    folders: list[tuple[str, int]]  # below it, with their modes
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Start:
 
     argv: list[str]
     files: dict[int, int]
-    stdout: str
+    folder: str
 
 
 def read_sandbox(running: BenchServer) -> Sandbox:
@@ -48,7 +49,7 @@ def read_sandbox(running: BenchServer) -> Sandbox:
         running.wait_for_state(job, "Running")
         runner, folder = _find_runner(running.home, job)
         (child,) = psutil.Process(runner).children()
-        return Sandbox(child.cmdline(), *_descriptors(runner), folder)
+        return Sandbox(child.cmdline(), *_descriptors(runner), folder, list(_folders(folder)))
     finally:
         with running.connect() as connection:
             connection.request("POST", f"/api/v1/jobs/{job}/stop")
@@ -99,7 +100,7 @@ class BareLoop:
 def _prepare(sandbox: Sandbox, folder: Path) -> Start:
     old, new = str(sandbox.folder), str(folder)
     folder.mkdir()
-    for name, mode in _folders(sandbox.folder):
+    for name, mode in sandbox.folders:
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name).chmod(mode)
     (folder / "script").write_bytes(NO_OP)  # where there is no sandbox, the script is a file
@@ -109,7 +110,7 @@ def _prepare(sandbox: Sandbox, folder: Path) -> Start:
         files[fd] = _memory_file(data.replace(old.encode(), new.encode()) if is_arguments else NO_OP)
     for fd, path in sandbox.paths.items():
         files[fd] = _high(os.open(path, os.O_RDONLY))
-    return Start([word.replace(old, new) for word in sandbox.argv], files, str(folder / "stdout"))
+    return Start([word.replace(old, new) for word in sandbox.argv], files, new)
 
 
 def _folders(task: Path) -> Iterator[tuple[str, int]]:
@@ -146,11 +147,13 @@ def _run_all(starts: list[Start]) -> None:
 def _run(start: Start) -> None:
     actions: list[Any] = [(os.POSIX_SPAWN_DUP2, source, fd) for fd, source in start.files.items()]
     actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
-    actions.append((os.POSIX_SPAWN_OPEN, 1, start.stdout, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    for fd, path in ((1, f"{start.folder}/stdout"), (2, f"{start.folder}/stderr")):
+        actions.append((os.POSIX_SPAWN_OPEN, fd, path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     pid = os.posix_spawn(start.argv[0], start.argv, env, file_actions=actions)
     _, status = os.waitpid(pid, 0)
     for source in start.files.values():
         os.close(source)
     if status != 0:
-        raise RuntimeError(f"a bare sandbox ended with status {status}")
+        said = Path(start.folder, "stderr").read_text(errors="replace")
+        raise RuntimeError(f"a bare sandbox ended with status {status}: {said}")

@@ -42,7 +42,7 @@ def measure(options: Options) -> list[Row]:
 def _fill(home: Path, jobs: int) -> None:
     began = time.monotonic()
     home.mkdir(parents=True)
-    subprocess.run([sys.executable, "-m", "bench.fill", str(home), str(jobs)], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-m", "bench.fill", str(home), str(jobs)], cwd=ROOT, check=True, stdout=sys.stderr)
     say(f"scale: {jobs:,} jobs written in {time.monotonic() - began:.0f} s")
 
 
