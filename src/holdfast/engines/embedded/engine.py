@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +55,7 @@ class EmbeddedEngine:
         self._options = options or EmbeddedOptions()
         self._tasks = str(home / "tasks")
         self._logs = str(home / "logs")
+        self._trash = str(home / "trash")
         self._images = ImageShelf(home / "images")
         self._starter = Starter(self._options, self._current_site, self._images)
         self._site: Site | None = None
@@ -68,9 +70,12 @@ class EmbeddedEngine:
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="embedded")
+        self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="embedded-cleaner")
         keep_descriptors_private()
-        for folder in (self._home, Path(self._tasks), Path(self._logs), self._home / "images"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (str(self._home), self._tasks, self._logs, self._trash):
+            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in os.listdir(self._trash):
+            self._cleaner.submit(_clean, f"{self._trash}/{name}", ())
         self._site = await self._in_thread(lambda: find_site(self._home, self._options))
         self._nodes = (await self._in_thread(lambda: machine.find_node(self._options)),)
         self._watch = Watch(self._ended)
@@ -82,6 +87,7 @@ class EmbeddedEngine:
             for task in self._work:
                 task.cancel()
             self._threads.shutdown(wait=True)
+            self._cleaner.shutdown(wait=True, cancel_futures=True)
 
     def health(self) -> EngineHealth:
         site = self._current_site()
@@ -186,10 +192,7 @@ class EmbeddedEngine:
     async def _adopt(self, attempt_id: str) -> None:
         """Take up watching what another server, or we in another life, started."""
         task = await self._in_thread(lambda: self._find_runner(attempt_id))
-        if task is not None and self._watch is not None and self._watch.get(attempt_id) is None:
-            self._watch.add(task)
-        elif task is not None and task.pidfd is not None:
-            os.close(task.pidfd)
+        self._watching.add(task)
 
     def _find_runner(self, attempt_id: str) -> LiveTask:
         folder = self._folder(attempt_id)
@@ -278,20 +281,24 @@ class EmbeddedEngine:
             await self._in_thread(lambda: self._remove(attempt_id))
 
     def _remove(self, attempt_id: str) -> None:
+        """Quick: what there is to free is only moved out of the way, and freed later by the cleaner."""
         folder = TaskFolder(f"{self._tasks}/{attempt_id}")
         if not folder.exists() or folder.is_alive():
             return
         note = folder.read_start()
-        if note is not None:
-            if was_out_of_memory(folder, note):
-                folder.mark_out_of_memory()
-            cgroups.remove(note.cgroups)
+        if note is not None and was_out_of_memory(folder, note):
+            folder.mark_out_of_memory()
+        trash = f"{self._trash}/{attempt_id}"
+        with suppress(FileExistsError):
+            os.mkdir(trash, 0o700)
         for name in os.listdir(folder.path):
             if name not in KEPT:
-                remove_tree(folder[name])
+                _move(folder[name], f"{trash}/{name}")
         shelf = self._log_path(attempt_id)
-        os.makedirs(os.path.dirname(shelf), mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(os.path.dirname(shelf), 0o700)
         os.rename(folder.path, shelf)
+        self._cleaner.submit(_clean, trash, note.cgroups if note else ())
 
     async def remove_logs(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id):
@@ -369,6 +376,17 @@ class EmbeddedEngine:
         self._work.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("background work failed", exc_info=task.exception())
+
+
+def _move(source: str, target: str) -> None:
+    if os.path.lexists(target):  # left by a server that died here
+        remove_tree(target)
+    os.rename(source, target)
+
+
+def _clean(trash: str, groups: tuple[str, ...]) -> None:
+    cgroups.remove(groups)
+    remove_tree(trash)
 
 
 def was_out_of_memory(folder: TaskFolder, note: read.StartNote | None) -> bool:

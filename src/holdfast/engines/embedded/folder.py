@@ -31,7 +31,7 @@ class TaskFolder:
         return f"{self.path}/{name}"
 
     def exists(self) -> bool:
-        return Path(self.path).is_dir()
+        return os.path.isdir(self.path)
 
     def read_start(self) -> StartNote | None:
         try:

@@ -1,11 +1,12 @@
-"""Calls of the C library that Python does not offer: holes in files, and notice of changes."""
+"""Calls of the C library that Python does not offer, or not well enough: holes in files, notice of changes, spawning."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -30,6 +31,96 @@ def punch_hole(path: str, end: int) -> bool:
         return bool(fallocate(fd, mode, ctypes.c_int64(0), ctypes.c_int64(end)) == 0)
     finally:
         os.close(fd)
+
+
+# --- spawning: as os.posix_spawn, which however stops every other thread of ours until the child runs its program ---
+
+_SETSIGDEF = 0x04
+_SETSIGMASK = 0x08
+_SETSID = 0x80
+_ROOM = 1024  # bytes; more than any C library needs for one of its records
+_SIGNALS = 128  # bytes of a set of signals
+
+
+@dataclass(frozen=True, slots=True)
+class Dup:
+    """The child's descriptor `target` is our `source`."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The child's descriptor `target` is a file."""
+
+    target: int
+    path: str
+    flags: int
+    mode: int = 0
+
+
+def spawn(argv: Sequence[str], env: Mapping[str, str], actions: Sequence[Dup | Open]) -> int:
+    """Run a program in a session of its own, every signal as it is by default; answers its pid."""
+    files = ctypes.create_string_buffer(_ROOM)
+    attributes = ctypes.create_string_buffer(_ROOM)
+    _check(_libc.posix_spawn_file_actions_init(files))
+    try:
+        for action in actions:
+            _check(_add_action(files, action))
+        _check(_libc.posix_spawnattr_init(attributes))
+        try:
+            _set_attributes(attributes)
+            return _spawn(argv, env, files, attributes)
+        finally:
+            _libc.posix_spawnattr_destroy(attributes)
+    finally:
+        _libc.posix_spawn_file_actions_destroy(files)
+
+
+def _add_action(files: ctypes.Array[ctypes.c_char], action: Dup | Open) -> int:
+    if isinstance(action, Dup):
+        answer: int = _libc.posix_spawn_file_actions_adddup2(files, action.source, action.target)
+    else:
+        path = os.fsencode(action.path)
+        answer = _libc.posix_spawn_file_actions_addopen(
+            files, action.target, path, action.flags, ctypes.c_uint(action.mode)
+        )
+    return answer
+
+
+def _set_attributes(attributes: ctypes.Array[ctypes.c_char]) -> None:
+    every = ctypes.create_string_buffer(_SIGNALS)
+    none = ctypes.create_string_buffer(_SIGNALS)
+    _libc.sigfillset(every)
+    _libc.sigemptyset(none)
+    _check(_libc.posix_spawnattr_setflags(attributes, ctypes.c_short(_SETSIGDEF | _SETSIGMASK | _SETSID)))
+    _check(_libc.posix_spawnattr_setsigdefault(attributes, every))
+    _check(_libc.posix_spawnattr_setsigmask(attributes, none))
+
+
+def _spawn(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    files: ctypes.Array[ctypes.c_char],
+    attributes: ctypes.Array[ctypes.c_char],
+) -> int:
+    pid = ctypes.c_int()
+    words = _strings(os.fsencode(word) for word in argv)
+    settings = _strings(os.fsencode(f"{name}={value}") for name, value in env.items())
+    path = os.fsencode(argv[0])
+    _check(_libc.posix_spawn(ctypes.byref(pid), path, files, attributes, words, settings))
+    return pid.value
+
+
+def _strings(values: Iterable[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+    found = [*values, None]
+    return (ctypes.c_char_p * len(found))(*found)
+
+
+def _check(error: int) -> None:
+    if error:
+        raise OSError(error, os.strerror(error))
 
 
 class Notice:

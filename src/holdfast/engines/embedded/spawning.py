@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from . import libc
 from .folder import TaskFolder
+from .libc import Dup, Open
 from .render import ARGS_FD, PATH, SCRIPT_FD, SECCOMP_FD
 
 RUNNER = str(Path(__file__).parents[2] / "runtime" / "runner.sh")
 _CLAIM_FD = 9
 _HIGH = 20  # sources of descriptors lie above every target
-# Python ignores some signals and the server may block others; a task must find none of that.
-_SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
@@ -45,23 +43,20 @@ def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
         if order.bwrap:
             sources[ARGS_FD] = memory_file("\0".join(order.args).encode("utf-8", "surrogateescape"))
             sources[SCRIPT_FD] = memory_file(order.script.encode("utf-8", "surrogateescape"))
-        actions = _file_actions(folder, order, sources)
         argv = ["/bin/sh", RUNNER, order.workdir, folder["claim"], "\n".join(order.joins), *command]
-        return os.posix_spawn(
-            argv[0], argv, order.env, file_actions=actions, setsid=True, setsigdef=_SIGNALS, setsigmask=()
-        )
+        return libc.spawn(argv, order.env, _file_actions(folder, order, sources))
     finally:
         for source in sources.values():
             os.close(source)
 
 
-def _file_actions(folder: TaskFolder, order: Order, sources: Mapping[int, int]) -> list[tuple[Any, ...]]:
-    actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in sources.items()]
-    actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
-    actions.append((os.POSIX_SPAWN_OPEN, 1, folder["stdout"], _APPEND, 0o600))
-    actions.append((os.POSIX_SPAWN_OPEN, 2, folder["stderr"], _APPEND, 0o600))
+def _file_actions(folder: TaskFolder, order: Order, sources: Mapping[int, int]) -> list[Dup | Open]:
+    actions: list[Dup | Open] = [Dup(source, target) for target, source in sources.items()]
+    actions.append(Open(0, "/dev/null", os.O_RDONLY))
+    actions.append(Open(1, folder["stdout"], _APPEND, 0o600))
+    actions.append(Open(2, folder["stderr"], _APPEND, 0o600))
     if order.seccomp:
-        actions.append((os.POSIX_SPAWN_OPEN, SECCOMP_FD, order.seccomp, os.O_RDONLY, 0))
+        actions.append(Open(SECCOMP_FD, order.seccomp, os.O_RDONLY))
     return actions
 
 

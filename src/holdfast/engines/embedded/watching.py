@@ -38,6 +38,10 @@ class Watch:
         return self._live.get(attempt_id)
 
     def add(self, task: LiveTask) -> None:
+        """Watch it, unless it is being watched already."""
+        if task.attempt_id in self._live:
+            self._let_go(task)
+            return
         self._live[task.attempt_id] = task
         task.watch_timer = self._loop.call_later(_WATCH_AFTER, self.follow, task)
         if task.pidfd is not None:
@@ -75,6 +79,7 @@ class Watch:
         task.poll_timer = self._loop.call_later(_REMAINS, self._gone, task)
 
     def _gone(self, task: LiveTask) -> None:
+        self._let_go(task)
         if self._live.get(task.attempt_id) is task:
             self._drop(task)
             task.recorder.finish()
@@ -90,7 +95,7 @@ class Watch:
 
     def _let_go(self, task: LiveTask) -> None:
         if task.pidfd is not None:
-            self._loop.remove_reader(task.pidfd)
+            self._loop.remove_reader(task.pidfd)  # harmless where there is none
             os.close(task.pidfd)
             task.pidfd = None
 
