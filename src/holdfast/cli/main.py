@@ -116,8 +116,7 @@ def source_of(args: Sequence[str]) -> str | None:
 def _usage(error: typer.TyperException, json: bool) -> int:
     context: Any = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        output.note(error.format_message())
-        return USAGE
+        return USAGE  # the help is printed by then
     command = context.command_path if context is not None else "holdfast"
     show_usage(error.format_message(), command, json=json)
     return error.exit_code

@@ -93,14 +93,16 @@ def _serve_here(folder: Path, settings: Settings, job: FirstJob | None, ready_fd
     import logging
 
     from holdfast.bootstrap import serve
-    from holdfast.core.errors import UserError
 
     logging.getLogger("httpx").setLevel(logging.WARNING)  # the first job's own requests are no news
     if ready_fd is not None:
         os.set_inheritable(ready_fd, False)
 
+    told: list[Started] = []
+
     def on_ready(info: ServerInfo) -> None:
         started = _as_started(info)
+        told.append(started)
         if ready_fd is not None:
             _tell(ready_fd, {"started": _as_json(started)})
         elif json:
@@ -113,9 +115,9 @@ def _serve_here(folder: Path, settings: Settings, job: FirstJob | None, ready_fd
 
     try:
         serve(folder, settings, on_ready=on_ready)
-    except UserError as error:
-        if ready_fd is not None:
-            _tell(ready_fd, {"error": {"message": error.message, "hint": error.hint}})
+    except Exception as error:
+        if ready_fd is not None and not told:
+            _tell(ready_fd, {"error": {"message": str(error), "hint": getattr(error, "hint", None)}})
         raise
     except KeyboardInterrupt:
         pass  # the signal that ended it, passed on after all was closed
@@ -144,8 +146,8 @@ def _start_detached(folder: Path, port: int | None, host: str | None) -> Started
     answer = encoder.loads(said) if said else {}
     if "started" in answer:
         return Started(**answer["started"])
-    reason = answer.get("error") or {"message": "The server ended while it started", "hint": f"Its log: {log}"}
-    raise UserError(reason["message"], hint=reason["hint"])
+    reason = answer.get("error") or {"message": "it ended without a word", "hint": None}
+    raise UserError(f"The server did not start: {reason['message']}", hint=reason["hint"] or f"Its log: {log}")
 
 
 def _tell(ready_fd: int, message: dict[str, Any]) -> None:

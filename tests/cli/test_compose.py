@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer import BadParameter
+
+from holdfast.cli.compose import compose_job, name_of, shell_text
+from holdfast.jobspec import parse_job
+
+
+def test_only_what_was_asked_for_is_said() -> None:
+    assert compose_job(["true"]) == {"name": "true", "command": "true"}
+
+
+def test_everything_that_can_be_asked_for_is_understood_by_the_server() -> None:
+    job = compose_job(
+        ["python", "train.py", "--lr", "0.1"],
+        image="host",
+        cpu=0.5,
+        memory="512Mi",
+        gpu=1,
+        env=["A=1", "B=x=y"],
+        mount=["/data", "/in:/out:rw"],
+        instances=2,
+        time_limit="2h",
+        retry=3,
+        priority=5,
+        hold=True,
+    )
+    found = parse_job(json.dumps(job)).job
+    role = found.roles[0]
+    assert (found.name, role.commands, role.instances) == ("python-train", ("python train.py --lr 0.1",), 2)
+    assert (role.resources.cpu, role.resources.memory, role.resources.gpu) == (0.5, 512 << 20, 1)
+    assert role.env["B"] == "x=y"
+    assert [(mount.target, mount.read_only) for mount in role.mounts] == [("/data", True), ("/out", False)]
+    assert (found.max_retries, found.priority, found.hold is not None) == (3, 5, True)
+
+
+def test_one_argument_is_shell_text_and_several_are_words() -> None:
+    assert shell_text(["echo a && echo b"]) == "echo a && echo b"
+    assert shell_text(["echo", "a b", "$HOME"]) == "echo 'a b' '$HOME'"
+
+
+@given(st.lists(st.text(), min_size=2))
+def test_words_arrive_as_they_were(words: list[str]) -> None:
+    assert shlex.split(shell_text(words)) == words
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["/usr/bin/python3", "train.py"], "python3-train"),
+        (["echo hello && ls"], "echo-hello"),
+        (["ls", "-l"], "ls"),
+        (["$(evil)"], "job"),
+    ],
+)
+def test_a_job_is_named_after_its_program(command: list[str], name: str) -> None:
+    assert name_of(command) == name
+
+
+def test_a_variable_needs_a_value() -> None:
+    with pytest.raises(BadParameter, match="NAME=VALUE"):
+        compose_job(["true"], env=["JUSTANAME"])

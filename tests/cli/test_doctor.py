@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.doctor import (
+    check_cgroups,
+    check_clock,
+    check_disk,
+    check_engine,
+    check_namespaces,
+    check_open_files,
+    check_port,
+    check_python,
+)
+from holdfast.engines.base import EngineHealth, Isolation
+
+from .running import Cli
+
+
+def test_an_old_python_fails_with_a_remedy() -> None:
+    assert check_python((3, 11, 2)).status == "ok"
+    check = check_python((3, 9, 1))
+    assert (check.status, check.remedy) == ("fail", "Install Python 3.11 or newer.")
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "remedy"),
+    [
+        ("sys/user/max_user_namespaces", "0", "max_user_namespaces"),
+        ("sys/kernel/unprivileged_userns_clone", "0", "unprivileged_userns_clone"),
+        ("sys/kernel/apparmor_restrict_unprivileged_userns", "1", "apparmor"),
+    ],
+)
+def test_what_forbids_namespaces_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, value: str, remedy: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert check_namespaces(tmp_path).status == "ok"
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(value + "\n")
+    check = check_namespaces(tmp_path)
+    assert check.status == "warn"
+    assert remedy in str(check.remedy)
+
+
+def test_the_kinds_of_cgroups(tmp_path: Path) -> None:
+    assert check_cgroups(tmp_path).status == "warn"
+    (tmp_path / "memory").mkdir()
+    assert check_cgroups(tmp_path).message == "version 1"
+    (tmp_path / "unified").mkdir()
+    assert check_cgroups(tmp_path).message == "version 1 (hybrid)"
+    (tmp_path / "cgroup.controllers").touch()
+    assert check_cgroups(tmp_path).message == "version 2"
+
+
+def test_a_port_in_use_is_told_from_a_free_one() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert check_port("127.0.0.1", port, None).status == "fail"
+        assert check_port("127.0.0.1", port, "http://127.0.0.1:1").status == "ok"
+    assert check_port("127.0.0.1", port, None).status == "ok"
+
+
+def test_clock_files_and_disk(tmp_path: Path) -> None:
+    assert check_clock(datetime(1970, 1, 2, tzinfo=UTC)).status == "fail"
+    assert check_open_files((1024, 1024)).status == "warn"
+    assert check_open_files((1024, 65536)).status == "ok"
+    assert str(tmp_path / "a/b") in check_disk(tmp_path / "a/b").message
+
+
+def test_no_isolation_is_a_warning_with_its_reason() -> None:
+    health = EngineHealth(name="embedded", isolation=Isolation.NONE, limits="watched", notes=("Do this.",))
+    check = check_engine(health)
+    assert (check.status, check.remedy) == ("warn", "Do this.")
+    full = EngineHealth(name="embedded", isolation=Isolation.FULL, limits="cgroup v2")
+    assert check_engine(full).status == "ok"
+
+
+def test_doctor_without_a_server_tries_the_sandbox_itself(alone: Cli) -> None:
+    result = alone("doctor", "--json")
+    names = [check["name"] for check in result.json["checks"]]
+    assert {"python", "bubblewrap", "namespaces", "cgroups", "disk", "clock", "open files", "port", "engine"} == set(
+        names
+    )
+    engine = result.json["checks"][names.index("engine")]
+    assert "limits" in engine["message"]
+
+
+def test_doctor_beside_a_server_asks_it(cli: Cli) -> None:
+    result = cli("doctor", "--json")
+    port = next(check for check in result.json["checks"] if check["name"] == "port")
+    assert "a server runs at http://127.0.0.1:" in port["message"]
+    assert "engine" in cli("doctor").text

@@ -1,0 +1,184 @@
+"""Jobs by command line, against a real server that really runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .running import Cli
+
+
+def submitted(cli: Cli, *args: str) -> str:
+    return cli.ok("submit", *args).text.strip()
+
+
+def test_a_command_runs_and_its_log_and_exit_code_come_back(cli: Cli) -> None:
+    result = cli(
+        "submit", "--follow", "--name", "two words", "--", "sh", "-c", "printf 'a b\\n'; echo oops >&2; exit 3"
+    )
+    assert result.code == 3
+    assert sorted(result.out.splitlines()) == [b"a b", b"oops"]
+    assert "two words" in result.err
+    assert "failed" in result.err
+
+
+def test_log_bytes_arrive_unchanged(cli: Cli) -> None:
+    command = "printf '\\000\\377\\033[31m\\r\\n\\200no newline'"
+    result = cli("submit", "-f", "--", command)
+    assert (result.code, result.out) == (0, b"\x00\xff\x1b[31m\r\n\x80no newline")
+    job = cli.ok("ls", "--json", "--limit", "1").json["items"][0]["id"]
+    assert cli.ok("logs", job).out == result.out
+    assert cli.ok("logs", job, "main-0", "--stdout").out == result.out
+    assert cli.ok("logs", job, "--stderr").out == b""
+    assert cli.ok("logs", job, "--json").json["size"] == len(result.out)
+
+
+def test_tail_since_and_attempt_choose_what_is_shown(cli: Cli) -> None:
+    result = cli("submit", "--wait", "--retry", "1", "--json", "--", "echo one; echo two; exit 1")
+    job = result.json["id"]
+    assert (result.code, result.json["attempt"]) == (1, 1)
+    assert cli.ok("logs", job, "--tail", "1").out == b"two\n"
+    assert cli.ok("logs", job, "--attempt", "0").out == b"one\ntwo\n"
+    assert cli.ok("logs", job, "--since", "1h").out == b"one\ntwo\n"
+    assert cli("logs", job, "--attempt", "9").code == 1
+
+
+def test_following_shows_every_attempt(cli: Cli) -> None:
+    result = cli("submit", "-f", "--retry", "2", "--", "echo try; exit 5")
+    assert (result.code, result.out) == (5, b"try\n" * 3)
+
+
+def test_a_file_from_a_path_and_from_stdin(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: filed\ncommand: echo from a file\n")
+    assert cli("submit", "-f", str(file)).out == b"from a file\n"
+    assert cli("submit", "-f", "-", stdin=file.read_bytes()).out == b"from a file\n"
+
+
+def test_every_problem_of_a_file_is_shown_with_its_line(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("name: x\ncomand: true\nresources:\n  cpu: many\n")
+    result = cli("submit", str(file))
+    assert (result.code, result.out) == (1, b"")
+    assert f"{file}:2: comand:" in result.err
+    assert f"{file}:4: resources.cpu:" in result.err
+    problems = cli("submit", str(file), "--json").error["problems"]
+    assert {problem["line"] for problem in problems} >= {2, 4}
+
+
+def test_plan_says_what_would_happen(cli: Cli) -> None:
+    assert "would start now" in cli.ok("plan", "--cpu", "0.1", "--", "true").text
+    assert "name: true" in cli.ok("plan", "--yaml", "--name", "true1", "--", "true").text.replace("true1", "true")
+    never = cli("plan", "--cpu", "100000", "--", "true")
+    assert never.code == 1
+    assert "never run" in never.text
+    assert cli("plan", "--json", "--cpu", "100000", "--", "true").json["verdict"] == "never"
+
+
+def test_a_job_no_machine_can_run_has_no_exit_code(cli: Cli) -> None:
+    assert cli("submit", "--wait", "--cpu", "100000", "--", "true").code in (1, 125)
+
+
+def test_env_and_instances(cli: Cli) -> None:
+    result = cli(
+        "submit", "--wait", "--json", "--env", "WORD=a b", "--instances", "2", "--cpu", "0.1", "--", "echo $WORD"
+    )
+    assert [task["task"] for task in result.json["tasks"]] == ["main-0", "main-1"]
+    assert cli.ok("logs", result.json["id"], "main-1").out == b"a b\n"
+
+
+def test_ls_filters_and_pages(cli: Cli) -> None:
+    for number in range(3):
+        cli("submit", "--wait", "--name", f"paged-{number}", "--", f"exit {number}")
+    failed = cli.ok("ls", "--json", "--text", "paged-", "--state", "failed", "--mine", "--since", "1h").json
+    assert [job["name"] for job in failed["items"]] == ["paged-2", "paged-1"]
+    page = cli.ok("ls", "--json", "--text", "paged-", "--limit", "2").json
+    more = cli.ok("ls", "--json", "--text", "paged-", "--more", page["next"]).json
+    assert [job["name"] for job in page["items"] + more["items"]] == ["paged-2", "paged-1", "paged-0"]
+    assert len(cli.ok("ls", "--json", "--text", "paged-", "--all").json["items"]) == 3
+    table = cli.ok("ls", "--text", "paged-1").text.splitlines()
+    assert table[0].split() == ["ID", "NAME", "STATE", "USER", "GROUP", "AGE", "RAN", "MESSAGE"]
+    assert "paged-1" in table[1]
+    assert "Failed" in table[1]
+
+
+def test_show_tells_all_and_its_json_is_stable(cli: Cli) -> None:
+    job = cli("submit", "--wait", "--json", "--name", "shown", "--", "exit 4").json["id"]
+    text = cli.ok("show", job).text
+    for part in ("shown", job, "Failed", "exit code   4", "main-0"):
+        assert part in text
+    shown = cli.ok("show", "shown", "--json").json
+    assert (shown["id"], shown["exit"]["code"], shown["tasks"][0]["state"]) == (job, 4, "Failed")
+    assert cli.ok("show", job, "--attempts", "--json").json["attempts"][0]["attempt"] == 0
+
+
+def test_hostile_names_cannot_steer_the_terminal(cli: Cli) -> None:
+    hostile = {"name": "evil\u202ename \u2066x", "command": "true", "description": "\x1b]0;owned\x07\x1b[2J"}
+    job = cli.ok("submit", "-", "--json", stdin=json.dumps(hostile).encode()).json["id"]
+    cli("wait", job)
+    for result in (cli.ok("ls"), cli.ok("show", job), cli.ok("events", job), cli.ok("top")):
+        assert b"\x1b" not in result.out
+        assert "\u202e" not in result.text
+    assert "evil\\u202ename" in cli.ok("ls").text
+
+
+def test_stop_ends_a_running_job_and_wait_tells(cli: Cli) -> None:
+    job = submitted(cli, "--", "echo ready; sleep 600")
+    assert f"{job} has ended" in cli.ok("stop", "--wait", job).text
+    assert cli("wait", job).code == 120
+    assert cli.ok("stop", job).code == 0  # again changes nothing
+    report = cli("stop", "--json", job, "no-such-job")
+    assert (report.code, report.json["stopped"], report.json["failed"][0]["job"]) == (1, [job], "no-such-job")
+
+
+def test_wait_with_a_timeout_leaves_the_job_alone(cli: Cli) -> None:
+    job = submitted(cli, "--", "sleep 600")
+    assert cli("wait", "--timeout", "0", job).code == 121
+    assert cli.ok("show", job, "--json").json["finished_at"] is None
+    cli.ok("stop", job)
+
+
+def test_the_time_limit_has_its_own_code(cli: Cli) -> None:
+    assert cli("submit", "--wait", "--time-limit", "1s", "--", "sleep 600").code == 124
+
+
+def test_rerun_and_clone(cli: Cli, tmp_path: Path) -> None:
+    job = cli("submit", "--wait", "--json", "--name", "again", "--", "echo once more").json["id"]
+    rerun = cli("rerun", "-f", job)
+    assert (rerun.code, rerun.out) == (0, b"once more\n")
+    assert cli.ok("ls", "--json", "--limit", "1").json["items"][0]["rerun_of"] == job
+    file = tmp_path / "again.yaml"
+    cli.ok("clone", job, "-o", str(file))
+    assert cli("clone", job, "-o", str(file)).code == 1
+    cli.ok("clone", job, "-o", str(file), "--force")
+    assert cli("submit", "-f", str(file)).out == b"once more\n"
+    assert "once more" in cli.ok("clone", job).text
+    assert "once more" in cli.ok("clone", "--source", job).text
+
+
+def test_events_tell_the_story(cli: Cli) -> None:
+    job = cli("submit", "--wait", "--json", "--", "true").json["id"]
+    events = [json.loads(line) for line in cli.ok("events", "--json", job).text.splitlines()]
+    assert [event["seq"] for event in events] == sorted(event["seq"] for event in events)
+    assert events[0]["actor"] == "admin"
+    followed = cli.ok("events", "-f", job).text.splitlines()
+    assert len(followed) == len(events)
+
+
+def test_a_job_that_does_not_exist(cli: Cli) -> None:
+    for command in ("show", "logs", "wait", "clone", "rerun", "events"):
+        result = cli(command, "no-such-job")
+        assert (result.code, result.out) == (1, b"")
+        assert "no-such-job" in result.err
+        assert cli(command, "no-such-job", "--json").error["code"] == "not_found"
+
+
+@pytest.mark.parametrize("args", [("top",), ("top", "--once"), ("top", "--json")])
+def test_top_shows_machines_and_jobs(cli: Cli, args: tuple[str, ...]) -> None:
+    job = submitted(cli, "--", "sleep 600")
+    shown = cli.ok(*args).text
+    assert job in shown
+    assert "machine" in shown.lower() or "nodes" in shown
+    cli.ok("stop", job)

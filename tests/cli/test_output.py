@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.cli import output
+
+
+@pytest.mark.parametrize(
+    ("hostile", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        ("a\nb\tc\r", "a\\nb\\tc\\r"),
+        ("\x9b2J\x7f", "\\x9b2J\\x7f"),
+        ("abc\u202edcba", "abc\\u202edcba"),
+        ("\ud800", "\\ud800"),
+        ("訓練 née 🚀", "訓練 née 🚀"),
+        ("[bold]not markup[/bold]", "[bold]not markup[/bold]"),
+    ],
+)
+def test_what_could_steer_a_terminal_is_made_visible(hostile: str, shown: str) -> None:
+    assert output.safe(hostile) == shown
+
+
+@given(st.text())
+def test_no_control_character_is_left(text: str) -> None:
+    assert not any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in output.safe(text))
+
+
+@given(st.text())
+def test_plain_text_is_left_alone(text: str) -> None:
+    if text.isprintable():
+        assert output.safe(text) == text
+
+
+def test_a_table_off_a_terminal_is_whole_and_plain(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    long = "x" * 500
+    output.table(("ID", "NAME"), [["1", long], ["22", "\x1b[2Jevil [red]name"]], cut=("NAME",))
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert lines == ["ID  NAME", f"1   {long}", "22  \\x1b[2Jevil [red]name"]
+
+
+def test_json_is_ascii_and_one_line(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    output.emit_json({"name": "訓\x1b\u202e"})
+    assert capfdbinary.readouterr().out == b'{"name": "\\u8a13\\u001b\\u202e"}\n'
+
+
+def test_hints_are_not_for_scripts(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    output.hint("holdfast ls")
+    assert capfdbinary.readouterr().err == b""

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer import BadParameter
+
+from holdfast.cli.quantities import (
+    parse_duration,
+    parse_size,
+    show_duration,
+    show_size,
+    show_span,
+    since_instant,
+)
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172800), ("1.5h", 5400)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "ten minutes", "10x", "-5m", "m", "1h 30m?"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(BadParameter, match="not a duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1024", 1024), ("512Mi", 512 << 20), ("2GiB", 2 << 30), ("1.5G", 1_500_000_000), ("1k", 1000)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "big", "2X", "-1Gi"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(BadParameter, match="not a size"):
+        parse_size(text)
+
+
+def test_since_is_a_duration_or_a_time() -> None:
+    assert since_instant("10m", NOW) == NOW - timedelta(minutes=10)
+    assert since_instant("2026-01-31T11:00:00Z", NOW) == NOW - timedelta(hours=1)
+    with pytest.raises(BadParameter, match="neither a duration"):
+        since_instant("yesterday", NOW)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(-3, "0s"), (4.9, "4s"), (192, "3m12s"), (7500, "2h05m"), (273600, "3d4h")]
+)
+def test_shown_durations(seconds: float, shown: str) -> None:
+    assert show_duration(seconds) == shown
+
+
+def test_a_span_goes_on_until_it_ends() -> None:
+    start = NOW - timedelta(seconds=30)
+    assert show_span(start, None, NOW) == "30s"
+    assert show_span(start, start + timedelta(seconds=5), NOW) == "5s"
+    assert show_span(None, None, NOW) == ""
+
+
+@pytest.mark.parametrize(("size", "shown"), [(None, ""), (100, "100 B"), (2 << 30, "2 GiB"), (1_500_000, "1.4 MiB")])
+def test_shown_sizes(size: int | None, shown: str) -> None:
+    assert show_size(size) == shown

@@ -1,0 +1,141 @@
+"""up and down, with real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .running import PATIENCE, clean_env, run_program, start
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[dict[str, str]]:
+    env = clean_env(tmp_path, HOLDFAST_SERVER_PORT="0")
+    yield env
+    run_program("down", env=env)
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    file = tmp_path / "first.yaml"
+    file.write_text("name: first\ncommand: echo it works\n")
+    return file
+
+
+def test_detached_with_a_first_job(env: dict[str, str], job_file: Path) -> None:
+    first = run_program("up", "--detach", "--first-job", str(job_file), env=env)
+    assert first.code == 0, first.err
+    assert "it works\n" in first.text
+    assert "password" in first.text
+    assert "succeeded" in first.err
+    log = (Path(env["HOLDFAST_HOME"]) / "server.log").read_text()
+    password = first.text.split("password ")[1].split()[0]
+    assert password not in log
+
+    again = run_program("up", "--first-job", str(job_file), env=env)
+    assert again.code == 0, again.err
+    assert "already runs at http://127.0.0.1:" in again.text
+    assert "it works\n" in again.text
+    assert password not in again.text
+
+
+def test_down_stops_it_and_tells_what_goes_on(env: dict[str, str]) -> None:
+    run_program("up", "--detach", env=env)
+    job = run_program("submit", "--", "echo ready; sleep 600", env=env).text.strip()
+    with start("logs", "-f", job, env=env, stdout=subprocess.PIPE) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == b"ready\n"
+        follower.kill()
+    down = run_program("down", env=env)
+    assert down.code == 0, down.err
+    assert "1 job goes on running" in down.text
+    assert run_program("down", env=env).code == 1
+    assert "Cannot connect" in run_program("ls", env=env).err
+    back = run_program("up", "--detach", "--json", env=env)
+    assert back.json["server"]["first_password"] is None
+    assert run_program("show", "--json", job, env=env).json["state"] == "Running"
+    assert run_program("stop", "--wait", job, env=env).code == 0
+
+
+def test_a_first_job_that_fails_is_told_by_the_exit_code(env: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "fails.yaml"
+    file.write_text("name: fails\ncommand: exit 9\n")
+    assert run_program("up", "--detach", "--first-job", str(file), env=env).code == 9
+
+
+def test_in_the_foreground_until_ctrl_c(env: dict[str, str], job_file: Path) -> None:
+    process = start("up", "--first-job", str(job_file), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    seen = []
+    while not seen or seen[-1] != b"it works\n":
+        line = process.stdout.readline()
+        assert line, process.stderr.read().decode() if process.stderr else ""
+        seen.append(line)
+    assert seen[0].startswith(b"Holdfast is up at http://127.0.0.1:")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err.decode()
+    assert b"Stopped." in err
+    assert b"Traceback" not in err
+
+
+def test_a_taken_port_is_explained_and_nothing_is_left_running(env: dict[str, str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for how in ((), ("--detach",)):
+            result = run_program("up", "--port", port, *how, env=env)
+            assert result.code == 1
+            assert f"Cannot listen on 127.0.0.1:{port}" in result.err
+            assert "--port" in result.err
+    assert run_program("down", env=env).code == 1
+
+
+def test_a_missing_first_job_starts_nothing(env: dict[str, str], tmp_path: Path) -> None:
+    result = run_program("up", "--detach", "--first-job", str(tmp_path / "none.yaml"), env=env)
+    assert result.code == 1
+    assert "none.yaml" in result.err
+    assert not Path(env["HOLDFAST_HOME"]).exists()
+
+
+def test_down_leaves_a_stranger_with_the_same_number_alone(env: dict[str, str]) -> None:
+    """A server that was killed left its file behind, and its process number now belongs to somebody else."""
+    run_program("up", "--detach", env=env)
+    home = Path(env["HOLDFAST_HOME"])
+    info = json.loads((home / "server.json").read_text())
+    os.kill(info["pid"], signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(info["pid"])] if psutil.pid_exists(info["pid"]) else [], timeout=PATIENCE)
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        (home / "server.json").write_text(json.dumps({**info, "pid": stranger.pid}))
+        assert run_program("down", env=env).code == 1
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_follow_goes_on_across_a_restart(env: dict[str, str], tmp_path: Path) -> None:
+    """Killed in the middle of a log: whoever follows sees every byte once, and the job's own exit code."""
+    run_program("up", "--detach", env=env)
+    home = Path(env["HOLDFAST_HOME"])
+    port = json.loads((home / "client.json").read_text())["url"].rsplit(":", 1)[1]
+    gate = tmp_path / "gate"
+    command = f"seq 1 2000; while [ ! -e {gate} ]; do sleep 0.05; done; seq 2001 4000; exit 6"
+    follower = start(
+        "submit", "-f", "--mount", f"{tmp_path}:{tmp_path}", "--", command, env=env, stdout=subprocess.PIPE
+    )
+    assert follower.stdout is not None
+    seen = [follower.stdout.readline() for _ in range(2000)]
+    os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
+    gate.touch()
+    assert run_program("up", "--detach", "--port", port, env=env).code == 0
+    seen += follower.stdout.readlines()
+    assert seen == [b"%d\n" % number for number in range(1, 4001)]
+    assert follower.wait(PATIENCE) == 6
