@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import Dialect
 from holdfast.jobspec import parse_job, render_yaml
-from holdfast.jobspec.document import MAX_BYTES
+from holdfast.jobspec.document import MAX_BYTES, read_document
+from holdfast.jobspec.render import dump_yaml
 
 from .jobs import TRAPS, json_values
 from .samples import SITE, golden_files
@@ -110,6 +112,54 @@ def test_damaged_files(data: bytes) -> None:
     parse_or_refuse(data)
 
 
+TREES = [read_document(path.read_bytes()).root.plain() for path in golden_files(*Dialect)]
+ODD = [
+    None,
+    [],
+    {},
+    [None],
+    {"a": None},
+    0,
+    -1,
+    2**70,
+    1e300,
+    0.5,
+    True,
+    "",
+    " ",
+    "******",
+    "a\nb",
+    "none",
+    "2",
+    "\x07",
+    "é",
+]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> tuple[str, str]:
+    """A golden file as a tree, some of whose values were swapped for odd ones, as JSON and as YAML."""
+    tree = copy.deepcopy(draw(st.sampled_from(TREES)))
+    for _ in range(draw(st.integers(1, 3))):
+        spot = tree
+        while True:
+            keys = list(spot) if isinstance(spot, dict) else list(range(len(spot)))
+            key = draw(st.sampled_from(keys)) if keys else None
+            if key is None or not isinstance(spot[key], dict | list) or draw(st.integers(0, 4)) == 0:
+                break
+            spot = spot[key]
+        if key is not None:
+            spot[key] = copy.deepcopy(draw(st.sampled_from(ODD) | json_values))
+    return json.dumps(tree), dump_yaml(tree)
+
+
+@quick
+@given(mutated())
+def test_odd_values_in_good_files(texts: tuple[str, str]) -> None:
+    for text in texts:
+        parse_or_refuse(text)
+
+
 @pytest.mark.parametrize("path", golden_files(*Dialect), ids=lambda path: path.name)
 @pytest.mark.parametrize("dialect", Dialect)
 def test_every_file_as_every_dialect(path: Path, dialect: Dialect) -> None:
@@ -120,7 +170,7 @@ def test_every_file_as_every_dialect(path: Path, dialect: Dialect) -> None:
 
 
 def test_ten_megabytes() -> None:
-    assert "too large: 10.0 MiB" in refused(b"name: a\n" + b"#" * 10 * 1024 * 1024)
+    assert "too large: 10,485,768 bytes" in refused(b"name: a\n" + b"#" * 10 * 1024 * 1024)
     assert "too large" in refused("x" * (MAX_BYTES + 1))
 
 

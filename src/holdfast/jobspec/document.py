@@ -114,7 +114,7 @@ def _decode_bytes(data: bytes) -> str:
 def _check_size(size: int) -> None:
     if size > MAX_BYTES:
         _refuse(
-            f"The file is too large: {size / 1024 / 1024:.1f} MiB, at most {MAX_BYTES / 1024 / 1024:g} MiB are read",
+            f"The file is too large: {size:,} bytes; at most {MAX_BYTES:,} are read",
             hint="Put data and programs into files the job reads, not into the job file.",
         )
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core.errors import InvalidJob, Problem
@@ -22,12 +24,16 @@ D = TypeVar("D")
 
 MAX_PROBLEMS = 100  # nobody reads more, and hostile files could hold thousands
 LONGEST_GUESS = 64  # characters of a key for which we look for a similar one
+MOST_GUESSES = 100  # words it is compared with
+
+
+Hint = str | Callable[[], str | None] | None  # a function when it takes time to find and nobody may need it
 
 
 class Wrong(Exception):
     """A value that cannot be accepted; becomes a Problem where its path is known."""
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: Hint = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -45,11 +51,11 @@ class Report:
     def full(self) -> bool:
         return len(self.problems) >= MAX_PROBLEMS
 
-    def add(self, problem: Problem) -> None:
+    def add(self, field: str, line: int | None, message: str, hint: Hint = None) -> None:
         if self.full:
             self._more += 1
         else:
-            self.problems.append(problem)
+            self.problems.append(Problem(field, message, hint() if callable(hint) else hint, line))
 
     def warn(self, warning: Problem) -> None:
         if len(self.warnings) < MAX_PROBLEMS:
@@ -90,8 +96,8 @@ class At:
             self.problem(wrong.message, wrong.hint)
             return default
 
-    def problem(self, message: str, hint: str | None = None) -> None:
-        self.report.add(Problem(self.path, message, hint, self.node.line))
+    def problem(self, message: str, hint: Hint = None) -> None:
+        self.report.add(self.path, self.node.line, message, hint)
 
     def warn(self, message: str, hint: str | None = None) -> None:
         self.report.warn(Problem(self.path, message, hint, self.node.line))
@@ -145,10 +151,11 @@ class Fields:
         self.missing(key)
         return default
 
-    def missing(self, key: str, hint: str | None = None) -> None:
-        near = [name for name in self._entries if name not in self._known]
-        hint = hint or (guess(key, near, "Is {!r} meant to be it?") if not self.at.report.full else None)
-        self.at.report.add(Problem(join_path(self.at.path, key), "is required", hint, self.at.node.line))
+    def missing(self, key: str) -> None:
+        def hint() -> str | None:
+            return guess(key, (name for name in self._entries if name not in self._known), "Is {!r} meant to be it?")
+
+        self.at.report.add(join_path(self.at.path, key), self.at.node.line, "is required", hint)
 
     def table(self, keys: Mapping[str, Key]) -> dict[str, Any]:
         """What is there, by name; what cannot be read is reported and left out."""
@@ -160,12 +167,10 @@ class Fields:
         known = set(self._known)
         for name, at in self._entries.items():
             if name not in known and name not in tolerated:
-                at.problem("is not a known field", self._advice(name))
+                at.problem("is not a known field", partial(self._advice, name))
 
-    def _advice(self, name: str) -> str | None:
-        if self.at.report.full:
-            return None
-        return guess(name, self._known) or f"Known here: {', '.join(dict.fromkeys(self._known))}."
+    def _advice(self, name: str) -> str:
+        return guess(name, self._known) or list_known(dict.fromkeys(self._known))
 
 
 _ABSENT = object()
@@ -175,9 +180,16 @@ def guess(name: str, known: Iterable[str], text: str = "Did you mean {!r}?") -> 
     """A hint that names the most similar known word, if one is similar."""
     if len(name) > LONGEST_GUESS:
         return None
-    by_folded = {_fold(word): word for word in known if len(word) <= LONGEST_GUESS}
+    short = (word for word in known if len(word) <= LONGEST_GUESS)
+    by_folded = {_fold(word): word for word in islice(short, MOST_GUESSES)}
     near = difflib.get_close_matches(_fold(name), by_folded, n=1, cutoff=0.7)
     return text.format(by_folded[near[0]]) if near else None
+
+
+def list_known(names: Iterable[str]) -> str:
+    """A hint that names what there is."""
+    listed = [clip(name, 40) for name in islice(names, 41)]
+    return f"Known here: {', '.join(listed[:40])}{', …' if len(listed) > 40 else '.'}"
 
 
 def _fold(word: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from .fields import At, Fields, Key, Kind, Wrong, describe, guess
@@ -99,7 +100,7 @@ def choice(*words: str) -> Kind[str]:
     def read(at: At) -> str:
         value = at.node.value if isinstance(at.node.value, str) else at.node.written
         if value not in words:
-            raise Wrong(f"{rule}, not {describe(at.node)}", guess(str(value), words))
+            raise Wrong(f"{rule}, not {describe(at.node)}", partial(guess, str(value), words))
         return value
 
     return Kind(read, {"enum": list(words)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from holdfast.core.job import Hold
@@ -13,6 +14,7 @@ from .fields import At, Fields, Key, Kind, Wrong, guess
 from .holdfast_keys import HOLD
 from .kinds import BOOLEAN, DURATION_KIND, NONE, OBJECT, choice, list_of, object_of, or_none, text
 from .openpai_prerequisites import PLUGIN_PREFIX
+from .paths import clip
 
 # Only the order counts. `test` is what a job without a class gets, here as for every other dialect.
 PRIORITIES = {"prod": 100, "test": 0, "oppo": -1}
@@ -69,7 +71,7 @@ def _read_scheduler(at: At, roles: Collection[str]) -> int:
     cells = fields.get("taskRoles")
     for name, cell in (cells.apply(At.entries, {}) if cells else {}).items():
         if name not in roles:
-            cell.problem("is not a task role of this job", guess(name, roles))
+            cell.problem("is not a task role of this job", partial(guess, name, roles))
         cell.apply(_check_cell, None)
     return PRIORITIES[priority]
 
@@ -94,7 +96,7 @@ def _read_plugin(at: At, roles: Collection[str]) -> dict[str, Any]:
         "plugin": fields.need("plugin", _LABEL, ""),
         "parameters": fields.take("parameters", OBJECT, {}),
         "failurePolicy": fields.take("failurePolicy", choice("fail", "ignore"), "fail"),
-        "taskroles": _known_roles(chosen, roles) if chosen else list(roles),
+        **({"taskroles": _known_roles(chosen, roles)} if chosen else {}),
     }
 
 
@@ -102,7 +104,7 @@ def _known_roles(at: At, roles: Collection[str]) -> list[str]:
     names = list(at.read(_LABELS, ()))
     for name in names:
         if name not in roles:
-            at.problem(f"names {name!r}, which is not a task role of this job", guess(name, roles))
+            at.problem(f"names {clip(name)!r}, which is not a task role of this job", partial(guess, name, roles))
     return names
 
 

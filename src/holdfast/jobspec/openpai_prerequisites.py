@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any
 
-from .fields import At, Fields, Kind, Wrong, guess
+from .fields import At, Fields, Kind, Wrong, guess, list_known
 from .kinds import ANYTHING, OBJECT, choice, list_of, spelled, text
 from .paths import clip
 from .rules import IMAGE
-from .templates import names_secret, secret_reference
+from .templates import secret_reference, secrets_in
 
 NAME = text(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule="must be made of letters, digits, _ and -")
 LABEL = text(least=0)
@@ -29,7 +31,8 @@ class Prerequisite:
     type: str
     name: str
     values: dict[str, Any]  # as written
-    auth: dict[str, str]  # dockerimage only
+    uri: str = ""  # dockerimage only
+    auth: dict[str, str] = field(default_factory=dict)  # dockerimage only
 
 
 class Prerequisites:
@@ -41,15 +44,16 @@ class Prerequisites:
     def find(self, kind: str, at: At) -> Prerequisite:
         name = spelled(at)
         if (kind, name) not in self.all:
-            known = [other for type_, other in self.all if type_ == kind]
-            raise Wrong(f"Prerequisite {clip(name)} does not exist.", _known(name, known))
+            known = (other for type_, other in self.all if type_ == kind)
+            raise Wrong(f"Prerequisite {clip(name)} does not exist.", partial(_known, name, known))
         return self.all[kind, name]
 
     def find_any(self, at: At) -> list[Prerequisite]:
         name = spelled(at)
-        found = [item for (_, other), item in self.all.items() if other == name]
+        found = [self.all[kind, name] for kind in _TYPES if (kind, name) in self.all]
         if not found:
-            raise Wrong(f"Prerequisite {clip(name)} does not exist.", _known(name, [other for _, other in self.all]))
+            known = (other for _, other in self.all)
+            raise Wrong(f"Prerequisite {clip(name)} does not exist.", partial(_known, name, known))
         return found
 
 
@@ -79,16 +83,14 @@ def _read_one(at: At) -> Prerequisite | None:
         fields.take(key, LABEL, None)
     if type_ is None:
         return None
-    auth: dict[str, str] = {}
     if type_ == "dockerimage":
-        fields.need("uri", IMAGE, "")
-        auth = fields.take("auth", _AUTH, {})
+        uri, auth = fields.need("uri", IMAGE, ""), fields.take("auth", _AUTH, {})
         fields.close()
-    else:
-        fields.take("uri", _URIS if type_ == "data" else LABEL, None)
-        fields.take("plugin", LABEL, None)
-        fields.take("require", _STRINGS, None)
-    return Prerequisite(type_, name, OBJECT.read(at), auth)
+        return Prerequisite(type_, name, OBJECT.read(at), uri, auth)
+    fields.take("uri", _URIS if type_ == "data" else LABEL, None)
+    fields.take("plugin", LABEL, None)
+    fields.take("require", _STRINGS, None)
+    return Prerequisite(type_, name, OBJECT.read(at))
 
 
 def _read_auth(at: At) -> dict[str, str]:
@@ -110,7 +112,7 @@ def _read_auth(at: At) -> dict[str, str]:
 
 def _read_password(at: At) -> str:
     password = spelled(at)
-    if not names_secret(password):
+    if not secrets_in(password):
         at.warn("is written in the open; it is kept as a secret", "Write <% $secrets.name %> and put it there.")
     return password
 
@@ -128,7 +130,7 @@ def hide_passwords(prerequisites: Prerequisites, secrets: dict[str, Any]) -> dic
         if type_ != "dockerimage" or not item.auth:
             continue
         password = item.auth.get("password")
-        if password and not names_secret(password):
+        if password and not secrets_in(password):
             secrets.setdefault(hidden, {})[name] = password
             item.auth["password"] = secret_reference(hidden, name)
         if "password" in item.auth:
@@ -137,7 +139,7 @@ def hide_passwords(prerequisites: Prerequisites, secrets: dict[str, Any]) -> dic
     return registries
 
 
-def plugin_call(item: Prerequisite, role: str) -> dict[str, Any] | None:
+def plugin_call(item: Prerequisite) -> dict[str, Any] | None:
     """A prerequisite with a runtime plugin is a call of it in each role that lists it."""
     plugin = item.values.get("plugin")
     if not isinstance(plugin, str) or not plugin.startswith(f"{PLUGIN_PREFIX}."):
@@ -147,9 +149,10 @@ def plugin_call(item: Prerequisite, role: str) -> dict[str, Any] | None:
         "plugin": plugin.removeprefix(f"{PLUGIN_PREFIX}."),
         "parameters": {key: value for key, value in item.values.items() if key not in own},
         "failurePolicy": item.values.get("failurePolicy", "fail"),
-        "taskroles": [role],
+        "taskroles": [],
     }
 
 
-def _known(name: str, names: list[str]) -> str | None:
-    return guess(name, names) or (f"Known here: {', '.join(names[:20])}." if names else None)
+def _known(name: str, known: Iterable[str]) -> str | None:
+    names = list(islice(known, 100))
+    return guess(name, names) or (list_known(names) if names else None)

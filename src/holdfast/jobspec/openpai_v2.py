@@ -4,7 +4,7 @@ What a Job has no field for is kept under extras.openpai:
     protocol    2
     config      the file as written, without its secrets
     registries  image prerequisite -> registryuri, username, password; passwords are references to secrets
-    plugins     runtime plugin calls in order: plugin, parameters, failurePolicy, taskroles
+    plugins     runtime plugin calls in order: plugin, parameters, failurePolicy, taskroles (absent: all roles)
     storages    name and mountPath of each; [] means the user's default ones; absent when not asked for
 """
 
@@ -22,8 +22,16 @@ from .defaults import Defaults
 from .fields import At, Fields, Kind, Wrong, describe, guess
 from .kinds import ANYTHING, BOOLEAN, OBJECT, check_name, choice, integer, list_of, map_of, text
 from .openpai_extras import Extras, read_extras
-from .openpai_prerequisites import LABEL, NAME, Prerequisites, hide_passwords, plugin_call, read_prerequisites
-from .templates import filled_size, render_templates
+from .openpai_prerequisites import (
+    LABEL,
+    NAME,
+    Prerequisite,
+    Prerequisites,
+    hide_passwords,
+    plugin_call,
+    read_prerequisites,
+)
+from .templates import Filler
 
 SHELL_OPTIONS = ("errexit", "nounset", "pipefail")
 DEFAULT_SHM = 512  # MiB
@@ -31,7 +39,7 @@ DEFAULT_SHM = 512  # MiB
 _WORD = text(
     most=63, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", rule="must be letters, digits and _ and not start with a digit"
 )
-_ANY_COUNT = integer(least=-1_000_000, most=1_000_000)
+_ANY_COUNT = integer(least=-1_000_000, most=rules.MAX_TASKS)
 _PORTS = map_of(integer(least=0, most=1_000), name=_WORD, least=1, most=100)
 _LINES = list_of(rules.LINE, least=1)
 _DEPLOYED = ("preCommands", "postCommands")
@@ -54,7 +62,7 @@ class _Scope:
     prerequisites: Prerequisites
     parameters: Mapping[str, Any]
     deployment: Mapping[str, Mapping[str, At]]  # role -> preCommands, postCommands
-    plugins: list[dict[str, Any]] = field(default_factory=list)
+    plugins: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)  # by prerequisite
     room: int = rules.MAX_JOB_CHARS
 
 
@@ -206,11 +214,11 @@ def _role(name: str, scope: _Scope, at: At) -> Role:
         name=name,
         commands=_script(name, fields, scope),
         instances=instances,
-        image=str(found.values.get("uri", "")) if found else "",
+        image=found.uri if found else "",
         resources=resources,
         ports=with_standard_ports(ports),
         completion=_completion(fields.get("completion"), instances),
-        max_task_retries=fields.take("taskRetryCount", _ANY_COUNT, 0),
+        max_task_retries=fields.take("taskRetryCount", rules.RETRIES, 0),
         shell_options=SHELL_OPTIONS,
     )
     fields.close()
@@ -276,11 +284,11 @@ def _script(role: str, fields: Fields, scope: _Scope) -> tuple[str, ...]:
     if own is None:
         fields.missing("commands")
     commands = own.read(rules.COMMANDS, ()) if own else ()
-    values = _references(role, fields, scope)
+    filler = Filler(_references(role, fields, scope))
     around = scope.deployment.get(role, {})
     parts = (around.get("preCommands"), own, around.get("postCommands"))
-    script = tuple(_fill(line, values, scope) for part in parts if part for line in _quiet_items(part))
-    if own and commands and not any(script):
+    script = tuple(_fill(line, filler, scope) for part in parts if part for line in _quiet_items(part))
+    if own and commands and not any(line.strip() for line in script):
         own.problem("has nothing to run once its references are filled in")
     return script
 
@@ -300,20 +308,28 @@ def _references(role: str, fields: Fields, scope: _Scope) -> dict[str, Any]:
             values[kind] = found.values
     listed = fields.get("prerequisites")
     for item in listed.apply(At.items, []) if listed else ():
-        calls = (plugin_call(found, role) for found in item.apply(scope.prerequisites.find_any, []))
-        scope.plugins.extend(call for call in calls if call)
+        for prerequisite in item.apply(scope.prerequisites.find_any, []):
+            _call_plugin(prerequisite, role, scope)
     return values
 
 
-def _fill(at: At, values: Mapping[str, Any], scope: _Scope) -> str:
+def _call_plugin(prerequisite: Prerequisite, role: str, scope: _Scope) -> None:
+    key = prerequisite.type, prerequisite.name
+    call = scope.plugins.get(key) or plugin_call(prerequisite)
+    if call and role not in call["taskroles"]:
+        call["taskroles"].append(role)
+        scope.plugins[key] = call
+
+
+def _fill(at: At, filler: Filler, scope: _Scope) -> str:
     written = rules.LINE.read(at).strip()
     if scope.room < 0:
         return ""
-    scope.room -= filled_size(written, values)
+    scope.room -= filler.size(written)
     if scope.room < 0:
         rules.too_large(scope.root)
         return ""
-    rendered = render_templates(written, values)
+    rendered = filler.render(written)
     for reference in rendered.unresolved:
         at.warn(f"refers to <% {reference} %>, which is not defined; it stays in the text as it is")
     return rendered.text
@@ -325,6 +341,6 @@ def _leftovers(scope: _Scope, extras: Extras, secrets: dict[str, Any]) -> dict[s
     config.pop("secrets", None)
     if isinstance(config.get("prerequisites"), list) and registries:
         config["prerequisites"] = [item.values for item in scope.prerequisites.all.values()]
-    kept = {"registries": registries, "plugins": [*scope.plugins, *extras.plugins]}
+    kept = {"registries": registries, "plugins": [*scope.plugins.values(), *extras.plugins]}
     leftovers = {"protocol": 2, "config": config, **{key: value for key, value in kept.items() if value}}
     return leftovers if extras.storages is None else {**leftovers, "storages": extras.storages}

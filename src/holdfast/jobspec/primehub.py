@@ -8,7 +8,7 @@ from holdfast.core.job import Dialect, Job, Resources, Role
 
 from . import rules
 from .defaults import Defaults
-from .fields import At, Fields, Wrong, guess
+from .fields import At, Fields, Wrong, guess, list_known
 from .holdfast_yaml import ONLY_ROLE
 from .kinds import integer, spelled
 from .paths import clip
@@ -61,7 +61,7 @@ def _instance_type(at: At, defaults: Defaults) -> tuple[str, Resources]:
     name = _name_of(at)
     if name not in defaults.instance_types:
         known = sorted(defaults.instance_types)
-        listed = f"Known here: {', '.join(known[:50])}." if known else "No instance types are set up here."
+        listed = list_known(known) if known else "No instance types are set up here."
         raise Wrong(f"{clip(name)!r} is not an instance type", " ".join(filter(None, (guess(name, known), listed))))
     return name, defaults.instance_types[name]
 

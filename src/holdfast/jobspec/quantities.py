@@ -15,7 +15,7 @@ _DURATION_PARTS = re.compile(r"([0-9.]+)\s*([wdhms])")
 LONGEST_DURATION = timedelta(days=36500)  # so that "now plus this" is always a date
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-SIZE = r"^[0-9]{1,18}(\.[0-9]{1,9})?\s*([kKmMgGtTpP]i?)?[bB]?$"
+SIZE = r"^[0-9]{1,20}(\.[0-9]{1,9})?\s*([kKmMgGtTpP]i?)?[bB]?$"
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from holdfast.core.codec import MASK, holds_mask
@@ -10,7 +11,8 @@ from holdfast.core.job import MIB, Job, Mount, Role
 
 from .fields import At, Key, Kind, Wrong, describe
 from .kinds import BOOLEAN, choice, integer, list_of, number, object_of, size, spelled, text
-from .templates import filled_size, unknown_secrets, value_text
+from .paths import clip
+from .templates import Filler, secrets_in, value_text
 
 MAX_TASKS = 10_000
 MAX_ROLES = 256
@@ -166,12 +168,19 @@ def check_job(job: Job, root: At, roles: Mapping[str, At]) -> None:
     """What can only be said of the whole."""
     if job.task_count > MAX_TASKS:
         root.problem(f"The job asks for {job.task_count} tasks; at most {MAX_TASKS} are accepted")
-    if _is_too_large(job):
+    filler = Filler({"secrets": job.secrets})
+    if _is_too_large(job, filler):
         too_large(root)
         return
+
+    @cache  # roles share much of their text
+    def unknown(written: str) -> tuple[str, ...]:
+        return tuple(name for name in secrets_in(written) if filler.resolve(name) is None)
+
     for role in job.roles:
         if role.name in roles:
             _check_role(job, role, roles[role.name])
+            _check_secrets(role, roles[role.name], unknown)
 
 
 def _check_role(job: Job, role: Role, at: At) -> None:
@@ -187,17 +196,19 @@ def _check_role(job: Job, role: Role, at: At) -> None:
     if len(set(targets)) < len(targets):
         at.problem("mounts two folders at the same place")
 
-    for written in (*role.commands, *role.env.values()):
-        for name in unknown_secrets(written, job.secrets):
-            at.warn(f"refers to <% {name} %>, which is not among the secrets; the text stays as it is")
+
+def _check_secrets(role: Role, at: At, unknown: Callable[[str], tuple[str, ...]]) -> None:
+    names = (name for written in (*role.commands, *role.env.values()) for name in unknown(written))
+    for name in dict.fromkeys(names):
+        at.warn(f"refers to <% {clip(name)} %>, which is not among the secrets; the text stays as it is")
 
 
-def _is_too_large(job: Job) -> bool:
-    values = {"secrets": job.secrets}
+def _is_too_large(job: Job, filler: Filler) -> bool:
+    size = cache(filler.size)
     room = MAX_JOB_CHARS
     for role in job.roles:
         for written in (*role.commands, *role.env, *role.env.values()):
-            room -= filled_size(written, values)
+            room -= size(written)
             if room < 0:
                 return True
     return False

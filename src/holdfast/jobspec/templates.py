@@ -23,42 +23,53 @@ class Rendered(NamedTuple):
     unresolved: tuple[str, ...]  # what stands between the tags, each once
 
 
+class Filler:
+    """Fills in references from the same values, working each out once.
+
+    Without `secrets` among the values, references to them are neither filled in nor called unresolved.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._texts: dict[str, str | None] = {}
+
+    def resolve(self, reference: str) -> str | None:
+        if reference not in self._texts:
+            value = _lookup(reference, self._values)
+            self._texts[reference] = None if value is _MISSING else value_text(value)
+        return self._texts[reference]
+
+    def render(self, text: str) -> Rendered:
+        unresolved: dict[str, None] = {}
+
+        def fill(tag: re.Match[str]) -> str:
+            reference = tag[1].strip()
+            filled = self.resolve(reference)
+            if filled is not None:
+                return filled
+            if not _is_secret(reference) or "secrets" in self._values:
+                unresolved[reference] = None
+            return tag[0]
+
+        return Rendered(_TAG.sub(fill, text), tuple(unresolved)) if "<%" in text else Rendered(text, ())
+
+    def size(self, text: str) -> int:
+        """How many characters the text has once filled in, without filling it in."""
+        total = len(text)
+        for tag in _TAG.finditer(text) if "<%" in text else ():
+            filled = self.resolve(tag[1].strip())
+            total += 0 if filled is None else len(filled) - len(tag[0])
+        return total
+
+
 def render_templates(text: str, values: Mapping[str, Any]) -> Rendered:
     """Fill in `$name…` from `values[name]`; `$secrets` is left for the launch."""
-    unresolved: dict[str, None] = {}
-
-    def fill(tag: re.Match[str]) -> str:
-        reference = tag[1].strip()
-        value = _lookup(reference, values)
-        if value is not _MISSING:
-            return value_text(value)
-        if not _is_secret(reference):
-            unresolved[reference] = None
-        return tag[0]
-
-    return Rendered(_TAG.sub(fill, text), tuple(unresolved)) if "<%" in text else Rendered(text, ())
+    return Filler(values).render(text)
 
 
 def fill_secrets(text: str, secrets: Mapping[str, Any]) -> str:
     """Fill in `<% $secrets.x %>`, verbatim. Everything else stays."""
-    if "<%" not in text:
-        return text
-    return _TAG.sub(lambda tag: _filled(tag, secrets), text)
-
-
-def filled_size(text: str, values: Mapping[str, Any]) -> int:
-    """How many characters the text has once its references are filled in, without filling them in."""
-    if "<%" not in text:
-        return len(text)
-    cache: dict[str, int] = {}
-
-    def growth(tag: re.Match[str]) -> int:
-        if tag[0] not in cache:
-            value = _lookup(tag[1].strip(), values)
-            cache[tag[0]] = 0 if value is _MISSING else len(value_text(value)) - len(tag[0])
-        return cache[tag[0]]
-
-    return len(text) + sum(map(growth, _TAG.finditer(text)))
+    return Filler({"secrets": secrets}).render(text).text
 
 
 def secret_reference(*steps: str) -> str:
@@ -66,18 +77,12 @@ def secret_reference(*steps: str) -> str:
     return f"<% $secrets.{'.'.join(steps)} %>"
 
 
-def names_secret(text: str) -> bool:
-    """Some reference to a secret is in it."""
-    return any(_is_secret(tag[1].strip()) for tag in _TAG.finditer(text))
-
-
-def unknown_secrets(text: str, secrets: Mapping[str, Any]) -> tuple[str, ...]:
-    """References to secrets that do not exist, each once."""
+def secrets_in(text: str) -> tuple[str, ...]:
+    """References to secrets, each once."""
     if "<%" not in text:
         return ()
     references = dict.fromkeys(tag[1].strip() for tag in _TAG.finditer(text))
-    values = {"secrets": secrets}
-    return tuple(name for name in references if _is_secret(name) and _lookup(name, values) is _MISSING)
+    return tuple(filter(_is_secret, references))
 
 
 def value_text(value: Any) -> str:
@@ -95,11 +100,6 @@ def value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return str(value)
-
-
-def _filled(tag: re.Match[str], secrets: Mapping[str, Any]) -> str:
-    value = _lookup(tag[1].strip(), {"secrets": secrets})
-    return tag[0] if value is _MISSING else value_text(value)
 
 
 def _is_secret(reference: str) -> bool:

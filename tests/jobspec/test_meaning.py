@@ -1,0 +1,205 @@
+"""What files mean beyond the goldens: recognition, site defaults, warnings."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.core.errors import InvalidJob
+from holdfast.core.job import GIB, MIB, Dialect, Hold, Job, Keep, Resources
+from holdfast.jobspec import Defaults, parse_job, recognise
+
+
+def parse(text: str, **defaults: object) -> Job:
+    return parse_job(text, defaults=Defaults(**defaults)).job  # type: ignore[arg-type]
+
+
+def problems(text: str) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job(text)
+    return [(problem.field, problem.message) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("keys", "dialect"),
+    [
+        ({"protocolVersion": 2}, Dialect.OPENPAI_V2),
+        ({"taskRoles": {"a": {}}}, Dialect.OPENPAI_V2),
+        ({"jobName": "x"}, Dialect.OPENPAI_V1),
+        ({"taskRoles": []}, Dialect.OPENPAI_V1),
+        ({"displayName": "x", "command": "y"}, Dialect.PRIMEHUB),
+        ({"instanceType": "x"}, Dialect.PRIMEHUB),
+        ({"groupId": "x", "command": "y", "image": "z"}, Dialect.PRIMEHUB),
+        ({"name": "x", "command": "y"}, Dialect.HOLDFAST),
+        ({"groupName": "x", "roles": {}}, Dialect.HOLDFAST),
+        ({}, Dialect.HOLDFAST),
+    ],
+)
+def test_dialect_is_recognised_by_its_keys(keys: dict[str, object], dialect: Dialect) -> None:
+    assert recognise(keys) is dialect
+
+
+def test_dialect_can_be_forced() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job("name: a\ncommand: b\n", dialect=Dialect.PRIMEHUB)
+    assert "displayName" in {problem.field for problem in caught.value.problems}
+
+
+def test_site_defaults_fill_what_the_file_leaves_out() -> None:
+    site = {"resources": Resources(cpu=2, memory=GIB, gpu=1, shm=MIB), "image": "base", "group": "staff"}
+    job = parse("name: a\ncommand: b\nresources: {memory: 4Gi, shm: none}\n", **site)
+    assert job.group == "staff"
+    assert job.roles[0].image == "base"
+    assert job.roles[0].resources == Resources(cpu=2, memory=4 * GIB, gpu=1, shm=None)
+
+
+def test_instance_types_are_listed_when_unknown() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job('{"displayName": "a", "image": "b", "command": "c", "instanceType": "xxl"}', defaults=Defaults(
+            instance_types={"small": Resources(), "large": Resources()},
+        ))  # fmt: skip
+    assert caught.value.hint == "Known here: large, small."
+
+
+@pytest.mark.parametrize(
+    ("written", "hold"),
+    [
+        ("true", Hold()),
+        ("false", None),
+        ("2h", Hold(duration=timedelta(hours=2))),
+        ("3600", Hold(duration=timedelta(hours=1))),
+        ("{keep: files}", Hold(keep=Keep.FILES)),
+        ("{on: failure, for: 7d}", Hold(duration=timedelta(days=7))),
+        ("{}", Hold()),
+    ],
+)
+def test_hold(written: str, hold: Hold | None) -> None:
+    assert parse(f"name: a\ncommand: b\nhold: {written}\n").hold == hold
+
+
+@pytest.mark.parametrize(
+    ("written", "limit"), [("none", timedelta(0)), ("0", timedelta(0)), ("90", timedelta(seconds=90)), ("", None)]
+)
+def test_time_limit(written: str, limit: timedelta | None) -> None:
+    assert parse(f"name: a\ncommand: b\ntime_limit: {written}\n").time_limit == limit
+
+
+def test_an_explicit_variable_wins_over_a_secret_of_that_name() -> None:
+    job = parse("name: a\ncommand: b\nsecrets: {A: s, B: s}\nenv: {A: mine}\n")
+    assert job.roles[0].env == {"A": "mine", "B": "<% $secrets.B %>"}
+
+
+def test_secrets_are_not_exported_when_told_so() -> None:
+    job = parse("name: a\ncommand: b\nsecrets: {deep: {er: [1]}}\nexport_secrets: false\n")
+    assert job.roles[0].env == {}
+    assert job.secrets == {"deep": {"er": [1]}}
+
+
+def test_task_retries_per_role_and_for_all() -> None:
+    job = parse(
+        "name: a\ncommand: b\ngang: false\nretry: {tasks: 3}\nroles: {x: , y: {retry: 1}, z: {retry: {tasks: 0}}}\n"
+    )
+    assert [role.max_task_retries for role in job.roles] == [3, 1, 0]
+    assert job.max_retries == 0
+
+
+def test_task_retries_under_gang_placement_are_warned_about() -> None:
+    parsed = parse_job("name: a\ncommand: b\nroles:\n  w: {retry: 2}\n")
+    assert [(warning.field, warning.line) for warning in parsed.warnings] == [("roles.w", 4)]
+
+
+def test_unreachable_completion_is_warned_about() -> None:
+    parsed = parse_job("name: a\ncommand: b\nroles:\n  w: {instances: 2, completion: {min_succeeded: 3}}\n")
+    assert "can never apply" in parsed.warnings[0].message
+
+
+def test_unknown_secret_is_warned_about_once() -> None:
+    parsed = parse_job("name: a\ncommand: b <% $secrets.x %>\nenv: {A: <% $secrets.x %>, B: <% $secrets.y %>}\n")
+    assert [warning.message.split(",")[0] for warning in parsed.warnings] == [
+        "refers to <% $secrets.x %>",
+        "refers to <% $secrets.y %>",
+    ]
+
+
+def test_two_mounts_at_one_place() -> None:
+    assert problems("name: a\ncommand: b\nroles:\n  w: {mounts: ['/a:/x', '/b:/x/']}\n") == [
+        ("roles.w", "mounts two folders at the same place")
+    ]
+
+
+def test_long_variables_are_refused() -> None:
+    assert problems(f"name: a\ncommand: b\nenv: {{A: {'x' * 130_000}}}\n")[0][0] == "env.A"
+
+
+def test_parsing_reads_the_user_into_v1_paths_only_when_known() -> None:
+    text = '{"jobName": "j", "image": "i", "dataDir": "$PAI_DEFAULT_FS_URI/$PAI_USERNAME/$PAI_JOB_NAME/$PAI_JOB_NAMES",\
+             "taskRoles": [{"name": "w", "command": "c"}]}'
+    assert parse(text).roles[0].env == {"PAI_DATA_DIR": "/$PAI_USERNAME/j/$PAI_JOB_NAMES"}
+    known = parse(text, user="ada", file_system="hdfs://x")
+    assert known.roles[0].env["PAI_DATA_DIR"] == "hdfs://x/ada/j/$PAI_JOB_NAMES"
+    assert known.roles[0].env["PAI_OUTPUT_DIR"] == "hdfs://x/Output/ada/j"
+
+
+PAI = """\
+protocolVersion: 2
+name: n
+type: job
+prerequisites: [{type: dockerimage, name: i, uri: i}]
+taskRoles:
+  w:
+    dockerImage: i
+    instances: 5
+    completion: COMPLETION
+    resourcePerInstance: {cpu: 1, memoryMB: 64, gpu: 0}
+    commands: [x]
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "failed", "succeeded"),
+    [
+        ("", 1, 5),
+        ("{}", 1, 5),
+        ("{minFailedInstances: 0, minSucceededInstances: 0}", 1, 5),
+        ("{minFailedInstances: null, minSucceededInstances: null}", 1, 5),
+        ("{minFailedInstances: -1, minSucceededInstances: -1}", None, None),
+        ("{minFailedInstances: -7, minSucceededInstances: 2}", None, 2),
+        ("{minFailedInstances: 3}", 3, 5),
+    ],
+)
+def test_v2_completion(written: str, failed: int | None, succeeded: int | None) -> None:
+    completion = parse(PAI.replace("COMPLETION", written)).roles[0].completion
+    assert (completion.min_failed, completion.min_succeeded) == (failed, succeeded)
+
+
+@pytest.mark.parametrize(
+    ("written", "failed", "succeeded"),
+    [
+        ("", 1, None),
+        (', "minFailedTaskCount": null, "minSucceededTaskCount": null', None, None),
+        (', "minFailedTaskCount": 2, "minSucceededTaskCount": 3', 2, 3),
+    ],
+)
+def test_v1_completion(written: str, failed: int | None, succeeded: int | None) -> None:
+    role = f'{{"name": "w", "taskNumber": 3, "command": "c"{written}}}'
+    completion = parse(f'{{"jobName": "j", "image": "i", "taskRoles": [{role}]}}').roles[0].completion
+    assert (completion.min_failed, completion.min_succeeded) == (failed, succeeded)
+
+
+@pytest.mark.parametrize(("word", "priority"), [("prod", 100), ("test", 0), ("oppo", -1)])
+def test_v2_priority_classes(word: str, priority: int) -> None:
+    text = PAI.replace("COMPLETION", "{}") + f"extras: {{hivedScheduler: {{jobPriorityClass: {word}}}}}\n"
+    assert parse(text).priority == priority
+
+
+def test_v2_commands_that_vanish() -> None:
+    text = PAI.replace("COMPLETION", "{}").replace("[x]", "['<% $parameters.a %>']") + "parameters: {a: ' '}\n"
+    assert problems(text) == [("taskRoles.w.commands", "has nothing to run once its references are filled in")]
+
+
+def test_v2_secrets_are_kept_apart_from_the_config() -> None:
+    text = PAI.replace("COMPLETION", "{}") + "secrets: {a: swordfish}\n"
+    job = parse(text)
+    assert job.secrets == {"a": "swordfish"}
+    assert "swordfish" not in str(job.extras)
