@@ -102,6 +102,7 @@ def _postgres_engine(url: URL, vault: Vault, read_only: bool) -> Engine:
         poolclass=NullPool,
         hide_parameters=True,
         connect_args=arguments,
+        isolation_level="REPEATABLE READ" if read_only else "READ COMMITTED",
     )
 
     @event.listens_for(engine, "connect")

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from holdfast.core.records import Event
 from holdfast.core.states import JobState
 
-from .rows import instant
+from .rows import instant, storable
 
 _INSERT = text(
     "INSERT INTO events (job_seq, at, kind, message, actor, task, attempt, state)"
@@ -30,7 +30,7 @@ def insert_events(conn: Connection, values: Sequence[dict[str, Any]]) -> None:
 
 def list_events(conn: Connection, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
     """Oldest first, from the one after `after_seq`. Empty when there is no such job."""
-    rows = conn.execute(_LIST, {"job_id": job_id, "after": after_seq, "limit": limit})
+    rows = conn.execute(_LIST, {"job_id": storable(job_id), "after": after_seq, "limit": limit})
     return [
         Event(
             seq=row.seq,

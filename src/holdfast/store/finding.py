@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, String, bindparam, text
 
 from holdfast.core.errors import Conflict
 from holdfast.core.records import JobSummary
@@ -21,7 +21,7 @@ _BY_ID = text("SELECT seq FROM jobs WHERE id = :id")
 _BY_NAME = text("SELECT seq FROM jobs WHERE name = :name ORDER BY seq DESC LIMIT 1")
 _BY_NAME_IN_GROUPS = text(
     "SELECT seq FROM jobs WHERE name = :name AND group_name IN :groups ORDER BY seq DESC LIMIT 1"
-).bindparams(bindparam("groups", expanding=True))
+).bindparams(bindparam("groups", expanding=True, type_=String))
 _BY_BEGINNING = text("SELECT seq FROM jobs WHERE id >= :first AND id < :last ORDER BY id LIMIT :limit")
 
 

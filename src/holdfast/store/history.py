@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, text
 from holdfast.core.attempt import task_attempt_id
 from holdfast.core.records import TaskRecord
 
-from .rows import maybe_instant, micros, task_of
+from .rows import maybe_instant, micros, storable, task_of
 
 _ATTEMPT_ID = re.compile(r"([^.]+)\.(\d{1,9})\.(.+)-(\d{1,9})\.(\d{1,9})", re.DOTALL)
 
@@ -38,7 +38,7 @@ _MARK_REMOVED = text(
 
 def tasks(conn: Connection, job_id: str) -> list[TaskRecord]:
     """All tries of all tasks in all attempts of a job, in that order."""
-    return [_record(job_id, row) for row in conn.execute(_TASKS, {"job_id": job_id})]
+    return [_record(job_id, row) for row in conn.execute(_TASKS, {"job_id": storable(job_id)})]
 
 
 def task(conn: Connection, attempt_id: str) -> TaskRecord | None:
@@ -62,7 +62,7 @@ def mark_logs_removed(conn: Connection, ids: Sequence[str], at: datetime) -> Non
 def _key(attempt_id: str) -> dict[str, Any] | None:
     """What `task_attempt_id` put together, taken apart."""
     match = _ATTEMPT_ID.fullmatch(attempt_id)
-    if match is None or "\0" in attempt_id:
+    if match is None or storable(attempt_id) != attempt_id:
         return None
     job_id, attempt, role, index, number = match.groups()
     numbers = {"attempt": int(attempt), "task_index": int(index), "number": int(number)}

@@ -44,6 +44,7 @@ from .rows import (
     request_values,
     searchable,
     stop_from_json,
+    storable,
     summary_of,
     task_of,
     task_values,
@@ -244,7 +245,7 @@ def load_active(conn: Connection) -> list[JobSnapshot]:
 
 def load_snapshot(conn: Connection, id: str) -> JobSnapshot:
     """One job, secrets included; NotFound when there is none."""
-    row = conn.execute(_ONE_JOB, {"id": id}).one_or_none()
+    row = conn.execute(_ONE_JOB, {"id": storable(id)}).one_or_none()
     if row is None:
         raise NotFound(f"There is no job {id}")
     newest = _newest_tries(conn.execute(_ONE_JOBS_TASKS, {"id": id}))
@@ -378,7 +379,7 @@ _DETAIL = text("SELECT j.*, s.spec_json, s.source FROM jobs j JOIN job_specs s O
 
 def get(conn: Connection, id: str) -> JobDetail:
     """Everything about a job that people may see; NotFound when there is none."""
-    row = conn.execute(_DETAIL, {"id": id}).one_or_none()
+    row = conn.execute(_DETAIL, {"id": storable(id)}).one_or_none()
     if row is None:
         raise NotFound(f"There is no job {id}")
     return JobDetail(

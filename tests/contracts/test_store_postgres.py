@@ -1,0 +1,49 @@
+"""The store's contract on PostgreSQL: a real server, started for the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.store.tables import metadata
+from tests.postgres import Postgres, postgres  # noqa: F401
+from tests.store.opened import Opened
+
+from .store_contract import JobsContract
+from .store_listing_contract import ListingContract
+from .store_people_contract import PeopleContract
+from .store_writing_contract import WritingContract
+
+
+@pytest.fixture(scope="module")
+def database(postgres: Postgres) -> str:  # noqa: F811
+    name = postgres.new_database()
+    Opened(postgres.url(name)).close()
+    return name
+
+
+@pytest.fixture
+def opened(postgres: Postgres, database: str) -> Iterator[Opened]:  # noqa: F811
+    """Emptied, not made anew: that takes longer than most tests."""
+    tables = ", ".join(metadata.tables)
+    postgres.execute(f"TRUNCATE {tables} RESTART IDENTITY", database)
+    store = Opened(postgres.url(database))
+    yield store
+    store.close()
+
+
+class TestJobs(JobsContract):
+    pass
+
+
+class TestListing(ListingContract):
+    pass
+
+
+class TestPeople(PeopleContract):
+    pass
+
+
+class TestWriting(WritingContract):
+    pass

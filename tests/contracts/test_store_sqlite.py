@@ -1,0 +1,49 @@
+"""The store's contract on SQLite."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.store.opened import Opened
+
+from .store_contract import JobsContract
+from .store_listing_contract import ListingContract
+from .store_people_contract import PeopleContract
+from .store_writing_contract import WritingContract
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store, to be copied: making one anew takes longer than most tests."""
+    path = tmp_path_factory.mktemp("made") / "holdfast.db"
+    Opened(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture
+def opened(made: Path, tmp_path: Path) -> Iterator[Opened]:
+    path = tmp_path / "holdfast.db"
+    shutil.copy(made, path)
+    store = Opened(f"sqlite:///{path}")
+    yield store
+    store.close()
+
+
+class TestJobs(JobsContract):
+    pass
+
+
+class TestListing(ListingContract):
+    pass
+
+
+class TestPeople(PeopleContract):
+    pass
+
+
+class TestWriting(WritingContract):
+    pass
