@@ -1,0 +1,116 @@
+"""A whole server without HTTP: SQLite, the scripted engine, the controller and the services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from holdfast.controller.loop import Controller, Limits
+from holdfast.core.access import Actor
+from holdfast.core.records import JobSummary
+from holdfast.core.states import JobState
+from holdfast.engines.base import Engine
+from holdfast.engines.fake import FakeEngine
+from holdfast.services import Services, build_services
+from holdfast.settings import Settings
+from holdfast.store import people
+from holdfast.store.database import Store
+from holdfast.store.vault import Vault
+
+PATIENCE = 20.0  # seconds; a test that needs them has failed
+
+
+@dataclass
+class Clock:
+    """Moved by hand."""
+
+    at: datetime = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    monotonic: float = 1000.0
+
+    def now(self) -> datetime:
+        return self.at
+
+    def forward(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+        self.monotonic += seconds
+
+
+@dataclass
+class House:
+    services: Services
+    engine: FakeEngine
+    controller: Controller
+    store: Store
+    clock: Clock
+    home: Path
+    admin_password: str
+    admin: Actor = field(default_factory=lambda: Actor(name="admin", admin=True, groups={"default": True}))
+
+    async def user(self, name: str, *groups: str, password: str | None = None) -> Actor:
+        """A user of these groups, which are made when they are missing."""
+        for group in groups:
+            if group not in {known.name for known in await self.services.groups.list(self.admin)}:
+                await self.add_group(group)
+        user = await self.services.users.create(
+            self.admin, name=name, password=password, groups=dict.fromkeys(groups, False)
+        )
+        return Actor(name=name, groups=dict(user.groups))
+
+    async def add_group(self, name: str) -> None:
+        from holdfast.core.records import Group
+
+        await self.services.groups.create(self.admin, Group(name=name))
+
+    async def submit(self, text: str, actor: Actor | None = None, **more: Any) -> JobSummary:
+        return (await self.services.jobs.submit(actor or self.admin, text, **more)).summary
+
+    async def until(self, job_id: str, *states: JobState) -> JobSummary:
+        """Once the job is in one of these states; without any, once it is final."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                live = self.controller.active(job_id)
+                if live is None or live.state in states:
+                    return await self.services.jobs.wait(self.admin, job_id, 0)
+                await self.controller.changed(job_id, 1.0)
+
+    async def run(self, text: str, actor: Actor | None = None) -> JobSummary:
+        return await self.until((await self.submit(text, actor)).id)
+
+
+@asynccontextmanager
+async def open_house(
+    home: Path, *, settings: Mapping[str, Any] | None = None, engine: Engine | None = None
+) -> AsyncIterator[House]:
+    home.mkdir(exist_ok=True)
+    clock = Clock()
+    store = Store.open(f"sqlite:///{home / 'holdfast.db'}", vault=Vault.open(home / "secret.key"))
+    chosen: Any = engine or FakeEngine()
+    limits = Limits(time_limit=timedelta(days=1), grace=timedelta(seconds=5), max_grace=timedelta(seconds=60))
+    controller = Controller(store, chosen, limits)
+    await controller.recover()
+    looping = asyncio.create_task(controller.run())
+    services = build_services(
+        store,
+        chosen,
+        controller,
+        Settings.model_validate(settings or {}),
+        home,
+        clock=clock.now,
+        monotonic=lambda: clock.monotonic,
+    )
+    try:
+        password = await services.users.ensure_first_admin()
+        assert password is not None
+        controller.groups_changed(await store.read(people.list_groups))
+        yield House(services, chosen, controller, store, clock, home, password)
+    finally:
+        looping.cancel()
+        with suppress(asyncio.CancelledError):
+            await looping
+        await controller.close()
+        await store.close()

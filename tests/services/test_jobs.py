@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.core.access import Actor
+from holdfast.core.errors import Conflict, Forbidden, InvalidJob, NotFound, UserError
+from holdfast.core.records import JobFilter
+from holdfast.core.states import JobState, TaskState
+from holdfast.services.intake import HOLD_WARNING
+
+from .house import House
+
+pytestmark = pytest.mark.anyio
+
+HELLO = "name: hello\ncommand: echo hello\n"
+SLEEPER = "name: sleeper\ncommand: sleep 100\n"
+
+
+async def test_a_job_is_submitted_and_runs(house: House) -> None:
+    done = await house.services.jobs.submit(house.admin, HELLO)
+    assert done.created
+    assert (done.summary.state, done.summary.user, done.summary.group) == (JobState.PENDING, "admin", "default")
+    ended = await house.until(done.summary.id)
+    assert (ended.state, ended.exit_code) == (JobState.SUCCEEDED, 0)
+
+
+async def test_the_same_key_gives_the_same_job(house: House) -> None:
+    first = await house.services.jobs.submit(house.admin, SLEEPER, key="k1")
+    again = await house.services.jobs.submit(house.admin, SLEEPER, key="k1")
+    assert (again.summary.id, again.created) == (first.summary.id, False)
+    with pytest.raises(Conflict):
+        await house.services.jobs.submit(house.admin, HELLO, key="k1")
+
+
+async def test_the_same_key_for_another_group_is_a_conflict(house: House) -> None:
+    await house.add_group("lab")
+    await house.submit(SLEEPER, key="k1")
+    with pytest.raises(Conflict, match="default"):
+        await house.services.jobs.submit(house.admin, SLEEPER, group="lab", key="k1")
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, "a\nb", "schlüssel", "nul\0"])
+async def test_odd_keys_are_refused(house: House, key: str) -> None:
+    with pytest.raises(UserError) as caught:
+        await house.services.jobs.submit(house.admin, HELLO, key=key)
+    assert caught.value.field == "Idempotency-Key"
+
+
+async def test_many_at_once_with_one_key_make_one_job(house: House) -> None:
+    done = await asyncio.gather(*(house.services.jobs.submit(house.admin, SLEEPER, key="k") for _ in range(20)))
+    assert len({each.summary.id for each in done}) == 1
+    assert sum(each.created for each in done) == 1
+
+
+async def test_a_cancelled_submit_still_reaches_the_controller(house: House) -> None:
+    """The client may be gone while its job is on the way to the disk."""
+    asking = asyncio.create_task(house.services.jobs.submit(house.admin, HELLO))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await house.store.write(lambda conn: None)  # writes are done in order
+    (job,) = (await house.services.jobs.list(house.admin, JobFilter())).items
+    assert (await house.until(job.id)).state is JobState.SUCCEEDED
+
+
+async def test_secrets_are_never_shown(house: House) -> None:
+    text = "name: s\nsecrets: {token: hunter2}\ncommand: echo hello\n"
+    job = await house.submit(text)
+    detail = await house.services.jobs.get(house.admin, job.id)
+    shown = [await house.services.jobs.source(house.admin, job.id), await house.services.jobs.yaml(house.admin, job.id)]
+    assert all("hunter2" not in part for part in [*shown, repr(detail)])
+    assert all("token" in part for part in shown)
+
+
+async def test_a_rerun_has_the_secrets(house: House) -> None:
+    text = "name: s\nsecrets: {token: hunter2}\nenv: {T: '<% $secrets.token %>'}\ncommand: exit 0\n"
+    first = await house.run(text)
+    second = await house.services.jobs.rerun(house.admin, first.id)
+    await house.until(second.summary.id)
+    assert second.summary.rerun_of == first.id
+    launches = [task.launch.env["T"] for task in house.engine.machine.tasks.values()]
+    assert launches == ["hunter2", "hunter2"]
+
+
+async def test_the_text_is_kept_as_it_was_sent(house: House) -> None:
+    text = "# mine\nname: hello   # with a comment\ncommand: echo hello\n"
+    job = await house.submit(text)
+    assert await house.services.jobs.source(house.admin, job.id) == text
+
+
+async def test_bad_files_say_everything_that_is_wrong(house: House) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        await house.services.jobs.submit(house.admin, "name: 3 bad!\nresources: {cpu: -1}\n")
+    assert len(caught.value.problems) >= 2
+
+
+async def test_too_many_tasks_are_refused(house: House) -> None:
+    with pytest.raises(UserError, match="10000"):
+        await house.submit("name: many\nroles: {w: {instances: 10001, command: exit 0}}\n")
+
+
+async def test_hold_is_taken_with_a_warning(house: House) -> None:
+    done = await house.services.jobs.submit(house.admin, f"{HELLO}hold: true\n")
+    assert HOLD_WARNING in done.warnings
+
+
+async def test_an_unknown_image_is_taken_with_a_warning(house: House) -> None:
+    done = await house.services.jobs.submit(house.admin, f"{HELLO}image: pytorch\n")
+    assert any("pytorch" in warning for warning in done.warnings)
+
+
+async def test_an_unknown_dialect_is_refused(house: House) -> None:
+    with pytest.raises(UserError, match="dialect"):
+        await house.services.jobs.submit(house.admin, HELLO, dialect="slurm")
+
+
+async def test_members_submit_to_their_groups_only(house: House) -> None:
+    alice = await house.user("alice", "lab")
+    assert (await house.submit(HELLO, alice)).group == "lab"  # none was named: a group of hers
+    with pytest.raises(Forbidden, match="default"):
+        await house.submit(HELLO, alice, group="default")
+    with pytest.raises(NotFound, match="nowhere"):
+        await house.submit(HELLO, house.admin, group="nowhere")
+
+
+async def test_other_groups_jobs_are_not_there(house: House) -> None:
+    alice, bob = await house.user("alice", "lab"), await house.user("bob", "shop")
+    job = await house.submit(SLEEPER, alice)
+    jobs = house.services.jobs
+    for look in (jobs.get, jobs.source, jobs.yaml, jobs.events, jobs.tasks, jobs.attempts, jobs.stop, jobs.rerun):
+        for ref in (job.id, job.name, job.id[-6:]):
+            with pytest.raises(NotFound):
+                await look(bob, ref)
+    with pytest.raises(NotFound):
+        await jobs.wait(bob, job.id, 0)
+    report = await jobs.stop_many(bob, [job.id])
+    assert (report.stopped, [ref for ref, _ in report.failed]) == ((), [job.id])
+    assert house.controller.active(job.id) is not None
+
+
+async def test_lists_show_ones_own_groups(house: House) -> None:
+    alice, bob = await house.user("alice", "lab"), await house.user("bob", "shop")
+    nobody = Actor(name="carol")
+    await house.submit(HELLO, alice)
+    listed = house.services.jobs.list
+    assert [job.user for job in (await listed(alice, JobFilter())).items] == ["alice"]
+    assert (await listed(bob, JobFilter())).items == ()
+    assert (await listed(nobody, JobFilter())).items == ()
+    assert len((await listed(house.admin, JobFilter())).items) == 1
+    with pytest.raises(NotFound, match="lab"):
+        await listed(bob, JobFilter(groups=("lab",)))
+
+
+async def test_stopping_is_durable_and_idempotent(house: House) -> None:
+    job = await house.submit(SLEEPER)
+    await house.until(job.id, JobState.RUNNING)
+    summary, stopped = await house.services.jobs.stop(house.admin, job.id)
+    assert stopped
+    assert summary.stopping or summary.state is JobState.CANCELLED
+    ended = await house.until(job.id)
+    assert ended.state is JobState.CANCELLED
+    summary, stopped = await house.services.jobs.stop(house.admin, job.id)
+    assert (summary.state, stopped) == (JobState.CANCELLED, False)
+
+
+async def test_stopping_many_goes_on_past_failures(house: House) -> None:
+    first, second = await house.submit(SLEEPER), await house.submit(SLEEPER)
+    report = await house.services.jobs.stop_many(house.admin, [first.id, "no-such-job", second.id, first.id])
+    assert report.stopped == (first.id, second.id)
+    assert [ref for ref, _ in report.failed] == ["no-such-job"]
+
+
+async def test_waiting_ends_with_the_job(house: House) -> None:
+    job = await house.submit(SLEEPER)
+    running = await house.until(job.id, JobState.RUNNING)
+    assert not running.state.final
+    waiting = asyncio.create_task(house.services.jobs.wait(house.admin, job.id, 60))
+    house.engine.finish(f"{job.id}.0.main-0.0", 3)
+    ended = await asyncio.wait_for(waiting, 20)
+    assert (ended.state, ended.exit_code) == (JobState.FAILED, 3)
+
+
+async def test_waiting_gives_up_at_the_timeout(house: House) -> None:
+    job = await house.submit(SLEEPER)
+    assert not (await house.services.jobs.wait(house.admin, job.id, 0.01)).state.final
+
+
+async def test_a_job_that_waits_says_why(house: House) -> None:
+    await house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
+    job = await house.submit("name: next\ncommand: sleep 9\nresources: {cpu: 2}\n")
+    while not house.controller.waiting(job.id):
+        await asyncio.sleep(0)
+    detail = await house.services.jobs.get(house.admin, job.id)
+    assert detail.waiting
+    assert "cores" in detail.waiting[0]
+
+
+async def test_tasks_are_shown_before_they_begin(house: House) -> None:
+    await house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
+    text = "name: two\nroles:\n  z: {command: exit 0}\n  a: {instances: 2, command: exit 0}\n"
+    job = await house.submit(text)
+    tasks = await house.services.jobs.tasks(house.admin, job.id)
+    assert [(record.task.task, record.task.state) for record in tasks] == [
+        ("z-0", TaskState.WAITING),
+        ("a-0", TaskState.WAITING),
+        ("a-1", TaskState.WAITING),
+    ]
+
+
+async def test_every_attempt_is_kept(house: House) -> None:
+    job = await house.run("name: retried\nretry: 2\ncommand: exit 7\n")
+    attempts = await house.services.jobs.attempts(house.admin, job.id)
+    assert [each.attempt for each in attempts] == [2, 1, 0]
+    assert {record.task.exit.code for each in attempts for record in each.tasks if record.task.exit} == {7}
+
+
+async def test_events_come_in_order_and_in_pages(house: House) -> None:
+    job = await house.run(HELLO)
+    events = await house.services.jobs.events(house.admin, job.id)
+    assert events[0].kind == "submitted"
+    assert events[0].actor == "admin"
+    assert [event.seq for event in events] == sorted(event.seq for event in events)
+    rest = await house.services.jobs.events(house.admin, job.id, after=events[0].seq, limit=1)
+    assert [event.seq for event in rest] == [events[1].seq]
+
+
+async def test_plan_says_what_would_happen_and_does_nothing(house: House) -> None:
+    planned = await house.services.jobs.plan(house.admin, HELLO)
+    assert planned.verdict.answer == "now"
+    assert "echo hello" in planned.yaml
+    never = await house.services.jobs.plan(house.admin, f"{HELLO}resources: {{cpu: 64}}\n")
+    assert never.verdict.answer == "never"
+    assert (await house.services.jobs.list(house.admin, JobFilter())).items == ()
+
+
+async def test_the_time_limit_in_force_is_shown(house: House) -> None:
+    limits = []
+    for extra in ("", "time_limit: 1h\n", "time_limit: 0\n"):
+        job = await house.submit(HELLO + extra)
+        limits.append((await house.services.jobs.get(house.admin, job.id)).time_limit)
+    assert [limit.total_seconds() if limit else None for limit in limits] == [86400, 3600, None]

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast.core.access import Actor
+from holdfast.core.errors import Expired, NotFound
+from holdfast.core.states import JobState, TaskState
+from holdfast.engines.base import Stream
+from holdfast.services.log_reading import read_span
+from holdfast.services.logs import Chosen, Selection
+from holdfast.services.refusals import NoLog
+from holdfast.store import jobs as job_rows
+
+from .house import House
+
+pytestmark = pytest.mark.anyio
+
+TALKER = "name: talker\ncommand: |\n  echo out\n  echo err >&2\n  exit 4\n"
+
+
+async def choose(house: House, ref: str, actor: Actor | None = None, **more: object) -> Chosen:
+    return await house.services.logs.choose(actor or house.admin, Selection(ref=ref, **more))  # type: ignore[arg-type]
+
+
+async def text(house: House, chosen: Chosen) -> bytes:
+    source = house.services.logs.source(chosen)
+    span = await house.services.logs.span(source)
+    return b"".join([chunk async for chunk in read_span(source, span)])
+
+
+async def followed(house: House, chosen: Chosen, start: int = 0) -> bytes:
+    return b"".join([data async for _, data in house.services.logs.follow(chosen, start)])
+
+
+async def test_streams_are_apart_and_together(house: House) -> None:
+    job = await house.run(TALKER)
+    assert await text(house, await choose(house, job.id, stream=Stream.STDOUT)) == b"out\n"
+    assert await text(house, await choose(house, job.id, stream=Stream.STDERR)) == b"err\n"
+    assert await text(house, await choose(house, job.id)) == b"out\nerr\n"
+
+
+async def test_each_try_has_its_log(house: House) -> None:
+    job = await house.run("name: r\nretry: 1\ncommand: |\n  echo again\n  exit 1\n")
+    newest = await choose(house, job.id)
+    oldest = await choose(house, job.id, attempt=0)
+    assert (newest.record.attempt, oldest.record.attempt) == (1, 0)
+    assert await text(house, oldest) == b"again\n"
+    with pytest.raises(NotFound):
+        await choose(house, job.id, attempt=2)
+    with pytest.raises(NotFound):
+        await choose(house, job.id, number=1)
+
+
+async def test_the_first_task_is_that_of_the_first_role(house: House) -> None:
+    job = await house.run("name: two\nroles:\n  z: {command: echo z}\n  a: {command: echo a}\n")
+    assert (await choose(house, job.id)).record.task.task == "z-0"
+    assert await text(house, await choose(house, job.id, task="a-0")) == b"a\n"
+
+
+@pytest.mark.parametrize("task", ["../../etc/passwd", "main-1", "main", "", "main-0/../main-0", "main-0\0", "x" * 300])
+async def test_odd_tasks_are_not_there(house: House, task: str) -> None:
+    job = await house.run(TALKER)
+    if task == "":
+        assert (await choose(house, job.id, task=task)).record.task.task == "main-0"
+        return
+    with pytest.raises(NotFound):
+        await choose(house, job.id, task=task)
+
+
+async def test_other_groups_logs_are_not_there(house: House) -> None:
+    alice, bob = await house.user("alice", "lab"), await house.user("bob", "shop")
+    job = await house.run(TALKER, alice)
+    await choose(house, job.id, alice)
+    with pytest.raises(NotFound):
+        await choose(house, job.id, bob)
+
+
+async def test_a_removed_log_says_when_it_went(house: House) -> None:
+    job = await house.run(TALKER)
+    attempt_id = f"{job.id}.0.main-0.0"
+    await house.engine.remove_logs(attempt_id)
+    await house.store.write(job_rows.mark_logs_removed, [attempt_id], house.clock.now())
+    chosen = await choose(house, job.id)
+    with pytest.raises(Expired, match="expired on 2026-03-01"):
+        house.services.logs.source(chosen)
+    with pytest.raises(Expired):
+        house.services.logs.check_follow(chosen)
+
+
+async def test_what_has_not_started_has_no_log_yet(house: House) -> None:
+    await house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
+    job = await house.submit(TALKER)
+    chosen = await choose(house, job.id)
+    with pytest.raises(NoLog, match="not started yet"):
+        house.services.logs.source(chosen)
+    house.services.logs.check_follow(chosen)
+
+
+async def test_what_never_started_never_has_one(house: House) -> None:
+    job = await house.run("name: x\nimage: nowhere\ncommand: exit 0\n")
+    assert job.state is JobState.FAILED
+    with pytest.raises(NoLog, match="never started"):
+        house.services.logs.source(await choose(house, job.id))
+    with pytest.raises(NoLog, match="never started"):
+        house.services.logs.check_follow(await choose(house, job.id))
+
+
+async def test_following_waits_for_the_start_and_ends_with_the_task(house: House) -> None:
+    big = await house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
+    job = await house.submit(TALKER)
+    await house.until(big.id, JobState.RUNNING)
+    chosen = await choose(house, job.id)
+    following = asyncio.create_task(followed(house, chosen))
+    await house.services.jobs.stop(house.admin, big.id)
+    assert await asyncio.wait_for(following, 20) == b"out\nerr\n"
+    ended = await house.services.logs.end(chosen)
+    assert (ended.task_state, ended.exit_code) == (TaskState.FAILED, 4)
+
+
+async def test_following_what_is_stopped_before_it_starts_ends(house: House) -> None:
+    await house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
+    job = await house.submit(TALKER)
+    following = asyncio.create_task(followed(house, await choose(house, job.id)))
+    await asyncio.sleep(0)
+    await house.services.jobs.stop(house.admin, job.id)
+    assert await asyncio.wait_for(following, 20) == b""
+
+
+async def test_since_gives_what_came_after(house: House) -> None:
+    job = await house.run(TALKER)
+    source = house.services.logs.source(await choose(house, job.id))
+    everything = await house.services.logs.since(source, house.clock.now() - timedelta(days=36500))
+    nothing = await house.services.logs.since(source, house.clock.now() + timedelta(days=36500))
+    assert (everything.start, everything.end) == (0, 8)
+    assert (nothing.start, nothing.end) == (8, 8)
