@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .client import Connection
+from .fill import GROUPS, USERS
 from .harness import ROOT, BenchServer, Options, folder, say
 from .rows import Row, below, percentile
 
@@ -30,6 +32,7 @@ def measure(options: Options) -> list[Row]:
             with running.connect() as connection:
                 lists = [_timed(connection, name, query, requests) for name, query in _queries().items()]
                 lists.append(_deep_page(connection, requests))
+                lists.append(_member_page(running, connection, requests))
             return [
                 start_up,
                 *lists,
@@ -58,10 +61,10 @@ def _queries() -> dict[str, Query]:
         "list page": lambda n: {},
         "by state": lambda n: {"state": ("Failed", "Succeeded", "Cancelled", "Failed,Cancelled")[n % 4]},
         "by state, none": lambda n: {"state": "Running"},
-        "by user": lambda n: {"user": f"user{n % 50:02}"},
-        "by group": lambda n: {"group": f"team{n % 20}"},
+        "by user": lambda n: {"user": _one(USERS, n)},
+        "by group": lambda n: {"group": _one(GROUPS, n)},
         "by user, none": lambda n: {"user": f"nobody{n}"},
-        "by user, group and state": lambda n: {"user": f"user{n % 50:02}", "group": f"team{n % 20}", "state": "Failed"},
+        "by user, group and state": lambda n: {"user": _one(USERS, n), "group": _one(GROUPS, n), "state": "Failed"},
         "mine": lambda n: {"mine": "true"},
         "by text": lambda n: {"text": ("train", "bert", "whisper", f"tune-llama-{n}")[n % 4]},
         "by text, none": lambda n: {"text": f"nothing-like-{n}"},
@@ -70,7 +73,7 @@ def _queries() -> dict[str, Query]:
             "after": _iso(now - timedelta(days=300 - n)),
             "before": _iso(now - timedelta(days=299 - n)),
         },
-        "by time and user": lambda n: {"before": _iso(now - timedelta(days=9 * n)), "user": f"user{n % 50:02}"},
+        "by time and user": lambda n: {"before": _iso(now - timedelta(days=9 * n)), "user": _one(USERS, n)},
         "500 at a time": lambda n: {"limit": 500},
     }
 
@@ -79,13 +82,20 @@ def _iso(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def _one(names: tuple[str, ...], number: int) -> str:
+    return names[number % len(names)]
+
+
 def _timed(connection: Connection, name: str, query: Query, requests: int) -> Row:
-    took = []
+    took, found = [], 0
     for number in range(requests):
         asked = query(number)
         began = time.perf_counter()
-        connection.get("/jobs", **asked)
+        page = connection.get("/jobs", **asked)
         took.append((time.perf_counter() - began) * 1000)
+        found += len(page["items"])
+    if (found == 0) != (name == "mine" or name.endswith("none")):
+        raise RuntimeError(f"{name}: {found} jobs found")
     return _row(name, took)
 
 
@@ -97,6 +107,29 @@ def _deep_page(connection: Connection, requests: int) -> Row:
         cursor = connection.get("/jobs", limit=200, cursor=cursor)["next"]
         took.append((time.perf_counter() - began) * 1000)
     return _row("next pages of 200", took)
+
+
+def _member_page(running: BenchServer, admin: Connection, requests: int) -> Row:
+    """The list of someone who is no admin: the jobs of some groups only."""
+    name = "list page of a member of 3 groups"
+    groups = GROUPS[:3]
+    try:
+        for group in groups:
+            _post(admin, "/groups", {"name": group})
+        _post(admin, "/users", {"name": "member", "groups": groups})
+        token = _post(admin, "/tokens", {"name": "bench", "user": "member"})["token"]
+    except RuntimeError as error:
+        return Row(f"scale: {name}, p95", None, "ms", below(100), f"skipped: {error}")
+    with Connection(running.port, token) as connection:
+        return _timed(connection, name, lambda n: {"state": (None, "Failed")[n % 2]}, requests)
+
+
+def _post(admin: Connection, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    headers = "Content-Type: application/json\r\n"
+    status, answer = admin.request("POST", f"/api/v1{path}", json.dumps(body).encode(), headers)
+    if status not in (200, 201, 409):
+        raise RuntimeError(f"POST {path}: {status} {answer[:300]!r}")
+    return dict(json.loads(answer))
 
 
 def _row(name: str, took: list[float]) -> Row:
