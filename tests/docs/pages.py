@@ -19,7 +19,6 @@ class Block:
     page: Path
     language: str
     text: str
-    note: str  # the line before the block
 
 
 def pages() -> list[Path]:
@@ -42,11 +41,9 @@ def anchors(page: Path) -> set[str]:
 
 def blocks(language: str) -> Iterator[Block]:
     for page in pages():
-        text = page.read_text()
-        for match in _FENCE.finditer(text):
+        for match in _FENCE.finditer(page.read_text()):
             if match[1] == language:
-                before = text[: match.start()].rstrip().rsplit("\n", 1)[-1]
-                yield Block(page, language, match[2], before)
+                yield Block(page, language, match[2])
 
 
 def _anchor(heading: str) -> str:
