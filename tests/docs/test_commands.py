@@ -1,4 +1,4 @@
-"""Every `holdfast ...` line that people will copy names a command and options that exist; every command is described."""
+"""Every `holdfast ...` line that people will copy names a command and options that exist; all are described."""
 
 from __future__ import annotations
 
