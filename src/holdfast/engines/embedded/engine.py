@@ -34,6 +34,7 @@ from .recorder import Recorder
 from .site import Site, find_site
 from .spawning import keep_descriptors_private
 from .starting import Refusal, Started, Starter, refused
+from .views import Views
 from .watching import Watch, uptime
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ _THREADS = 8
 _AGAIN = 0.02  # seconds between two tries to reach a task that is still being set up
 _KILL_AGAIN = 1.0  # seconds between two tries to kill one that will not go
 _CLAIM_WAIT = 5.0  # seconds a spawned runner may take to say who it is
+_CLEAN_AFTER = 60.0  # seconds a replaced image stays for those who are just starting on it
 _COMPLAINT = 500  # bytes of stderr that explain a failed set-up
 
 
@@ -57,7 +59,8 @@ class EmbeddedEngine:
         self._logs = str(home / "logs")
         self._trash = str(home / "trash")
         self._images = ImageShelf(home / "images")
-        self._starter = Starter(self._options, self._current_site, self._images)
+        self._views = Views(home, self._options)
+        self._starter: Starter | None = None
         self._site: Site | None = None
         self._watch: Watch | None = None
         self._nodes: tuple[Node, ...] = ()
@@ -74,11 +77,24 @@ class EmbeddedEngine:
         keep_descriptors_private()
         for path in (str(self._home), self._tasks, self._logs, self._trash):
             Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+        await self._in_thread(self._settle_in)
+        self._watch = Watch(self._ended)
+
+    def _settle_in(self) -> None:
+        """Find out what can be done here, and put away what was left by a server that died."""
+        self._site = site = find_site(self._home, self._options, self._views)
+        self._starter = Starter(self._options, site, self._views, self._images)
+        self._nodes = (machine.find_node(self._options, site.gpus),)
         for name in os.listdir(self._trash):
             self._cleaner.submit(_clean, f"{self._trash}/{name}", ())
-        self._site = await self._in_thread(lambda: find_site(self._home, self._options))
-        self._nodes = (await self._in_thread(lambda: machine.find_node(self._options)),)
-        self._watch = Watch(self._ended)
+        self._cleaner.submit(self._clean_shared, True)
+
+    def _clean_shared(self, unfinished: bool = False) -> None:
+        """Remove layers and images nothing stands on any more."""
+        notes = [TaskFolder(f"{self._tasks}/{name}").read_start() for name in os.listdir(self._tasks)]
+        in_use = {path for note in notes if note is not None for path in note.stands_on}
+        self._images.clean(in_use, unfinished=unfinished)
+        self._views.clean(in_use)
 
     async def close(self) -> None:
         if self._watch is not None:
@@ -98,7 +114,23 @@ class EmbeddedEngine:
         return self._nodes
 
     async def images(self) -> Sequence[ImageInfo]:
-        return await self._in_thread(self._images.list)
+        return await self._in_thread(self._images.infos)
+
+    async def import_image(self, name: str, file: Path) -> ImageInfo:
+        """From a docker-save tar, an OCI layout or a rootfs tar. UserError when it is none of them."""
+        info = await self._in_thread(lambda: self._images.add(name, file))
+        self._loop.call_later(_CLEAN_AFTER, self._clean_later)
+        return info
+
+    async def remove_image(self, name: str) -> bool:
+        """False when there was none. What runs on it runs on."""
+        removed = await self._in_thread(lambda: self._images.remove(name))
+        self._loop.call_later(_CLEAN_AFTER, self._clean_later)
+        return removed
+
+    def _clean_later(self) -> None:
+        if self._watch is not None:
+            self._cleaner.submit(self._clean_shared)
 
     # --- starting and looking -------------------------------------------------------------------------------------
 
@@ -121,6 +153,7 @@ class EmbeddedEngine:
         if not is_safe_id(launch.attempt_id):
             raise Refusal(f"The attempt id {launch.attempt_id!r} cannot be used as a file name.")
         folder = self._folder(launch.attempt_id)
+        assert self._starter is not None
         started = self._starter.start(launch, folder)
         if started is not None:
             # From the thread, so that the task is watched even if whoever asked for it is gone by now.

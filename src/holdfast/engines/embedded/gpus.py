@@ -1,19 +1,104 @@
-"""NVIDIA devices: which there are, and how a task gets those it was given."""
+"""NVIDIA devices: which there are, and how a task gets those it was given and no others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from .render import Bind
 
+_CONTROL = Path("/dev/nvidiactl")
+_SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
+_LIBRARY = re.compile(r"\s*(lib(?:cuda|nvidia|nvcuvid|nvoptix|cudadebugger)[^ ]*) .*=> (/\S+)")
 
-def find_gpus() -> tuple[int, ...]:
-    return ()
+# Where CUDA images expect the driver; their own LD_LIBRARY_PATH names it.
+LIBRARIES = "/usr/local/nvidia/lib64"
+PROGRAMS = "/usr/local/nvidia/bin"
 
 
-def gpu_binds(gpus: tuple[int, ...]) -> tuple[Bind, ...]:
-    return ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    index: int
+    node: str  # /dev/nvidia0
+    name: str
+    memory: int  # bytes
 
 
-def gpu_variables(gpus: tuple[int, ...], *, renumbered: bool) -> Mapping[str, str]:
-    return {}
+def find_gpus() -> tuple[Gpu, ...]:
+    """Every device the driver lists. None where there is no driver, or it does not answer."""
+    if not _CONTROL.exists():
+        return ()
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        return tuple(_describe(index) for index in range(pynvml.nvmlDeviceGetCount()))
+    except pynvml.NVMLError:
+        return ()
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _describe(index: int) -> Gpu:
+    import pynvml
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    name = pynvml.nvmlDeviceGetName(handle)
+    return Gpu(
+        index=index,
+        node=f"/dev/nvidia{pynvml.nvmlDeviceGetMinorNumber(handle)}",
+        name=name.decode() if isinstance(name, bytes) else str(name),
+        memory=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+    )
+
+
+def device_binds(given: Sequence[int], gpus: Sequence[Gpu]) -> list[Bind]:
+    """The nodes of those devices, and what all devices share."""
+    nodes = {gpu.index: gpu.node for gpu in gpus}
+    paths = [nodes[index] for index in given] + [f"/dev/{name}" for name in _SHARED]
+    return [Bind(source=path, target=path, device=True) for path in paths if os.path.exists(path)]
+
+
+def find_driver() -> tuple[Bind, ...]:
+    """The driver's libraries and tools, for images that come without."""
+    if not _CONTROL.exists():
+        return ()
+    ldconfig = shutil.which("ldconfig", path="/sbin:/usr/sbin:/bin:/usr/bin")
+    listing = ""
+    if ldconfig is not None:
+        with suppress(OSError, subprocess.SubprocessError):
+            listing = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, timeout=10).stdout
+    binds = parse_libraries(listing)
+    smi = shutil.which("nvidia-smi")
+    if smi is not None:
+        binds.append(Bind(source=os.path.realpath(smi), target=f"{PROGRAMS}/nvidia-smi"))
+    return tuple(binds)
+
+
+def parse_libraries(listing: str) -> list[Bind]:
+    """From what `ldconfig -p` prints; the first of each name is the one programs get."""
+    found: dict[str, Bind] = {}
+    for line in listing.splitlines():
+        match = _LIBRARY.match(line)
+        if match and match[1] not in found and os.path.exists(match[2]):
+            found[match[1]] = Bind(source=os.path.realpath(match[2]), target=f"{LIBRARIES}/{match[1]}")
+    return list(found.values())
+
+
+def gpu_variables(given: Sequence[int], *, renumbered: bool) -> Mapping[str, str]:
+    """What frameworks read. `renumbered`: the task sees only its own devices, so they count from 0."""
+    if not given:
+        return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    numbers = range(len(given)) if renumbered else given
+    text = ",".join(map(str, numbers))
+    return {"CUDA_VISIBLE_DEVICES": text, "NVIDIA_VISIBLE_DEVICES": text, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
+import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .cleaning import remove_tree
 from .render import HOME, SCRIPT
 
 # Shown of the root folder; everything else there is hidden unless an admin shows it.
@@ -49,11 +50,10 @@ class HostView:
     hidden: tuple[Hidden, ...]
     mounts: tuple[str, ...]  # filesystems below /, such as a separate /usr, that need a mount of their own
     files: tuple[tuple[str, bytes, int], ...]  # written into the skeleton: path, content, mode
-    too_big: tuple[str, ...]  # hidden only because there was too much to look through
-    stamp: tuple[int, ...]  # changes when the view must be made anew
+    too_big: tuple[str, ...] = ()  # hidden only because there was too much to look through
 
 
-def scan_host(hidden: Iterable[str], shown: Iterable[str] = ()) -> HostView:
+def scan_host(hidden: Iterable[str]) -> HostView:
     mounts = _shown_mounts()
     devices = {os.lstat(path).st_dev for path in ("/", *mounts)}
     found = [Hidden(path=os.path.realpath(path)) for path in hidden if os.path.lexists(path)]
@@ -66,7 +66,6 @@ def scan_host(hidden: Iterable[str], shown: Iterable[str] = ()) -> HostView:
         mounts=tuple(path for path in mounts if not _within(path, skip)),
         files=tuple(_skeleton_files()),
         too_big=tuple(too_big),
-        stamp=host_stamp(),
     )
 
 
@@ -188,26 +187,67 @@ def view_name(view: HostView) -> str:
 
 def write_layers(view: HostView, base: Path) -> Path:
     """Make the two layers below `base`; answers their folder. Complete or not there."""
-    final = base / view_name(view)
-    if final.is_dir():
-        return final
-    draft = base / f".draft-{os.getpid()}"
-    shutil.rmtree(draft, ignore_errors=True)
-    (draft / "mask").mkdir(parents=True, mode=0o755)
-    (draft / "skel").mkdir(mode=0o755)
+
+    def fill(draft: Path) -> None:
+        (draft / "mask").mkdir()
+        (draft / "skel").mkdir()
+        for layer in ("mask", "skel"):
+            os.chmod(draft / layer, 0o755)
+        _write_mask(draft / "mask", view)
+        _write_skeleton(draft / "skel", view)
+
+    return _write_once(base, view_name(view), fill)
+
+
+def write_skeleton(base: Path) -> Path:
+    """What lies over every imported image: places to write to, and how to reach the network."""
+    files = [(SCRIPT, b"", 0o555)]
+    for path in ("/etc/resolv.conf", "/etc/hosts"):
+        if Path(path).is_file():
+            files.append((path, Path(path).read_bytes(), 0o644))
+
+    def fill(draft: Path) -> None:
+        os.chmod(draft, 0o755)
+        _write_fresh(draft)
+        for path, content, mode in files:
+            _file(draft, path, content, mode)
+
+    return _write_once(base, hashlib.sha256(repr(files).encode()).hexdigest()[:20], fill)
+
+
+def _write_once(base: Path, name: str, fill: Callable[[Path], None]) -> Path:
+    final = base / name
+    if not final.is_dir():
+        draft = base / f".draft-{os.getpid()}-{threading.get_ident()}"
+        remove_tree(str(draft))
+        draft.mkdir(mode=0o755)
+        fill(draft)
+        try:
+            draft.rename(final)
+        except OSError:  # somebody else was quicker
+            remove_tree(str(draft))
+    return final
+
+
+def _write_mask(layer: Path, view: HostView) -> None:
     gone = {entry.path for entry in view.hidden}
     for path in sorted(gone):
         if not _within(os.path.dirname(path), gone):
-            _whiteout(draft / "mask", path)
+            _whiteout(layer, path)
+
+
+def _write_skeleton(layer: Path, view: HostView) -> None:
     for entry in view.hidden:
         if entry.mode is not None:
-            _folder(draft / "skel", entry.path, entry.mode, (entry.uid, entry.gid))
-    for path, mode in FRESH:
-        _folder(draft / "skel", path, mode, (0, 0))
+            _folder(layer, entry.path, entry.mode, (entry.uid, entry.gid))
+    _write_fresh(layer)
     for path, content, mode in view.files:
-        _file(draft / "skel", path, content, mode)
-    draft.rename(final)
-    return final
+        _file(layer, path, content, mode)
+
+
+def _write_fresh(layer: Path) -> None:
+    for path, mode in FRESH:
+        _folder(layer, path, mode, (os.geteuid(), os.getegid()))
 
 
 def _whiteout(layer: Path, path: str) -> None:
@@ -219,7 +259,8 @@ def _folder(layer: Path, path: str, mode: int, owner: tuple[int, int]) -> None:
     target = _parents(layer, path)
     target.mkdir(exist_ok=True)
     os.chmod(target, mode)
-    os.chown(target, *owner)
+    if os.geteuid() == 0:
+        os.chown(target, *owner)
 
 
 def _file(layer: Path, path: str, content: bytes, mode: int) -> None:
@@ -247,4 +288,5 @@ def _look_like(place: Path, source: str) -> None:
         os.chmod(place, 0o755)
         return
     os.chmod(place, stat.S_IMODE(original.st_mode))
-    os.chown(place, original.st_uid, original.st_gid)
+    if os.geteuid() == 0:
+        os.chown(place, original.st_uid, original.st_gid)

@@ -1,42 +1,152 @@
-"""Images on the shelf: unpacked root filesystems under home/images, each with what its archive said of itself."""
+"""Images on the shelf: unpacked root filesystems in home/images, and what their archives said of them.
+
+`NAME.json` names a folder in `roots/`; a new import of the same name makes a new folder and then replaces the file,
+so a name is always whole. Folders no name points to are garbage, removed once no task stands on them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+import os
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
+from holdfast.core.errors import UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.engines.base import ImageInfo
 
-from .folder import TaskFolder
-from .render import Root
-from .site import Site
+from .archives import unpack_image
+from .cleaning import remove_tree
+from .roots import find_shell
+from .unpacking import Unpacker
+
+_LONGEST_FILE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     name: str
     rootfs: str
-    shell: str | None
+    shell: str | None  # a path inside; None when it has none
+    size: int
+    created_at: datetime
+    source: str
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
 
+    @property
+    def info(self) -> ImageInfo:
+        return ImageInfo(name=self.name, size=self.size, created_at=self.created_at, source=self.source)
+
 
 class ImageShelf:
+    """Blocking: call it from a thread."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    def is_host(self, name: str) -> bool:
-        return name == HOST_IMAGE
+        self._roots = folder / "roots"
 
     def find(self, name: str) -> Image | None:
+        """By its name; as elsewhere, no tag means `latest`."""
+        bare = name.removesuffix(":latest")
+        for candidate in dict.fromkeys((name, f"{name}:latest", bare)):
+            path = self._index_file(candidate)
+            if path is not None and (image := self._read(path)) is not None:
+                return image
         return None
 
     def names(self) -> list[str]:
-        return [HOST_IMAGE]
+        return [HOST_IMAGE, *sorted(image.name for image in self._all())]
 
-    def list(self) -> list[ImageInfo]:
-        return [ImageInfo(name=HOST_IMAGE, size=None, created_at=None, source="this machine")]
+    def infos(self) -> list[ImageInfo]:
+        host = ImageInfo(name=HOST_IMAGE, size=None, created_at=None, source="this machine")
+        return [host, *sorted((image.info for image in self._all()), key=lambda info: info.name)]
 
-    def root(self, image: Image, folder: TaskFolder, site: Site) -> Root:
-        raise NotImplementedError
+    def add(self, name: str, file: Path) -> ImageInfo:
+        index = self._index_file(name)
+        if index is None or name == HOST_IMAGE:
+            raise UserError(f"{name[:100]!r} cannot be the name of an image.", field="name")
+        self._roots.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._roots / f"new-{secrets.token_hex(8)}"
+        try:
+            image = self._unpack(name, file, folder)
+            final = self._roots / folder.name.removeprefix("new-")
+            folder.rename(final)
+            image = replace(image, rootfs=str(final / "rootfs"))
+            self._write(index, image)
+        except BaseException:
+            remove_tree(str(folder))
+            raise
+        return image.info
+
+    def remove(self, name: str) -> bool:
+        path = self._index_file(name)
+        try:
+            if path is not None:
+                path.unlink()
+                return True
+        except FileNotFoundError:
+            pass
+        return False
+
+    def clean(self, in_use: Collection[str], *, unfinished: bool = False) -> None:
+        """Remove folders no image points to and no task in `in_use` stands on. `unfinished`: half imports too."""
+        wanted = {image.rootfs for image in self._all()} | set(in_use)
+        if not self._roots.is_dir():
+            return
+        for folder in list(self._roots.iterdir()):
+            half = folder.name.startswith("new-")
+            if str(folder / "rootfs") not in wanted and (unfinished or not half):
+                remove_tree(str(folder))
+
+    def _unpack(self, name: str, file: Path, folder: Path) -> Image:
+        rootfs = folder / "rootfs"
+        rootfs.mkdir(parents=True)
+        rootfs.chmod(0o755)
+        unpacker = Unpacker(str(rootfs))
+        config = unpack_image(file, unpacker)
+        unpacker.finish()
+        return Image(
+            name=name,
+            rootfs=str(rootfs),
+            shell=find_shell(str(rootfs)),
+            size=unpacker.size,
+            created_at=datetime.now(UTC),
+            source=config.kind,
+            env=config.env,
+            workdir=config.workdir,
+        )
+
+    def _all(self) -> list[Image]:
+        files = self._folder.glob("*.json") if self._folder.is_dir() else ()
+        return [image for path in files if (image := self._read(path)) is not None]
+
+    def _index_file(self, name: str) -> Path | None:
+        """None for what cannot be a name here."""
+        if not name or name == HOST_IMAGE or "\0" in name:
+            return None
+        file = quote(name, safe="").replace(".", "%2E")
+        return self._folder / f"{file}.json" if len(file) <= _LONGEST_FILE else None
+
+    def _read(self, path: Path) -> Image | None:
+        try:
+            fields: dict[str, Any] = json.loads(path.read_bytes())
+            fields["created_at"] = datetime.fromisoformat(fields["created_at"])
+            return Image(**fields)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _write(self, path: Path, image: Image) -> None:
+        fields = {name: getattr(image, name) for name in Image.__dataclass_fields__}
+        fields["created_at"] = image.created_at.isoformat()
+        draft = path.with_suffix(".draft")
+        with open(draft, "w") as file:
+            json.dump(fields, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.placement import Node
 
-from .gpus import find_gpus
+from .gpus import Gpu
 from .options import EmbeddedOptions
 
 
-def find_node(options: EmbeddedOptions) -> Node:
+def find_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
+    found = tuple(gpu.index for gpu in gpus)
     return Node(
         name=options.node_name,
         cpu=options.cpus if options.cpus is not None else float(len(os.sched_getaffinity(0))),
         memory=options.memory if options.memory is not None else find_memory(),
-        gpus=options.gpus if options.gpus is not None else find_gpus(),
+        gpus=found if options.gpus is None else tuple(index for index in options.gpus if index in found),
         port_start=options.port_start,
         port_end=options.port_end,
     )

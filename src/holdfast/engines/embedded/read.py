@@ -21,23 +21,24 @@ class StartNote:
     at: datetime
     sandbox: bool  # under bubblewrap, whose report the claim then holds
     cgroups: tuple[str, ...] = ()
-    mask: str = ""  # the folder of the mask layers its root is mounted on
+    stands_on: tuple[str, ...] = ()  # folders shared with other tasks that its root is mounted on
 
     def render(self) -> str:
-        fields = [1, self.boot, int(self.at.timestamp() * 1000), int(self.sandbox), self.mask, *self.cgroups]
+        at = int(self.at.timestamp() * 1000)
+        fields = [1, self.boot, at, int(self.sandbox), self.cgroups, self.stands_on]
         return json.dumps(fields, separators=(",", ":"))
 
 
 def parse_start(text: str) -> StartNote | None:
     """None for anything we did not write."""
     try:
-        _version, boot, at, sandbox, mask, *cgroups = json.loads(text)
+        _version, boot, at, sandbox, cgroups, stands_on = json.loads(text)
         return StartNote(
             boot=str(boot),
             at=datetime.fromtimestamp(at / 1000, UTC),
             sandbox=bool(sandbox),
-            mask=str(mask),
             cgroups=tuple(map(str, cgroups)),
+            stands_on=tuple(map(str, stands_on)),
         )
     except (ValueError, TypeError, OverflowError, OSError):
         return None

@@ -58,6 +58,9 @@ class Root:
     shell: str = "/bin/sh"  # a path inside
     env: Mapping[str, str] | None = None  # the image's own
     workdir: str = ""  # the image's own
+    locked: bool = False  # read-only from the moment everything is mounted
+    user: str = "root"  # whom the task runs as
+    stands_on: tuple[str, ...] = ()  # folders of ours that must stay while it is mounted
     as_root: bool = False  # inside a user namespace, let the task's user look like root
 
 
@@ -87,6 +90,8 @@ def render_args(
     for mount in launch.mounts:
         args += _bind(Bind(source=mount.source, target=mount.target, read_only=mount.read_only))
     args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
+    if root.locked:
+        args += ["--remount-ro", "/"]
     if guard.seccomp:
         args += ["--seccomp", str(SECCOMP_FD)]
     args.append("--clearenv")
@@ -106,7 +111,7 @@ def render_command(root: Root, options: Iterable[str], script: str = SCRIPT) -> 
 
 def task_env(launch: Launch, root: Root, home: str, gpus: Mapping[str, str]) -> dict[str, str]:
     """What the task finds in its environment. Nothing of the server's own gets through."""
-    env = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": "root", "LOGNAME": "root"}
+    env = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": root.user, "LOGNAME": root.user}
     env["SHELL"] = root.shell
     env.update(root.env or {})
     env["HOSTNAME"] = hostname(launch.task)

@@ -11,7 +11,7 @@ from .host import FRESH, SHOWN, HostView
 from .render import HOME, Bind, Overlay, Root
 
 # Kept on disk even where changes to the rest of the root filesystem are kept in memory or refused.
-PLACES = (HOME, "/tmp", "/var/tmp", "/root")
+PLACES = (HOME, "/tmp", "/var/tmp", "/root", "/run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,40 +28,30 @@ class HostLayers:
         return (mount, *(layer for layer in layers if os.path.isdir(layer)))
 
 
-def host_overlay(folder: TaskFolder, layers: HostLayers, shell: str, *, on_disk: bool) -> Root:
+def host_overlay(folder: TaskFolder, layers: HostLayers, *, on_disk: bool) -> Root:
     """The machine's own root, copy-on-write. Needs root."""
     mounts = ("/", *layers.view.mounts)
     overlays = tuple(_overlay(folder, mount, layers.lowers(mount), on_disk) for mount in mounts)
-    return Root(overlays=overlays, binds=() if on_disk else _places(folder), shell=shell)
+    return Root(overlays=overlays, binds=() if on_disk else _places(folder), stands_on=(layers.folder,))
 
 
-def host_binds(folder: TaskFolder, shown: tuple[Bind, ...], links: tuple[tuple[str, str], ...], shell: str) -> Root:
+def host_binds(folder: TaskFolder, shown: tuple[Bind, ...], links: tuple[tuple[str, str], ...]) -> Root:
     """The machine's own root, read-only, on a writable folder. What an ordinary user can have."""
     root = Bind(source=folder["root"], target="/", read_only=False)
     var_tmp = Bind(source=folder["root/.var-tmp"], target="/var/tmp", read_only=False)
-    return Root(binds=(root, *shown, var_tmp), links=links, shell=shell)
+    return Root(binds=(root, *shown, var_tmp), links=links)
 
 
-def image_root(
-    folder: TaskFolder,
-    rootfs: str,
-    skeleton: str,
-    shell: str,
-    *,
-    overlay: bool,
-    on_disk: bool,
-    as_root: bool,
-    env: dict[str, str],
-    workdir: str,
-) -> Root:
-    """An imported image, copy-on-write where possible."""
-    overlays: tuple[Overlay, ...] = ()
-    if overlay:
-        overlays = (_overlay(folder, "/", (rootfs, skeleton), on_disk),)
-        binds = () if on_disk else _places(folder)
-    else:
-        binds = (Bind(source=rootfs, target="/", read_only=False), *_places(folder))
-    return Root(overlays=overlays, binds=binds, shell=shell, env=env, workdir=workdir, as_root=as_root)
+def image_overlay(folder: TaskFolder, rootfs: str, skeleton: str, *, on_disk: bool) -> Root:
+    """An imported image, copy-on-write."""
+    overlay = _overlay(folder, "/", (rootfs, skeleton), on_disk)
+    return Root(overlays=(overlay,), binds=() if on_disk else _places(folder))
+
+
+def image_binds(folder: TaskFolder, rootfs: str) -> Root:
+    """An imported image, read-only but for a few places."""
+    root = Bind(source=rootfs, target="/", read_only=False)  # locked once everything else is mounted
+    return Root(binds=(root, *_places(folder)), locked=True)
 
 
 def _overlay(folder: TaskFolder, target: str, lowers: tuple[str, ...], on_disk: bool) -> Overlay:
@@ -75,7 +65,7 @@ def _places(folder: TaskFolder) -> tuple[Bind, ...]:
     return tuple(Bind(source=folder[f"place{path.replace('/', '.')}"], target=path, read_only=False) for path in PLACES)
 
 
-def host_shown(hidden: tuple[str, ...]) -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]:
+def host_shown() -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]:
     """The machine's folders to bind and its links to repeat, for a root made of binds."""
     binds, links = [], []
     for name in SHOWN:

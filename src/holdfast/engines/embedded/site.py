@@ -1,4 +1,4 @@
-"""What this machine allows, found out once by trying: which sandbox, which limits, what must be hidden.
+"""What this machine allows, found out once by trying: which sandbox, which limits, which devices.
 
 Blocking: call it from a thread.
 """
@@ -6,10 +6,12 @@ Blocking: call it from a thread.
 from __future__ import annotations
 
 import os
+import platform
+import pwd
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,13 +19,18 @@ from pathlib import Path
 from holdfast.core.job import Resources
 from holdfast.engines.base import Isolation, Launch
 
-from . import cgroups, host, roots
+from . import cgroups, roots
 from .cleaning import remove_tree
 from .folder import TaskFolder
+from .gpus import Gpu, find_driver, find_gpus
+from .host import SHOWN
+from .images import Image
 from .options import EmbeddedOptions
 from .processes import boot_id
-from .render import Bind, Guard, Root, render_args, render_command, task_env
+from .render import Bind, Guard, Overlay, Root, render_args, render_command, task_env
+from .seccomp import render_filter
 from .spawning import Order, spawn
+from .views import Views
 
 _PROBE_SECONDS = 30
 
@@ -41,60 +48,89 @@ class Site:
     boot: str
     bwrap: str = ""
     guard: Guard = field(default_factory=lambda: Guard(privileged=False))
+    seccomp: str = ""  # the file with the filter
     host_cow: bool = False  # the image `host` is copy-on-write (else read-only)
     image_cow: bool = False  # so are imported images
     on_disk: bool = True  # changes go to disk (else to memory, save in a few places)
-    layers: roots.HostLayers | None = None
     shown: tuple[Bind, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    user: str = "root"  # whom a task on the image `host` runs as
     host_shell: str = "/bin/sh"
-    seccomp: str = ""  # a file with the filter
     groups: cgroups.Cgroups | None = None
+    gpus: tuple[Gpu, ...] = ()
+    driver: tuple[Bind, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def find_site(home: Path, options: EmbeddedOptions) -> Site:
+def find_site(home: Path, options: EmbeddedOptions, views: Views) -> Site:
     groups, no_groups = cgroups.find_cgroups()
-    shell = roots.find_shell("/") or "/bin/sh"
-    plain = Site(isolation=Isolation.NONE, boot=boot_id(), host_shell=shell, groups=groups)
-    notes = () if groups else (f"CPU is not limited and memory is watched from outside: {no_groups}.",)
-    site, trouble = _best_sandbox(plain, home, options)
-    return replace(site, notes=(*notes, *trouble))
+    plain = Site(
+        isolation=Isolation.NONE,
+        boot=boot_id(),
+        user=_user_name(),
+        host_shell=roots.find_shell("/") or "/bin/sh",
+        groups=groups,
+        gpus=find_gpus(),
+        driver=find_driver(),
+    )
+    site, notes = _best_sandbox(plain, home, options, views)
+    if groups is None:
+        notes += (f"CPU is not limited, and memory is watched from outside: {no_groups}.",)
+    return replace(site, notes=notes)
 
 
-def _best_sandbox(plain: Site, home: Path, options: EmbeddedOptions) -> tuple[Site, tuple[str, ...]]:
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return "user"
+
+
+def _best_sandbox(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> tuple[Site, tuple[str, ...]]:
     if options.isolation == "off":
         return plain, ("Jobs are not isolated: isolation is switched off in the settings.",)
     bwrap = find_bwrap()
     if bwrap is None:
         return plain, ("Jobs are not isolated: bubblewrap is missing. Install the package bubblewrap.",)
-    reasons = []
-    for candidate, note in _candidates(replace(plain, bwrap=bwrap), home, options):
-        problem = _try(candidate, home)
+    problems = []
+    for candidate, notes in _candidates(replace(plain, bwrap=bwrap), home, options, views):
+        problem = _try_host(candidate, views, home)
         if problem is None:
-            return _with_image_overlay(candidate, home), note
-        reasons.append(problem)
+            return _with_images(candidate, notes, views, home)
+        problems.append(problem)
     hint = "Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root."
-    return plain, (f"Jobs are not isolated: {reasons[-1]}. {hint}",)
+    return plain, (f"Jobs are not isolated: {problems[-1].splitlines()[-1]}. {hint}",)
 
 
-def _candidates(plain: Site, home: Path, options: EmbeddedOptions) -> Iterator[tuple[Site, tuple[str, ...]]]:
+def _candidates(
+    plain: Site, home: Path, options: EmbeddedOptions, views: Views
+) -> Iterator[tuple[Site, tuple[str, ...]]]:
     """Sandboxes from the best down, each with what is to be said about it."""
-    shown, links = roots.host_shown(options.hidden)
+    filtered = _write_filter(home)
+    for seccomp in (filtered, "") if filtered else ("",):
+        unfiltered = () if seccomp else ("System calls are not filtered: there is no filter for this machine.",)
+        for site, notes in _shapes(replace(plain, seccomp=seccomp), home, options, views):
+            guard = replace(site.guard, seccomp=bool(seccomp))
+            yield replace(site, guard=guard), notes + unfiltered
+            yield replace(site, guard=replace(guard, show_sys=False)), (*notes, *unfiltered, "Jobs see no /sys.")
+
+
+def _shapes(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> Iterator[tuple[Site, tuple[str, ...]]]:
     if os.geteuid() == 0:
-        layers = _host_layers(home, options)
         guard = find_guard(privileged=True)
-        full = replace(plain, isolation=Isolation.FULL, guard=guard, layers=layers, host_cow=True, image_cow=True)
+        full = replace(plain, isolation=Isolation.FULL, guard=guard, host_cow=True, image_cow=True)
         yield full, ()
         yield (
             replace(full, on_disk=False),
-            (f"Changes jobs make outside their home and /tmp are kept in memory: {home} cannot hold an overlay.",),
+            (f"What jobs change outside their home and /tmp is kept in memory: {home} cannot hold an overlay.",),
         )
-        yield replace(full, guard=replace(guard, show_sys=False)), ("Jobs see no /sys.",)
-    user = replace(plain, isolation=Isolation.READ_ONLY, guard=Guard(privileged=False), shown=shown, links=links)
-    note = "Jobs cannot change the machine's own image outside their home and /tmp: the server is not root."
-    yield user, (note,)
-    yield replace(user, guard=replace(user.guard, show_sys=False)), (note, "Jobs see no /sys.")
+    shown, links = roots.host_shown()
+    guard = _hiding(Guard(privileged=False), home, options, views)
+    why = "an overlay is not possible here" if os.geteuid() == 0 else "the server is not root"
+    yield (
+        replace(plain, isolation=Isolation.READ_ONLY, guard=guard, shown=shown, links=links),
+        (f"Jobs cannot change the image host outside their home and /tmp: {why}.",),
+    )
 
 
 def find_guard(*, privileged: bool) -> Guard:
@@ -107,23 +143,26 @@ def find_guard(*, privileged: bool) -> Guard:
     )
 
 
-def _host_layers(home: Path, options: EmbeddedOptions) -> roots.HostLayers:
-    view = host.scan_host((str(home), *options.hidden))
-    folder = host.write_layers(view, layers_base(home))
-    return roots.HostLayers(view=view, folder=str(folder))
+def _hiding(guard: Guard, home: Path, options: EmbeddedOptions, views: Views) -> Guard:
+    """Cover what must not be seen of the folders that are bound. An ordinary user cannot read the rest anyway."""
+    paths = [os.path.realpath(path) for path in (str(home), *options.hidden)]
+    if os.geteuid() == 0:
+        paths += [entry.path for entry in views.scan().hidden]
+    shown = [path for path in paths if path.split("/")[1] in SHOWN and os.path.lexists(path)]
+    return replace(
+        guard,
+        empty_folders=(*guard.empty_folders, *(path for path in shown if os.path.isdir(path))),
+        empty_files=(*guard.empty_files, *(path for path in shown if not os.path.isdir(path))),
+    )
 
 
-def layers_base(home: Path) -> Path:
-    """Where the hiding layers may lie: on another filesystem than `/`, for a layer must not lie within another."""
-    here = home / "layers"
-    root_device = os.stat("/").st_dev
-    for base in (home, Path("/run"), Path("/dev/shm")):
-        with suppress(OSError):
-            if os.stat(base).st_dev != root_device and os.access(base, os.W_OK):
-                here = home / "layers" if base == home else base / f"holdfast-{os.stat(home).st_ino}"
-                break
-    here.mkdir(mode=0o700, exist_ok=True)
-    return here
+def _write_filter(home: Path) -> str:
+    program = render_filter(platform.machine())
+    if program is None:
+        return ""
+    path = home / "seccomp.bpf"
+    path.write_bytes(program)
+    return str(path)
 
 
 def find_bwrap() -> str | None:
@@ -134,25 +173,72 @@ def find_bwrap() -> str | None:
     return shutil.which("bwrap")
 
 
-def host_root(site: Site, folder: TaskFolder) -> Root:
+# --- the roots of tasks -------------------------------------------------------------------------------------------
+
+
+def host_root(site: Site, views: Views, folder: TaskFolder) -> Root:
     if site.isolation is Isolation.NONE:
-        return Root(shell=site.host_shell)
-    if site.host_cow and site.layers is not None:
-        return roots.host_overlay(folder, site.layers, site.host_shell, on_disk=site.on_disk)
-    return roots.host_binds(folder, site.shown, site.links, site.host_shell)
+        root = Root()
+    elif site.host_cow:
+        root = roots.host_overlay(folder, views.host_layers(), on_disk=site.on_disk)
+    else:
+        root = roots.host_binds(folder, site.shown, site.links)
+    return replace(root, shell=site.host_shell, user=site.user)
 
 
-def _try(site: Site, home: Path) -> str | None:
+def image_root(site: Site, views: Views, image: Image, folder: TaskFolder) -> Root:
+    """`image.shell` is known to be there."""
+    if site.image_cow:
+        root = roots.image_overlay(folder, image.rootfs, views.skeleton(), on_disk=site.on_disk)
+    else:
+        root = roots.image_binds(folder, image.rootfs)
+    return replace(
+        root,
+        shell=image.shell or "/bin/sh",
+        env=image.env,
+        workdir=image.workdir,
+        as_root=not site.guard.privileged,
+        stands_on=(image.rootfs, views.skeleton()),
+    )
+
+
+# --- trying -------------------------------------------------------------------------------------------------------
+
+
+def _with_images(site: Site, notes: tuple[str, ...], views: Views, home: Path) -> tuple[Site, tuple[str, ...]]:
+    """An ordinary user, too, may lay an overlay over folders of his own."""
+    if site.image_cow:
+        return site, notes
+
+    def root(folder: TaskFolder) -> Root:
+        lower = folder["lower"]
+        os.mkdir(lower)
+        overlay = Overlay(target="/", lowers=(lower, views.skeleton()), upper=folder["upper"], work=folder["work"])
+        return Root(overlays=(overlay,), binds=site.shown, links=site.links, shell=site.host_shell, as_root=True)
+
+    if _try(site, root, home) is None:
+        return replace(site, image_cow=True), notes
+    return site, (*notes, "Jobs cannot change imported images outside their home and /tmp.")
+
+
+def _try_host(site: Site, views: Views, home: Path) -> str | None:
+    return _try(site, lambda folder: host_root(site, views, folder), home)
+
+
+def _try(site: Site, make_root: Callable[[TaskFolder], Root], home: Path) -> str | None:
     """Run a real sandbox; None when it works, else why not."""
     folder = TaskFolder(str(home / f"probe-{os.getpid()}"))
-    os.makedirs(folder.path, mode=0o700, exist_ok=True)
+    remove_tree(folder.path)
+    os.mkdir(folder.path, 0o700)
     try:
-        return run_probe(site, host_root(site, folder), folder)
+        return _run(site, make_root(folder), folder)
+    except OSError as error:
+        return str(error)
     finally:
         remove_tree(folder.path)
 
 
-def run_probe(site: Site, root: Root, folder: TaskFolder) -> str | None:
+def _run(site: Site, root: Root, folder: TaskFolder) -> str | None:
     """Start an empty task the very way real ones are started."""
     launch = Launch(
         attempt_id="probe", job_id="probe", task="probe", user="", group="", image="host",
@@ -161,12 +247,10 @@ def run_probe(site: Site, root: Root, folder: TaskFolder) -> str | None:
     claim = folder.open_claim()
     try:
         roots.make_folders(folder, root)
-        env = task_env(launch, root, "/", {})
-        args = render_args(launch, root, site.guard, env, 1 << 20, ())
-        order = Order(bwrap=site.bwrap, args=args, command=render_command(root, ()), script="exit 0\n")
+        args = render_args(launch, root, site.guard, task_env(launch, root, "/", {}), 1 << 20, ())
+        command = render_command(root, ())
+        order = Order(bwrap=site.bwrap, args=args, command=command, script="exit 0\n", seccomp=site.seccomp)
         pid = spawn(folder, claim, order)
-    except OSError as error:
-        return str(error)
     finally:
         os.close(claim)
     return _verdict(pid, folder)
@@ -183,8 +267,3 @@ def _verdict(pid: int, folder: TaskFolder) -> str | None:
     if folder.read_claim().command_code == 0:
         return None
     return folder.read_head("stderr", 1000).decode(errors="replace").strip() or "a sandbox does not start"
-
-
-def _with_image_overlay(site: Site, home: Path) -> Site:
-    """See whether imported images can be copy-on-write: an ordinary user may overlay folders of his own."""
-    return site

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.core.attempt import Observation, Seen
+from holdfast.core.job import HOST_IMAGE
 from holdfast.engines.base import Isolation, Launch
 
 from . import cgroups, roots
 from .cleaning import remove_tree
 from .folder import TaskFolder, try_lock
-from .gpus import gpu_binds, gpu_variables
+from .gpus import LIBRARIES, PROGRAMS, device_binds, gpu_variables
 from .images import ImageShelf
 from .options import EmbeddedOptions
 from .read import StartNote
-from .render import HOME, Bind, Root, render_args, render_command, task_env
-from .site import Site, host_root
+from .render import HOME, PATH, Bind, Root, render_args, render_command, task_env
+from .site import Site, host_root, image_root
 from .spawning import Order, spawn
+from .views import Views
 
 _MOST_VARIABLES = 2000  # bubblewrap takes 9000 arguments, three for each
 _LONGEST_STRING = 128 * 1024 - 1  # of the kernel, for one variable with its name
@@ -55,9 +57,10 @@ def refused(attempt_id: str, refusal: Refusal) -> Observation:
 
 
 class Starter:
-    def __init__(self, options: EmbeddedOptions, site: Callable[[], Site], images: ImageShelf) -> None:
+    def __init__(self, options: EmbeddedOptions, site: Site, views: Views, images: ImageShelf) -> None:
         self._options = options
         self._site = site
+        self._views = views
         self._images = images
 
     def start(self, launch: Launch, folder: TaskFolder) -> Started | None:
@@ -78,64 +81,79 @@ class Starter:
     def _is_of_another_boot(self, folder: TaskFolder) -> bool:
         """It was about to run when the machine went down: whether it did, nobody can tell."""
         note = folder.read_start()
-        return note is not None and note.boot != self._site().boot
+        return note is not None and note.boot != self._site.boot
 
     def _start_locked(self, launch: Launch, folder: TaskFolder, claim: int) -> Started:
-        site = self._site()
+        site = self._site
         check_launch(launch)
-        root = self._root(launch, folder, site)
+        root = self._root(launch, folder)
         roots.make_folders(folder, root)
         groups: tuple[str, ...] = ()
         if site.groups is not None:
             groups = site.groups.make(launch.attempt_id, launch.resources, self._options.pids_max)
         try:
-            note = self._note(site, groups)
+            note = self._note(root, groups)
             folder.write_start(note)
-            pid = spawn(folder, claim, self._order(launch, folder, root, site, groups))
+            pid = spawn(folder, claim, self._order(launch, folder, root, groups))
         except BaseException:
             cgroups.remove(groups)
             raise
         return Started(folder=folder, note=note, pid=pid)
 
-    def _note(self, site: Site, groups: tuple[str, ...]) -> StartNote:
+    def _note(self, root: Root, groups: tuple[str, ...]) -> StartNote:
         return StartNote(
-            boot=site.boot,
+            boot=self._site.boot,
             at=_now(),
-            sandbox=site.isolation is not Isolation.NONE,
+            sandbox=self._site.isolation is not Isolation.NONE,
             cgroups=groups,
-            mask=site.layers.folder if site.layers else "",
+            stands_on=root.stands_on,
         )
 
-    def _root(self, launch: Launch, folder: TaskFolder, site: Site) -> Root:
-        image = self._images.find(launch.image)
-        if image is None and not self._images.is_host(launch.image) and self._options.unknown_image != "host":
-            known = ", ".join(sorted(self._images.names()))
-            raise Refusal(f"There is no image {launch.image!r} here. Known images: {known}.")
-        if image is None or site.isolation is Isolation.NONE:
-            return host_root(site, folder)
+    def _root(self, launch: Launch, folder: TaskFolder) -> Root:
+        image = None if launch.image == HOST_IMAGE else self._images.find(launch.image)
+        if image is None:
+            if launch.image != HOST_IMAGE and self._options.unknown_image != "host":
+                known = ", ".join(self._images.names())
+                raise Refusal(f"There is no image {launch.image!r} here. Known images: {known}.")
+            return host_root(self._site, self._views, folder)
+        if self._site.isolation is Isolation.NONE:
+            why = "jobs are not isolated on this machine"
+            raise Refusal(f"The image {launch.image!r} cannot be used: {why}, so only the image host can run.")
         if image.shell is None:
             raise Refusal(f"The image {launch.image!r} has no shell: neither bash nor sh was found in it.")
-        return self._images.root(image, folder, site)
+        return image_root(self._site, self._views, image, folder)
 
-    def _order(self, launch: Launch, folder: TaskFolder, root: Root, site: Site, groups: tuple[str, ...]) -> Order:
+    def _order(self, launch: Launch, folder: TaskFolder, root: Root, groups: tuple[str, ...]) -> Order:
         joins = [f"{group}/cgroup.procs" for group in groups]
-        if site.isolation is Isolation.NONE:
+        if self._site.isolation is Isolation.NONE:
             return plain_order(launch, folder, root, joins)
-        env = task_env(launch, root, HOME, gpu_variables(launch.gpus, renumbered=True))
+        variables = dict(gpu_variables(launch.gpus, renumbered=True))
+        binds = self._device_binds(launch, root, variables)
+        env = task_env(launch, root, HOME, variables)
         shm = launch.resources.shm or self._options.default_shm
-        devices = gpu_binds(launch.gpus) if launch.gpus else ()
-        args = render_args(launch, root, site.guard, env, shm, (*devices, *self._shown()))
         return Order(
-            bwrap=site.bwrap,
-            args=args,
+            bwrap=self._site.bwrap,
+            args=render_args(launch, root, self._site.guard, env, shm, binds),
             script=launch.script,
             command=render_command(root, launch.shell_options),
             joins=joins,
-            seccomp=site.seccomp,
+            seccomp=self._site.seccomp,
         )
 
-    def _shown(self) -> tuple[Bind, ...]:
-        return tuple(Bind(source=path, target=path) for path in self._options.host_show)
+    def _device_binds(self, launch: Launch, root: Root, variables: dict[str, str]) -> list[Bind]:
+        binds = [Bind(source=path, target=path) for path in self._options.host_show if os.path.lexists(path)]
+        if launch.gpus:
+            binds += device_binds(launch.gpus, self._site.gpus)
+            if root.env is not None:  # an imported image: it has no driver of its own
+                binds += self._site.driver
+                variables["LD_LIBRARY_PATH"] = _with_path(root.env.get("LD_LIBRARY_PATH", ""), LIBRARIES)
+                variables["PATH"] = _with_path(root.env.get("PATH", PATH), PROGRAMS)
+        return binds
+
+
+def _with_path(paths: str, more: str) -> str:
+    parts = [part for part in paths.split(":") if part]
+    return ":".join(parts if more in parts else [*parts, more])
 
 
 def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]) -> Order:

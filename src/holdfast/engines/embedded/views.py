@@ -1,0 +1,95 @@
+"""Keeps what tasks see of the machine up to date: the layers that hide its private parts, and every image's skeleton.
+
+Blocking: call it from a thread. Layers are never changed once written, for running tasks stand on them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from . import host
+from .cleaning import remove_tree
+from .options import EmbeddedOptions
+from .roots import HostLayers
+
+_OLDEST = 600.0  # seconds until the machine is looked through again even if nothing seems to have changed
+
+
+class Views:
+    def __init__(self, home: Path, options: EmbeddedOptions) -> None:
+        self._home = home
+        self._options = options
+        self._lock = threading.Lock()
+        self._layers: HostLayers | None = None
+        self._skeleton: str | None = None
+        self._handed_out: set[str] = set()
+        self._stamp: tuple[int, ...] = ()
+        self._taken_at = 0.0
+
+    def host_layers(self) -> HostLayers:
+        """The layers for the image `host`, as the machine is now."""
+        with self._lock:
+            self._look()
+            if self._layers is None:
+                view = self.scan()
+                self._layers = HostLayers(view=view, folder=str(host.write_layers(view, self._layers_base())))
+                self._handed_out.add(self._layers.folder)
+            return self._layers
+
+    def scan(self) -> host.HostView:
+        return host.scan_host((str(self._home), *self._options.hidden))
+
+    def skeleton(self) -> str:
+        """The folder that lies over every imported image."""
+        with self._lock:
+            self._look()
+            if self._skeleton is None:
+                base = self._home / "skeletons"
+                base.mkdir(mode=0o700, exist_ok=True)
+                self._skeleton = str(host.write_skeleton(base))
+                self._handed_out.add(self._skeleton)
+            return self._skeleton
+
+    def clean(self, in_use: Collection[str]) -> None:
+        """Remove layers that no task stands on."""
+        with self._lock:
+            keep = {*in_use, *self._handed_out}  # a task may be starting on one just now
+            for base in (self._home / "skeletons", self._layers_base()):
+                for folder in [str(entry) for entry in base.iterdir()] if base.is_dir() else []:
+                    if folder not in keep:
+                        remove_tree(folder)
+
+    def _look(self) -> None:
+        stamp = host.host_stamp()
+        now = time.monotonic()
+        if stamp != self._stamp or now - self._taken_at > _OLDEST:
+            self._stamp, self._taken_at = stamp, now
+            self._layers = self._skeleton = None
+
+    def _layers_base(self) -> Path:
+        """On another filesystem than `/`: of two layers of one mount, none may lie within the other."""
+        root = os.stat("/").st_dev
+        if os.stat(self._home).st_dev != root:
+            return _private(self._home / "layers") or self._home
+        for base in ("/run", "/dev/shm"):
+            if os.path.isdir(base) and os.stat(base).st_dev != root and os.access(base, os.W_OK):
+                found = _private(Path(base, f"holdfast-{os.stat(self._home).st_ino}"))
+                if found is not None:
+                    return found
+        return _private(self._home / "layers") or self._home
+
+
+def _private(folder: Path) -> Path | None:
+    """That folder, if it is ours alone; in a place open to everyone, somebody else may have been there first."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = os.lstat(folder)
+    except OSError:
+        return None
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    return folder if ours else None
