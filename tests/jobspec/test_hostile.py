@@ -16,6 +16,8 @@ from holdfast.core.job import Dialect
 from holdfast.jobspec import parse_job, render_yaml
 from holdfast.jobspec.document import MAX_BYTES, read_document
 from holdfast.jobspec.render import dump_yaml
+from holdfast.jobspec.rules import MAX_JOB_CHARS
+from holdfast.jobspec.templates import Filler, Rendered
 
 from .jobs import TRAPS, json_values
 from .samples import SITE, golden_files
@@ -268,14 +270,23 @@ def test_one_secret_filled_in_too_often() -> None:
     assert "too large" in refused(text)
 
 
-def test_one_parameter_filled_in_too_often() -> None:
+def test_one_parameter_filled_in_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    render = Filler.render
+
+    def counted(self: Filler, text: str) -> Rendered:
+        written.append(render(self, text))
+        return written[-1]
+
+    monkeypatch.setattr(Filler, "render", counted)
     job = {
-        "protocolVersion": 2, "name": "bomb", "type": "job", "parameters": {"p": {"deep": ["x" * 1000] * 100}},
+        "protocolVersion": 2, "name": "bomb", "type": "job", "parameters": {"p": {"deep": ["x" * 1000] * 10}},
         "prerequisites": [{"type": "dockerimage", "name": "i", "uri": "i"}],
         "taskRoles": {"a": {"dockerImage": "i", "resourcePerInstance": {"cpu": 1, "memoryMB": 1, "gpu": 0},
-                            "commands": ["<% $parameters.p %>" * 10] * 5000}},
+                            "commands": ["<% $parameters.p %>"] * 5000}},
     }  # fmt: skip
     assert "too large" in refused(json.dumps(job))
+    assert sum(len(rendered.text) for rendered in written) < 2 * MAX_JOB_CHARS  # it stopped before it hurt
 
 
 def test_common_parts_repeated_for_each_role() -> None:

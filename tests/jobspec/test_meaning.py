@@ -203,3 +203,46 @@ def test_v2_secrets_are_kept_apart_from_the_config() -> None:
     job = parse(text)
     assert job.secrets == {"a": "swordfish"}
     assert "swordfish" not in str(job.extras)
+
+
+def test_v2_passwords_in_the_open_join_the_secrets_without_replacing_any() -> None:
+    text = PAI.replace("COMPLETION", "{}").replace("uri: i}", "uri: i, auth: {password: 0042}}")
+    job = parse(text + "secrets: {_registry_passwords: mine}\n")
+    assert job.secrets == {"_registry_passwords": "mine", "_registry_passwords_": {"i": "0042"}}
+    reference = "<% $secrets._registry_passwords_.i %>"
+    assert job.extras["openpai"]["registries"]["i"]["password"] == reference
+    assert job.extras["openpai"]["config"]["prerequisites"][0]["auth"] == {"password": reference}
+
+
+@pytest.mark.parametrize(
+    ("extras", "storages"),
+    [
+        ("{}", None),
+        ("{storages: []}", []),
+        ("{storages: , com.microsoft.pai.runtimeplugin: [{plugin: teamwise_storage}]}", []),
+        ("{storages: [{name: a}, {name: b, mountPath: /b}]}", [("a", "/mnt/a"), ("b", "/b")]),
+        ("{com.microsoft.pai.runtimeplugin: [{plugin: teamwise_storage}]}", []),
+    ],
+)
+def test_v2_storages(extras: str, storages: list[tuple[str, str]] | None) -> None:
+    job = parse(PAI.replace("COMPLETION", "{}") + f"extras: {extras}\n")
+    found = job.extras["openpai"].get("storages")
+    assert (found and [(entry["name"], entry["mountPath"]) for entry in found]) == storages
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("instances: true", "must be a whole number, not true"),
+        ("resources: {cpu: false}", "must be a number, not false"),
+        ("resources: {memory: true}", "must be a size, not true"),
+        ("resources: {memory: 1.5}", "must be a size, not 1.5"),
+        ("time_limit: -5", "must be between 0 and 36500 days, not -5"),
+        ("time_limit: 99999999999999999999999", "must be between 0 and 36500 days"),
+        ("time_limit: 2000000w", "must be between 0 and 36500 days"),
+        ("hold: [1]", "must be true, false, a duration"),
+        ("instances: '3'", "must be a whole number, not '3'"),
+    ],
+)
+def test_wrong_values(written: str, says: str) -> None:
+    assert says in problems(f"name: a\ncommand: b\n{written}\n")[0][1]
