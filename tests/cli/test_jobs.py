@@ -114,14 +114,16 @@ def test_show_tells_all_and_its_json_is_stable(cli: Cli) -> None:
     assert cli.ok("show", job, "--attempts", "--json").json["attempts"][0]["attempt"] == 0
 
 
-def test_hostile_names_cannot_steer_the_terminal(cli: Cli) -> None:
-    hostile = {"name": "evil\u202ename \u2066x", "command": "true", "description": "\x1b]0;owned\x07\x1b[2J"}
+def test_hostile_words_cannot_steer_the_terminal(cli: Cli) -> None:
+    """Names with control characters are refused by the server; descriptions may hold any text."""
+    hostile = {"name": "[red]evil[/red]", "command": "true", "description": "\x1b]0;owned\x07\x1b[2J \u202e"}
     job = cli.ok("submit", "-", "--json", stdin=json.dumps(hostile).encode()).json["id"]
     cli("wait", job)
     for result in (cli.ok("ls"), cli.ok("show", job), cli.ok("events", job), cli.ok("top")):
         assert b"\x1b" not in result.out
         assert "\u202e" not in result.text
-    assert "evil\\u202ename" in cli.ok("ls").text
+    assert "\\x1b]0;owned\\x07\\x1b[2J \\u202e" in cli.ok("show", job).text
+    assert "[red]evil[/red]" in cli.ok("ls").text
 
 
 def test_stop_ends_a_running_job_and_wait_tells(cli: Cli) -> None:

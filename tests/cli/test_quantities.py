@@ -51,7 +51,8 @@ def test_since_is_a_duration_or_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(-3, "0s"), (4.9, "4s"), (192, "3m12s"), (7500, "2h05m"), (273600, "3d4h")]
+    ("seconds", "shown"),
+    [(-3, "0.0s"), (4.94, "4.9s"), (30.9, "30s"), (192, "3m12s"), (7500, "2h05m"), (273600, "3d4h")],
 )
 def test_shown_durations(seconds: float, shown: str) -> None:
     assert show_duration(seconds) == shown
@@ -60,7 +61,7 @@ def test_shown_durations(seconds: float, shown: str) -> None:
 def test_a_span_goes_on_until_it_ends() -> None:
     start = NOW - timedelta(seconds=30)
     assert show_span(start, None, NOW) == "30s"
-    assert show_span(start, start + timedelta(seconds=5), NOW) == "5s"
+    assert show_span(start, start + timedelta(seconds=5), NOW) == "5.0s"
     assert show_span(None, None, NOW) == ""
 
 

@@ -11,7 +11,7 @@ from .exitcodes import exit_code_of
 from .quantities import show_span, utc_now
 
 if TYPE_CHECKING:
-    from holdfast.sdk import Client, JobDetail, JobSummary
+    from holdfast.sdk import Client, JobDetail, JobSummary, Task
 
 BETWEEN_TRIES = 1.0  # seconds between looks for the next attempt
 RESTART_PATIENCE = 60.0  # seconds for a server that is being restarted
@@ -32,28 +32,45 @@ def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
 
 def follow_log(client: Client, job_id: str) -> None:
     """The first task's log on stdout, one try after the other, until the job has ended or is held."""
-    from holdfast.sdk import ApiError
-
     seen: set[tuple[int, int]] = set()
     while True:
         job = client.job(job_id)
-        first = job.tasks[0] if job.tasks else None
-        if first is not None and (first.attempt, first.number) not in seen:
-            seen.add((first.attempt, first.number))
-            try:
-                write_log(client, job_id, task=first.task, attempt=first.attempt, number=first.number)
-            except ApiError as error:
-                if error.code != "no_log":
-                    raise
+        new = _new_tries(client, job, seen)
+        for task in new:
+            seen.add(_try_of(task))
+            _write_log(client, job_id, task)
+        if new:
             continue
         if job.state.final or str(job.state) == "Held":
             return
         client.wait(job_id, timeout=BETWEEN_TRIES)
 
 
-def write_log(client: Client, ref: str, *, task: str, attempt: int, number: int) -> None:
-    for piece in client.stream_log(ref, follow=True, task=task, attempt=attempt, number=number):
-        output.emit_bytes(piece)
+def _new_tries(client: Client, job: JobDetail, seen: set[tuple[int, int]]) -> list[Task]:
+    """Tries of the first task not seen yet, oldest first: short ones may have come and gone between two looks."""
+    if not job.tasks or _try_of(job.tasks[0]) in seen:
+        return []
+    newest = job.tasks[0]
+    if _try_of(newest) == (0, 0):
+        return [newest]
+    known = [task for attempt in client.attempts(job.id) for task in attempt.tasks if task.task == newest.task]
+    tries = {_try_of(task): task for task in [*known, newest]}
+    return [tries[key] for key in sorted(tries) if key not in seen]
+
+
+def _try_of(task: Task) -> tuple[int, int]:
+    return task.attempt, task.number
+
+
+def _write_log(client: Client, job_id: str, task: Task) -> None:
+    from holdfast.sdk import ApiError
+
+    try:
+        for piece in client.stream_log(job_id, follow=True, task=task.task, attempt=task.attempt, number=task.number):
+            output.emit_bytes(piece)
+    except ApiError as error:
+        if error.code != "no_log":  # ended before it could write anything
+            raise
 
 
 def wait_for_end(client: Client, ref: str, *, timeout: float | None = None) -> JobDetail:

@@ -49,8 +49,10 @@ def parse_size(text: str) -> int:
 
 
 def show_duration(seconds: float) -> str:
-    """4s, 3m12s, 2h05m, 3d4h: two units at most, short enough for a column."""
-    whole = max(0, int(seconds))
+    """0.4s, 30s, 3m12s, 2h05m, 3d4h: two units at most, short enough for a column."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = int(seconds)
     if whole < 60:
         return f"{whole}s"
     if whole < 3600:
