@@ -214,14 +214,17 @@ def test_v2_passwords_in_the_open_join_the_secrets_without_replacing_any() -> No
     assert job.extras["openpai"]["config"]["prerequisites"][0]["auth"] == {"password": reference}
 
 
+TEAM = "com.microsoft.pai.runtimeplugin: [{plugin: teamwise_storage, parameters: {storageConfigNames: [t]}}]"
+
+
 @pytest.mark.parametrize(
     ("extras", "storages"),
     [
         ("{}", None),
         ("{storages: []}", []),
-        ("{storages: , com.microsoft.pai.runtimeplugin: [{plugin: teamwise_storage}]}", []),
+        (f"{{storages: , {TEAM}}}", []),
         ("{storages: [{name: a}, {name: b, mountPath: /b}]}", [("a", "/mnt/a"), ("b", "/b")]),
-        ("{com.microsoft.pai.runtimeplugin: [{plugin: teamwise_storage}]}", []),
+        (f"{{{TEAM}}}", [("t", "/mnt/t")]),
     ],
 )
 def test_v2_storages(extras: str, storages: list[tuple[str, str]] | None) -> None:
