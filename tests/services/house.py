@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,7 +15,7 @@ from typing import Any
 
 from holdfast.controller.loop import Controller, Limits
 from holdfast.core.access import Actor
-from holdfast.core.records import JobSummary
+from holdfast.core.records import Group, JobSummary
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine
 from holdfast.engines.fake import FakeEngine
@@ -22,6 +25,7 @@ from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
 
+LIMITS = Limits(time_limit=timedelta(days=1), grace=timedelta(seconds=5), max_grace=timedelta(seconds=60))
 PATIENCE = 20.0  # seconds; a test that needs them has failed
 
 
@@ -62,8 +66,6 @@ class House:
         return Actor(name=name, groups=dict(user.groups))
 
     async def add_group(self, name: str) -> None:
-        from holdfast.core.records import Group
-
         await self.services.groups.create(self.admin, Group(name=name))
 
     async def submit(self, text: str, actor: Actor | None = None, **more: Any) -> JobSummary:
@@ -82,16 +84,39 @@ class House:
         return await self.until((await self.submit(text, actor)).id)
 
 
+_template: tuple[Path, str] | None = None
+
+
+async def make_home(home: Path) -> str:
+    """A state folder after its first start, and the admin's password. Made once, then copied: it is quicker."""
+    global _template
+    if _template is None:
+        folder = Path(tempfile.mkdtemp(prefix="holdfast-home-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        store = open_store(folder)
+        fake = FakeEngine()
+        services = build_services(store, fake, Controller(store, fake, LIMITS), Settings(), folder)
+        password = await services.users.ensure_first_admin()
+        assert password is not None
+        await store.close()
+        _template = folder, password
+    shutil.copytree(_template[0], home)
+    return _template[1]
+
+
+def open_store(home: Path) -> Store:
+    return Store.open(f"sqlite:///{home / 'holdfast.db'}", vault=Vault.open(home / "secret.key"))
+
+
 @asynccontextmanager
 async def open_house(
     home: Path, *, settings: Mapping[str, Any] | None = None, engine: Engine | None = None
 ) -> AsyncIterator[House]:
-    home.mkdir(exist_ok=True)
+    password = await make_home(home)
     clock = Clock()
-    store = Store.open(f"sqlite:///{home / 'holdfast.db'}", vault=Vault.open(home / "secret.key"))
+    store = open_store(home)
     chosen: Any = engine or FakeEngine()
-    limits = Limits(time_limit=timedelta(days=1), grace=timedelta(seconds=5), max_grace=timedelta(seconds=60))
-    controller = Controller(store, chosen, limits)
+    controller = Controller(store, chosen, LIMITS, groups=await store.read(people.list_groups))
     await controller.recover()
     looping = asyncio.create_task(controller.run())
     services = build_services(
@@ -104,9 +129,6 @@ async def open_house(
         monotonic=lambda: clock.monotonic,
     )
     try:
-        password = await services.users.ensure_first_admin()
-        assert password is not None
-        controller.groups_changed(await store.read(people.list_groups))
         yield House(services, chosen, controller, store, clock, home, password)
     finally:
         looping.cancel()
