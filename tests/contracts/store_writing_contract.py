@@ -79,6 +79,15 @@ class WritingContract:
         assert isinstance(second, Exception)
         assert len(opened.read(jobs.load_active)) == 1
 
+    @pytest.mark.parametrize("error", [StopIteration, SystemExit, MemoryError])
+    def test_the_writer_survives_whatever_is_raised(self, opened: Opened, error: type[BaseException]) -> None:
+        def guilty(conn: Connection) -> None:
+            raise error
+
+        with pytest.raises((StoreError, RuntimeError, MemoryError)):
+            opened.write(guilty)
+        assert opened.submit("after").name == "after"
+
     def test_writes_happen_in_the_order_they_came(self, opened: Opened) -> None:
         async def crowd() -> None:
             await asyncio.gather(*(self._start(opened.store, number) for number in range(30)))

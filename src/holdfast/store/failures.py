@@ -41,7 +41,9 @@ def describe(error: BaseException) -> str:
 
 
 def translated(error: Exception) -> Exception:
-    """A StoreError for an outage, anything else as it is."""
+    """A new StoreError for an outage, anything else as it is."""
+    if isinstance(error, StopIteration):
+        return RuntimeError("A function of the store raised StopIteration")  # no future can carry it
     if not is_outage(error):
         return error
     outage = StoreError(describe(error))

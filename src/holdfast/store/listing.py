@@ -65,6 +65,7 @@ def list_page(
     A search that matches little and finds its letters everywhere ends after about `patience` seconds: such a page may
     be short, even empty, and still have a next one. Only `next is None` means the end.
     """
+    limit = max(limit, 1)
     query = _query(filter)
     span = _span(conn, query, cursor)
     if not query.ranges or span.low >= span.high:

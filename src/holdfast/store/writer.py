@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from .errors import StoreError
-from .failures import describe, is_outage, lost_connection, translated
+from .failures import describe, lost_connection, translated
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,10 @@ class Done:
 
 class _NotCommitted(Exception):
     """The transaction as a whole failed; no function is to blame."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class Writer:
@@ -105,17 +109,18 @@ class Writer:
     def _handle(self, batch: list[Write]) -> None:
         try:
             done = self._write(batch)
-        except Exception as error:
+        except BaseException as error:  # whatever it is, this thread must live on and nobody may wait for ever
             log.exception("The store's writer met an unexpected error")
             self._drop_connection()
-            done = [Done(error=error)] * len(batch)
+            done = [Done(error=_as_store_error(error)) for _ in batch]
         _deliver(batch, done)
 
     def _write(self, batch: Sequence[Write]) -> list[Done]:
         try:
             return [Done(result) for result in self._transact(batch)]
         except _NotCommitted as failure:
-            return [Done(error=_outage(failure))] * len(batch)
+            log.error("A batch of writes was not committed", extra={"reason": describe(failure.cause)})
+            return [Done(error=translated(failure.cause)) for _ in batch]
         except Exception as error:
             if len(batch) == 1 and not lost_connection(error):
                 return [Done(error=translated(error))]
@@ -126,7 +131,7 @@ class Writer:
         try:
             return Done(self._transact([write])[0])
         except _NotCommitted as failure:
-            return Done(error=_outage(failure))
+            return Done(error=translated(failure.cause))
         except Exception as error:
             return Done(error=translated(error))
 
@@ -142,7 +147,7 @@ class Writer:
             conn.commit()
         except Exception as error:
             self._drop_connection()
-            raise _NotCommitted from error
+            raise _NotCommitted(error) from error
         return results
 
     def _begin(self) -> Connection:
@@ -152,7 +157,7 @@ class Writer:
             self._conn.begin()
         except Exception as error:
             self._drop_connection()
-            raise _NotCommitted from error
+            raise _NotCommitted(error) from error
         return self._conn
 
     def _roll_back(self, conn: Connection, *, broken: bool) -> None:
@@ -170,13 +175,8 @@ class Writer:
                 conn.close()
 
 
-def _outage(failure: _NotCommitted) -> Exception:
-    cause = failure.__cause__
-    assert isinstance(cause, Exception)
-    if not is_outage(cause):
-        return cause
-    log.error("A write was not committed", extra={"reason": describe(cause)})
-    return translated(cause)
+def _as_store_error(error: BaseException) -> StoreError:
+    return StoreError(f"The store's writer failed: {error!r}")
 
 
 def _deliver(batch: Sequence[Write], done: Sequence[Done]) -> None:

@@ -187,8 +187,8 @@ def create_people() -> None:
         sa.Column("expires_at", sa.BigInteger),
         sa.Column("last_used_at", sa.BigInteger),
         sa.PrimaryKeyConstraint("id", name="pk_tokens"),
+        sa.CheckConstraint("length(secret_hash) = 64", name=op.f("ck_tokens_secret_hash")),
         sa.ForeignKeyConstraint(["user_name"], ["users.name"], name="fk_tokens_user_name", ondelete="CASCADE"),
-        sa.CheckConstraint("length(secret_hash) = 64", name="ck_tokens_secret_hash"),
     )
     op.create_index("ix_tokens_user_name", "tokens", ["user_name"])
 
