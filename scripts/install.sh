@@ -122,8 +122,9 @@ apt_install() {
 install_packages() {
     say "Installing Holdfast and what it needs ($kind); the first time this fetches packages and takes a while"
     began=$(date +%s)
-    # The build backend first, pinned like the rest: so that no second environment has to be made for it.
-    pip_install setuptools
+    # The tools first, pinned like the rest: a new pip is twice as fast, and with the build backend at hand no second
+    # environment has to be made for it.
+    pip_install pip setuptools
     pip_install --no-build-isolation --editable ".[$extras]"
     say "Installed in $(($(date +%s) - began)) s"
 }
