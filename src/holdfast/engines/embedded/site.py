@@ -48,7 +48,7 @@ class Site:
     boot: str
     bwrap: str = ""
     guard: Guard = field(default_factory=lambda: Guard(privileged=False))
-    seccomp: str = ""  # the file with the filter
+    seccomp: bytes = b""  # the filter of system calls
     host_cow: bool = False  # the image `host` is copy-on-write (else read-only)
     image_cow: bool = False  # so are imported images
     on_disk: bool = True  # changes go to disk (else to memory, save in a few places)
@@ -106,8 +106,8 @@ def _candidates(
     plain: Site, home: Path, options: EmbeddedOptions, views: Views
 ) -> Iterator[tuple[Site, tuple[str, ...]]]:
     """Sandboxes from the best down, each with what is to be said about it."""
-    filtered = _write_filter(home)
-    for seccomp in (filtered, "") if filtered else ("",):
+    program = render_filter(platform.machine())
+    for seccomp in (program, b"") if program else (b"",):
         unfiltered = () if seccomp else ("System calls are not filtered: there is no filter for this machine.",)
         for site, notes in _shapes(replace(plain, seccomp=seccomp), home, options, views):
             guard = replace(site.guard, seccomp=bool(seccomp))
@@ -154,15 +154,6 @@ def _hiding(guard: Guard, home: Path, options: EmbeddedOptions, views: Views) ->
         empty_folders=(*guard.empty_folders, *(path for path in shown if os.path.isdir(path))),
         empty_files=(*guard.empty_files, *(path for path in shown if not os.path.isdir(path))),
     )
-
-
-def _write_filter(home: Path) -> str:
-    program = render_filter(platform.machine())
-    if program is None:
-        return ""
-    path = home / "seccomp.bpf"
-    path.write_bytes(program)
-    return str(path)
 
 
 def find_bwrap() -> str | None:

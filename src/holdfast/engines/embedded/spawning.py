@@ -30,7 +30,7 @@ class Order:
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})  # of the runner
     workdir: str = "/"
     joins: Sequence[str] = ()  # cgroup.procs files
-    seccomp: str = ""  # a file with the filter
+    seccomp: bytes = b""  # the filter of system calls
 
 
 def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
@@ -42,21 +42,21 @@ def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
     try:
         if order.bwrap:
             sources[ARGS_FD] = memory_file("\0".join(order.args).encode("utf-8", "surrogateescape"))
+            if order.seccomp:
+                sources[SECCOMP_FD] = memory_file(order.seccomp)
             sources[SCRIPT_FD] = memory_file(order.script.encode("utf-8", "surrogateescape"))
         argv = ["/bin/sh", RUNNER, order.workdir, folder["claim"], "\n".join(order.joins), *command]
-        return libc.spawn(argv, order.env, _file_actions(folder, order, sources))
+        return libc.spawn(argv, order.env, _file_actions(folder, sources))
     finally:
         for source in sources.values():
             os.close(source)
 
 
-def _file_actions(folder: TaskFolder, order: Order, sources: Mapping[int, int]) -> list[Dup | Open]:
+def _file_actions(folder: TaskFolder, sources: Mapping[int, int]) -> list[Dup | Open]:
     actions: list[Dup | Open] = [Dup(source, target) for target, source in sources.items()]
     actions.append(Open(0, "/dev/null", os.O_RDONLY))
     actions.append(Open(1, folder["stdout"], _APPEND, 0o600))
     actions.append(Open(2, folder["stderr"], _APPEND, 0o600))
-    if order.seccomp:
-        actions.append(Open(SECCOMP_FD, order.seccomp, os.O_RDONLY))
     return actions
 
 

@@ -1,0 +1,409 @@
+"""What every engine must do. Each engine's test file subclasses `EngineContract` and says how to make one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.core.attempt import Observation, Seen
+from holdfast.core.job import MIB, Resources
+from holdfast.engines.base import Engine, Launch, LogSource, Stream
+
+PATIENCE = 60.0  # seconds; only a broken engine ever waits that long
+
+
+def launch(attempt_id: str, script: str, **more: Any) -> Launch:
+    given: dict[str, Any] = {
+        "job_id": "job",
+        "task": "worker-0",
+        "user": "ada",
+        "group": "default",
+        "image": "host",
+        "shell_options": ("errexit", "pipefail"),
+        "env": {},
+        "resources": Resources(cpu=1.0, memory=256 * MIB),
+    }
+    return Launch(attempt_id=attempt_id, script=script, **{**given, **more})
+
+
+class Rig:
+    """An open engine, and everything it has told."""
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        self._make = make
+        self.engine: Engine
+        self.told: list[Observation] = []
+        self._news = asyncio.Condition()
+        self._others: list[Engine] = []
+
+    async def open(self) -> None:
+        self.engine = self._make()
+        await self.engine.open(self._hear)
+
+    async def close(self) -> None:
+        for engine in (self.engine, *self._others):
+            await engine.close()
+
+    async def reopen(self) -> None:
+        """As if the server was restarted."""
+        await self.engine.close()
+        self.told.clear()
+        await self.open()
+
+    async def another(self) -> Engine:
+        """A second engine at the same place."""
+        engine = self._make()
+        await engine.open(lambda _: None)
+        self._others.append(engine)
+        return engine
+
+    def _hear(self, seen: Observation) -> None:
+        self.told.append(seen)
+        asyncio.get_running_loop().create_task(self._spread())
+
+    async def _spread(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def end_of(self, attempt_id: str) -> Observation:
+        """The end of a task, as the engine tells it."""
+
+        def ends() -> list[Observation]:
+            return [seen for seen in self.told if seen.attempt_id == attempt_id and seen.seen is not Seen.RUNNING]
+
+        async with self._news:
+            await self._news.wait_for(ends)
+        return ends()[0]
+
+    async def run(self, attempt_id: str, script: str, **more: Any) -> Observation:
+        """Start it and wait for its end."""
+        seen = await self.engine.start(launch(attempt_id, script, **more))
+        return await self.end_of(attempt_id) if seen.seen is Seen.RUNNING else seen
+
+    async def start_and_wait_for(self, word: bytes, attempt_id: str, script: str, **more: Any) -> None:
+        """Start it and wait until it has printed that."""
+        seen = await self.engine.start(launch(attempt_id, script, **more))
+        assert seen.seen is Seen.RUNNING, seen
+        log = self.log(attempt_id)
+        size = 0
+        while word not in await read_all(log):
+            assert await log.grown(size, PATIENCE), await read_all(log)
+            size = await log.size()
+
+    def log(self, attempt_id: str, stream: Stream = Stream.STDOUT) -> LogSource:
+        log = self.engine.log(attempt_id, stream)
+        assert log is not None
+        return log
+
+    async def look(self, attempt_id: str) -> Observation:
+        return (await self.engine.observe([attempt_id]))[attempt_id]
+
+
+async def read_all(log: LogSource) -> bytes:
+    return await log.read(await log.first(), 1 << 24)
+
+
+class EngineContract:
+    def make(self) -> Engine:
+        """A new engine at this test's one place."""
+        raise NotImplementedError
+
+    def play(self, scenario: Callable[[Rig], Awaitable[None]]) -> None:
+        async def go() -> None:
+            rig = Rig(self.make)
+            await rig.open()
+            try:
+                await asyncio.wait_for(_as_coroutine(scenario(rig)), PATIENCE)
+            finally:
+                await rig.engine.sweep([])
+                await rig.close()
+
+        asyncio.run(go())
+
+    # --- starting and ending --------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
+    def test_the_exit_code_is_the_programs_own(self, script: str, code: int) -> None:
+        async def scenario(rig: Rig) -> None:
+            seen = await rig.run("a", script)
+            assert (seen.seen, seen.code, seen.oom) == (Seen.EXITED, code, False)
+            assert (await rig.look("a")).code == code
+
+        self.play(scenario)
+
+    def test_times_are_told_and_stay_the_same(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            before = datetime.now(UTC) - timedelta(milliseconds=1)
+            started = await rig.engine.start(launch("a", "echo up\nsleep 600"))
+            assert started.started_at is not None
+            assert before <= started.started_at <= datetime.now(UTC)
+            await rig.engine.stop("a", 0)
+            ended = await rig.end_of("a")
+            assert ended.started_at == started.started_at
+            assert ended.finished_at is not None
+            assert ended.finished_at >= ended.started_at
+            assert ended.elapsed is not None
+            assert ended.elapsed >= 0
+            await rig.reopen()
+            assert await rig.look("a") == ended
+
+        self.play(scenario)
+
+    def test_what_never_started_is_absent(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            assert await rig.engine.observe([]) == {}
+            assert (await rig.look("never")).seen is Seen.ABSENT
+            assert rig.engine.log("never", Stream.STDOUT) is None
+
+        self.play(scenario)
+
+    def test_an_unknown_image_is_refused_and_leaves_nothing(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            seen = await rig.engine.start(launch("a", "exit 0", image="no/such:image"))
+            assert (seen.seen, seen.transient) == (Seen.REFUSED, False)
+            assert "no/such:image" in seen.message
+            assert "host" in seen.message
+            assert (await rig.look("a")).seen is Seen.ABSENT
+            assert rig.engine.log("a", Stream.STDOUT) is None
+            assert (await rig.run("a", "exit 0")).code == 0  # the same id may be used once it can run
+
+        self.play(scenario)
+
+    @pytest.mark.parametrize("name", ["../a", "a/b", "", ".", "..", "a\0b", "a\nb", "x" * 300, "-rf"])
+    def test_names_that_are_no_file_names_are_refused(self, name: str) -> None:
+        async def scenario(rig: Rig) -> None:
+            assert (await rig.engine.start(launch(name, "exit 0"))).seen is Seen.REFUSED
+            assert (await rig.look(name)).seen is Seen.ABSENT
+            assert rig.engine.log(name, Stream.STDOUT) is None
+            await rig.engine.stop(name, 0)
+            await rig.engine.remove(name)
+            await rig.engine.remove_logs(name)
+
+        self.play(scenario)
+
+    # --- once, and only once --------------------------------------------------------------------------------------
+
+    def test_starting_again_runs_nothing(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.run("a", "echo once\nexit 5")
+            for _ in range(2):
+                again = await rig.engine.start(launch("a", "echo once\nexit 5"))
+                assert (again.seen, again.code) == (Seen.EXITED, 5)
+                await rig.engine.remove("a")  # not even after it was removed
+            assert await read_all(rig.log("a")) == b"once\n"
+
+        self.play(scenario)
+
+    def test_starting_what_runs_answers_that_it_runs(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
+            assert (await rig.engine.start(launch("a", "echo up\nsleep 600"))).seen is Seen.RUNNING
+            assert await read_all(rig.log("a")) == b"up\n"
+
+        self.play(scenario)
+
+    def test_two_servers_that_start_the_same_start_it_once(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            other = await rig.another()
+            for number in range(10):
+                work = launch(f"a{number}", "echo once\nsleep 600")
+                seen = await asyncio.gather(rig.engine.start(work), other.start(work))
+                assert {each.seen for each in seen} == {Seen.RUNNING}
+            for number in range(10):
+                log = rig.log(f"a{number}")
+                await log.grown(0, PATIENCE)
+                await rig.engine.stop(f"a{number}", 0)
+                await rig.end_of(f"a{number}")
+                assert await read_all(log) == b"once\n"
+
+        self.play(scenario)
+
+    # --- stopping -------------------------------------------------------------------------------------------------
+
+    def test_stop_ends_a_task_that_listens(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
+            await rig.engine.stop("a", PATIENCE * 10)
+            assert (await rig.end_of("a")).code == 143
+
+        self.play(scenario)
+
+    def test_stop_kills_a_task_that_does_not_listen(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "a", "trap '' TERM\necho up\nsleep 600")
+            await rig.engine.stop("a", 0.2)
+            assert (await rig.end_of("a")).code == 137
+
+        self.play(scenario)
+
+    def test_a_second_stop_can_only_shorten_the_grace(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "a", "trap '' TERM\necho up\nsleep 600")
+            await rig.engine.stop("a", PATIENCE * 10)
+            await rig.engine.stop("a", 0.1)
+            await rig.engine.stop("a", PATIENCE * 10)
+            assert (await rig.end_of("a")).code == 137
+
+        self.play(scenario)
+
+    def test_stopping_what_does_not_run_is_harmless(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.engine.stop("never", 1)
+            await rig.run("a", "exit 4")
+            await rig.engine.stop("a", 0)
+            assert (await rig.look("a")).code == 4
+
+        self.play(scenario)
+
+    def test_a_task_can_be_stopped_the_moment_it_starts(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            for number in range(5):
+                await rig.engine.start(launch(f"a{number}", "sleep 600"))
+                await rig.engine.stop(f"a{number}", PATIENCE if number % 2 else 0)
+            for number in range(5):
+                assert (await rig.end_of(f"a{number}")).seen in (Seen.EXITED, Seen.LOST)
+
+        self.play(scenario)
+
+    # --- the server goes away and comes back ----------------------------------------------------------------------
+
+    def test_a_new_server_takes_up_what_runs(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
+            await rig.reopen()
+            seen = await rig.look("a")
+            assert seen.seen is Seen.RUNNING
+            assert seen.elapsed is not None
+            assert not await rig.log("a").complete()
+            await rig.engine.stop("a", PATIENCE)
+            assert (await rig.end_of("a")).code == 143
+
+        self.play(scenario)
+
+    def test_a_new_server_learns_how_things_ended_meanwhile(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            for number in range(5):
+                await rig.engine.start(launch(f"a{number}", f"echo {number}\nexit {number}"))
+            await rig.reopen()
+            for number in range(5):
+                seen = await rig.look(f"a{number}")
+                if seen.seen is Seen.RUNNING:
+                    seen = await rig.end_of(f"a{number}")
+                assert (seen.seen, seen.code) == (Seen.EXITED, number), seen
+                assert await read_all(rig.log(f"a{number}", Stream.MERGED)) == f"{number}\n".encode()
+
+        self.play(scenario)
+
+    def test_a_new_server_can_start_by_stopping(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
+            await rig.reopen()
+            await rig.engine.stop("a", PATIENCE)
+            assert (await rig.end_of("a")).code == 143
+
+        self.play(scenario)
+
+    # --- logs -----------------------------------------------------------------------------------------------------
+
+    def test_streams_are_kept_apart_and_together(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.run("a", "echo out\necho err >&2\necho more\nexit 1")
+            assert await read_all(rig.log("a", Stream.STDOUT)) == b"out\nmore\n"
+            assert await read_all(rig.log("a", Stream.STDERR)) == b"err\n"
+            merged = await read_all(rig.log("a", Stream.MERGED))
+            assert sorted(merged.splitlines()) == [b"err", b"more", b"out"]
+            assert merged.index(b"out") < merged.index(b"more")
+
+        self.play(scenario)
+
+    @pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.MERGED])
+    def test_a_log_is_read_by_ranges(self, stream: Stream) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.run("a", "echo 0123456789")
+            log = rig.log("a", stream)
+            assert await log.size() == 11
+            assert await log.first() == 0
+            assert await log.read(2, 3) == b"234"
+            assert await log.read(8, 100) == b"89\n"
+            assert await log.read(11, 10) == b""
+            assert await log.read(1000, 10) == b""
+
+        self.play(scenario)
+
+    @pytest.mark.parametrize("stream", list(Stream))
+    def test_a_reader_is_woken_when_a_log_grows(self, stream: Stream) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.engine.start(launch("a", "echo up\necho up >&2\nsleep 600"))
+            log = rig.log("a", stream)
+            assert await log.grown(0, PATIENCE)
+            size = await log.size()
+            assert not await log.complete()
+            waiting = asyncio.create_task(log.grown(size + 100, PATIENCE * 10))
+            await rig.engine.stop("a", 0)
+            assert not await waiting  # the end wakes it too
+            assert await log.complete()
+            assert not await log.grown(await log.size(), PATIENCE * 10)
+
+        self.play(scenario)
+
+    def test_a_log_knows_what_was_written_when(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            long_ago = datetime.now(UTC) - timedelta(hours=1)
+            await rig.run("a", "echo first\necho second")
+            for stream in (Stream.STDOUT, Stream.MERGED):
+                log = rig.log("a", stream)
+                assert await log.offset_at(long_ago) == 0
+                later = await log.offset_at(datetime.now(UTC) + timedelta(hours=1))
+                assert 0 <= later <= await log.size()
+
+        self.play(scenario)
+
+    # --- cleaning up ----------------------------------------------------------------------------------------------
+
+    def test_remove_keeps_the_logs_and_the_end(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            ended = await rig.run("a", "echo kept\nexit 2")
+            for _ in range(2):
+                await rig.engine.remove("a")
+                assert await read_all(rig.log("a")) == b"kept\n"
+                assert await rig.look("a") == ended
+            await rig.reopen()
+            assert await read_all(rig.log("a", Stream.MERGED)) == b"kept\n"
+            for _ in range(2):
+                await rig.engine.remove_logs("a")
+                assert rig.engine.log("a", Stream.STDOUT) is None
+
+        self.play(scenario)
+
+    def test_sweep_ends_what_nobody_knows(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "known", "echo up\nsleep 600")
+            await rig.start_and_wait_for(b"up", "stray", "echo up\nsleep 600")
+            await rig.run("over", "echo over")
+            await rig.reopen()
+            assert set(await rig.engine.sweep(["known"])) == {"stray", "over"}
+            assert (await rig.look("known")).seen is Seen.RUNNING
+            assert (await rig.look("stray")).seen is not Seen.RUNNING
+            assert await read_all(rig.log("over")) == b"over\n"
+            assert await rig.engine.sweep(["known"]) == []
+
+        self.play(scenario)
+
+    def test_engines_describe_themselves(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            health = rig.engine.health()
+            assert health.name == rig.engine.name
+            nodes = rig.engine.nodes()
+            assert nodes
+            assert all(node.cpu > 0 and node.memory > 0 and node.port_start < node.port_end for node in nodes)
+            assert "host" in {image.name for image in await rig.engine.images()}
+
+        self.play(scenario)
+
+
+async def _as_coroutine(work: Awaitable[None]) -> None:
+    await work
