@@ -32,7 +32,9 @@ main() {
         return 0
     fi
     make_venv
+    : >"$venv/.unfinished"
     install_packages
+    rm -f "$venv/.unfinished"
     for done in run "$kind"; do
         printf '%s\n' "$wanted" >"$venv/.installed-$done.new"
         mv "$venv/.installed-$done.new" "$venv/.installed-$done"
@@ -64,7 +66,9 @@ one_at_a_time() {
 # --- the interpreter
 
 make_venv() {
-    if "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null &&
+    if [ -e "$venv/.unfinished" ]; then
+        say "The last install here did not come to its end; starting over"
+    elif "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null &&
         "$venv/bin/python" -m pip --version >/dev/null 2>&1 &&
         [ "$("$venv/bin/python" -c 'import sys; print(sys.prefix)')" = "$(pwd -P)/$venv" ]; then
         return 0
