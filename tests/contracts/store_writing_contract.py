@@ -167,10 +167,10 @@ class WritingContract:
         second = Store.open(opened.url, vault=VAULT)
         try:
             with pytest.raises(UserError, match="Another server") as caught:
-                second.lock_exclusive()
+                second.lock_exclusive(patience=0)
             assert caught.value.hint
             opened.store.close_now()
-            second.lock_exclusive()
+            second.lock_exclusive(patience=0)
         finally:
             second.close_now()
 

@@ -92,8 +92,8 @@ def test_the_lock_is_taken_again_with_the_connection(opened: Opened, postgres: P
     cut(postgres, database)
     opened.submit()
     second = Store.open(opened.url, vault=VAULT)
-    with pytest.raises(Exception, match="Another server"):
-        second.lock_exclusive()
+    with pytest.raises(UserError, match="Another server"):
+        second.lock_exclusive(patience=0)
     second.close_now()
 
 

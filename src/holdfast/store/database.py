@@ -13,6 +13,7 @@ import contextlib
 import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +26,7 @@ from holdfast.core.errors import UserError
 from .connections import is_sqlite, make_engine, parse_url, sqlite_path
 from .errors import StoreError
 from .failures import describe, lost_connection, translated
-from .locks import FileLock, take_advisory_lock, taken
+from .locks import FileLock, drop_advisory_lock, take_advisory_lock, taken
 from .schema import HEAD, current_version, migrate
 from .vault import Vault, wrong_key
 from .writer import Write, Writer
@@ -63,12 +64,19 @@ class Store:
             raise
         return store
 
-    def lock_exclusive(self) -> None:
-        """From now on until closed, no other server may do the same with this database."""
+    def lock_exclusive(self, patience: float = 2.0) -> None:
+        """From now on until closed, no other server may do the same with this database.
+
+        PostgreSQL may take a moment to notice that the last holder died: `patience`, in seconds, is for that.
+        """
         if is_sqlite(self._url):
             self._file_lock = self._file_lock or FileLock(sqlite_path(self._url))
             return
-        self._writer.do(_lock_or_refuse)
+        deadline = time.monotonic() + patience
+        while not self._writer.do(take_advisory_lock):
+            if time.monotonic() > deadline:
+                raise taken()
+            time.sleep(0.05)
         self._exclusive = True
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -97,6 +105,10 @@ class Store:
     def close_now(self) -> None:
         """The same outside of an event loop."""
         self._closed = True
+        if self._exclusive:
+            self._exclusive = False
+            with contextlib.suppress(StoreError):
+                self._writer.do(drop_advisory_lock)
         self._writer.close()
         self._readers.shutdown(wait=True)
         for conn in self._open_readers:
@@ -136,7 +148,8 @@ class Store:
                 lock.release()
         else:
             with self._engine.connect() as conn:
-                _lock_or_refuse(conn)
+                if not take_advisory_lock(conn):
+                    raise taken()
                 yield
 
     def _connect_writer(self) -> Connection:
@@ -202,11 +215,6 @@ def _prepare_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise UserError(f"Cannot open the database file {path}: {error.strerror}") from error
-
-
-def _lock_or_refuse(conn: Connection) -> None:
-    if not take_advisory_lock(conn):
-        raise taken()
 
 
 def _check_vault(conn: Connection, *, vault: Vault) -> None:

@@ -46,3 +46,8 @@ def taken(by: str = "") -> UserError:
 def take_advisory_lock(conn: Connection) -> bool:
     """For as long as the connection lives. Taken on the connection that writes, so that no server writes without it."""
     return bool(conn.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _ADVISORY_KEY}))
+
+
+def drop_advisory_lock(conn: Connection) -> None:
+    """Now, rather than whenever the server notices that the connection is gone."""
+    conn.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _ADVISORY_KEY})
