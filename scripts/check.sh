@@ -47,7 +47,7 @@ shell_syntax() {
 }
 
 check "format (make format mends it)" "$bin/ruff" format --check .
-check "lint" "$bin/ruff" check .
+check "lint" "$bin/ruff" check --output-format concise .
 check "types" "$bin/mypy"
 check "imports point one way" "$bin/lint-imports"
 check "generated docs (make docs mends them)" "$bin/python" docs/generate.py --check
