@@ -124,6 +124,13 @@ def test_a_refused_image_fails_before_running_and_is_not_retried() -> None:
     assert made.after.message == "main-0: System Error: no image x; known: host"
 
 
+def test_what_runs_otherwise_than_asked_leaves_a_warning() -> None:
+    first = snapshot()
+    prepared = plan(first, {}, NOON, POLICY, decision=placed(first)).after
+    made = plan(prepared, see(prepared, Seen.RUNNING, warning="runs on host instead of x"), NOON, POLICY)
+    assert [(event.kind, event.message) for event in made.events][-1] == ("warning", "runs on host instead of x")
+
+
 def test_a_server_that_died_before_starting_starts_it_once_it_is_back() -> None:
     first = snapshot()
     prepared = plan(first, {}, NOON, POLICY, decision=placed(first)).after

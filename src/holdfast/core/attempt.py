@@ -113,3 +113,4 @@ class Observation:
     oom: bool = False
     message: str = ""  # with LOST and REFUSED: why
     transient: bool = False  # with REFUSED: another try may work
+    warning: str = ""  # it runs, but not quite as was asked; the first look at it says so

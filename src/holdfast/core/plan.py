@@ -276,6 +276,8 @@ class _Work:
             self.move(Change.START, "started", "Running")
         if len(self.tasks) > 1:
             self.note("task-started", f"{task.task} runs on {task.node}", task)
+        if observation.warning:
+            self.note("warning", observation.warning, task)
         return task
 
     def exited(self, i: int, task: TaskAttempt, observation: Observation) -> None:
