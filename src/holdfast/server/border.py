@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import TooLarge
@@ -14,6 +17,9 @@ from holdfast.core.errors import TooLarge
 from .errors import TooLargeBody, render_error, render_internal
 
 log = logging.getLogger(__name__)
+
+DRAIN = 8 * 1024 * 1024  # bytes
+DRAIN_FOR = 1.0  # seconds
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}\Z")
 
@@ -50,6 +56,7 @@ class _Request:
         self._started = False
         self._id = b""
         self._declared = -1
+        self._asks_first = False  # before it sends the body
         self._look_at_headers()
 
     def _look_at_headers(self) -> None:
@@ -58,6 +65,8 @@ class _Request:
                 self._id = value
             elif name == b"content-length" and value.isdigit():
                 self._declared = int(value[:20])
+            elif name == b"expect":
+                self._asks_first = True
         self._id = self._id or secrets.token_hex(8).encode()
         self._scope["holdfast.request_id"] = self._id.decode("ascii")
         if self._scope["holdfast.head"]:
@@ -65,11 +74,15 @@ class _Request:
 
     async def run(self, app: ASGIApp) -> None:
         if self._declared > self._limit:
+            if not self._asks_first:
+                await self._drain()
             refusal = TooLarge(f"The request may have at most {self._limit} bytes, this one says {self._declared}")
             await render_error(refusal, self._id.decode())(self._scope, self._receive, self.send)
             return
         try:
             await app(self._scope, self.receive, self.send)
+        except ClientDisconnect:
+            return  # it left while sending; nobody waits for an answer
         except Exception:
             log.exception(
                 "request failed",
@@ -84,8 +97,21 @@ class _Request:
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
             if self._read > self._limit:
+                if message.get("more_body"):
+                    await self._drain()
                 raise TooLargeBody(self._limit)
         return message
+
+    async def _drain(self) -> None:
+        """Take some of what is still coming: a client that is busy sending would not see why it was cut off."""
+        left = DRAIN
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_FOR):
+                while left > 0:
+                    message = await self._receive()
+                    left -= len(message.get("body", b""))
+                    if not message.get("more_body"):
+                        return
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -18,6 +18,8 @@ from holdfast.core.errors import InvalidJob, UserError
 from holdfast.services.refusals import TooManyRequests, Unavailable
 from holdfast.store.errors import StoreError
 
+from .methods import Methods
+
 log = logging.getLogger(__name__)
 
 STATUS: dict[str, int] = {
@@ -85,8 +87,15 @@ def add_handlers(app: FastAPI) -> None:
         hint = "The server's log says more; trying again is safe with an Idempotency-Key."
         return render_error(Unavailable("The database cannot be used right now", hint=hint), request_id_of(request))
 
+    methods = Methods(app)
+
     async def http_error(request: Request, error: HTTPException) -> Response:
-        return _render_http(error, request_id_of(request))
+        if error.status_code != 405:
+            return _render_http(error, request_id_of(request))
+        allowed = {"Allow": ", ".join(methods.allowed(request.url.path))}
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=allowed)
+        return _render_http(HTTPException(405, headers=allowed), request_id_of(request))
 
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         return _render_invalid(error, request_id_of(request))

@@ -265,5 +265,5 @@ def _text(body: bytes) -> str:
 def _submit_query(query: bytes) -> tuple[str | None, str | None]:
     if not query:
         return None, None
-    found = parse_qs(query.decode("ascii", "replace"), max_num_fields=100)
+    found = parse_qs(query.decode("ascii", "replace"))
     return found.get("group", [None])[-1], found.get("dialect", [None])[-1]

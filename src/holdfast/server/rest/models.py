@@ -121,7 +121,6 @@ class JobDetailView(JobView):
     tasks: list[TaskView]
     waiting: list[str] | None = Field(description="Why it waits; null when it does not.")
     isolation: Literal["full", "read-only", "none"]
-    warnings: list[str]
 
 
 class PlanView(Given):

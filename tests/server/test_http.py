@@ -1,0 +1,121 @@
+"""The real HTTP server on a real socket: what only goes wrong on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from holdfast.core.states import JobState
+from holdfast.server.http import run_http
+
+from .rig import Rig
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 20
+
+
+@asynccontextmanager
+async def serving(rig: Rig) -> AsyncIterator[int]:
+    """The port of a server around the rig's application; stopped by a signal, as in life."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    ready = asyncio.Event()
+    server = asyncio.create_task(run_http(rig.app, listener, on_ready=ready.set, last_requests=1))
+    await asyncio.wait_for(ready.wait(), PATIENCE)
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(server, PATIENCE)
+
+
+def client(rig: Rig, port: int) -> httpx.AsyncClient:
+    headers = {"Authorization": rig.client.headers["authorization"]}
+    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", headers=headers, timeout=PATIENCE)
+
+
+async def raw(port: int, request: bytes) -> bytes:
+    """Send these bytes and read until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request)
+        await writer.drain()
+        return await asyncio.wait_for(reader.read(), PATIENCE)
+    finally:
+        writer.close()
+
+
+async def test_jobs_over_the_wire(rig: Rig) -> None:
+    async with serving(rig) as port, client(rig, port) as http:
+        job = (await http.post("/jobs", content="name: w\ncommand: echo over the wire\n")).json()
+        ended = (await http.get(f"/jobs/{job['id']}/wait", params={"timeout": 20})).json()
+        assert ended["state"] == "Succeeded"
+        assert (await http.get(f"/jobs/{job['id']}/log")).text == "over the wire\n"
+        assert (await http.head(f"/jobs/{job['id']}/log")).headers["x-log-size"] == "14"
+
+
+async def test_a_body_without_end_is_cut_off(rig: Rig) -> None:
+    """Chunks come for ever; the answer comes before their end, and the connection is closed."""
+    head = "POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    head += f"Authorization: {rig.client.headers['authorization']}\r\n\r\n"
+    chunk = b"1000\r\n" + b" " * 0x1000 + b"\r\n"
+    async with serving(rig) as port:
+        answer = await raw(port, head.encode() + chunk * 40)
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert b'"too_large"' in answer
+
+
+async def test_a_length_that_is_too_large_is_refused_before_the_body(rig: Rig) -> None:
+    async with serving(rig) as port:
+        answer = await raw(port, b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 413")
+
+
+NO_REQUESTS = [
+    b"\x00\x01\x02\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"GET /api/v1/jobs HTTP/1.1\r\nHost: x\r\nX-Bad\x00Header: 1\r\n\r\n",
+]
+
+
+async def test_what_is_no_request_harms_nobody(rig: Rig) -> None:
+    async with serving(rig) as port, client(rig, port) as http:
+        for request in NO_REQUESTS:
+            assert not (await raw(port, request)).startswith(b"HTTP/1.1 2")
+            assert (await http.get("/version")).status_code == 200
+
+
+async def test_a_follower_that_hangs_up_is_let_go(rig: Rig) -> None:
+    job = await rig.house.submit("name: s\ncommand: sleep 9\n")
+    await rig.house.until(job.id, JobState.RUNNING)
+    async with serving(rig) as port, client(rig, port) as http:
+        await http.get("/version")
+        before = len(asyncio.all_tasks())
+        async with http.stream("GET", f"/jobs/{job.id}/log/follow") as response:
+            assert await anext(response.aiter_raw())
+            assert len(asyncio.all_tasks()) > before
+        async with asyncio.timeout(PATIENCE):
+            while len(asyncio.all_tasks()) > before:
+                await asyncio.sleep(0.01)
+
+
+async def test_an_open_follower_does_not_keep_the_server_from_stopping(rig: Rig) -> None:
+    job = await rig.house.submit("name: s\ncommand: sleep 9\n")
+    await rig.house.until(job.id, JobState.RUNNING)
+    async with serving(rig) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"GET /api/v1/jobs/{job.id}/log/follow HTTP/1.1\r\nHost: x\r\n"
+        writer.write(f"{head}Authorization: {rig.client.headers['authorization']}\r\n\r\n".encode())
+        await asyncio.wait_for(reader.readuntil(b"retry: 1000"), PATIENCE)
+    writer.close()
