@@ -133,7 +133,7 @@ class Engine(Protocol):
     async def remove_logs(self, attempt_id: str) -> None: ...
 
     async def sweep(self, known: Collection[str]) -> Sequence[str]:
-        """Stop and remove attempts that exist here and are not `known` to be live; log files stay. Returns their ids."""
+        """Stop and remove attempts that exist here and are not `known` to be live; logs stay. Returns their ids."""
         ...
 
     def log(self, attempt_id: str, stream: Stream) -> LogSource | None:

@@ -4,7 +4,8 @@
 #   runner.sh WORKDIR CLAIM JOINS COMMAND [ARG...]
 #
 # fd 9 is the claim file, opened and locked by whoever started us: the lock lives exactly as long as we do. The first
-# line we add says who runs it, the last one how it ended; what lies between is bubblewrap's own report, on fd 8.
+# line we add says who runs it, the last one how it ended; between them lie word that the command is next to run, and
+# bubblewrap's own report, on fd 8.
 # JOINS names the cgroup.procs files to enter, one on each line. The command gets fd 5 and 7 as they came.
 
 # One function, so that the whole file is read before any of it runs: an upgrade may replace it meanwhile.
@@ -28,6 +29,7 @@ main() {
         done
         unset IFS
         cd "$workdir" || exit 125
+        echo ready >&9
         exec "$@" 8>>"$claim" 9>&-
     )
     code=$?

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from . import cgroups
 from .folder import TaskFolder
 from .live import pids_of
-from .processes import children, descendants, open_namespace_init, send, start_ticks, with_cookie
+from .processes import children, descendants, open_namespace_init, resident, send, start_ticks, with_cookie
 from .read import StartNote
 
 _ROUNDS = 50
@@ -32,6 +32,17 @@ class Target(NamedTuple):
     @property
     def groups(self) -> tuple[str, ...]:
         return self.note.cgroups if self.note else ()
+
+
+def users_memory(target: Target) -> int:
+    """Bytes its processes use."""
+    return resident(_tree(target))
+
+
+def _tree(target: Target) -> list[int]:
+    if not target.sandbox:
+        return descendants(target.runner) if target.runner else []
+    return _users_pids(target)
 
 
 def terminate(target: Target) -> bool:

@@ -7,13 +7,11 @@ server may die between any two lines. docs/explanation/sandbox.md tells the whol
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,13 +20,13 @@ from holdfast.core.errors import EngineError
 from holdfast.core.placement import Node
 from holdfast.engines.base import EngineHealth, ImageInfo, Launch, LogSource, Stream
 
-from . import cgroups, ending, machine, read
-from .cleaning import remove_tree
-from .folder import KEPT, TaskFolder, is_safe_id
+from . import ending, machine, read
+from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
 from .live import LiveTask
 from .logs import FileLog, MergedLog
 from .options import EmbeddedOptions
+from .places import Places, delete, was_out_of_memory
 from .processes import open_pidfd
 from .recorder import Recorder
 from .site import Site, find_site
@@ -45,6 +43,7 @@ _THREADS = 8
 _AGAIN = 0.02  # seconds between two tries to reach a task that is still being set up
 _KILL_AGAIN = 1.0  # seconds between two tries to kill one that will not go
 _CLAIM_WAIT = 5.0  # seconds a spawned runner may take to say who it is
+_MEMORY_EVERY = 1.0  # seconds
 _CLEAN_AFTER = 60.0  # seconds a replaced image stays for those who are just starting on it
 _COMPLAINT = 500  # bytes of stderr that explain a failed set-up
 
@@ -53,11 +52,8 @@ class EmbeddedEngine:
     name = "embedded"
 
     def __init__(self, home: Path, options: EmbeddedOptions | None = None) -> None:
-        self._home = home
         self._options = options or EmbeddedOptions()
-        self._tasks = str(home / "tasks")
-        self._logs = str(home / "logs")
-        self._trash = str(home / "trash")
+        self._places = Places(home)
         self._images = ImageShelf(home / "images")
         self._views = Views(home, self._options)
         self._starter: Starter | None = None
@@ -75,24 +71,23 @@ class EmbeddedEngine:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="embedded")
         self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="embedded-cleaner")
         keep_descriptors_private()
-        for path in (str(self._home), self._tasks, self._logs, self._trash):
-            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
         await self._in_thread(self._settle_in)
         self._watch = Watch(self._ended)
+        self._background(self._watch_memory())
 
     def _settle_in(self) -> None:
         """Find out what can be done here, and put away what was left by a server that died."""
-        self._site = site = find_site(self._home, self._options, self._views)
+        self._places.make()
+        self._site = site = find_site(self._places.home, self._options, self._views)
         self._starter = Starter(self._options, site, self._views, self._images)
         self._nodes = (machine.find_node(self._options, site.gpus),)
-        for name in os.listdir(self._trash):
-            self._cleaner.submit(_clean, f"{self._trash}/{name}", ())
+        for trash in self._places.trash():
+            self._cleaner.submit(delete, trash)
         self._cleaner.submit(self._clean_shared, True)
 
     def _clean_shared(self, unfinished: bool = False) -> None:
         """Remove layers and images nothing stands on any more."""
-        notes = [TaskFolder(f"{self._tasks}/{name}").read_start() for name in os.listdir(self._tasks)]
-        in_use = {path for note in notes if note is not None for path in note.stands_on}
+        in_use = self._places.in_use()
         self._images.clean(in_use, unfinished=unfinished)
         self._views.clean(in_use)
 
@@ -152,7 +147,7 @@ class EmbeddedEngine:
     def _start(self, launch: Launch) -> Started | None:
         if not is_safe_id(launch.attempt_id):
             raise Refusal(f"The attempt id {launch.attempt_id!r} cannot be used as a file name.")
-        folder = self._folder(launch.attempt_id)
+        folder = self._places.folder(launch.attempt_id)
         assert self._starter is not None
         started = self._starter.start(launch, folder)
         if started is not None:
@@ -208,7 +203,7 @@ class EmbeddedEngine:
         ended in between."""
         if not is_safe_id(attempt_id):
             return Observation(attempt_id=attempt_id, seen=Seen.ABSENT)
-        folder = self._folder(attempt_id)
+        folder = self._places.folder(attempt_id)
         note = folder.read_start()
         if folder.is_alive():
             return read.running(attempt_id, note, folder.read_claim(), uptime())
@@ -228,7 +223,7 @@ class EmbeddedEngine:
         self._watching.add(task)
 
     def _find_runner(self, attempt_id: str) -> LiveTask:
-        folder = self._folder(attempt_id)
+        folder = self._places.folder(attempt_id)
         end = time.monotonic() + _CLAIM_WAIT
         claim = folder.read_claim()
         while claim.pid is None and folder.is_alive() and time.monotonic() < end:
@@ -303,6 +298,20 @@ class EmbeddedEngine:
             task.kill_timer = self._loop.call_later(_KILL_AGAIN, self._kill_due, task, True)
             self._background(self._in_thread(lambda: ending.kill(self._target(task), again=again)))
 
+    async def _watch_memory(self) -> None:
+        """Where the kernel does not limit memory, we do: once a second."""
+        while True:
+            await asyncio.sleep(_MEMORY_EVERY)
+            for task in self._watching:
+                if task.note is not None and task.note.memory:
+                    await self._check_memory(task, task.note.memory)
+
+    async def _check_memory(self, task: LiveTask, limit: int) -> None:
+        target = self._target(task)
+        if await self._in_thread(lambda: ending.users_memory(target)) > limit:
+            task.folder.mark_out_of_memory()
+            await self.stop(task.attempt_id, 0)
+
     def _is_live(self, task: LiveTask) -> bool:
         return self._watch is not None and self._watch.get(task.attempt_id) is task
 
@@ -314,42 +323,26 @@ class EmbeddedEngine:
             await self._in_thread(lambda: self._remove(attempt_id))
 
     def _remove(self, attempt_id: str) -> None:
-        """Quick: what there is to free is only moved out of the way, and freed later by the cleaner."""
-        folder = TaskFolder(f"{self._tasks}/{attempt_id}")
-        if not folder.exists() or folder.is_alive():
-            return
-        note = folder.read_start()
-        if note is not None and was_out_of_memory(folder, note):
-            folder.mark_out_of_memory()
-        trash = f"{self._trash}/{attempt_id}"
-        with suppress(FileExistsError):
-            os.mkdir(trash, 0o700)
-        for name in os.listdir(folder.path):
-            if name not in KEPT:
-                _move(folder[name], f"{trash}/{name}")
-        shelf = self._log_path(attempt_id)
-        with suppress(FileExistsError):
-            os.mkdir(os.path.dirname(shelf), 0o700)
-        os.rename(folder.path, shelf)
-        self._cleaner.submit(_clean, trash, note.cgroups if note else ())
+        rubbish = self._places.put_away(attempt_id)
+        if rubbish is not None:
+            self._cleaner.submit(delete, *rubbish)
 
     async def remove_logs(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id):
             await self.remove(attempt_id)
-            await self._in_thread(lambda: remove_tree(self._log_path(attempt_id)))
+            await self._in_thread(lambda: self._places.remove_logs(attempt_id))
 
     async def sweep(self, known: Collection[str]) -> Sequence[str]:
         known = frozenset(known)
-        strays = [name for name in await self._in_thread(lambda: os.listdir(self._tasks)) if name not in known]
+        strays = [name for name in await self._in_thread(self._places.tasks) if name not in known]
         for attempt_id in strays:
-            await self._end_stray(attempt_id)
+            await self.stop(attempt_id, 0)
+        for attempt_id in strays:
+            task = self._watching.get(attempt_id)
+            if task is not None:
+                await task.gone.wait()
+            await self.remove(attempt_id)
         return strays
-
-    async def _end_stray(self, attempt_id: str) -> None:
-        await self.stop(attempt_id, 0)
-        while self._watching.get(attempt_id) is not None:
-            await asyncio.sleep(_AGAIN)
-        await self.remove(attempt_id)
 
     # --- logs -----------------------------------------------------------------------------------------------------
 
@@ -361,7 +354,7 @@ class EmbeddedEngine:
     def log_folder(self, attempt_id: str) -> TaskFolder | None:
         if not is_safe_id(attempt_id):
             return None
-        folder = self._folder(attempt_id)
+        folder = self._places.folder(attempt_id)
         return folder if os.path.lexists(folder["stdout"]) else None
 
     def recorder(self, attempt_id: str) -> Recorder | None:
@@ -372,19 +365,6 @@ class EmbeddedEngine:
         return task.recorder
 
     # --- small things ---------------------------------------------------------------------------------------------
-
-    def _folder(self, attempt_id: str) -> TaskFolder:
-        """Where it is: among the tasks until it is removed, then on the shelf of logs."""
-        folder = TaskFolder(f"{self._tasks}/{attempt_id}")
-        if not folder.exists():
-            shelf = TaskFolder(self._log_path(attempt_id))
-            if shelf.exists():
-                return shelf
-        return folder
-
-    def _log_path(self, attempt_id: str) -> str:
-        shard = hashlib.sha256(attempt_id.encode()).hexdigest()[:2]
-        return f"{self._logs}/{shard}/{attempt_id}"
 
     def _current_site(self) -> Site:
         if self._site is None:
@@ -409,21 +389,6 @@ class EmbeddedEngine:
         self._work.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("background work failed", exc_info=task.exception())
-
-
-def _move(source: str, target: str) -> None:
-    if os.path.lexists(target):  # left by a server that died here
-        remove_tree(target)
-    os.rename(source, target)
-
-
-def _clean(trash: str, groups: tuple[str, ...]) -> None:
-    cgroups.remove(groups)
-    remove_tree(trash)
-
-
-def was_out_of_memory(folder: TaskFolder, note: read.StartNote | None) -> bool:
-    return folder.is_marked_out_of_memory() or (note is not None and cgroups.was_out_of_memory(note.cgroups))
 
 
 def _text(data: bytes) -> str:

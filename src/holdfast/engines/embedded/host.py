@@ -24,8 +24,8 @@ SHOWN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", 
 # Always there, fresh and writable: path and mode.
 FRESH = (
     ("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/root", 0o700), ("/home", 0o755), (HOME, 0o755), ("/run", 0o755),
-    ("/run/lock", 0o1777), ("/run/holdfast", 0o755), ("/mnt", 0o755), ("/media", 0o755), ("/srv", 0o755), ("/proc", 0o555), ("/sys", 0o555),
-    ("/dev", 0o755),
+    ("/run/lock", 0o1777), ("/run/holdfast", 0o755), ("/mnt", 0o755), ("/media", 0o755), ("/srv", 0o755),
+    ("/proc", 0o555), ("/sys", 0o555), ("/dev", 0o755),
 )  # fmt: skip
 # Looked through for what is private. The rest of /usr comes out of packages, which hold no secrets.
 _SEARCHED = ("/etc", "/var", "/opt", "/usr/local", "/nix/var")

@@ -1,4 +1,4 @@
-"""Calls of the C library that Python does not offer, or not well enough: holes in files, notice of changes, spawning."""
+"""Calls of the C library that Python lacks or makes a poor job of: holes in files, notice of changes, spawning."""
 
 from __future__ import annotations
 

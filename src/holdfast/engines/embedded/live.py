@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .folder import TaskFolder
 from .read import Claim, StartNote
@@ -19,13 +19,13 @@ class LiveTask:
     pid: int  # of the runner
     pidfd: int | None  # what is being waited for: the runner, then the last of the sandbox
     started_at: float  # seconds after boot
-    memory: int | None = None  # bytes, to be enforced from outside; None: the kernel does it
     watch: int | None = None  # number of its file notices
     kill_at: float | None = None  # set by stop, in the event loop's time
     kill_timer: asyncio.TimerHandle | None = None
     watch_timer: asyncio.TimerHandle | None = None
     record_timer: asyncio.TimerHandle | None = None
     poll_timer: asyncio.TimerHandle | None = None
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cancel_timers(self) -> None:
         for timer in (self.kill_timer, self.watch_timer, self.record_timer, self.poll_timer):

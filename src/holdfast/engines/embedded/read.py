@@ -22,21 +22,23 @@ class StartNote:
     sandbox: bool  # under bubblewrap, whose report the claim then holds
     cgroups: tuple[str, ...] = ()
     stands_on: tuple[str, ...] = ()  # folders shared with other tasks that its root is mounted on
+    memory: int = 0  # bytes to be enforced from outside; 0: the kernel does it
 
     def render(self) -> str:
         at = int(self.at.timestamp() * 1000)
-        fields = [1, self.boot, at, int(self.sandbox), self.cgroups, self.stands_on]
+        fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.stands_on]
         return json.dumps(fields, separators=(",", ":"))
 
 
 def parse_start(text: str) -> StartNote | None:
     """None for anything we did not write."""
     try:
-        _version, boot, at, sandbox, cgroups, stands_on = json.loads(text)
+        _version, boot, at, sandbox, memory, cgroups, stands_on = json.loads(text)
         return StartNote(
             boot=str(boot),
             at=datetime.fromtimestamp(at / 1000, UTC),
             sandbox=bool(sandbox),
+            memory=int(memory),
             cgroups=tuple(map(str, cgroups)),
             stands_on=tuple(map(str, stands_on)),
         )
@@ -50,6 +52,7 @@ class Claim:
 
     pid: int | None = None  # of the runner
     started: int | None = None  # ticks after boot
+    ready: bool = False  # everything before the command went well
     init_pid: int | None = None  # the sandbox's first process, as the machine numbers it
     pid_namespace: int | None = None
     command_code: int | None = None  # by bubblewrap: the command itself ended
@@ -75,6 +78,8 @@ def _with_line(claim: Claim, line: bytes) -> Claim:
     if line.startswith(b"end "):
         code, ended = line[4:].split()
         return replace(claim, code=int(code), ended=float(ended))
+    if line == b"ready":
+        return replace(claim, ready=True)
     if line.startswith(b"{"):
         return _with_report(claim, json.loads(line))
     return claim
@@ -97,7 +102,7 @@ def running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float
 def ended(attempt_id: str, note: StartNote | None, claim: Claim, *, oom: bool, complaint: str) -> Observation:
     """An attempt whose runner wrote its last line. `complaint`: the first words on its stderr."""
     sandboxed = note is None or note.sandbox
-    code = claim.command_code if sandboxed else claim.code
+    code = claim.command_code if sandboxed or not claim.ready else claim.code
     if code is None and oom:
         code = claim.code  # bubblewrap itself was the victim
     elapsed = _elapsed(claim)

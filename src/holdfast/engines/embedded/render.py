@@ -97,7 +97,9 @@ def render_args(
     args.append("--clearenv")
     for name, value in env.items():
         args += ["--setenv", name, value]
-    return [*args, "--chdir", workdir(launch, root)]
+    place = workdir(launch, root)
+    made = () if place == HOME else ("--dir", place)  # as containers do; HOME is always there
+    return [*args, *made, "--chdir", place]
 
 
 def render_command(root: Root, options: Iterable[str], script: str = SCRIPT) -> list[str]:

@@ -7,6 +7,7 @@ before the spawn leaves a folder in which nothing ran; after it, a runner that h
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from .site import Site, host_root, image_root
 from .spawning import Order, spawn
 from .views import Views
 
+SETSID = shutil.which("setsid", path=PATH)
 _MOST_VARIABLES = 2000  # bubblewrap takes 9000 arguments, three for each
 _LONGEST_STRING = 128 * 1024 - 1  # of the kernel, for one variable with its name
 _MOST_ENV = 1024 * 1024
@@ -92,7 +94,7 @@ class Starter:
         if site.groups is not None:
             groups = site.groups.make(launch.attempt_id, launch.resources, self._options.pids_max)
         try:
-            note = self._note(root, groups)
+            note = self._note(launch, root, groups)
             folder.write_start(note)
             pid = spawn(folder, claim, self._order(launch, folder, root, groups))
         except BaseException:
@@ -100,13 +102,14 @@ class Starter:
             raise
         return Started(folder=folder, note=note, pid=pid)
 
-    def _note(self, root: Root, groups: tuple[str, ...]) -> StartNote:
+    def _note(self, launch: Launch, root: Root, groups: tuple[str, ...]) -> StartNote:
         return StartNote(
             boot=self._site.boot,
             at=_now(),
             sandbox=self._site.isolation is not Isolation.NONE,
             cgroups=groups,
             stands_on=root.stands_on,
+            memory=0 if groups else launch.resources.memory,
         )
 
     def _root(self, launch: Launch, folder: TaskFolder) -> Root:
@@ -164,7 +167,11 @@ def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]
     script = Path(folder["script"])
     script.write_text(launch.script, encoding="utf-8", errors="surrogateescape")
     os.chmod(script, 0o600)
-    command = render_command(root, launch.shell_options, str(script))
+    if launch.workdir and not os.path.isdir(launch.workdir):
+        raise Refusal(f"There is no folder {launch.workdir} on this machine to work in.")
+    # In a session of its own, or `kill 0` in a script would hit the runner too.
+    session = [SETSID, "-w"] if SETSID else []
+    command = [*session, *render_command(root, launch.shell_options, str(script))]
     return Order(command=command, env=env, workdir=launch.workdir or scratch, joins=joins)
 
 

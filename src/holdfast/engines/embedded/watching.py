@@ -83,6 +83,7 @@ class Watch:
         if self._live.get(task.attempt_id) is task:
             self._drop(task)
             task.recorder.finish()
+            task.gone.set()
             self._on_end(task)
 
     def _drop(self, task: LiveTask) -> None:

@@ -1,0 +1,94 @@
+"""Where things lie below the engine's home, and how ended tasks are put away. Blocking: call it from a thread.
+
+`tasks/` holds what may still be running or hold files; `logs/` what is left of removed tasks, spread over 256 folders;
+`trash/` what is about to be deleted. So looking for strays costs what there is to find, however many logs are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from . import cgroups
+from .cleaning import remove_tree
+from .folder import KEPT, TaskFolder
+from .read import StartNote
+
+
+class Places:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._tasks = str(home / "tasks")
+        self._logs = str(home / "logs")
+        self._trash = str(home / "trash")
+
+    def make(self) -> None:
+        for path in (str(self.home), self._tasks, self._logs, self._trash):
+            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def folder(self, attempt_id: str) -> TaskFolder:
+        """Of a task, wherever it is by now."""
+        folder = TaskFolder(f"{self._tasks}/{attempt_id}")
+        if not folder.exists():
+            shelved = TaskFolder(self._shelf(attempt_id))
+            if shelved.exists():
+                return shelved
+        return folder
+
+    def _shelf(self, attempt_id: str) -> str:
+        shard = hashlib.sha256(attempt_id.encode()).hexdigest()[:2]
+        return f"{self._logs}/{shard}/{attempt_id}"
+
+    def tasks(self) -> list[str]:
+        """Those not put away yet."""
+        return os.listdir(self._tasks)
+
+    def in_use(self) -> set[str]:
+        """Folders that tasks not put away yet stand on."""
+        notes = [TaskFolder(f"{self._tasks}/{name}").read_start() for name in self.tasks()]
+        return {path for note in notes if note is not None for path in note.stands_on}
+
+    def put_away(self, attempt_id: str) -> tuple[str, tuple[str, ...]] | None:
+        """Move the logs of an ended task to their shelf and the rest out of the way; answers what is to be deleted:
+        a folder and control groups. Quick, however much there is."""
+        folder = TaskFolder(f"{self._tasks}/{attempt_id}")
+        if not folder.exists() or folder.is_alive():
+            return None
+        note = folder.read_start()
+        if was_out_of_memory(folder, note):
+            folder.mark_out_of_memory()
+        trash = f"{self._trash}/{attempt_id}"
+        with suppress(FileExistsError):
+            os.mkdir(trash, 0o700)
+        for name in os.listdir(folder.path):
+            if name not in KEPT:
+                _move(folder[name], f"{trash}/{name}")
+        shelf = self._shelf(attempt_id)
+        with suppress(FileExistsError):
+            os.mkdir(os.path.dirname(shelf), 0o700)
+        os.rename(folder.path, shelf)
+        return trash, note.cgroups if note else ()
+
+    def remove_logs(self, attempt_id: str) -> None:
+        remove_tree(self._shelf(attempt_id))
+
+    def trash(self) -> list[str]:
+        """Left by a server that died."""
+        return [f"{self._trash}/{name}" for name in os.listdir(self._trash)]
+
+
+def delete(trash: str, groups: tuple[str, ...] = ()) -> None:
+    cgroups.remove(groups)
+    remove_tree(trash)
+
+
+def was_out_of_memory(folder: TaskFolder, note: StartNote | None) -> bool:
+    return folder.is_marked_out_of_memory() or (note is not None and cgroups.was_out_of_memory(note.cgroups))
+
+
+def _move(source: str, target: str) -> None:
+    if os.path.lexists(target):  # left by a server that died here
+        remove_tree(target)
+    os.rename(source, target)
