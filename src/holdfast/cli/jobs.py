@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.sdk import Event, JobSummary
 
 COLUMNS = ("ID", "NAME", "STATE", "USER", "GROUP", "AGE", "RAN", "MESSAGE")
+WIDE = 100  # columns of a terminal that has room for all of these
 
 
 def ls(
@@ -59,15 +60,23 @@ def ls(
         output.emit_json(page)
         return
     now = utc_now()
-    output.table(COLUMNS, [_row(job, now) for job in page.items], cut=("NAME", "MESSAGE"))
+    columns = [name for name in COLUMNS if output.width() >= WIDE or name not in ("USER", "GROUP")]
+    rows = [[_cells(job, now)[name] for name in columns] for job in page.items]
+    output.table(columns, rows, cut=("NAME", "MESSAGE"))
     _say_more(page.items, page.next)
 
 
-def _row(job: JobSummary, now: datetime) -> list[object]:
-    age = show_duration((now - job.submitted_at).total_seconds())
-    ran = show_span(job.started_at, job.finished_at, now)
-    state = output.state_cell(job.state, job.stopping)
-    return [job.id, job.name, state, job.user, job.group, age, ran, job.message]
+def _cells(job: JobSummary, now: datetime) -> dict[str, object]:
+    return {
+        "ID": job.id,
+        "NAME": job.name,
+        "STATE": output.state_cell(job.state, job.stopping),
+        "USER": job.user,
+        "GROUP": job.group,
+        "AGE": show_duration((now - job.submitted_at).total_seconds()),
+        "RAN": show_span(job.started_at, job.finished_at, now),
+        "MESSAGE": "" if job.message == job.state else job.message,
+    }
 
 
 def _say_more(items: tuple[JobSummary, ...], cursor: str | None) -> None:

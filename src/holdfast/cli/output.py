@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -119,8 +120,13 @@ def console_for(stream: IO[str]) -> Console:
     )
 
 
+def width() -> int:
+    """Columns there are to write on."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else WIDE
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequence[str] = ()) -> None:
-    """Columns side by side. Those named in `cut` are shortened first when the terminal is too narrow."""
+    """Columns side by side. Only those named in `cut` are shortened when the terminal is too narrow."""
     if rows or is_terminal(sys.stdout):
         emit(render(make_table(columns, rows, cut=cut)))
 
@@ -128,11 +134,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequenc
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequence[str] = ()) -> RenderableType:
     from rich.table import Table
 
+    cells = [[cell(value) for value in row] for row in rows]
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        made.add_column(column, no_wrap=True, overflow="ellipsis", min_width=None if column in cut else len(column))
-    for row in rows:
-        made.add_row(*(cell(value) for value in row))
+    for at, column in enumerate(columns):
+        widest = max([len(column), *(row[at].cell_len for row in cells)])
+        made.add_column(column, no_wrap=True, overflow="ellipsis", min_width=None if column in cut else widest)
+    for row in cells:
+        made.add_row(*row)
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -38,7 +39,8 @@ def top(
         elif once or not output.is_terminal(sys.stdout):
             output.emit(output.render(_page(*_look(client, limit))))
         else:
-            _watch(client, every, limit)
+            with suppress(KeyboardInterrupt):  # the way to end it
+                _watch(client, every, limit)
 
 
 def _watch(client: Client, every: float, limit: int) -> None:
@@ -113,7 +115,7 @@ def _jobs(jobs: tuple[JobSummary, ...]) -> RenderableType:
             f"{job.resources.cpu:g}",
             show_size(job.resources.memory),
             job.resources.gpu or "",
-            job.message,
+            "" if job.message == job.state else job.message,
         ]
         for job in jobs
     ]
