@@ -51,3 +51,11 @@ def test_json_is_ascii_and_one_line(capfdbinary: pytest.CaptureFixture[bytes]) -
 def test_hints_are_not_for_scripts(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     output.hint("holdfast ls")
     assert capfdbinary.readouterr().err == b""
+
+
+def test_columns_that_may_be_cut_share_what_the_others_leave() -> None:
+    columns, needed = ("ID", "NAME", "STATE", "MESSAGE"), (20, 30, 9, 100)
+    assert output._share(columns, needed, ("NAME", "MESSAGE"), 1000) == list(needed)
+    assert output._share(columns, needed, ("NAME", "MESSAGE"), 100) == [20, 30, 9, 35]
+    assert output._share(columns, needed, ("NAME", "MESSAGE"), 75) == [20, 20, 9, 20]
+    assert output._share(columns, needed, ("NAME", "MESSAGE"), 10) == [20, 8, 9, 8]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDE = 100_000  # columns when nobody looks: nothing is cut
+GAP = 2  # spaces between columns
+NARROWEST = 8  # characters that a column keeps, however narrow the terminal is
 
 
 class ReaderGone(BaseException):
@@ -135,13 +137,28 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Se
     from rich.table import Table
 
     cells = [[cell(value) for value in row] for row in rows]
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for at, column in enumerate(columns):
-        widest = max([len(column), *(row[at].cell_len for row in cells)])
-        made.add_column(column, no_wrap=True, overflow="ellipsis", min_width=None if column in cut else widest)
+    needed = [max([len(name), *(row[at].cell_len for row in cells)]) for at, name in enumerate(columns)]
+    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for name, room in zip(columns, _share(columns, needed, cut, width()), strict=True):
+        made.add_column(name, no_wrap=True, overflow="ellipsis", width=room)
     for row in cells:
         made.add_row(*row)
     return made
+
+
+def _share(columns: Sequence[str], needed: Sequence[int], cut: Sequence[str], room: int) -> list[int]:
+    """The width of each column: those that may be cut share what the others leave."""
+    left = (
+        room
+        - GAP * (len(columns) - 1)
+        - sum(size for name, size in zip(columns, needed, strict=True) if name not in cut)
+    )
+    sizes = list(needed)
+    to_cut = sorted((size, at) for at, size in enumerate(needed) if columns[at] in cut)
+    for served, (size, at) in enumerate(to_cut):
+        sizes[at] = min(size, max(NARROWEST, left // (len(to_cut) - served)))
+        left -= sizes[at]
+    return sizes
 
 
 def cell(value: object) -> Text:
