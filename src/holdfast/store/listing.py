@@ -143,31 +143,62 @@ def summaries(conn: Connection, seqs: Sequence[int]) -> tuple[JobSummary, ...]:
 
 def _scan(conn: Connection, query: Query, span: Span, limit: int) -> list[int]:
     """The newest `limit` jobs of the span that fit."""
-    found: list[int] = []
-    for i in range(0, len(query.ranges), _MOST_RANGES):
-        sql, values = _merge(conn, query, span, query.ranges[i : i + _MOST_RANGES], limit)
-        # Straight to the driver: such statements are too many and too long to be worth compiling and remembering.
-        found += conn.exec_driver_sql(sql, values).scalars()
+    if not query.ranges[0]:
+        merges = [_one_range(conn, query, span, limit)]
+    elif conn.dialect.name == "sqlite":
+        merges = _union_of_ranges(conn, query, span, limit)
+    else:
+        merges = [_loop_over_ranges(conn, query, span, limit)]
+    # Straight to the driver: such statements are too many and too long to be worth compiling and remembering.
+    found = [seq for sql, values in merges for seq in conn.exec_driver_sql(sql, values).scalars()]
     return sorted(found, reverse=True)[:limit]
 
 
-def _merge(
-    conn: Connection, query: Query, span: Span, ranges: Sequence[Columns], limit: int
-) -> tuple[str, tuple[Any, ...]]:
-    """Both databases run this lazily: each part is read only as far as the merged page needs it."""
-    common = _conditions(conn, query, span)
-    parts: list[str] = []
-    values: list[Any] = []
-    for columns in ranges:
-        conditions = [*(f"{column} = {{}}" for column in columns), *(sql for sql, _ in common)]
-        parts.append(f"SELECT seq FROM jobs WHERE {' AND '.join(conditions)}")  # noqa: S608
-        values += [*columns.values(), *(value for _, value in common)]
-    sql = " UNION ALL ".join(parts) + " ORDER BY seq DESC LIMIT {}"
+Statement = tuple[str, tuple[Any, ...]]
+
+
+def _one_range(conn: Connection, query: Query, span: Span, limit: int) -> Statement:
+    conditions, values = _conditions(conn, query, span)
+    sql = f"SELECT seq FROM jobs WHERE {conditions} ORDER BY seq DESC LIMIT {{}}"  # noqa: S608
     return _marked(conn, sql), (*values, limit)
 
 
-def _conditions(conn: Connection, query: Query, span: Span) -> list[tuple[str, Any]]:
-    """What must hold whatever the range, each with its value for {}."""
+def _union_of_ranges(conn: Connection, query: Query, span: Span, limit: int) -> list[Statement]:
+    """SQLite merges a union in order as it goes, and reads each part only as far as the page needs."""
+    conditions, values = _conditions(conn, query, span)
+    equal = " AND ".join(f"{column} = {{}}" for column in query.ranges[0])
+    part = f"SELECT seq FROM jobs WHERE {equal} AND {conditions}"  # noqa: S608
+    merges = []
+    for i in range(0, len(query.ranges), _MOST_RANGES):
+        ranges = query.ranges[i : i + _MOST_RANGES]
+        sql = " UNION ALL ".join([part] * len(ranges)) + " ORDER BY seq DESC LIMIT {}"
+        wanted = [value for columns in ranges for value in (*columns.values(), *values)]
+        merges.append((_marked(conn, sql), (*wanted, limit)))
+    return merges
+
+
+def _loop_over_ranges(conn: Connection, query: Query, span: Span, limit: int) -> Statement:
+    """PostgreSQL looks up each range by itself. Bounds of whole index keys make it take that index: given equal columns
+    and ordered by `seq` alone, it may read the whole table backwards for a group that has no jobs.
+    """
+    conditions, values = _conditions(conn, query, span)
+    columns = list(query.ranges[0])
+    listed = ", ".join(columns)
+    key = ", ".join([*(f"jobs.{column}" for column in columns), "seq"])
+    wanted = ", ".join(f"wanted.{column}" for column in columns)
+    sql = (
+        f"SELECT part.seq FROM unnest({', '.join(['{}::text[]'] * len(columns))}) AS wanted ({listed})"  # noqa: S608
+        f" CROSS JOIN LATERAL (SELECT seq FROM jobs"
+        f" WHERE ({key}) >= ({wanted}, {{}}) AND ({key}) < ({wanted}, {{}}) AND {conditions}"
+        f" ORDER BY {key.replace(',', ' DESC,')} DESC LIMIT {{}}) AS part"
+        " ORDER BY part.seq DESC LIMIT {}"
+    )
+    lists = [[each[column] for each in query.ranges] for column in columns]
+    return _marked(conn, sql), (*lists, span.low, span.high, *values, limit, limit)
+
+
+def _conditions(conn: Connection, query: Query, span: Span) -> tuple[str, list[Any]]:
+    """What must hold whatever the range, and the value of each {} in it."""
     conditions: list[tuple[str, Any]] = [("seq >= {}", span.low), ("seq < {}", span.high)]
     if query.after is not None:
         conditions.append(("submitted_at >= {}", query.after))
@@ -176,7 +207,7 @@ def _conditions(conn: Connection, query: Query, span: Span) -> list[tuple[str, A
     if query.needle is not None:
         place = "instr" if conn.dialect.name == "sqlite" else "strpos"
         conditions.append((f"{place}(search, {{}}) > 0", query.needle))
-    return conditions
+    return " AND ".join(sql for sql, _ in conditions), [value for _, value in conditions]
 
 
 # -- searching
@@ -249,14 +280,13 @@ def _look_up(conn: Connection, query: Query, span: Span, limit: int) -> Iterator
 
 def _fitting(conn: Connection, query: Query, span: Span, hits: Sequence[int], limit: int) -> list[int]:
     """Those of a few jobs that fit."""
-    conditions = _conditions(conn, query, span)
-    conditions.append((_any_of(conn, "seq"), _list_value(conn, hits)))
-    for column in query.ranges[0]:
-        choices = {columns[column] for columns in query.ranges}
-        conditions.append((_any_of(conn, column), _list_value(conn, list(choices))))
-    where = " AND ".join(sql for sql, _ in conditions)
-    sql = _marked(conn, f"SELECT seq FROM jobs WHERE {where} ORDER BY seq DESC LIMIT {{}}")  # noqa: S608
-    return list(conn.exec_driver_sql(sql, (*(value for _, value in conditions), limit)).scalars())
+    conditions, values = _conditions(conn, query, span)
+    choices = {column: list({wanted[column] for wanted in query.ranges}) for column in query.ranges[0]}
+    lists: dict[str, Sequence[Any]] = {"seq": hits, **choices}
+    any_of = " AND ".join(_any_of(conn, column) for column in lists)
+    sql = f"SELECT seq FROM jobs WHERE {conditions} AND {any_of} ORDER BY seq DESC LIMIT {{}}"  # noqa: S608
+    values += [_list_value(conn, wanted) for wanted in lists.values()]
+    return list(conn.exec_driver_sql(_marked(conn, sql), (*values, limit)).scalars())
 
 
 # -- statements for both databases, put together here with {} for each value
@@ -273,8 +303,8 @@ def _any_of(conn: Connection, column: str) -> str:
     return f"{column} = ANY({{}})"
 
 
-def _list_value(conn: Connection, values: Sequence[int] | Sequence[str]) -> Any:
-    return to_json(values) if conn.dialect.name == "sqlite" else list(values)
+def _list_value(conn: Connection, values: Sequence[Any]) -> Any:
+    return to_json(list(values)) if conn.dialect.name == "sqlite" else list(values)
 
 
 # -- counting
@@ -283,11 +313,12 @@ def _list_value(conn: Connection, values: Sequence[int] | Sequence[str]) -> Any:
 def count_by_state(conn: Connection, groups: Sequence[str] | None = None) -> dict[JobState, int]:
     """How many jobs are in each state that is not final. Final ones are not counted: there may be millions."""
     counts = dict.fromkeys((state for state in JobState if state not in FINAL), 0)
-    conditions = [(_any_of(conn, "state"), _list_value(conn, [state.value for state in counts]))]
+    lists: dict[str, Sequence[str]] = {"state": [state.value for state in counts]}
     if groups is not None:
-        conditions.append((_any_of(conn, "group_name"), _list_value(conn, list(groups))))
-    where = " AND ".join(sql for sql, _ in conditions)
+        lists["group_name"] = groups
+    where = " AND ".join(_any_of(conn, column) for column in lists)
     sql = _marked(conn, f"SELECT state, count(*) FROM jobs WHERE {where} GROUP BY state")  # noqa: S608
-    for state, count in conn.exec_driver_sql(sql, tuple(value for _, value in conditions)):
+    values = tuple(_list_value(conn, wanted) for wanted in lists.values())
+    for state, count in conn.exec_driver_sql(sql, values):
         counts[JobState(state)] = count
     return counts
