@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import platform
 import re
 import tarfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -51,7 +54,7 @@ def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
                 return _unpack_layout(_Tar(outer), unpacker)
         with open(file, "rb") as stream:
             unpacker.add_layer(stream, whiteouts=False)
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise BadArchive(f"The file is not an image: {error}", hint=f"Give {_KINDS}.") from error
     return ImageConfig()
 
@@ -170,7 +173,9 @@ def _read_json(shelf: Shelf, name: str) -> Any:
 
 def _unpack_layers(shelf: Shelf, layers: list[str], config: str, unpacker: Unpacker) -> ImageConfig:
     settings = _read_json(shelf, config)
-    built_for = settings.get("architecture") if isinstance(settings, dict) else None
+    if not isinstance(settings, dict) or not layers:
+        raise BadArchive("The archive describes an image without layers or settings.")
+    built_for = settings.get("architecture")
     if built_for not in (None, "", _machine()):
         raise BadArchive(f"The image is built for {built_for}, and this machine is {_machine()}.")
     for layer in layers:
@@ -187,8 +192,8 @@ def _opened(shelf: Shelf, layer: str) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def _parse_config(settings: Any) -> ImageConfig:
-    config = settings.get("config") if isinstance(settings, dict) else None
+def _parse_config(settings: dict[str, Any]) -> ImageConfig:
+    config = settings.get("config")
     if not isinstance(config, dict):
         return ImageConfig()
     pairs = [str(line).partition("=") for line in config.get("Env") or [] if "=" in str(line)]

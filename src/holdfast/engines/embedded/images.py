@@ -23,7 +23,7 @@ from holdfast.engines.base import ImageInfo
 from .archives import unpack_image
 from .cleaning import remove_tree
 from .roots import find_shell
-from .unpacking import Unpacker
+from .unpacking import BadArchive, Unpacker
 
 _LONGEST_FILE = 200
 
@@ -79,6 +79,9 @@ class ImageShelf:
             folder.rename(final)
             image = replace(image, rootfs=str(final / "rootfs"))
             self._write(index, image)
+        except OSError as error:
+            remove_tree(str(folder))
+            raise BadArchive(f"The image could not be unpacked: {error.strerror or error}.") from error
         except BaseException:
             remove_tree(str(folder))
             raise

@@ -18,6 +18,7 @@ class LiveTask:
     recorder: Recorder
     pid: int  # of the runner
     pidfd: int | None  # what is being waited for: the runner, then the last of the sandbox
+    init_pid: int | None = None  # of the sandbox, known once the runner has ended
     started_at: float  # seconds after boot
     watch: int | None = None  # number of its file notices
     kill_at: float | None = None  # set by stop, in the event loop's time

@@ -71,6 +71,7 @@ class Watch:
         with suppress(ChildProcessError):
             os.waitpid(task.pid, os.WNOHANG)
         remains = pids_of(task.folder.read_claim())
+        task.init_pid = remains[0] if remains else None
         task.pidfd = open_namespace_init(*remains) if remains else None
         if task.pidfd is None:
             self._gone(task)
@@ -82,6 +83,9 @@ class Watch:
         self._let_go(task)
         if self._live.get(task.attempt_id) is task:
             self._drop(task)
+            if task.init_pid is not None:
+                with suppress(ChildProcessError):  # ours to bury only if we are the init of a container
+                    os.waitpid(task.init_pid, os.WNOHANG)
             task.recorder.finish()
             task.gone.set()
             self._on_end(task)

@@ -1,0 +1,295 @@
+"""Logs as files with a timeline: order, offsets that keep their meaning, the size cap, and tasks that tamper."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.core.attempt import Seen
+from holdfast.core.job import MIB, Mount
+from holdfast.engines.base import Stream
+from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.folder import TaskFolder
+from holdfast.engines.embedded.logs import FileLog, MergedLog
+from holdfast.engines.embedded.recorder import Recorder
+from holdfast.engines.embedded.timeline import RECORD
+from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
+
+from .playing import folder_of, play
+
+
+class Shelf:
+    """A folder of logs and, while its task `runs`, the recorder."""
+
+    def __init__(self, path: Path, cap: int = 1 << 40) -> None:
+        path.mkdir(exist_ok=True)
+        self.folder = TaskFolder(str(path))
+        self.live: Recorder | None = Recorder(self.folder, cap)
+        for name in ("stdout", "stderr"):
+            Path(self.folder[name]).touch()
+
+    def log_folder(self, attempt_id: str) -> TaskFolder:
+        return self.folder
+
+    def recorder(self, attempt_id: str) -> Recorder | None:
+        return self.live
+
+    def write(self, name: str, data: bytes) -> None:
+        with open(self.folder[name], "ab") as file:
+            file.write(data)
+
+    def finish(self) -> None:
+        assert self.live is not None
+        self.live.finish()
+        self.live = None
+
+    def merged(self) -> MergedLog:
+        return MergedLog(self, "a")
+
+    def stream(self, stream: Stream) -> FileLog:
+        return FileLog(self, "a", stream)
+
+
+def read(log: MergedLog | FileLog, start: int = 0, count: int = 1 << 24) -> bytes:
+    return asyncio.run(log.read(start, count))
+
+
+def test_what_was_written_first_comes_first(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a")
+    assert shelf.live is not None
+    for name, line in [("stdout", b"1\n"), ("stderr", b"2\n"), ("stderr", b"3\n"), ("stdout", b"4\n")]:
+        shelf.write(name, line)
+        shelf.live.record()
+    assert read(shelf.merged()) == b"1\n2\n3\n4\n"
+    assert read(shelf.merged(), 3, 4) == b"\n3\n4"
+
+
+def test_lines_are_not_torn_apart(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a")
+    assert shelf.live is not None
+    shelf.write("stdout", b"whole\nhal")
+    shelf.write("stderr", b"oth")
+    shelf.live.record()
+    assert shelf.live.holds_back
+    shelf.write("stderr", b"er\n")
+    shelf.live.record()
+    shelf.write("stdout", b"f\n")
+    assert read(shelf.merged()) == b"whole\nother\nhalf\n"
+    assert not shelf.live.holds_back
+
+
+def test_an_unfinished_line_is_shown_in_the_end(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a")
+    shelf.write("stdout", b"prompt> ")
+    assert read(shelf.merged()) == b""
+    shelf.finish()
+    assert read(shelf.merged()) == b"prompt> "
+
+
+def test_an_unfinished_line_is_shown_after_a_moment(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.engine.start(launch("a", "printf prompt; sleep 600"))
+        log = rig.log("a", Stream.MERGED)
+        assert await log.grown(0, PATIENCE)
+        assert await read_all(log) == b"prompt"
+
+    play(tmp_path, scenario)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.binary(max_size=9), st.booleans()), max_size=20),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
+def test_merged_offsets_never_change_their_meaning(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[str, bytes, bool]], start: int, count: int
+) -> None:
+    shelf = Shelf(tmp_path_factory.mktemp("log") / "a")
+    assert shelf.live is not None
+    seen = b""
+    for name, data, look in writes:
+        shelf.write(name, data)
+        if look:
+            now = read(shelf.merged())
+            assert now.startswith(seen)
+            seen = now
+    shelf.finish()
+    merged = read(shelf.merged())
+    assert merged.startswith(seen)
+    out, err = (read(shelf.stream(stream)) for stream in (Stream.STDOUT, Stream.STDERR))
+    assert sorted(merged) == sorted(out + err)
+    assert len(merged) == asyncio.run(shelf.merged().size())
+    assert read(shelf.merged(), start, count) == merged[start : start + count]
+
+
+def test_the_end_a_dead_server_did_not_record_is_recorded_later(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a")
+    assert shelf.live is not None
+    shelf.write("stdout", b"1\n")
+    shelf.live.record()
+    shelf.write("stderr", b"2\n")
+    shelf.write("stdout", b"3\n")
+    shelf.live = None  # the server is gone, and so is the task
+    assert read(shelf.merged()) == b"1\n3\n2\n"
+    assert read(shelf.merged()) == b"1\n3\n2\n"
+
+
+@pytest.mark.parametrize("damage", [b"\x01" * 7, b"\0" * 24, b"\0" * 60])
+def test_a_damaged_timeline_is_mended(tmp_path: Path, damage: bytes) -> None:
+    shelf = Shelf(tmp_path / "a")
+    assert shelf.live is not None
+    shelf.write("stdout", b"1\n")
+    shelf.live.record()
+    with open(shelf.folder["timeline"], "ab") as file:
+        file.write(damage)
+    shelf.write("stdout", b"2\n")
+    shelf.live = Recorder(shelf.folder, 1 << 40)
+    assert read(shelf.merged()) == b"1\n2\n"
+    assert Path(shelf.folder["timeline"]).stat().st_size == 2 * RECORD.size
+
+
+def test_offsets_by_time(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a")
+    shelf.write("stdout", b"a\nb\nc\n")
+    shelf.write("stderr", b"x\n")
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    marks = [(0, 2, 0), (10, 4, 0), (20, 4, 2), (30, 6, 2)]
+    with open(shelf.folder["timeline"], "wb") as file:
+        for seconds, out, err in marks:
+            at = int((start + timedelta(seconds=seconds)).timestamp() * 1000)
+            file.write(RECORD.pack(at, out, err))
+    shelf.live = None
+
+    def at(log: MergedLog | FileLog, seconds: float) -> int:
+        return asyncio.run(log.offset_at(start + timedelta(seconds=seconds)))
+
+    assert [at(shelf.merged(), seconds) for seconds in (-5, 5, 15, 25, 99)] == [0, 2, 4, 6, 8]
+    assert [at(shelf.stream(Stream.STDOUT), seconds) for seconds in (-5, 5, 15, 25, 99)] == [0, 2, 4, 4, 6]
+    assert [at(shelf.stream(Stream.STDERR), seconds) for seconds in (-5, 15, 25)] == [0, 0, 2]
+
+
+def test_the_cap_drops_the_oldest_and_gives_the_disk_back(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a", cap=64 * 1024)
+    assert shelf.live is not None
+    line = b"0123456789abcde\n"
+    for number in range(100):
+        shelf.write("stdout", line * 1024)
+        if number == 50:
+            shelf.write("stderr", b"once\n")
+        shelf.live.record()
+    out = shelf.stream(Stream.STDOUT)
+    size, first = asyncio.run(out.size()), asyncio.run(out.first())
+    assert size == 100 * 1024 * 16
+    assert size - 2 * 64 * 1024 < first <= size - 64 * 1024
+    assert read(out, first, 16) == line
+    assert Path(shelf.folder["stdout"]).stat().st_blocks * 512 < 4 * 64 * 1024
+    merged = shelf.merged()
+    kept = asyncio.run(merged.first())
+    assert kept >= first
+    assert set(read(merged, kept).splitlines()) == {line.strip()}
+    shelf.live = Recorder(shelf.folder, 64 * 1024)  # a restarted server knows it too
+    assert shelf.live.first == (first, 0)
+
+
+def test_a_task_that_tampers_with_its_log_breaks_nothing(tmp_path: Path) -> None:
+    script = """
+    echo one; echo two >&2; sleep 0.2
+    python3 - <<'END'
+import os
+os.ftruncate(1, 2)
+os.write(1, b"three\\n")
+os.ftruncate(2, 1 << 43)
+END
+    sleep 0.2; echo four; echo five >&2
+    """
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", script)
+        assert (seen.seen, seen.code) == (Seen.EXITED, 0)
+        for stream in Stream:
+            log = rig.log("a", stream)
+            size, first = await log.size(), await log.first()
+            assert 0 <= first <= size
+            await log.read(first, 1000)
+            await log.read(max(first, size - 1000), 1000)
+            await log.offset_at(datetime.now(UTC))
+        assert b"four" in await read_all(rig.log("a"))
+        assert b"five\n" in await rig.log("a", Stream.STDERR).read((1 << 43), 100)
+
+    play(tmp_path, scenario, EmbeddedOptions(log_cap=16 * MIB))
+
+
+def test_a_log_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a")
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    Path(shelf.folder["stdout"]).unlink()
+    Path(shelf.folder["stdout"]).symlink_to(secret)
+    shelf.finish()
+    assert read(shelf.stream(Stream.STDOUT)) == b""
+    assert b"secret" not in read(shelf.merged())
+
+
+def test_a_five_gigabyte_log_costs_no_memory(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "a")
+    size = 5 << 30
+    os.truncate(shelf.folder["stdout"], size)
+    shelf.write("stdout", b"\nlast line\n")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shelf.finish()
+    for log in (shelf.stream(Stream.STDOUT), shelf.merged()):
+        end = asyncio.run(log.size())
+        assert end == size + 11
+        assert read(log, end - 10) == b"last line\n"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
+
+
+def test_no_byte_of_a_busy_log_is_lost(tmp_path: Path) -> None:
+    lines = 20_000
+    script = f"for i in $(seq {lines}); do echo out $i; [ $((i % 7)) = 0 ] && echo err $i >&2; done; true"
+
+    async def scenario(rig: Rig) -> None:
+        await rig.engine.start(launch("a", script))
+        log = rig.log("a", Stream.MERGED)
+        got = b""
+        while await log.grown(len(got), PATIENCE):
+            got += await log.read(len(got), 1 << 16)
+        assert await log.complete()
+        got += await log.read(len(got), 1 << 24)
+        out = [line for line in got.splitlines() if line.startswith(b"out")]
+        err = [line for line in got.splitlines() if line.startswith(b"err")]
+        assert out == [b"out %d" % number for number in range(1, lines + 1)]
+        assert err == [b"err %d" % number for number in range(7, lines + 1, 7)]
+
+    play(tmp_path, scenario)
+
+
+def test_a_follower_takes_up_again_after_a_restart(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    mount = Mount(source=str(gate), target=str(gate))
+    script = f"echo one; echo two >&2; while [ ! -e {gate}/go ]; do sleep 0.01; done; echo three"
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"one", "a", script, mounts=(mount,))
+        assert await rig.log("a", Stream.STDERR).grown(0, PATIENCE)
+        before = await read_all(rig.log("a", Stream.MERGED))
+        await rig.reopen()
+        assert (await rig.look("a")).seen is Seen.RUNNING
+        log = rig.log("a", Stream.MERGED)
+        (gate / "go").touch()
+        await rig.end_of("a")
+        after = await read_all(log)
+        assert after.startswith(before)
+        assert sorted(after.split()) == [b"one", b"three", b"two"]
+        assert folder_of(tmp_path / "home", "a").exists()
+
+    play(tmp_path / "home", scenario)
