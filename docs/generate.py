@@ -107,6 +107,8 @@ def _kind(annotation: Any) -> str:
         return _kind(next(part for part in get_args(annotation) if part is not type(None)))
     if get_origin(annotation) is list:
         return f"list of {_kind(get_args(annotation)[0])}s"
+    if get_origin(annotation) is dict:
+        return "table by name"
     return {str: "text", int: "whole number", float: "number", bool: "true or false"}[annotation]
 
 
@@ -115,6 +117,8 @@ def _default(value: Any) -> str:
         return "unset"
     if isinstance(value, str):
         return f'`"{value}"`'
+    if isinstance(value, dict):
+        return ", ".join(f"`{name}`" for name in value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return f"`{value}`{_in_words(value)}" if isinstance(value, int) else f"`{value}`"

@@ -1,4 +1,4 @@
-"""Every setting, described. Read from a TOML file, then the environment (HOLDFAST_SECTION_NAME), then the command line."""
+"""Every setting, described. Read from a TOML file, then the environment (HOLDFAST_SECTION_NAME), then options."""
 
 from __future__ import annotations
 
@@ -29,8 +29,25 @@ class ServerSettings(Section):
 class StoreSettings(Section):
     url: str = Field(
         "",
-        description="Database address; empty: SQLite in the state folder. postgresql://user:password@host/db for several people.",
+        description="Database address; empty: SQLite in the state folder. "
+        "postgresql://user:password@host/db when several people depend on it.",
     )
+
+
+class InstanceType(Section):
+    """A named size, as PrimeHub's job form asks for."""
+
+    cpu: float = Field(1, gt=0, description="Cores.")
+    memory: int = Field(GIB, gt=0, description="Memory in bytes.")
+    gpu: int = Field(0, ge=0, description="GPUs.")
+
+
+INSTANCE_TYPES = {
+    "cpu-1": InstanceType(cpu=1, memory=2 * GIB),  # type: ignore[call-arg]
+    "cpu-2": InstanceType(cpu=2, memory=10 * GIB),  # type: ignore[call-arg]
+    "gpu-1": InstanceType(cpu=2, memory=7 * GIB, gpu=1),
+    "gpu-2": InstanceType(cpu=4, memory=14 * GIB, gpu=2),
+}
 
 
 class JobSettings(Section):
@@ -44,23 +61,23 @@ class JobSettings(Section):
     default_cpu: float = Field(1, gt=0, description="Cores of a task that does not say.")
     default_memory: int = Field(2 * GIB, gt=0, description="Memory of a task that does not say, in bytes.")
     max_tasks: int = Field(10000, ge=1, description="Most tasks one job may have.")
+    instance_types: dict[str, InstanceType] = Field(
+        INSTANCE_TYPES,
+        description="Sizes that PrimeHub's job form may name: [jobs.instance_types.NAME] with cpu, memory and gpu.",
+    )
 
 
 class LogSettings(Section):
     keep_days: float = Field(
         7, ge=0, description="Days after a job's end when its logs are removed; 0: never. The record stays."
     )
-    cap_bytes: int = Field(
-        10 * GIB, ge=MIB, description="Most bytes kept of one log stream; the oldest go first."
-    )
+    cap_bytes: int = Field(10 * GIB, ge=MIB, description="Most bytes kept of one log stream; the oldest go first.")
 
 
 class NodeSettings(Section):
     name: str = Field("", description="Name of this machine in listings; empty: its host name.")
     cpus: float | None = Field(None, gt=0, description="Cores jobs may use in all; unset: all of them.")
-    memory: int | None = Field(
-        None, gt=0, description="Bytes of memory jobs may use in all; unset: all of it."
-    )
+    memory: int | None = Field(None, gt=0, description="Bytes of memory jobs may use in all; unset: all of it.")
     gpus: list[int] | None = Field(None, description="GPU numbers jobs may use; unset: all of them.")
     port_start: int = Field(15000, ge=1024, le=65535, description="First port handed to tasks.")
     port_end: int = Field(40000, ge=1025, le=65536, description="Port after the last one handed to tasks.")
@@ -70,17 +87,17 @@ class NodeSettings(Section):
 class ImageSettings(Section):
     unknown: Literal["fail", "host"] = Field(
         "fail",
-        description="What to do with a job that names an image we do not have: fail it, or run it on `host` with a warning.",
+        description="What to do with a job that names an image we do not have: "
+        "fail it, or run it on `host` with a warning.",
     )
-    host_show: list[str] = Field(
-        [], description="More folders of this machine that jobs on image `host` may read."
-    )
+    host_show: list[str] = Field([], description="More folders of this machine that jobs on image `host` may read.")
 
 
 class SandboxSettings(Section):
     isolation: Literal["auto", "off"] = Field(
         "auto",
-        description='"off" runs tasks as plain processes, and accepts several users without isolation. Say it only if you mean it.',
+        description='"off" runs tasks as plain processes, and accepts several users without isolation. '
+        "Say it only if you mean it.",
     )
 
 
@@ -106,9 +123,7 @@ def default_home() -> Path:
     return Path(os.environ.get("HOLDFAST_HOME") or Path.home() / ".holdfast").absolute()
 
 
-def load_settings(
-    home: Path, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None
-) -> Settings:
+def load_settings(home: Path, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
     """Settings from `home`/holdfast.toml, then the environment, then `overrides` (section.name -> value)."""
     data = _read_file(home / "holdfast.toml")
     for section, field in _names():

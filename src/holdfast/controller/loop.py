@@ -456,7 +456,6 @@ class Controller:
         )
 
     def time_limit(self, job: Job) -> timedelta | None:
-        """The limit in force for an attempt of this job: the job's own, its group's, or the admin's."""
         group = self.groups.get(job.group)
         limit = job.time_limit if job.time_limit is not None else group.time_limit if group else None
         limit = limit if limit is not None else self.limits.time_limit

@@ -55,7 +55,7 @@ def build_services(
     images.clear_uploads()
     return Services(
         settings=settings,
-        jobs=Jobs(store, engine, control, settings, intake, clock=clock),
+        jobs=Jobs(store, engine, control, intake, clock=clock),
         logs=Logs(store, engine, control),
         users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(store, control, access),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Protocol
 
 from holdfast.core.attempt import JobSnapshot
@@ -33,6 +34,10 @@ class Control(Protocol):
 
     def verdict(self, job: Job, user: str) -> Verdict:
         """What would happen if this job were submitted now."""
+        ...
+
+    def time_limit(self, job: Job) -> timedelta | None:
+        """The limit in force for an attempt of this job: its own, its group's, or the admin's; None: no limit."""
         ...
 
     def use(self) -> tuple[list[NodeUse], list[GroupUse]]:

@@ -34,13 +34,23 @@ class Intake:
         self._settings = settings
         self._mounts = mounts
         jobs = settings.jobs
-        self._defaults = Defaults(resources=Resources(cpu=jobs.default_cpu, memory=jobs.default_memory))
+        self._defaults = Defaults(
+            resources=Resources(cpu=jobs.default_cpu, memory=jobs.default_memory),
+            instance_types={
+                name: Resources(cpu=size.cpu, memory=size.memory, gpu=size.gpu)
+                for name, size in jobs.instance_types.items()
+            },
+        )
 
     async def read(self, actor: Actor, text: str, *, group: str | None = None, dialect: str | None = None) -> Ready:
         parsed = await self._parse(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
-        source = render_yaml(job) if job.secrets else text
+        source = self.render(job) if job.secrets else text
         return await self._allow(actor, job, source, tuple(_show(warning) for warning in parsed.warnings))
+
+    def render(self, job: Job) -> str:
+        """Our own YAML, secrets masked; what equals this site's defaults is left out."""
+        return render_yaml(job, defaults=self._defaults)
 
     async def again(self, actor: Actor, job: Job, source: str) -> Ready:
         """A job that was accepted before; what is allowed may have changed since."""

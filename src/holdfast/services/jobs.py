@@ -17,11 +17,8 @@ from holdfast.core.plan import fresh_tasks
 from holdfast.core.records import Event, JobFilter, JobSummary, NewEvent, Page, TaskRecord
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, Isolation
-from holdfast.jobspec import render_yaml
-from holdfast.settings import Settings
 from holdfast.store import events as event_rows
 from holdfast.store import jobs as job_rows
-from holdfast.store import people
 from holdfast.store.database import Store
 
 from .control import Control
@@ -75,7 +72,6 @@ class Jobs:
         store: Store,
         engine: Engine,
         control: Control,
-        settings: Settings,
         intake: Intake,
         *,
         clock: Callable[[], datetime],
@@ -83,7 +79,6 @@ class Jobs:
         self._store = store
         self._engine = engine
         self._control = control
-        self._settings = settings
         self._intake = intake
         self._clock = clock
 
@@ -93,7 +88,7 @@ class Jobs:
         """What would happen, without doing it."""
         ready = await self._intake.read(actor, text, group=group, dialect=dialect)
         verdict = self._control.verdict(ready.job, actor.name)
-        return Planned(ready.job, render_yaml(ready.job), ready.warnings, verdict)
+        return Planned(ready.job, self._intake.render(ready.job), ready.warnings, verdict)
 
     async def submit(
         self,
@@ -171,7 +166,7 @@ class Jobs:
             record=record,
             tasks=await self._current_tasks(record.summary, record.job),
             waiting=self._control.waiting(found.id) if pending else None,
-            time_limit=await self._time_limit(record.job),
+            time_limit=self._control.time_limit(record.job),
             isolation=self._engine.health().isolation,
         )
 
@@ -183,7 +178,7 @@ class Jobs:
     async def yaml(self, actor: Actor, ref: str) -> str:
         """As our own YAML, secrets masked: the way to clone it."""
         found = await find_job(self._store, actor, ref)
-        return render_yaml((await self._store.read(job_rows.get, found.id)).job)
+        return self._intake.render((await self._store.read(job_rows.get, found.id)).job)
 
     async def events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
         found = await find_job(self._store, actor, ref)
@@ -254,15 +249,6 @@ class Jobs:
             newest.setdefault((task.role, task.index), _not_begun(summary, task))
         order = {role.name: n for n, role in enumerate(job.roles)}
         return tuple(sorted(newest.values(), key=lambda r: (order.get(r.task.role, 0), r.task.index)))
-
-    async def _time_limit(self, job: Job) -> timedelta | None:
-        limit = job.time_limit
-        if limit is None:
-            group = await self._store.read(people.get_group, job.group)
-            limit = group.time_limit if group is not None else None
-        if limit is None:
-            limit = timedelta(seconds=self._settings.jobs.time_limit)
-        return limit or None
 
 
 def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
