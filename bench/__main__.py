@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ NOT_QUICK = ("first_job",)
 def main() -> int:
     options, names = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # servers start as they would for a user
     began = time.monotonic()
     rows = [row for name in names for row in run(name, options)]
     if options.quick:
