@@ -84,10 +84,11 @@ def test_limits_are_set_and_groups_removed(tmp_path: Path) -> None:
 def test_a_task_cannot_have_more_processes_than_allowed(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         needs_cgroups(rig)
-        script = "for i in $(seq 40); do sleep 600 & done; echo all"
-        seen = await rig.run("a", script, resources=SMALL)
-        assert seen.code != 0
-        assert b"fork" in await read_all(rig.log("a", Stream.STDERR))
+        fork = "import os, time\nfor n in range(40):\n    print(n, flush=True)\n    os.fork() or time.sleep(600)"
+        seen = await rig.run("a", f"exec python3 -c '{fork}'", resources=SMALL)
+        assert seen.code == 1
+        assert b"Resource temporarily unavailable" in await read_all(rig.log("a", Stream.STDERR))
+        assert len(await read_all(rig.log("a"))) < 40 * 3
 
     play(tmp_path, scenario, EmbeddedOptions(pids_max=20))
 

@@ -97,6 +97,7 @@ class EmbeddedEngine:
             self._watch = None
             for task in self._work:
                 task.cancel()
+            await self._in_thread(lambda: self._views.leave(self._places.in_use()))
             self._threads.shutdown(wait=True)
             self._cleaner.shutdown(wait=True, cancel_futures=True)
 

@@ -5,11 +5,13 @@ Blocking: call it from a thread. Layers are never changed once written, for runn
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import threading
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from . import host
@@ -17,6 +19,8 @@ from .cleaning import remove_tree
 from .options import EmbeddedOptions
 from .roots import HostLayers
 
+_PREFIX = "holdfast-layers-"
+_OWNER = "home"  # a file that names the home the layers belong to
 _OLDEST = 600.0  # seconds until the machine is looked through again even if nothing seems to have changed
 
 
@@ -35,7 +39,7 @@ class Views:
         """The layers for the image `host`, as the machine is now."""
         with self._lock:
             self._look()
-            if self._layers is None:
+            if self._layers is None or not os.path.isdir(self._layers.folder):
                 view = self.scan()
                 self._layers = HostLayers(view=view, folder=str(host.write_layers(view, self._layers_base())))
                 self._handed_out.add(self._layers.folder)
@@ -56,13 +60,22 @@ class Views:
             return self._skeleton
 
     def clean(self, in_use: Collection[str]) -> None:
-        """Remove layers that no task stands on."""
+        """Remove layers that no task stands on, and those of servers whose home is no more."""
         with self._lock:
             keep = {*in_use, *self._handed_out}  # a task may be starting on one just now
-            for base in (self._home / "skeletons", self._layers_base()):
-                for folder in [str(entry) for entry in base.iterdir()] if base.is_dir() else []:
-                    if folder not in keep:
-                        remove_tree(folder)
+            base = self._layers_base()
+            for folder in (self._home / "skeletons", base):
+                for entry in list(folder.iterdir()) if folder.is_dir() else []:
+                    if entry.is_dir() and str(entry) not in keep:
+                        remove_tree(str(entry))
+            _remove_orphans(base)
+
+    def leave(self, in_use: Collection[str]) -> None:
+        """Take away what lies outside our home, unless some task still stands on it."""
+        with self._lock:
+            base = self._layers_base()
+            if not in_use and not base.is_relative_to(self._home):
+                remove_tree(str(base))
 
     def _look(self) -> None:
         stamp = host.host_stamp()
@@ -74,14 +87,24 @@ class Views:
     def _layers_base(self) -> Path:
         """On another filesystem than `/`: of two layers of one mount, none may lie within the other."""
         root = os.stat("/").st_dev
-        if os.stat(self._home).st_dev != root:
-            return _private(self._home / "layers") or self._home
-        for base in ("/run", "/dev/shm"):
-            if os.path.isdir(base) and os.stat(base).st_dev != root and os.access(base, os.W_OK):
-                found = _private(Path(base, f"holdfast-{os.stat(self._home).st_ino}"))
+        for place in ("/run", "/dev/shm") if os.stat(self._home).st_dev == root else ():
+            if os.path.isdir(place) and os.stat(place).st_dev != root and os.access(place, os.W_OK):
+                name = hashlib.sha256(os.fsencode(os.path.realpath(self._home))).hexdigest()[:16]
+                found = _private(Path(place, f"{_PREFIX}{name}"))
                 if found is not None:
+                    (found / _OWNER).write_text(str(self._home))
                     return found
         return _private(self._home / "layers") or self._home
+
+
+def _remove_orphans(base: Path) -> None:
+    if not base.name.startswith(_PREFIX):
+        return
+    for other in base.parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            home = Path((other / _OWNER).read_text())
+            if _private(other) is not None and not home.exists():
+                remove_tree(str(other))
 
 
 def _private(folder: Path) -> Path | None:
