@@ -15,9 +15,11 @@ import string
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.exits import Behaviour, Exit, ExitKind, classify
@@ -35,31 +37,43 @@ _VERBS = ("train", "eval", "prepare", "export", "tune", "index", "render")
 _THINGS = ("resnet50", "bert-base", "llama", "whisper", "tables", "images", "speech", "ranking")
 _LETTERS = string.ascii_lowercase + string.digits
 _SPAN = timedelta(days=365)  # the jobs are spread over
-_PATTERNS = 500  # jobs that are copied
 
 
-def fill(path: Path, count: int, *, vault: Vault, seed: int = 1) -> None:
-    """Make a new store at `path` with `count` finished jobs, each with one task attempt and four events."""
+def fill(path: Path, count: int, *, vault: Vault, patterns: int = 500, seed: int = 1) -> None:
+    """Make a new store at `path` with `count` finished jobs, each with one task attempt and four events.
+
+    `patterns` of them are different, the rest are copies.
+    """
+    patterns = min(count, patterns)
     chance = random.Random(seed)
     begin = datetime.now(UTC) - _SPAN
-    asyncio.run(_submit_patterns(path, vault, min(count, _PATTERNS), chance, begin))
-    connection = sqlite3.connect(path, isolation_level=None)
+    asyncio.run(_submit_patterns(path, vault, patterns, chance, begin))
+    connection = _open_fast(path)
     try:
-        _go_fast(connection)
         indexes = _drop_indexes(connection)
-        connection.execute("BEGIN")
-        _multiply(connection, count, chance, begin)
-        for sql in indexes:
-            connection.execute(sql)
-        connection.execute("COMMIT")
+        connection.execute("CREATE TEMP TABLE copies (seq INTEGER PRIMARY KEY, pattern, shift, id, user_name)")
+        connection.executemany("INSERT INTO copies VALUES (?, ?, ?, ?, ?)", _copies(count, patterns, chance, begin))
+        _copy(connection, "jobs")
+        with ThreadPoolExecutor(1) as helper, TemporaryDirectory(dir=path.parent) as folder:
+            search = Path(folder) / "search.db"
+            searching = helper.submit(_index_text, search, _texts(connection))
+            for table in ("job_specs", "task_attempts", "events"):
+                _copy(connection, table)
+            for sql in indexes:
+                connection.execute(sql)
+            searching.result()
+            _take_over(connection, search)
+        _count_hours(connection)
         connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
 
 
-def _go_fast(connection: sqlite3.Connection) -> None:
+def _open_fast(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
     for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -262144", "temp_store = MEMORY"):
         connection.execute(f"PRAGMA {pragma}")
+    return connection
 
 
 def _drop_indexes(connection: sqlite3.Connection) -> list[str]:
@@ -148,27 +162,25 @@ _OWN = {
 }
 
 
-def _multiply(connection: sqlite3.Connection, count: int, chance: random.Random, begin: datetime) -> None:
-    connection.execute("CREATE TEMP TABLE copies (seq INTEGER PRIMARY KEY, pattern, shift, id, user_name)")
-    connection.executemany("INSERT INTO copies VALUES (?, ?, ?, ?, ?)", _copies(count, chance, begin))
-    for table, own in _OWN.items():
-        key = next(iter(own))
-        connection.execute(f"CREATE TEMP TABLE p AS SELECT * FROM {table}")
-        connection.execute(f"CREATE INDEX temp.p_key ON p ({key})")
-        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        values = [own.get(name) or (f"p.{name} + c.shift" if name in _TIMES else f"p.{name}") for name in columns]
-        connection.execute(
-            f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)}"
-            f" FROM copies c CROSS JOIN p ON p.{key} = c.pattern ORDER BY c.seq"
-        )
-        connection.execute("DROP TABLE p")
-    _index(connection)
+def _copy(connection: sqlite3.Connection, table: str) -> None:
+    own = _OWN[table]
+    key = next(iter(own))
+    connection.execute(f"CREATE TEMP TABLE p AS SELECT * FROM {table}")
+    connection.execute(f"CREATE INDEX temp.p_key ON p ({key})")
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    values = [own.get(name) or (f"p.{name} + c.shift" if name in _TIMES else f"p.{name}") for name in columns]
+    connection.execute(
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)}"
+        f" FROM copies c CROSS JOIN p ON p.{key} = c.pattern ORDER BY c.seq"
+    )
+    connection.execute("DROP TABLE p")
 
 
-def _copies(count: int, chance: random.Random, begin: datetime) -> Iterator[tuple[int, int, int, str, str]]:
+def _copies(
+    count: int, patterns: int, chance: random.Random, begin: datetime
+) -> Iterator[tuple[int, int, int, str, str]]:
     """Evenly spread in time. Few people submit much, many little."""
     step = duration_micros(_SPAN) // max(count, 1)
-    patterns = min(count, _PATTERNS)
     for seq in range(patterns + 1, count + 1):
         shift = seq * step
         at = begin + timedelta(microseconds=shift)
@@ -177,12 +189,43 @@ def _copies(count: int, chance: random.Random, begin: datetime) -> Iterator[tupl
         yield seq, chance.randint(1, patterns), shift, id, user
 
 
-def _index(connection: sqlite3.Connection) -> None:
-    """What the store keeps beside the rows: text search, and which jobs fell into each hour."""
-    connection.execute(
-        "INSERT INTO job_search (rowid, text) SELECT seq, search FROM jobs"
-        " WHERE seq IN (SELECT seq FROM copies) ORDER BY seq"
-    )
+# -- what the store keeps beside the rows
+
+
+def _texts(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute("SELECT seq, search FROM jobs").fetchall()
+
+
+def _index_text(path: Path, texts: list[tuple[int, str]]) -> None:
+    """Text search, in a file of its own: it is the longest part, and can go on beside the others."""
+    connection = _open_fast(path)
+    connection.execute(_SEARCH_TABLE)
+    connection.execute("BEGIN")
+    connection.executemany("INSERT INTO job_search (rowid, text) VALUES (?, ?)", texts)
+    connection.execute("COMMIT")
+    connection.close()
+
+
+_SEARCH_TABLE = (
+    "CREATE VIRTUAL TABLE job_search USING fts5(text, content='', detail=none, tokenize='trigram case_sensitive 1')"
+)
+
+
+def _take_over(connection: sqlite3.Connection, search: Path) -> None:
+    """The index is four plain tables."""
+    same = "SELECT count(*) FROM sqlite_master WHERE name = 'job_search' AND sql = ?"
+    assert connection.execute(same, (_SEARCH_TABLE,)).fetchone() == (1,), "the store indexes text in another way now"
+    connection.execute("ATTACH ? AS other", (str(search),))
+    connection.execute("BEGIN")
+    for table in ("data", "idx", "docsize", "config"):
+        connection.execute(f"DELETE FROM main.job_search_{table}")
+        connection.execute(f"INSERT INTO main.job_search_{table} SELECT * FROM other.job_search_{table}")
+    connection.execute("COMMIT")
+    connection.execute("DETACH other")
+
+
+def _count_hours(connection: sqlite3.Connection) -> None:
+    """Which jobs fell into each hour."""
     connection.execute("DELETE FROM job_hours")
     connection.execute(
         "INSERT INTO job_hours (hour, first_seq, last_seq)"

@@ -16,11 +16,11 @@ from .opened import VAULT, Opened
 
 def test_a_filled_store_is_like_any_other(tmp_path: Path) -> None:
     path = tmp_path / "holdfast.db"
-    fill(path, 700, vault=VAULT)
+    fill(path, 200, patterns=20, vault=VAULT)
     opened = Opened(f"sqlite:///{path}")
-    every = opened.pages(JobFilter(), 300)
-    assert [job.seq for job in every] == list(range(700, 0, -1))
-    assert len({job.id for job in every}) == 700
+    every = opened.pages(JobFilter(), 150)
+    assert [job.seq for job in every] == list(range(200, 0, -1))
+    assert len({job.id for job in every}) == 200
     assert all(job.state.final for job in every)
     last = every[0]
     assert opened.names(JobFilter(text=last.id[-6:], user=last.user)) == [last.name]
