@@ -4,12 +4,15 @@ import json
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer import BadParameter
 
 from holdfast.cli.compose import compose_job, name_of, shell_text
 from holdfast.jobspec import parse_job
+
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
 
 
 def test_only_what_was_asked_for_is_said() -> None:
@@ -45,6 +48,7 @@ def test_one_argument_is_shell_text_and_several_are_words() -> None:
     assert shell_text(["echo", "a b", "$HOME"]) == "echo 'a b' '$HOME'"
 
 
+@unhurried
 @given(st.lists(st.text(), min_size=2))
 def test_words_arrive_as_they_were(words: list[str]) -> None:
     assert shlex.split(shell_text(words)) == words

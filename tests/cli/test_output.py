@@ -3,10 +3,13 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.cli import output
+
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
 
 
 @pytest.mark.parametrize(
@@ -25,11 +28,13 @@ def test_what_could_steer_a_terminal_is_made_visible(hostile: str, shown: str) -
     assert output.safe(hostile) == shown
 
 
+@unhurried
 @given(st.text())
 def test_no_control_character_is_left(text: str) -> None:
     assert not any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in output.safe(text))
 
 
+@unhurried
 @given(st.text())
 def test_plain_text_is_left_alone(text: str) -> None:
     if text.isprintable():

@@ -55,6 +55,12 @@ def test_a_submission_cut_off_is_sent_again_with_the_same_key(server: ScriptedSe
     assert server.asked[3].headers["idempotency-key"] not in keys
 
 
+def test_a_rerun_cut_off_is_sent_again_with_the_same_key(server: ScriptedServer, ask: Ask) -> None:
+    server.on("POST", "/jobs/job-1/rerun", Drop(), json_say(a_job(id="job-2"), 201))
+    assert ask("rerun", "job-1").id == "job-2"
+    assert len({asked.headers["idempotency-key"] for asked in server.asked}) == 1
+
+
 def test_what_must_not_happen_twice_is_not_sent_twice(server: ScriptedServer, ask: Ask) -> None:
     server.on("POST", "/users", Drop())
     with pytest.raises(CannotConnect) as caught:

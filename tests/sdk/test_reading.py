@@ -3,7 +3,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.sdk import JobDetail, JobState, JobSummary, Page, UnexpectedReply
@@ -11,6 +11,9 @@ from holdfast.sdk.models import NewToken
 from holdfast.sdk.reading import dump, read
 
 from .scripted import a_job, a_task
+
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
 
 
 def test_reads_every_field_it_knows() -> None:
@@ -64,6 +67,7 @@ _JSON = st.recursive(
 )
 
 
+@unhurried
 @given(st.dictionaries(st.sampled_from([*sorted(a_job()), "tasks", "job", "stop", "waiting"]), _JSON))
 def test_any_json_is_read_or_refused_in_our_words(changes: dict[str, object]) -> None:
     with suppress(UnexpectedReply):  # anything else fails the test
