@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from holdfast.jobspec import parse_job
+from holdfast.core.job import Resources
+from holdfast.jobspec import Defaults, parse_job
 from holdfast.settings import Settings
 
 from .pages import ROOT, Block, blocks, name
 
 WHOLE_JOB = re.compile(r"^(name|jobName|displayName):", re.MULTILINE)  # other blocks show a part of one
+# The sizes a fresh server knows; how large they are does not matter here.
+DEFAULTS = Defaults(instance_types={name: Resources() for name in Settings().jobs.instance_types})
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".yaml", ".yml", ".json"))
 
 
@@ -23,9 +27,16 @@ def _where(block: Block) -> str:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name)
 def test_example_parses_without_a_warning(path: Path) -> None:
-    parsed = parse_job(path.read_text())
+    parsed = parse_job(path.read_text(), defaults=DEFAULTS)
     assert parsed.job.roles
     assert parsed.warnings == ()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name)
+def test_commands_of_an_example_are_valid_shell(path: Path) -> None:
+    for role in parse_job(path.read_text(), defaults=DEFAULTS).job.roles:
+        checked = subprocess.run(["bash", "-n"], input="\n".join(role.commands), capture_output=True, text=True)
+        assert checked.stderr == ""
 
 
 def test_the_first_job_is_among_the_examples() -> None:
@@ -34,7 +45,7 @@ def test_the_first_job_is_among_the_examples() -> None:
 
 @pytest.mark.parametrize("block", [b for b in blocks("yaml") if WHOLE_JOB.search(b.text)], ids=_where)
 def test_job_file_in_a_page_parses(block: Block) -> None:
-    assert parse_job(block.text).job.roles
+    assert parse_job(block.text, defaults=DEFAULTS).job.roles
 
 
 @pytest.mark.parametrize("block", list(blocks("toml")), ids=_where)
