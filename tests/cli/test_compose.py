@@ -11,7 +11,6 @@ from typer import BadParameter
 from holdfast.cli.compose import compose_job, name_of, shell_text
 from holdfast.jobspec import parse_job
 
-
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
 
 

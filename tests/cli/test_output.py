@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from holdfast.cli import output
 
-
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
 
 

@@ -12,7 +12,6 @@ from holdfast.sdk.reading import dump, read
 
 from .scripted import a_job, a_task
 
-
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
 
 
