@@ -158,7 +158,7 @@ def test_a_half_written_end_is_no_end(tmp_path: Path) -> None:
 
 
 def _note(boot: str) -> StartNote:
-    note = parse_start(f'[1,"{boot}",1700000000000,1,0,[],[]]')
+    note = parse_start(f'[1,"{boot}",1700000000000,1,0,[],[],""]')
     assert note is not None
     return note
 

@@ -270,7 +270,11 @@ def test_an_image_without_a_shell_is_refused_before_it_runs(tmp_path: Path) -> N
 
 def test_an_unknown_image_may_run_on_the_host_by_setting(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        assert (await rig.run("a", "exit 3", image="nobody/knows")).code == 3
+        started = await rig.engine.start(launch("a", "exit 3", image="nobody/knows"))
+        assert "nobody/knows" in started.warning
+        ended = await rig.end_of("a")
+        assert (ended.code, ended.warning) == (3, started.warning)
+        assert (await rig.run("b", "exit 0")).warning == ""
 
     play(tmp_path, scenario, EmbeddedOptions(unknown_image="host"))
 

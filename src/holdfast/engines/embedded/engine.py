@@ -81,14 +81,14 @@ class EmbeddedEngine:
         self._site = site = find_site(self._places.home, self._options, self._views)
         self._starter = Starter(self._options, site, self._views, self._images)
         self._nodes = (machine.find_node(self._options, site.gpus),)
-        for trash in self._places.trash():
-            self._cleaner.submit(delete, trash)
-        self._cleaner.submit(self._clean_shared, True)
+        for left in (*self._places.trash(), *self._images.unfinished()):
+            self._cleaner.submit(delete, left)
+        self._cleaner.submit(self._clean_shared)
 
-    def _clean_shared(self, unfinished: bool = False) -> None:
+    def _clean_shared(self) -> None:
         """Remove layers and images nothing stands on any more."""
         in_use = self._places.in_use()
-        self._images.clean(in_use, unfinished=unfinished)
+        self._images.clean(in_use)
         self._views.clean(in_use)
 
     async def close(self) -> None:
@@ -242,6 +242,7 @@ class EmbeddedEngine:
             seen=Seen.RUNNING,
             started_at=task.note.at if task.note else None,
             elapsed=max(0.0, uptime() - task.started_at),
+            warning=task.note.warning if task.note else "",
         )
 
     def _ended(self, task: LiveTask) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import threading
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from .roots import find_shell
 from .unpacking import BadArchive, Unpacker
 
 _LONGEST_FILE = 200
+_DRAFT = "new-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class ImageShelf:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._roots = folder / "roots"
+        self._lock = threading.Lock()
 
     def find(self, name: str) -> Image | None:
         """By its name; as elsewhere, no tag means `latest`."""
@@ -72,13 +75,14 @@ class ImageShelf:
         if index is None or name == HOST_IMAGE:
             raise UserError(f"{name[:100]!r} cannot be the name of an image.", field="name")
         self._roots.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = self._roots / f"new-{secrets.token_hex(8)}"
+        folder = self._roots / f"{_DRAFT}{secrets.token_hex(8)}"
         try:
             image = self._unpack(name, file, folder)
-            final = self._roots / folder.name.removeprefix("new-")
-            folder.rename(final)
+            final = self._roots / folder.name.removeprefix(_DRAFT)
             image = replace(image, rootfs=str(final / "rootfs"))
-            self._write(index, image)
+            with self._lock:
+                folder.rename(final)
+                self._write(index, image)
         except OSError as error:
             remove_tree(str(folder))
             raise BadArchive(f"The image could not be unpacked: {error.strerror or error}.") from error
@@ -97,15 +101,21 @@ class ImageShelf:
             pass
         return False
 
-    def clean(self, in_use: Collection[str], *, unfinished: bool = False) -> None:
-        """Remove folders no image points to and no task in `in_use` stands on. `unfinished`: half imports too."""
-        wanted = {image.rootfs for image in self._all()} | set(in_use)
-        if not self._roots.is_dir():
-            return
-        for folder in list(self._roots.iterdir()):
-            half = folder.name.startswith("new-")
-            if str(folder / "rootfs") not in wanted and (unfinished or not half):
+    def clean(self, in_use: Collection[str]) -> None:
+        """Remove folders no image points to and no task in `in_use` stands on."""
+        with self._lock:
+            wanted = {image.rootfs for image in self._all()} | set(in_use)
+            folders = [folder for folder in self._folders() if not folder.name.startswith(_DRAFT)]
+        for folder in folders:
+            if str(folder / "rootfs") not in wanted:
                 remove_tree(str(folder))
+
+    def unfinished(self) -> list[str]:
+        """Half imports. Of a server that died, as long as none has been begun by this one."""
+        return [str(folder) for folder in self._folders() if folder.name.startswith(_DRAFT)]
+
+    def _folders(self) -> list[Path]:
+        return list(self._roots.iterdir()) if self._roots.is_dir() else []
 
     def _unpack(self, name: str, file: Path, folder: Path) -> Image:
         rootfs = folder / "rootfs"

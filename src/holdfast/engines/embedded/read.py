@@ -22,18 +22,19 @@ class StartNote:
     sandbox: bool  # under bubblewrap, whose report the claim then holds
     cgroups: tuple[str, ...] = ()
     stands_on: tuple[str, ...] = ()  # folders shared with other tasks that its root is mounted on
+    warning: str = ""  # it runs, but not quite as was asked
     memory: int = 0  # bytes to be enforced from outside; 0: the kernel does it
 
     def render(self) -> str:
         at = int(self.at.timestamp() * 1000)
-        fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.stands_on]
+        fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.stands_on, self.warning]
         return json.dumps(fields, separators=(",", ":"))
 
 
 def parse_start(text: str) -> StartNote | None:
     """None for anything we did not write."""
     try:
-        _version, boot, at, sandbox, memory, cgroups, stands_on = json.loads(text)
+        _version, boot, at, sandbox, memory, cgroups, stands_on, warning = json.loads(text)
         return StartNote(
             boot=str(boot),
             at=datetime.fromtimestamp(at / 1000, UTC),
@@ -41,6 +42,7 @@ def parse_start(text: str) -> StartNote | None:
             memory=int(memory),
             cgroups=tuple(map(str, cgroups)),
             stands_on=tuple(map(str, stands_on)),
+            warning=str(warning),
         )
     except (ValueError, TypeError, OverflowError, OSError):
         return None
@@ -96,7 +98,13 @@ def _with_report(claim: Claim, report: dict[str, Any]) -> Claim:
 
 def running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float) -> Observation:
     elapsed = None if claim.started is None else max(0.0, uptime - claim.started / TICKS)
-    return Observation(attempt_id=attempt_id, seen=Seen.RUNNING, started_at=note.at if note else None, elapsed=elapsed)
+    return Observation(
+        attempt_id=attempt_id,
+        seen=Seen.RUNNING,
+        started_at=note.at if note else None,
+        elapsed=elapsed,
+        warning=note.warning if note else "",
+    )
 
 
 def ended(attempt_id: str, note: StartNote | None, claim: Claim, *, oom: bool, complaint: str) -> Observation:
@@ -114,6 +122,7 @@ def ended(attempt_id: str, note: StartNote | None, claim: Claim, *, oom: bool, c
         elapsed=elapsed,
         code=code,
         oom=oom,
+        warning=note.warning if note else "",
     )
     if code is not None:
         return seen

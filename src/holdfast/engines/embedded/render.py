@@ -59,6 +59,7 @@ class Root:
     env: Mapping[str, str] | None = None  # the image's own
     workdir: str = ""  # the image's own
     locked: bool = False  # read-only from the moment everything is mounted
+    warning: str = ""  # it is not quite what was asked for
     user: str = "root"  # whom the task runs as
     stands_on: tuple[str, ...] = ()  # folders of ours that must stay while it is mounted
     as_root: bool = False  # inside a user namespace, let the task's user look like root

@@ -38,7 +38,7 @@ def host_overlay(folder: TaskFolder, layers: HostLayers, *, on_disk: bool) -> Ro
 def host_binds(folder: TaskFolder, shown: tuple[Bind, ...], links: tuple[tuple[str, str], ...]) -> Root:
     """The machine's own root, read-only, on a writable folder. What an ordinary user can have."""
     root = Bind(source=folder["root"], target="/", read_only=False)
-    var_tmp = Bind(source=folder["root/.var-tmp"], target="/var/tmp", read_only=False)
+    var_tmp = Bind(source=folder["var-tmp"], target="/var/tmp", read_only=False)
     return Root(binds=(root, *shown, var_tmp), links=links)
 
 
@@ -95,7 +95,6 @@ def make_folders(folder: TaskFolder, root: Root) -> None:
 
 
 def _make_fresh(root: str) -> None:
-    _make(f"{root}/.var-tmp", 0o1777)
     for path, mode in FRESH:
         if not path.startswith("/var/"):
             _make(root + path, mode)

@@ -75,7 +75,8 @@ def find_site(home: Path, options: EmbeddedOptions, views: Views) -> Site:
     )
     site, notes = _best_sandbox(plain, home, options, views)
     if groups is None:
-        notes += (f"CPU is not limited, and memory is watched from outside: {no_groups}.",)
+        mend = "Run the server as root, or as a systemd service with Delegate=yes."
+        notes += (f"CPU is not limited, and memory is watched from outside: {no_groups}. {mend}",)
     return replace(site, notes=notes)
 
 
@@ -98,7 +99,10 @@ def _best_sandbox(plain: Site, home: Path, options: EmbeddedOptions, views: View
         if problem is None:
             return _with_images(candidate, notes, views, home)
         problems.append(problem)
-    hint = "Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root."
+    if os.geteuid() == 0:
+        hint = "Give the server the capability SYS_ADMIN (with Docker: --privileged)."
+    else:
+        hint = "Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root."
     return plain, (f"Jobs are not isolated: {problems[-1].splitlines()[-1]}. {hint}",)
 
 

@@ -10,7 +10,7 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -109,6 +109,7 @@ class Starter:
             sandbox=self._site.isolation is not Isolation.NONE,
             cgroups=groups,
             stands_on=root.stands_on,
+            warning=root.warning,
             memory=0 if groups else launch.resources.memory,
         )
 
@@ -118,7 +119,11 @@ class Starter:
             if launch.image != HOST_IMAGE and self._options.unknown_image != "host":
                 known = ", ".join(self._images.names())
                 raise Refusal(f"There is no image {launch.image!r} here. Known images: {known}.")
-            return host_root(self._site, self._views, folder)
+            root = host_root(self._site, self._views, folder)
+            if launch.image == HOST_IMAGE:
+                return root
+            warning = f"There is no image {launch.image!r} here, so it runs on the image host."
+            return replace(root, warning=warning)
         if self._site.isolation is Isolation.NONE:
             why = "jobs are not isolated on this machine"
             raise Refusal(f"The image {launch.image!r} cannot be used: {why}, so only the image host can run.")

@@ -20,6 +20,7 @@ from .options import EmbeddedOptions
 from .roots import HostLayers
 
 _PREFIX = "holdfast-layers-"
+_OUTSIDE = ("/run", "/dev/shm")
 _OWNER = "home"  # a file that names the home the layers belong to
 _OLDEST = 600.0  # seconds until the machine is looked through again even if nothing seems to have changed
 
@@ -87,14 +88,26 @@ class Views:
     def _layers_base(self) -> Path:
         """On another filesystem than `/`: of two layers of one mount, none may lie within the other."""
         root = os.stat("/").st_dev
-        for place in ("/run", "/dev/shm") if os.stat(self._home).st_dev == root else ():
-            if os.path.isdir(place) and os.stat(place).st_dev != root and os.access(place, os.W_OK):
-                name = hashlib.sha256(os.fsencode(os.path.realpath(self._home))).hexdigest()[:16]
-                found = _private(Path(place, f"{_PREFIX}{name}"))
-                if found is not None:
+        name = hashlib.sha256(os.fsencode(os.path.realpath(self._home))).hexdigest()[:16]
+        inside = self._home / "layers"
+        for folder in (inside, *(Path(place, f"{_PREFIX}{name}") for place in _OUTSIDE)):
+            if os.path.isdir(folder.parent) and os.stat(folder.parent).st_dev != root:
+                found = _private(folder)
+                if found is not None and _takes_whiteouts(found):
                     (found / _OWNER).write_text(str(self._home))
                     return found
-        return _private(self._home / "layers") or self._home
+        return _private(inside) or self._home
+
+
+def _takes_whiteouts(folder: Path) -> bool:
+    """An overlay itself, as the root of a container often is, does not."""
+    probe = folder / f".probe-{os.getpid()}-{threading.get_ident()}"
+    try:
+        os.mknod(probe, stat.S_IFCHR | 0o600, 0)
+        probe.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _remove_orphans(base: Path) -> None:
