@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from .running import Cli, clean_env, run_program
+from .running import Cli, clean_env, end_started, run_program
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    yield
+    end_started()
 
 
 @pytest.fixture(scope="session")

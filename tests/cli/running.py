@@ -64,8 +64,22 @@ def program(*args: str) -> list[str]:
     return [sys.executable, "-m", "holdfast", *args]
 
 
+STARTED: list[subprocess.Popen[bytes]] = []
+
+
 def start(*args: str, env: Mapping[str, str], **kwargs: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(program(*args), env=dict(env), start_new_session=True, **kwargs)
+    """Left running; whatever a failing test does not end is ended after it."""
+    process = subprocess.Popen(program(*args), env=dict(env), start_new_session=True, **kwargs)
+    STARTED.append(process)
+    return process
+
+
+def end_started() -> None:
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def run_program(*args: str, env: Mapping[str, str]) -> Result:
