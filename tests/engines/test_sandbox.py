@@ -1,4 +1,4 @@
-"""What a task can see and do, as root and with namespaces; and what it must not."""
+"""What a task in a sandbox can see and do, and what it must not."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .playing import as_root, folder_of, play
 
-pytestmark = as_root
-
 # As numbered by the kernel.
 CAPABILITY_BITS = {
     "CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_KILL": 5, "CAP_SETGID": 6,
@@ -37,6 +35,7 @@ async def output(rig: Rig, script: str, **more: object) -> str:
     return log.decode()
 
 
+@as_root
 def test_the_sandbox_is_the_full_one(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         assert rig.engine.health().isolation is Isolation.FULL
@@ -44,6 +43,7 @@ def test_the_sandbox_is_the_full_one(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+@as_root
 def test_private_parts_of_the_machine_are_hidden(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("the server's own\n")
@@ -70,6 +70,7 @@ def test_private_parts_of_the_machine_are_hidden(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
+@as_root
 def test_more_can_be_hidden_and_more_can_be_shown(tmp_path: Path) -> None:
     shown = tmp_path / "shown"
     shown.mkdir()
@@ -85,6 +86,7 @@ def test_more_can_be_hidden_and_more_can_be_shown(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario, options)
 
 
+@as_root
 def test_changes_stay_in_the_task(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         change = "echo x >/etc/holdfast-test; rm /usr/bin/env; echo root:x >/etc/passwd; touch /home/jovyan/mine; ls /"
@@ -112,6 +114,7 @@ def test_it_has_namespaces_of_its_own(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+@as_root
 def test_it_has_few_powers(tmp_path: Path) -> None:
     expected = sum(1 << CAPABILITY_BITS[name] for name in CAPABILITIES)
     attempts = {
@@ -142,6 +145,7 @@ def test_it_has_few_powers(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+@as_root
 def test_ordinary_work_is_not_in_the_way(tmp_path: Path) -> None:
     """Threads, subprocesses, pipes, sockets, shared memory, changing users: what programs do all day."""
     script = """
@@ -230,7 +234,7 @@ def test_it_gets_what_it_asked_for(tmp_path: Path) -> None:
         assert said.startswith("/new/place\ndata\ntouch: cannot touch")
         assert (data / "out").read_text() == "out\n"
         for line in (
-            "HOLDFAST_PORT_DEBUG_PORT=23456,23457", "HOME=/home/jovyan", "USER=root", "LANG=de_DE.UTF-8",
+            "HOLDFAST_PORT_DEBUG_PORT=23456,23457", "HOME=/home/jovyan", "LANG=de_DE.UTF-8",
             "CUDA_VISIBLE_DEVICES=", "HOSTNAME=worker-0",
         ):  # fmt: skip
             assert f"\n{line}\n" in said

@@ -1,0 +1,45 @@
+"""Running tests as an ordinary user, from tests that run as root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ORDINARY = 12345  # a user id that owns nothing
+
+only_root_can_become_another = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can become another user; the tests already run as an ordinary one"
+)
+
+
+def run_as_ordinary_user(*tests: str) -> None:
+    """Run some tests in a pytest of their own; they must pass."""
+    base = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
+    os.chown(base, ORDINARY, ORDINARY)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={base}/t", *tests]
+    try:
+        done = as_ordinary_user(command, base)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def as_ordinary_user(command: list[str], home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        user=ORDINARY,
+        group=ORDINARY,
+        extra_groups=(),
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
