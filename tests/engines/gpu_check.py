@@ -1,0 +1,80 @@
+"""Shows what tasks see of this machine's GPUs: `python tests/engines/gpu_check.py` on a machine that has some.
+
+Not a test: it prints the node and what a task with one GPU and a task with none can see.
+"""
+
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
+
+from holdfast.core.attempt import Observation, Seen
+from holdfast.core.job import Resources
+from holdfast.engines.base import Launch, Stream
+from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+
+SCRIPT = """
+echo "CUDA_VISIBLE_DEVICES=[$CUDA_VISIBLE_DEVICES] NVIDIA_VISIBLE_DEVICES=[$NVIDIA_VISIBLE_DEVICES]"
+echo "LD_LIBRARY_PATH=[$LD_LIBRARY_PATH]"
+ls -l /dev | grep -i nvidia || echo "no nvidia nodes in /dev"
+(nvidia-smi -L || /usr/local/nvidia/bin/nvidia-smi -L) 2>&1
+python3 - <<'END'
+import ctypes
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+    count = ctypes.c_int()
+    print("cuInit:", cuda.cuInit(0), "devices:", cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)
+    for index in range(count.value):
+        name, device = ctypes.create_string_buffer(100), ctypes.c_int()
+        cuda.cuDeviceGet(ctypes.byref(device), index)
+        cuda.cuDeviceGetName(name, 100, device)
+        context, memory = ctypes.c_void_p(), ctypes.c_void_p()
+        made = cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device)
+        given = cuda.cuMemAlloc_v2(ctypes.byref(memory), 1 << 30)
+        print("device", index, name.value.decode(), "context:", made, "1 GiB:", given)
+except OSError as error:
+    print("no CUDA here:", error)
+END
+true
+"""
+
+
+def launch(name: str, gpus: tuple[int, ...]) -> Launch:
+    fields: dict[str, Any] = {"user": "u", "group": "g", "image": "host", "shell_options": (), "env": {}}
+    resources = Resources(gpu=len(gpus), memory=8 << 30)
+    return Launch(attempt_id=name, job_id="j", task="worker-0", script=SCRIPT, resources=resources, gpus=gpus, **fields)
+
+
+async def main() -> None:
+    for options in (EmbeddedOptions(), EmbeddedOptions(isolation="off")):
+        ended: asyncio.Queue[Observation] = asyncio.Queue()
+        with tempfile.TemporaryDirectory() as home:
+            engine = EmbeddedEngine(Path(home) / "engine", options)
+            await engine.open(ended.put_nowait)
+            print("=" * 100)
+            print(engine.health())
+            print(engine.nodes())
+            every = engine.nodes()[0].gpus
+            for name, gpus in (("none", ()), ("one", every[:1]), ("all", every)):
+                print("-" * 20, name, gpus)
+                seen = await engine.start(launch(name, gpus))
+                if seen.seen is Seen.RUNNING:
+                    seen = await ended.get()
+                print(seen.seen, seen.code, seen.message)
+                for stream in (Stream.STDOUT, Stream.STDERR):
+                    log = engine.log(name, stream)
+                    if log is not None:
+                        print((await log.read(0, 1 << 20)).decode(errors="replace"), end="")
+            await engine.sweep([])
+            await engine.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

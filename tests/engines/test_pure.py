@@ -1,0 +1,302 @@
+"""The parts of the embedded engine that only compute: reading task folders, arguments, filters, GPU settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.attempt import Seen
+from holdfast.engines.embedded import host
+from holdfast.engines.embedded.folder import is_safe_id
+from holdfast.engines.embedded.gpus import Gpu, device_binds, gpu_variables, parse_libraries
+from holdfast.engines.embedded.read import Claim, StartNote, ended, not_alive, parse_claim, parse_start, running
+from holdfast.engines.embedded.render import (
+    Bind,
+    Guard,
+    Overlay,
+    Root,
+    hostname,
+    render_args,
+    render_command,
+    task_env,
+    variable_name,
+)
+from holdfast.engines.embedded.roots import find_shell, resolve_inside
+from holdfast.engines.embedded.seccomp import render_filter
+from tests.contracts.engine_contract import launch
+
+NOTE = StartNote(boot="b1", at=datetime(2026, 1, 2, tzinfo=UTC), sandbox=True, cgroups=("/g",), stands_on=("/l",))
+REPORT = b'{ "child-pid": 77, "pid-namespace": 4026532266 }\n'
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_note_reads_back_as_written() -> None:
+    assert parse_start(NOTE.render()) == NOTE
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "nonsense", '[1,"b",1e99,1,0,[],[],""]', "[1,2,3,4,5,6,7,8]"])
+def test_a_foreign_start_note_is_none(text: str) -> None:
+    assert parse_start(text) is None
+
+
+def test_a_whole_claim() -> None:
+    claim = parse_claim(b"run 12 3400\nready\n" + REPORT + b'{ "exit-code": 3 }\nend 3 40.25\n')
+    assert claim == Claim(
+        pid=12, started=3400, ready=True, init_pid=77, pid_namespace=4026532266, command_code=3, code=3, ended=40.25
+    )
+    seen = ended("a", NOTE, claim, oom=False, complaint="")
+    assert (seen.seen, seen.code, seen.elapsed) == (Seen.EXITED, 3, 6.25)
+    assert seen.finished_at is not None
+    assert (seen.finished_at - NOTE.at).total_seconds() == 6.25
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_make_some_claim(data: bytes) -> None:
+    parse_claim(data)
+    parse_claim(b"run 1 2\n" + data)
+
+
+@given(st.integers(0, 200))
+def test_a_claim_cut_anywhere_says_only_what_was_finished(cut: int) -> None:
+    whole = b"run 12 3400\nready\n" + REPORT + b'{ "exit-code": 0 }\nend 0 40.25\n'
+    claim = parse_claim(whole[:cut])
+    assert (claim.code is not None) == (cut >= len(whole))
+    assert (claim.pid is not None) == (cut >= len(b"run 12 3400\n"))
+
+
+@pytest.mark.parametrize(
+    ("claim", "oom", "seen", "words"),
+    [
+        (b"run 1 2\nready\n" + REPORT + b"end 1 9.0\n", False, Seen.LOST, "could not be set up: bwrap: no"),
+        (b"run 1 2\nend 125 9.0\n", False, Seen.LOST, "could not be set up"),
+        (b"run 1 2\nready\n" + REPORT + b"end 137 9.0\n", False, Seen.LOST, "killed from outside (signal 9)"),
+        (b"run 1 2\nready\n" + REPORT + b"end 137 9.0\n", True, Seen.EXITED, ""),
+    ],
+)
+def test_whose_fault_an_end_is(claim: bytes, oom: bool, seen: Seen, words: str) -> None:
+    found = ended("a", NOTE, parse_claim(claim), oom=oom, complaint="bwrap: no\n")
+    assert found.seen is seen
+    assert words in found.message
+
+
+def test_without_a_sandbox_the_runners_word_counts() -> None:
+    plain = StartNote(boot="b1", at=NOTE.at, sandbox=False)
+    assert ended("a", plain, parse_claim(b"run 1 2\nready\nend 9 9.0\n"), oom=False, complaint="").code == 9
+    assert ended("a", plain, parse_claim(b"run 1 2\nend 125 9.0\n"), oom=False, complaint="").seen is Seen.LOST
+
+
+@pytest.mark.parametrize(
+    ("note", "claim", "boot", "seen"),
+    [
+        (None, b"", "b1", Seen.ABSENT),
+        (NOTE, b"", "b1", Seen.ABSENT),
+        (NOTE, b"run 1", "b1", Seen.ABSENT),
+        (NOTE, b"", "b2", Seen.LOST),
+        (NOTE, b"run 1 2\n", "b1", Seen.LOST),
+        (NOTE, b"run 1 2\n", "b2", Seen.LOST),
+        (None, b"run 1 2\n", "b1", Seen.LOST),
+    ],
+)
+def test_what_a_free_claim_means(note: StartNote | None, claim: bytes, boot: str, seen: Seen) -> None:
+    assert not_alive("a", note, parse_claim(claim), boot).seen is seen
+
+
+def test_elapsed_counts_by_the_boot_clock() -> None:
+    assert running("a", NOTE, parse_claim(b"run 1 1000\n"), uptime=70.0).elapsed == 60.0
+    assert running("a", NOTE, parse_claim(b"run 1 9000\n"), uptime=70.0).elapsed == 0.0
+    assert running("a", NOTE, Claim(), uptime=70.0).elapsed is None
+
+
+@pytest.mark.parametrize("name", ["job-1.0.worker-0.0", "a", "_x", "A" * 200])
+def test_safe_names(name: str) -> None:
+    assert is_safe_id(name)
+
+
+# --- rendering ----------------------------------------------------------------------------------------------------
+
+
+def test_arguments_hold_every_part() -> None:
+    root = Root(
+        overlays=(Overlay(target="/", lowers=("/low", "/mask"), upper="/u", work="/w"),),
+        binds=(Bind(source="/s", target="/t", read_only=False),),
+        links=(("usr/bin", "/bin"),),
+    )
+    guard = Guard(privileged=True, read_only=("/proc/sys",), empty_files=("/proc/keys",), seccomp=True)
+    device = Bind(source="/dev/nvidia0", target="/dev/nvidia0", device=True)
+    text = " ".join(render_args(launch("a", "true", workdir="/w d"), root, guard, {"A": "b c"}, 1024, [device]))
+    for part in (
+        "--overlay-src /low --overlay-src /mask --overlay /u /w /", "--bind /s /t", "--symlink usr/bin /bin",
+        "--ro-bind /proc/sys /proc/sys", "--ro-bind /dev/null /proc/keys", "--size 1024 --tmpfs /dev/shm",
+        "--dev-bind /dev/nvidia0 /dev/nvidia0", "--setenv A b c", "--seccomp 6", "--cap-drop ALL --cap-add",
+        "--chdir /w d", "--die-with-parent", "--unshare-pid", "--clearenv",
+    ):  # fmt: skip
+        assert part in text
+    assert "--unshare-user" not in text
+    assert "--unshare-net" not in text
+    plain = render_args(launch("a", "true"), root, Guard(privileged=False), {}, 1024, [])
+    assert "--unshare-user" in plain
+    assert "--cap-add" not in plain
+
+
+def test_shell_options_a_shell_does_not_know_are_left_out() -> None:
+    options = ("errexit", "pipefail", "nounset")
+    bash = render_command(Root(shell="/bin/bash"), options, "s")
+    assert bash == ["/bin/bash", "-o", "errexit", "-o", "pipefail", "-o", "nounset", "s"]
+    assert render_command(Root(shell="/bin/sh"), options, "s") == ["/bin/sh", "-o", "errexit", "-o", "nounset", "s"]
+
+
+def test_whose_variables_win() -> None:
+    root = Root(env={"PATH": "/image", "LANG": "image", "HOME": "/image"})
+    given = launch("a", "true", env={"LANG": "mine", "HOLDFAST_ATTEMPT": "forged", "CUDA_VISIBLE_DEVICES": "0"})
+    env = task_env(given, root, "/home/x", {"CUDA_VISIBLE_DEVICES": ""})
+    assert (env["PATH"], env["LANG"], env["CUDA_VISIBLE_DEVICES"]) == ("/image", "mine", "0")
+    assert env["HOLDFAST_ATTEMPT"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [("worker-0", "worker-0"), ("Ünï_cöde-1", "n--c-de-1"), ("-" * 99, "task"), ("a" * 99, "a" * 63), ("", "task")],
+)
+def test_host_names(task: str, name: str) -> None:
+    assert hostname(task) == name
+
+
+def test_variable_names() -> None:
+    assert variable_name("tensor-board.x") == "TENSOR_BOARD_X"
+
+
+# --- the filter ---------------------------------------------------------------------------------------------------
+
+CALLS = {
+    "x86_64": {"mount": 165, "keyctl": 250, "bpf": 321, "clone": 56, "unshare": 272, "ioctl": 16, "write": 1},
+    "aarch64": {"mount": 40, "keyctl": 219, "bpf": 280, "clone": 220, "unshare": 97, "ioctl": 29, "write": 64},
+}
+ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
+
+
+def judge(program: bytes, arch: int, number: int, *args: int) -> int:
+    """What the kernel would answer."""
+    data = struct.pack("<IIQ6Q", number, arch, 0, *(*args, *[0] * (6 - len(args))))
+    steps = list(struct.iter_unpack("HBBI", program))
+    at, accumulator = 0, 0
+    while True:
+        code, yes, no, value = steps[at]
+        at += 1
+        if code == 0x20:
+            accumulator = struct.unpack_from("<I", data, value)[0]
+        elif code == 0x06:
+            return int(value)
+        else:
+            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[code]
+            at += yes if holds else no
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_refuses_what_it_should(machine: str) -> None:
+    program = render_filter(machine)
+    assert program is not None
+    arch, calls = ARCHES[machine], CALLS[machine]
+
+    def answer(name: str, *args: int) -> int:
+        return judge(program, arch, calls[name], *args)
+
+    for name in ("mount", "keyctl", "bpf"):
+        assert answer(name) == EPERM
+    assert judge(program, arch, 425) == EPERM  # io_uring_setup
+    assert judge(program, arch, 435) == ENOSYS  # clone3
+    assert answer("write", 1) == ALLOW
+    assert answer("clone", 0x00000011) == ALLOW  # fork
+    assert answer("clone", 0x003D0F00) == ALLOW  # a thread
+    assert answer("clone", 0x10000011) == EPERM  # a user namespace
+    assert answer("unshare", 0x00000400) == ALLOW
+    assert answer("unshare", 0x00020000) == EPERM
+    assert answer("ioctl", 0, 0x5412) == EPERM  # TIOCSTI
+    assert answer("ioctl", 0, 0x541C) == EPERM
+    assert answer("ioctl", 0, 0x5401) == ALLOW
+    assert judge(program, 0x40000003, 1) == ENOSYS  # another machine's calls
+    if machine == "x86_64":
+        assert judge(program, arch, 0x40000000 + 1) == ENOSYS
+
+
+def test_there_is_a_filter_for_this_machine() -> None:
+    assert render_filter(platform.machine()) is not None
+    assert render_filter("pdp11") is None
+
+
+# --- GPUs ---------------------------------------------------------------------------------------------------------
+
+
+def test_devices_count_from_zero_where_only_ones_own_are_seen() -> None:
+    assert gpu_variables((2, 5), renumbered=True)["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert gpu_variables((2, 5), renumbered=False)["CUDA_VISIBLE_DEVICES"] == "2,5"
+    assert gpu_variables((), renumbered=True) == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def test_only_given_devices_are_bound() -> None:
+    gpus = [Gpu(index=0, node="/dev/null", name="a", memory=1), Gpu(index=1, node="/dev/zero", name="b", memory=1)]
+    assert [bind.source for bind in device_binds([1], gpus) if "nvidia" not in bind.source] == ["/dev/zero"]
+
+
+def test_driver_libraries_are_found_in_the_linkers_listing(tmp_path: Path) -> None:
+    library = tmp_path / "libcuda.so.550"
+    library.touch()
+    listing = f"""3 libs found in cache `/etc/ld.so.cache'
+\tlibcuda.so.1 (libc6,x86-64) => {library}
+\tlibcuda.so.1 (libc6) => /usr/lib32/libcuda.so.1
+\tlibnvidia-ml.so.1 (libc6,x86-64) => /no/such/file
+\tlibc.so.6 (libc6,x86-64) => /lib/libc.so.6
+"""
+    binds = parse_libraries(listing)
+    assert [(bind.source, bind.target) for bind in binds] == [(str(library), "/usr/local/nvidia/lib64/libcuda.so.1")]
+
+
+# --- what is shown of the machine ---------------------------------------------------------------------------------
+
+
+def test_links_are_resolved_within_the_image(tmp_path: Path) -> None:
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "bin").symlink_to("usr/bin")
+    (tmp_path / "usr/bin/busybox").touch(mode=0o755)
+    (tmp_path / "usr/bin/sh").symlink_to("/bin/busybox")
+    (tmp_path / "usr/bin/bash").symlink_to("../../../../../../bin/nothing")
+    (tmp_path / "loop").symlink_to("loop")
+    assert resolve_inside(str(tmp_path), "/bin/sh") == tmp_path / "usr/bin/busybox"
+    assert resolve_inside(str(tmp_path), "/loop") is None
+    assert resolve_inside(str(tmp_path), "/../../bin/sh") == tmp_path / "usr/bin/busybox"
+    assert find_shell(str(tmp_path)) == "/bin/sh"
+
+
+def test_what_others_may_not_read_is_private(tmp_path: Path) -> None:
+    for name, mode in [("open", 0o755), ("closed", 0o750), ("listed-only", 0o754)]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "open/secret").touch(mode=0o640)
+    (tmp_path / "open/link").symlink_to("secret")
+    os.mkfifo(tmp_path / "open/pipe", 0o666)
+    (tmp_path / "skipped").mkdir(mode=0o700)
+    device = tmp_path.stat().st_dev
+    private, too_big = host._search([str(tmp_path)], {device}, {str(tmp_path / "skipped")})
+    assert {entry.path.removeprefix(f"{tmp_path}/") for entry in private} == {
+        "closed", "listed-only", "open/secret", "open/pipe",
+    }  # fmt: skip
+    assert too_big == []
+
+
+def test_what_is_too_much_to_look_through_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_SCAN_BUDGET", 3)
+    for name in ("a", "b", "c"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+    private, too_big = host._search([str(tmp_path)], {tmp_path.stat().st_dev}, set())
+    assert sorted(too_big) == [f"{tmp_path}/{name}" for name in ("a", "b", "c")]
+    assert {entry.path for entry in private} == set(too_big)
