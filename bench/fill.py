@@ -56,7 +56,7 @@ def fill(path: Path, count: int, *, vault: Vault, patterns: int = 500, seed: int
         _copy(connection, "jobs")
         with ThreadPoolExecutor(1) as helper, TemporaryDirectory(dir=path.parent) as folder:
             search = Path(folder) / "search.db"
-            searching = helper.submit(_index_text, search, _texts(connection))
+            searching = helper.submit(_index_text, search, _search_table(connection), _texts(connection))
             for table in ("job_specs", "task_attempts", "events"):
                 _copy(connection, table)
             for sql in indexes:
@@ -196,30 +196,30 @@ def _texts(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     return connection.execute("SELECT seq, search FROM jobs").fetchall()
 
 
-def _index_text(path: Path, texts: list[tuple[int, str]]) -> None:
+def _index_text(path: Path, table: str, texts: list[tuple[int, str]]) -> None:
     """Text search, in a file of its own: it is the longest part, and can go on beside the others."""
     connection = _open_fast(path)
-    connection.execute(_SEARCH_TABLE)
+    connection.execute(table)
     connection.execute("BEGIN")
     connection.executemany("INSERT INTO job_search (rowid, text) VALUES (?, ?)", texts)
     connection.execute("COMMIT")
     connection.close()
 
 
-_SEARCH_TABLE = (
-    "CREATE VIRTUAL TABLE job_search USING fts5(text, content='', detail=none, tokenize='trigram case_sensitive 1')"
-)
+def _search_table(connection: sqlite3.Connection) -> str:
+    (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'job_search'").fetchone()
+    return str(sql)
 
 
 def _take_over(connection: sqlite3.Connection, search: Path) -> None:
-    """The index is four plain tables."""
-    same = "SELECT count(*) FROM sqlite_master WHERE name = 'job_search' AND sql = ?"
-    assert connection.execute(same, (_SEARCH_TABLE,)).fetchone() == (1,), "the store indexes text in another way now"
+    """A virtual table is a few plain ones."""
     connection.execute("ATTACH ? AS other", (str(search),))
     connection.execute("BEGIN")
-    for table in ("data", "idx", "docsize", "config"):
-        connection.execute(f"DELETE FROM main.job_search_{table}")
-        connection.execute(f"INSERT INTO main.job_search_{table} SELECT * FROM other.job_search_{table}")
+    for (table,) in connection.execute(
+        "SELECT name FROM other.sqlite_master WHERE name LIKE 'job_search_%'"
+    ).fetchall():
+        connection.execute(f"DELETE FROM main.{table}")
+        connection.execute(f"INSERT INTO main.{table} SELECT * FROM other.{table}")
     connection.execute("COMMIT")
     connection.execute("DETACH other")
 

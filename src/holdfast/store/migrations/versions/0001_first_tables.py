@@ -199,7 +199,7 @@ def create_search() -> None:
     if conn.dialect.name == "sqlite":
         op.execute(
             "CREATE VIRTUAL TABLE job_search USING fts5("
-            "text, content='', detail=none, tokenize='trigram case_sensitive 1')"
+            "text, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1')"
         )
         op.execute("CREATE VIRTUAL TABLE job_search_terms USING fts5vocab(job_search, row)")
         return
