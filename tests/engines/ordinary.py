@@ -37,7 +37,12 @@ def as_ordinary_user(command: list[str], home: Path) -> subprocess.CompletedProc
         user=ORDINARY,
         group=ORDINARY,
         extra_groups=(),
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": f"{ROOT}:{ROOT}/src",
+        },
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -191,7 +191,7 @@ def test_on_an_overlay_changes_are_kept_in_memory(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=100,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src"},
     )
     assert done.returncode == 0, done.stderr
     isolation, notes, code, said, _ = json.loads(done.stdout)

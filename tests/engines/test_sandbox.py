@@ -322,3 +322,10 @@ def test_a_fork_bomb_can_be_stopped(tmp_path: Path) -> None:
         assert (await rig.end_of("a")).seen is Seen.EXITED
 
     play(tmp_path / "home", scenario, EmbeddedOptions(pids_max=100))
+
+
+def test_odd_characters_in_the_servers_own_path(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        assert await output(rig, "echo fine") == "fine\n"
+
+    play(tmp_path / "a b:c,d\\e'f", scenario)

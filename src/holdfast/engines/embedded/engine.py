@@ -27,7 +27,7 @@ from .live import LiveTask
 from .logs import FileLog, MergedLog
 from .options import EmbeddedOptions
 from .places import Places, delete, was_out_of_memory
-from .processes import open_pidfd
+from .processes import open_child, open_pidfd
 from .recorder import Recorder
 from .site import Site, find_site
 from .spawning import keep_descriptors_private
@@ -153,13 +153,14 @@ class EmbeddedEngine:
         started = self._starter.start(launch, folder)
         if started is not None:
             # From the thread, so that the task is watched even if whoever asked for it is gone by now.
-            pidfd = os.pidfd_open(started.pid)
+            pidfd = open_child(started.pid)
             self._loop.call_soon_threadsafe(self._take_up, launch.attempt_id, started, pidfd)
         return started
 
-    def _take_up(self, attempt_id: str, started: Started, pidfd: int) -> None:
+    def _take_up(self, attempt_id: str, started: Started, pidfd: int | None) -> None:
         if self._watch is None:
-            os.close(pidfd)
+            if pidfd is not None:
+                os.close(pidfd)
             return
         task = self._live_task(attempt_id, started.folder, started.note, started.pid, pidfd, uptime())
         self._watch.add(task)
@@ -247,9 +248,8 @@ class EmbeddedEngine:
 
     def _ended(self, task: LiveTask) -> None:
         """Told by the watch: runner and sandbox are gone."""
-        claim = task.folder.read_claim()
-        if claim.code == 0 and (task.note is None or task.note.sandbox):
-            self._tell(self._end(task.attempt_id, task.folder, task.note, claim))
+        if task.claim.code == 0 and (task.note is None or task.note.sandbox):
+            self._on_change(self._end(task.attempt_id, task.folder, task.note, task.claim))
             return
         self._background(self._look_closer(task))
 
@@ -259,15 +259,11 @@ class EmbeddedEngine:
         def look() -> Observation:
             if task.note is not None and not task.note.sandbox:
                 ending.kill_plain(ending.Target(task.attempt_id, task.folder, task.note, 0))
-            claim = task.folder.read_claim()
-            if claim.code is not None:
-                return self._end(task.attempt_id, task.folder, task.note, claim)
+            if task.claim.code is not None:
+                return self._end(task.attempt_id, task.folder, task.note, task.claim)
             return self._look(task.attempt_id)
 
-        self._tell(await self._in_thread(look))
-
-    def _tell(self, seen: Observation) -> None:
-        self._on_change(seen)
+        self._on_change(await self._in_thread(look))
 
     # --- ending ---------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ class LiveTask:
     recorder: Recorder
     pid: int  # of the runner
     pidfd: int | None  # what is being waited for: the runner, then the last of the sandbox
+    claim: Claim = field(default_factory=Claim)  # as it was when the runner ended
     init_pid: int | None = None  # of the sandbox, known once the runner has ended
     started_at: float  # seconds after boot
     watch: int | None = None  # number of its file notices

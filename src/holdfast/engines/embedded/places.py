@@ -57,7 +57,7 @@ class Places:
         if not folder.exists() or folder.is_alive():
             return None
         note = folder.read_start()
-        if was_out_of_memory(folder, note):
+        if folder.read_claim().code != 0 and was_out_of_memory(folder, note):
             folder.mark_out_of_memory()
         trash = f"{self._trash}/{attempt_id}"
         with suppress(FileExistsError):

@@ -33,6 +33,14 @@ def _stat_fields(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
+def open_child(pid: int) -> int | None:
+    """A handle on a child we have not waited for; None where the kernel has none left, or is too old for any."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
 def open_pidfd(pid: int, started: int) -> int | None:
     """A handle on that very process: its start time is compared after the handle is held."""
     try:

@@ -64,36 +64,32 @@ class Claim:
 
 def parse_claim(data: bytes) -> Claim:
     """A line without its newline was not finished, so it was not said."""
-    claim = Claim()
+    fields: dict[str, Any] = {}
     for line in data[:_BIGGEST_CLAIM].split(b"\n")[:-1]:
         try:
-            claim = _with_line(claim, line)
-        except (ValueError, TypeError):
+            fields.update(_said(line))
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
-    return claim
+    return Claim(**fields)
 
 
-def _with_line(claim: Claim, line: bytes) -> Claim:
+def _said(line: bytes) -> dict[str, Any]:
     if line.startswith(b"run "):
         pid, started = line[4:].split()
-        return replace(claim, pid=int(pid), started=int(started))
+        return {"pid": int(pid), "started": int(started)}
     if line.startswith(b"end "):
-        code, ended = line[4:].split()
-        return replace(claim, code=int(code), ended=float(ended))
+        code, ended_at = line[4:].split()
+        return {"code": int(code), "ended": float(ended_at)}
     if line == b"ready":
-        return replace(claim, ready=True)
-    if line.startswith(b"{"):
-        return _with_report(claim, json.loads(line))
-    return claim
+        return {"ready": True}
+    return _reported(json.loads(line)) if line.startswith(b"{") else {}
 
 
-def _with_report(claim: Claim, report: dict[str, Any]) -> Claim:
+def _reported(report: dict[str, Any]) -> dict[str, Any]:
+    """By bubblewrap."""
     if "child-pid" in report:
-        namespace = report.get("pid-namespace")
-        return replace(claim, init_pid=int(report["child-pid"]), pid_namespace=namespace)
-    if "exit-code" in report:
-        return replace(claim, command_code=int(report["exit-code"]))
-    return claim
+        return {"init_pid": int(report["child-pid"]), "pid_namespace": int(report["pid-namespace"])}
+    return {"command_code": int(report["exit-code"])}
 
 
 def running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float) -> Observation:

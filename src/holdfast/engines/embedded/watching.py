@@ -70,7 +70,8 @@ class Watch:
         self._let_go(task)
         with suppress(ChildProcessError):
             os.waitpid(task.pid, os.WNOHANG)
-        remains = pids_of(task.folder.read_claim())
+        task.claim = task.folder.read_claim()
+        remains = pids_of(task.claim)
         task.init_pid = remains[0] if remains else None
         task.pidfd = open_namespace_init(*remains) if remains else None
         if task.pidfd is None:
