@@ -171,6 +171,37 @@ def test_a_store_that_refuses_for_a_while_loses_nothing(tmp_path: Path, monkeypa
     run(story)
 
 
+@pytest.mark.parametrize("after", range(3))
+def test_a_save_that_went_through_though_it_seemed_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """As when the database's answer to a commit is lost on the way."""
+    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
+
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            write, saves = place.store.write, 0
+
+            async def lost_answer(*args: object, **kwargs: object) -> object:
+                nonlocal saves
+                done = await write(*args, **kwargs)  # type: ignore[arg-type]
+                if args[0] is job_rows.save:
+                    saves += 1
+                    if saves == after + 1:
+                        raise StoreError("The connection was lost")
+                return done
+
+            place.store.write = lost_answer  # type: ignore[method-assign, assignment]
+            id = await place.submit(a_job("echo hello; exit 0"))
+            end = await place.until(id, JobState.SUCCEEDED)
+            assert end.attempt == 0
+            assert place.engine.machine.tasks[f"{id}.0.main-0.0"].starts == 1
+            assert (await place.kinds(id))[-1] == "succeeded"
+            assert not place.controller.ledger.held
+
+    run(story)
+
+
 def test_room_is_given_back_and_taken_by_the_next(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as place:

@@ -37,6 +37,7 @@ from holdfast.core.states import TaskState
 from holdfast.engines.base import Engine
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
+from holdfast.store.errors import StaleVersion
 
 from .launches import build_launch
 
@@ -269,6 +270,10 @@ class Controller:
             saved = {job_id: work.saved() for job_id, work in rounds.items() if work.matters}
             if saved:
                 await self.store.write(job_rows.save, list(saved.values()))
+        except StaleVersion as stale:
+            self._put_back(rounds, decisions)
+            await self._reload(stale.job_id)
+            return
         except BaseException:
             self._put_back(rounds, decisions)
             raise
@@ -363,6 +368,26 @@ class Controller:
                     self.ledger.claim(assignment_of(work.before, task))
             self._requeue(work.live, work.before)
             self._marked.add(job_id)
+
+    async def _reload(self, job_id: str) -> None:
+        """The store is ahead of us: a save that seemed to fail had gone through. Take up from what it says."""
+        log.warning("a save had gone through after all", extra={"event": "reload", "job": job_id})
+        live = self._live[job_id]
+        snapshot = await self.store.read(job_rows.load_snapshot, job_id)
+        for task in live.snapshot.tasks:
+            self.ledger.release(live.snapshot.attempt_id(task))
+        alive = [task for task in snapshot.tasks if task.state.live and task.node]
+        for task in alive:
+            self.ledger.claim(assignment_of(snapshot, task))
+        live.snapshot = snapshot
+        self._requeue(live, snapshot)
+        if snapshot.state.final:
+            live.moved.set()
+            self._forget(live)
+            return
+        for observation in (await self.engine.observe([snapshot.attempt_id(task) for task in alive])).values():
+            live.seen.setdefault(observation.attempt_id, observation)
+        self._mark(job_id)
 
     def _commit(self, work: Round, after: JobSnapshot) -> None:
         """The change is durable: make it the live state, tell who waits, and act."""
