@@ -46,12 +46,12 @@ def tar(entries: Iterable[Entry], mode: str = "w") -> bytes:
     return data.getvalue()
 
 
-def shell_entries() -> list[Entry]:
-    """The smallest root filesystem that runs a script: the machine's own sh and cat, with their libraries."""
+def shell_entries(*more: str) -> list[Entry]:
+    """The smallest root filesystem that runs a script: the machine's own sh and a few more, with their libraries."""
     entries = [folder("bin"), folder("etc"), entry("etc/issue", b"tiny image\n")]
-    for name in ("sh", "cat", "ls"):
-        program = Path("/bin", name).resolve()
-        entries.append(entry(f"bin/{name}", program.read_bytes(), mode=0o755))
+    for name in ("/bin/sh", "/bin/cat", "/bin/ls", *more):
+        program = Path(name).resolve()
+        entries.append(entry(f"bin/{Path(name).name}", program.read_bytes(), mode=0o755))
         listing = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
         for library in re.findall(r"(/\S+) \(", listing):
             if all(info.name != library[1:] for info, _ in entries):

@@ -3,27 +3,30 @@
 Not a test: it prints the node and what a task with one GPU and a task with none can see.
 """
 
-# ruff: noqa: T201
+# ruff: noqa: T201, E402
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.job import Resources
 from holdfast.engines.base import Launch, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from tests.engines.archives import shell_entries, tar
 
 SCRIPT = """
 echo "CUDA_VISIBLE_DEVICES=[$CUDA_VISIBLE_DEVICES] NVIDIA_VISIBLE_DEVICES=[$NVIDIA_VISIBLE_DEVICES]"
 echo "LD_LIBRARY_PATH=[$LD_LIBRARY_PATH]"
-ls -l /dev | grep -i nvidia || echo "no nvidia nodes in /dev"
+ls -l /dev/nvidia* || echo "no nvidia nodes in /dev"
 (nvidia-smi -L || /usr/local/nvidia/bin/nvidia-smi -L) 2>&1
 python3 - <<'END'
 import ctypes
@@ -46,8 +49,8 @@ true
 """
 
 
-def launch(name: str, gpus: tuple[int, ...]) -> Launch:
-    fields: dict[str, Any] = {"user": "u", "group": "g", "image": "host", "shell_options": (), "env": {}}
+def launch(name: str, image: str, gpus: tuple[int, ...]) -> Launch:
+    fields: dict[str, Any] = {"user": "u", "group": "g", "image": image, "shell_options": (), "env": {}}
     resources = Resources(gpu=len(gpus), memory=8 << 30)
     return Launch(attempt_id=name, job_id="j", task="worker-0", script=SCRIPT, resources=resources, gpus=gpus, **fields)
 
@@ -62,9 +65,13 @@ async def main() -> None:
             print(engine.health())
             print(engine.nodes())
             every = engine.nodes()[0].gpus
-            for name, gpus in (("none", ()), ("one", every[:1]), ("all", every)):
+            tar_file = Path(home) / "tiny.tar"
+            tar_file.write_bytes(tar(shell_entries(shutil.which("nvidia-smi") or "/bin/true")))
+            await engine.import_image("tiny", tar_file)
+            runs = [("none", "host", ()), ("one", "host", every[:1]), ("all", "host", every)]
+            for name, image, gpus in [*runs, ("image", "tiny", every[:1]), ("image-none", "tiny", ())]:
                 print("-" * 20, name, gpus)
-                seen = await engine.start(launch(name, gpus))
+                seen = await engine.start(launch(name, image, gpus))
                 if seen.seen is Seen.RUNNING:
                     seen = await ended.get()
                 print(seen.seen, seen.code, seen.message)

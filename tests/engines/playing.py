@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import functools
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from holdfast.engines.base import EngineHealth, Isolation
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.folder import TaskFolder
 from tests.contracts.engine_contract import PATIENCE, Rig
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: an ordinary user has another sandbox")
+
+@functools.cache
+def health_here() -> EngineHealth:
+    """What whoever runs the tests can have on this machine."""
+
+    async def look(home: Path) -> EngineHealth:
+        engine = EmbeddedEngine(home)
+        await engine.open(lambda _: None)
+        await engine.close()
+        return engine.health()
+
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(look(Path(folder)))
+
+
+def need(*isolations: Isolation) -> None:
+    """Skip a test aloud where there is no such sandbox."""
+    health = health_here()
+    if health.isolation not in isolations:
+        pytest.skip(f"needs isolation {' or '.join(isolations)}, here it is {health.isolation}: {health.notes}")
 
 
 def play(home: Path, scenario: Callable[[Rig], Awaitable[None]], options: EmbeddedOptions | None = None) -> None:

@@ -30,7 +30,7 @@ from .archives import (
     shell_entries,
     tar,
 )
-from .playing import play
+from .playing import need, play
 
 
 def shelf(tmp_path: Path) -> ImageShelf:
@@ -222,18 +222,13 @@ def test_a_new_import_takes_the_name_over(tmp_path: Path) -> None:
     assert Path(new.rootfs).exists()
 
 
-def needs_sandbox(rig: Rig) -> None:
-    if rig.engine.health().isolation is Isolation.NONE:
-        pytest.skip("imported images need a sandbox")
-
-
 def test_a_task_runs_on_an_imported_image(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
     file = tmp_path / "tiny.tar"
     file.write_bytes(docker_archive([tar(shell_entries())], SETTINGS))
     script = "cat /etc/issue; echo $COLOUR $HOME $PATH; pwd; echo x >/etc/new; cat /etc/new; ls / /tmp; set -o"
 
     async def scenario(rig: Rig) -> None:
-        needs_sandbox(rig)
         engine = rig.engine
         assert isinstance(engine, EmbeddedEngine)
         info = await engine.import_image("team/tiny:1", file)
@@ -253,11 +248,11 @@ def test_a_task_runs_on_an_imported_image(tmp_path: Path) -> None:
 
 
 def test_an_image_without_a_shell_is_refused_before_it_runs(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
     file = tmp_path / "empty.tar"
     file.write_bytes(tar(LOWER))
 
     async def scenario(rig: Rig) -> None:
-        needs_sandbox(rig)
         assert isinstance(rig.engine, EmbeddedEngine)
         await rig.engine.import_image("empty", file)
         seen = await rig.engine.start(launch("a", "true", image="empty"))

@@ -16,7 +16,18 @@ from holdfast.engines.embedded.processes import descendants, start_ticks
 from holdfast.engines.embedded.render import CAPABILITIES
 from tests.contracts.engine_contract import Rig, launch, read_all
 
-from .playing import as_root, folder_of, play
+from .playing import folder_of, need, play
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+
+
+@pytest.fixture
+def _full() -> None:
+    need(Isolation.FULL)
+
 
 # As numbered by the kernel.
 CAPABILITY_BITS = {
@@ -35,7 +46,7 @@ async def output(rig: Rig, script: str, **more: object) -> str:
     return log.decode()
 
 
-@as_root
+@pytest.mark.usefixtures("_full")
 def test_the_sandbox_is_the_full_one(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         assert rig.engine.health().isolation is Isolation.FULL
@@ -43,7 +54,7 @@ def test_the_sandbox_is_the_full_one(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-@as_root
+@pytest.mark.usefixtures("_full")
 def test_private_parts_of_the_machine_are_hidden(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("the server's own\n")
@@ -70,7 +81,7 @@ def test_private_parts_of_the_machine_are_hidden(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
-@as_root
+@pytest.mark.usefixtures("_full")
 def test_more_can_be_hidden_and_more_can_be_shown(tmp_path: Path) -> None:
     shown = tmp_path / "shown"
     shown.mkdir()
@@ -86,7 +97,7 @@ def test_more_can_be_hidden_and_more_can_be_shown(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario, options)
 
 
-@as_root
+@pytest.mark.usefixtures("_full")
 def test_changes_stay_in_the_task(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         change = "echo x >/etc/holdfast-test; rm /usr/bin/env; echo root:x >/etc/passwd; touch /home/jovyan/mine; ls /"
@@ -114,7 +125,7 @@ def test_it_has_namespaces_of_its_own(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-@as_root
+@pytest.mark.usefixtures("_full")
 def test_it_has_few_powers(tmp_path: Path) -> None:
     expected = sum(1 << CAPABILITY_BITS[name] for name in CAPABILITIES)
     attempts = {
@@ -145,7 +156,7 @@ def test_it_has_few_powers(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-@as_root
+@pytest.mark.usefixtures("_full")
 def test_ordinary_work_is_not_in_the_way(tmp_path: Path) -> None:
     """Threads, subprocesses, pipes, sockets, shared memory, changing users: what programs do all day."""
     script = """

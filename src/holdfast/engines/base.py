@@ -98,7 +98,8 @@ class Engine(Protocol):
     name: str
 
     async def open(self, on_change: Callable[[Observation], None]) -> None:
-        """Get ready. `on_change` is called on the event loop, once or more, for each task that starts or ends."""
+        """Get ready. `on_change` is called on the event loop, once or more, for each task that ends, and for one that
+        starts later than `start` answered. The end of a quick task may be told before `start` has returned."""
         ...
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from .render import Bind
 
 _CONTROL = Path("/dev/nvidiactl")
-_SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
+_SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")  # nvidia-caps would let a task divide up devices
 _LIBRARY = re.compile(r"\s*(lib(?:cuda|nvidia|nvcuvid|nvoptix|cudadebugger)[^ ]*) .*=> (/\S+)")
 
 # Where CUDA images expect the driver; their own LD_LIBRARY_PATH names it.

@@ -74,6 +74,9 @@ def find_site(home: Path, options: EmbeddedOptions, views: Views) -> Site:
         driver=find_driver(),
     )
     site, notes = _best_sandbox(plain, home, options, views)
+    if site.host_cow and (too_big := views.host_layers().view.too_big):
+        some = ", ".join(too_big[:3])
+        notes += (f"Folders with too many files to look through are hidden from jobs, such as {some}.",)
     if groups is None:
         mend = "Run the server as root, or as a systemd service with Delegate=yes."
         notes += (f"CPU is not limited, and memory is watched from outside: {no_groups}. {mend}",)

@@ -149,10 +149,11 @@ class Starter:
         )
 
     def _device_binds(self, launch: Launch, root: Root, variables: dict[str, str]) -> list[Bind]:
-        binds = [Bind(source=path, target=path) for path in self._options.host_show if os.path.lexists(path)]
+        shown = self._options.host_show if root.env is None else ()  # an imported image is complete in itself
+        binds = [Bind(source=path, target=path) for path in shown if os.path.lexists(path)]
         if launch.gpus:
             binds += device_binds(launch.gpus, self._site.gpus)
-            if root.env is not None:  # an imported image: it has no driver of its own
+            if root.env is not None:  # it has no driver of its own
                 binds += self._site.driver
                 variables["LD_LIBRARY_PATH"] = _with_path(root.env.get("LD_LIBRARY_PATH", ""), LIBRARIES)
                 variables["PATH"] = _with_path(root.env.get("PATH", PATH), PROGRAMS)
