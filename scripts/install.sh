@@ -98,10 +98,19 @@ choose_python() {
         "Elsewhere, install it and name it:     make install PYTHON=/path/to/python3"
 }
 
+# Root prefers an interpreter that others can run as well: one in root's own home makes a .venv nobody else can use.
 look_for_python() {
+    if [ -z "${PYTHON:-}" ] && [ "$(id -u)" = 0 ] && try_pythons for_all; then
+        return 0
+    fi
+    try_pythons
+}
+
+try_pythons() {
     without_venv=
     for python in $candidates; do
         "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+        [ $# = 0 ] || is_for_all || continue
         how=ensurepip
         "$python" -c 'import ensurepip; ensurepip.version()' 2>/dev/null && return 0
         how=pip
@@ -109,6 +118,12 @@ look_for_python() {
         without_venv=${without_venv:-$python}
     done
     return 1
+}
+
+is_for_all() {
+    "$python" -c '
+import os, pathlib, sys
+sys.exit(not all(os.stat(folder).st_mode & 1 for folder in pathlib.Path(os.path.realpath(sys.executable)).parents))'
 }
 
 venv_package() {

@@ -15,7 +15,7 @@ from holdfast.settings import Settings
 
 from .pages import ROOT, Block, blocks, name
 
-WHOLE_JOB = re.compile(r"^(name|jobName|displayName):", re.MULTILINE)  # other blocks show a part of one
+WHOLE_JOB = re.compile(r'^(name:| *"(jobName|displayName)":)', re.MULTILINE)  # other blocks show a part of one
 # The sizes a fresh server knows; how large they are does not matter here.
 DEFAULTS = Defaults(instance_types={name: Resources() for name in Settings().jobs.instance_types})
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".yaml", ".yml", ".json"))
@@ -43,7 +43,9 @@ def test_the_first_job_is_among_the_examples() -> None:
     assert ROOT / "examples" / "hello.yaml" in EXAMPLES
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("yaml") if WHOLE_JOB.search(b.text)], ids=_where)
+@pytest.mark.parametrize(
+    "block", [b for kind in ("yaml", "json") for b in blocks(kind) if WHOLE_JOB.search(b.text)], ids=_where
+)
 def test_job_file_in_a_page_parses(block: Block) -> None:
     assert parse_job(block.text, defaults=DEFAULTS).job.roles
 
