@@ -16,6 +16,7 @@ from holdfast.core.attempt import Seen
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.places import Places
 from holdfast.engines.embedded.processes import with_cookie
 from tests.contracts.engine_contract import Rig, launch, read_all
 
@@ -132,19 +133,23 @@ def test_without_a_sandbox_nothing_of_the_server_leaks_in(tmp_path: Path, monkey
     play(tmp_path, scenario, PLAIN)
 
 
+def cookie(home: Path, attempt_id: str) -> str:
+    return Places(home).machine_name(attempt_id)
+
+
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; echo up; exec sleep 600' &) &"
 
 
 def test_without_a_sandbox_daemons_end_with_their_task(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", f"{DAEMON} sleep 600")
-        assert with_cookie("a")
+        assert with_cookie(cookie(tmp_path, "a"))
         await rig.engine.stop("a", 0.1)
         await rig.end_of("a")
-        assert not with_cookie("a")
+        assert not with_cookie(cookie(tmp_path, "a"))
         await rig.start_and_wait_for(b"up", "b", f"{DAEMON} while [ ! -s ../stdout ]; do sleep 0.01; done; exit 4")
         assert (await rig.end_of("b")).code == 4
-        assert not with_cookie("b")
+        assert not with_cookie(cookie(tmp_path, "b"))
 
     play(tmp_path, scenario, PLAIN)
 
@@ -157,7 +162,7 @@ def test_without_a_sandbox_a_fork_bomb_can_be_stopped(tmp_path: Path) -> None:
         await rig.start_and_wait_for(b"up", "a", bomb, resources=Resources(cpu=0.2, memory=128 * MIB))
         await rig.engine.stop("a", 0.3)
         assert (await rig.end_of("a")).seen is Seen.EXITED
-        assert not with_cookie("a")
+        assert not with_cookie(cookie(tmp_path, "a"))
 
     play(tmp_path, scenario, EmbeddedOptions(isolation="off", pids_max=100))
 

@@ -20,7 +20,7 @@ _ROUNDS = 50
 class Target(NamedTuple):
     """What is to be ended."""
 
-    attempt_id: str
+    cookie: str
     folder: TaskFolder
     note: StartNote | None
     runner: int  # 0 when it has ended
@@ -100,7 +100,7 @@ def plain_pids(target: Target) -> list[int]:
     """Without a namespace: children, members of the group, and whoever still carries the attempt's cookie."""
     found = dict.fromkeys(descendants(target.runner) if target.runner else ())
     found.update(dict.fromkeys(cgroups.pids_in(target.groups)))
-    found.update(dict.fromkeys(with_cookie(target.attempt_id)))
+    found.update(dict.fromkeys(with_cookie(target.cookie)))
     found.pop(target.runner, None)
     found.pop(os.getpid(), None)
     return [pid for pid in found if start_ticks(pid) is not None]

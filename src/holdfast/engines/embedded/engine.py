@@ -55,7 +55,7 @@ class EmbeddedEngine:
         self._options = options or EmbeddedOptions()
         self._places = Places(home)
         self._images = ImageShelf(home / "images")
-        self._views = Views(home, self._options)
+        self._views = Views(home, self._places.tag, self._options)
         self._starter: Starter | None = None
         self._site: Site | None = None
         self._watch: Watch | None = None
@@ -79,7 +79,7 @@ class EmbeddedEngine:
         """Find out what can be done here, and put away what was left by a server that died."""
         self._places.make()
         self._site = site = find_site(self._places.home, self._options, self._views)
-        self._starter = Starter(self._options, site, self._views, self._images)
+        self._starter = Starter(self._options, site, self._views, self._images, self._places)
         self._nodes = (machine.find_node(self._options, site.gpus),)
         for left in (*self._places.trash(), *self._images.unfinished()):
             self._cleaner.submit(delete, left)
@@ -258,7 +258,7 @@ class EmbeddedEngine:
 
         def look() -> Observation:
             if task.note is not None and not task.note.sandbox:
-                ending.kill_plain(ending.Target(task.attempt_id, task.folder, task.note, 0))
+                ending.kill_plain(self._target(task)._replace(runner=0))
             if task.claim.code is not None:
                 return self._end(task.attempt_id, task.folder, task.note, task.claim)
             return self._look(task.attempt_id)
@@ -314,7 +314,8 @@ class EmbeddedEngine:
         return self._watch is not None and self._watch.get(task.attempt_id) is task
 
     def _target(self, task: LiveTask) -> ending.Target:
-        return ending.Target(task.attempt_id, task.folder, task.note, task.pid)
+        cookie = self._places.machine_name(task.attempt_id)
+        return ending.Target(cookie, task.folder, task.note, task.pid)
 
     async def remove(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id) and self._watching.get(attempt_id) is None:

@@ -20,6 +20,7 @@ from .read import StartNote
 class Places:
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.tag = hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:12]
         self._tasks = str(home / "tasks")
         self._logs = str(home / "logs")
         self._trash = str(home / "trash")
@@ -40,6 +41,10 @@ class Places:
     def _shelf(self, attempt_id: str) -> str:
         shard = hashlib.sha256(attempt_id.encode()).hexdigest()[:2]
         return f"{self._logs}/{shard}/{attempt_id}"
+
+    def machine_name(self, attempt_id: str) -> str:
+        """Its name among things all servers of this machine share: control groups, processes."""
+        return f"{self.tag}.{attempt_id}"
 
     def tasks(self) -> list[str]:
         """Those not put away yet."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+COOKIE = "HOLDFAST_COOKIE"  # a variable by which the processes of a task are known where there is no namespace
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -96,8 +97,8 @@ def descendants(pid: int) -> list[int]:
 
 
 def with_cookie(cookie: str) -> list[int]:
-    """Processes of ours that carry HOLDFAST_ATTEMPT=cookie, however far they ran from their parents."""
-    wanted = f"HOLDFAST_ATTEMPT={cookie}".encode()
+    """Processes of ours that carry it in their environment, however far they ran from their parents."""
+    wanted = f"{COOKIE}={cookie}".encode()
     me = os.getuid()
     found = []
     for name in os.listdir("/proc"):

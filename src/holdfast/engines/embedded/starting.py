@@ -24,6 +24,8 @@ from .folder import TaskFolder, try_lock
 from .gpus import LIBRARIES, PROGRAMS, device_binds, gpu_variables
 from .images import ImageShelf
 from .options import EmbeddedOptions
+from .places import Places
+from .processes import COOKIE
 from .read import StartNote
 from .render import HOME, PATH, Bind, Root, render_args, render_command, task_env
 from .site import Site, host_root, image_root
@@ -59,8 +61,9 @@ def refused(attempt_id: str, refusal: Refusal) -> Observation:
 
 
 class Starter:
-    def __init__(self, options: EmbeddedOptions, site: Site, views: Views, images: ImageShelf) -> None:
+    def __init__(self, options: EmbeddedOptions, site: Site, views: Views, images: ImageShelf, places: Places) -> None:
         self._options = options
+        self._places = places
         self._site = site
         self._views = views
         self._images = images
@@ -92,7 +95,8 @@ class Starter:
         roots.make_folders(folder, root)
         groups: tuple[str, ...] = ()
         if site.groups is not None:
-            groups = site.groups.make(launch.attempt_id, launch.resources, self._options.pids_max)
+            name = self._places.machine_name(launch.attempt_id)
+            groups = site.groups.make(name, launch.resources, self._options.pids_max)
         try:
             note = self._note(launch, root, groups)
             folder.write_start(note)
@@ -134,7 +138,8 @@ class Starter:
     def _order(self, launch: Launch, folder: TaskFolder, root: Root, groups: tuple[str, ...]) -> Order:
         joins = [f"{group}/cgroup.procs" for group in groups]
         if self._site.isolation is Isolation.NONE:
-            return plain_order(launch, folder, root, joins)
+            cookie = self._places.machine_name(launch.attempt_id)
+            return plain_order(launch, folder, root, joins, cookie)
         variables = dict(gpu_variables(launch.gpus, renumbered=True))
         binds = self._device_binds(launch, root, variables)
         env = task_env(launch, root, HOME, variables)
@@ -165,11 +170,12 @@ def _with_path(paths: str, more: str) -> str:
     return ":".join(parts if more in parts else [*parts, more])
 
 
-def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]) -> Order:
+def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str], cookie: str) -> Order:
     """Without a sandbox: a process tree in a folder of its own."""
     scratch = folder["scratch"]
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     env = task_env(launch, root, scratch, gpu_variables(launch.gpus, renumbered=False))
+    env[COOKIE] = cookie
     script = Path(folder["script"])
     script.write_text(launch.script, encoding="utf-8", errors="surrogateescape")
     os.chmod(script, 0o600)

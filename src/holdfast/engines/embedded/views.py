@@ -5,7 +5,6 @@ Blocking: call it from a thread. Layers are never changed once written, for runn
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import threading
@@ -26,8 +25,9 @@ _OLDEST = 600.0  # seconds until the machine is looked through again even if not
 
 
 class Views:
-    def __init__(self, home: Path, options: EmbeddedOptions) -> None:
+    def __init__(self, home: Path, tag: str, options: EmbeddedOptions) -> None:
         self._home = home
+        self._tag = tag
         self._options = options
         self._lock = threading.Lock()
         self._layers: HostLayers | None = None
@@ -88,9 +88,8 @@ class Views:
     def _layers_base(self) -> Path:
         """On another filesystem than `/`: of two layers of one mount, none may lie within the other."""
         root = os.stat("/").st_dev
-        name = hashlib.sha256(os.fsencode(os.path.realpath(self._home))).hexdigest()[:16]
         inside = self._home / "layers"
-        for folder in (inside, *(Path(place, f"{_PREFIX}{name}") for place in _OUTSIDE)):
+        for folder in (inside, *(Path(place, f"{_PREFIX}{self._tag}") for place in _OUTSIDE)):
             if os.path.isdir(folder.parent) and os.stat(folder.parent).st_dev != root:
                 found = _private(folder)
                 if found is not None and _takes_whiteouts(found):
