@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -19,12 +18,11 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import EngineHealth
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
+from holdfast.log_lines import set_up_log
 from holdfast.settings import Settings
 
 if TYPE_CHECKING:
     from holdfast.services import Services
-
-log = logging.getLogger(__name__)
 
 LAST_REQUESTS = 3  # seconds that open requests get when the server stops
 
@@ -129,7 +127,7 @@ async def _serve(
     from holdfast.server.app import create_app
     from holdfast.server.http import run_http
 
-    _set_up_logging()
+    set_up_log()
     async with parts(home, settings) as (services, first_password):
         info = ServerInfo(
             url=_url(settings.server.host, listener),
@@ -255,7 +253,3 @@ def _write_private(path: Path, data: dict[str, Any]) -> None:
 
 def _seconds(value: float) -> timedelta | None:
     return timedelta(seconds=value) if value else None
-
-
-def _set_up_logging() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -75,7 +75,8 @@ def test_stop_is_gentle_first_and_then_not(server: Server) -> None:
         client.post(f"/jobs/{job}/stop")
     end = server.wait(job)
     assert end["state"] == "Cancelled"
-    assert server.get(f"/jobs/{job}/log").text.startswith("begun\nasked\n")
+    said = server.get(f"/jobs/{job}/log", stream="stdout").text
+    assert said.startswith("begun\nasked\n")
 
 
 def test_a_stopped_jobs_children_are_gone(server: Server) -> None:
