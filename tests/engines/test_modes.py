@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -150,6 +151,20 @@ def test_without_a_sandbox_daemons_end_with_their_task(tmp_path: Path) -> None:
         await rig.start_and_wait_for(b"up", "b", f"{DAEMON} while [ ! -s ../stdout ]; do sleep 0.01; done; exit 4")
         assert (await rig.end_of("b")).code == 4
         assert not with_cookie(cookie(tmp_path, "b"))
+
+    play(tmp_path, scenario, PLAIN)
+
+
+def test_without_a_sandbox_what_outlived_its_runner_is_ended_with_the_rest(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
+        await rig.engine.close()
+        runner = folder_of(tmp_path, "a").read_claim().pid
+        assert runner is not None
+        os.kill(runner, signal.SIGKILL)
+        await rig.open()
+        await rig.engine.sweep([])
+        assert not with_cookie(cookie(tmp_path, "a"))
 
     play(tmp_path, scenario, PLAIN)
 

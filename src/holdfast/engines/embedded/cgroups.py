@@ -226,7 +226,7 @@ def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str]) -> Cgro
 
 
 def _child(own: Path) -> Path:
-    """Our parent of all tasks' groups. A server started from within one of them must not nest deeper each time."""
+    """Our parent of all tasks' groups, seen to be writable."""
     folder = own / PARENT
     try:
         folder.mkdir(exist_ok=True)

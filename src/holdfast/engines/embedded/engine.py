@@ -322,9 +322,16 @@ class EmbeddedEngine:
             await self._in_thread(lambda: self._remove(attempt_id))
 
     def _remove(self, attempt_id: str) -> None:
-        rubbish = self._places.put_away(attempt_id)
-        if rubbish is not None:
-            self._cleaner.submit(delete, *rubbish)
+        name = self._places.machine_name(attempt_id)
+        folder = self._places.folder(attempt_id)
+        note = folder.read_start()
+        if note is not None and not note.sandbox and folder.read_claim().code is None and not folder.is_alive():
+            ending.kill_plain(ending.Target(name, folder, note, 0))  # its runner was killed; it may run on alone
+        trash = self._places.put_away(attempt_id)
+        groups = self._current_site().groups
+        if trash is not None:
+            made = note.cgroups if note else groups.folders(name) if groups else ()
+            self._cleaner.submit(delete, trash, made)
 
     async def remove_logs(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id):

@@ -55,9 +55,9 @@ class Places:
         notes = [TaskFolder(f"{self._tasks}/{name}").read_start() for name in self.tasks()]
         return {path for note in notes if note is not None for path in note.stands_on}
 
-    def put_away(self, attempt_id: str) -> tuple[str, tuple[str, ...]] | None:
-        """Move the logs of an ended task to their shelf and the rest out of the way; answers what is to be deleted:
-        a folder and control groups. Quick, however much there is."""
+    def put_away(self, attempt_id: str) -> str | None:
+        """Move the logs of an ended task to their shelf and the rest out of the way; answers the folder that is to be
+        deleted. Quick, however much there is."""
         folder = TaskFolder(f"{self._tasks}/{attempt_id}")
         if not folder.exists() or folder.is_alive():
             return None
@@ -74,7 +74,7 @@ class Places:
         with suppress(FileExistsError):
             os.mkdir(os.path.dirname(shelf), 0o700)
         os.rename(folder.path, shelf)
-        return trash, note.cgroups if note else ()
+        return trash
 
     def remove_logs(self, attempt_id: str) -> None:
         remove_tree(self._shelf(attempt_id))
