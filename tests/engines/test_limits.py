@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -104,9 +105,8 @@ def v2_tree(tmp_path: Path, own: str, controllers: str = "cpuset cpu io memory p
         (folder / "cgroup.controllers").write_text(controllers)
         (folder / "cgroup.subtree_control").write_text("cpu memory pids")
         (folder / "cgroup.procs").write_text("1\n")
-    parent = mount / own.strip("/") / "holdfast"
-    parent.mkdir()
-    (parent / "cgroup.subtree_control").write_text("cpu memory pids")
+        (folder / "holdfast").mkdir(exist_ok=True)
+        (folder / "holdfast/cgroup.subtree_control").write_text("cpu memory pids")
     mounts, groups = tmp_path / "mountinfo", tmp_path / "self"
     mounts.write_text(f"30 29 0:26 / {mount} rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n")
     groups.write_text(f"0::{own}\n")
@@ -114,10 +114,11 @@ def v2_tree(tmp_path: Path, own: str, controllers: str = "cpuset cpu io memory p
 
 
 def test_version_2_alone(tmp_path: Path) -> None:
+    """Beside our own group and not below it: systemd starts no service in a group that was divided."""
     mounts, own = v2_tree(tmp_path, "/system.slice/holdfast.service")
     found, _ = cgroups.find_cgroups(mounts, own)
     assert found is not None
-    parent = tmp_path / "cgroup/system.slice/holdfast.service/holdfast"
+    parent = tmp_path / "cgroup/holdfast"
     assert (found.label, found.parents) == ("cgroup v2", (("", str(parent)),))
     group = parent / "a"
     group.mkdir()
@@ -128,6 +129,15 @@ def test_version_2_alone(tmp_path: Path) -> None:
     assert (group / "memory.max").read_text() == str(2 * GIB)
     assert (group / "memory.swap.max").read_text() == "0"
     assert (group / "pids.max").read_text() == "100"
+
+
+def test_version_2_where_only_our_own_group_is_ours(tmp_path: Path) -> None:
+    mounts, own = v2_tree(tmp_path, "/user.slice/user@1000.service")
+    shutil.rmtree(tmp_path / "cgroup/holdfast")
+    (tmp_path / "cgroup/holdfast").touch()  # stands for a folder we may not make
+    found, _ = cgroups.find_cgroups(mounts, own)
+    assert found is not None
+    assert found.parents == (("", str(tmp_path / "cgroup/user.slice/user@1000.service/holdfast")),)
 
 
 def test_version_2_without_swap_accounting(tmp_path: Path) -> None:

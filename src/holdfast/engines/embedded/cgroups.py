@@ -243,8 +243,9 @@ def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str]) -> Cgro
         raise _NoCgroups("control groups version 2 are not mounted")
     point, root = mounted[""]
     own = _own_folder(point, root, paths.get("", "/"))
+    # The top first, where we may: a service whose own group was divided could not be started again while jobs run.
     reason = ""
-    for base in dict.fromkeys((own, Path(point))):
+    for base in dict.fromkeys((Path(point), own)):
         try:
             return _use_v2(base)
         except OSError as error:
