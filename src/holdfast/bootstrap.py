@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import json
 import os
 import socket
@@ -39,6 +40,7 @@ class ServerInfo:
 
 def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], None] | None = None) -> None:
     """Run the server until SIGINT or SIGTERM. Tasks run on when it ends, and are found again at the next start."""
+    gc.disable()  # until it serves: loading makes many objects, and all of them stay
     import uvloop
 
     make_home(home)
@@ -142,7 +144,13 @@ async def _serve(
         _write_private(
             home / "server.json", {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()}
         )
-        ready = (lambda: on_ready(info)) if on_ready else lambda: None
+
+        def ready() -> None:
+            gc.freeze()
+            gc.enable()
+            if on_ready:
+                on_ready(info)
+
         try:
             await run_http(create_app(services), listener, on_ready=ready, last_requests=LAST_REQUESTS)
         finally:
