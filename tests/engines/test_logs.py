@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from holdfast.core.attempt import Seen
 from holdfast.core.job import MIB, Mount
 from holdfast.engines.base import Stream
-from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded import EmbeddedOptions, logs, recorder
 from holdfast.engines.embedded.folder import TaskFolder
 from holdfast.engines.embedded.logs import FileLog, MergedLog
 from holdfast.engines.embedded.recorder import Recorder
@@ -293,3 +293,31 @@ def test_a_follower_takes_up_again_after_a_restart(tmp_path: Path) -> None:
         assert folder_of(tmp_path / "home", "a").exists()
 
     play(tmp_path / "home", scenario)
+
+
+@pytest.mark.parametrize("stream", list(Stream))
+def test_a_log_that_is_put_away_while_it_is_read(
+    tmp_path: Path, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = TaskFolder(str(tmp_path / "tasks")), TaskFolder(str(tmp_path / "logs"))
+    Path(before.path).mkdir()
+    Path(before["stdout"]).write_bytes(b"hello\n")
+    Path(before["stderr"]).write_bytes(b"alas\n")
+
+    class Host:
+        def log_folder(self, attempt_id: str) -> TaskFolder | None:
+            return before if before.exists() else after
+
+        def recorder(self, attempt_id: str) -> None:
+            return None
+
+    def read_late(path: str, start: int, count: int) -> bytes:
+        if before.exists():
+            Path(before.path).rename(after.path)
+        return recorder.read_at(path, start, count)
+
+    monkeypatch.setattr(logs, "read_at", read_late)
+    log = MergedLog(Host(), "a") if stream is Stream.MERGED else FileLog(Host(), "a", stream)
+    expected = {Stream.STDOUT: b"hello\n", Stream.STDERR: b"alas\n", Stream.MERGED: b"hello\nalas\n"}[stream]
+    assert asyncio.run(log.read(0, 100)) == expected
+    assert asyncio.run(log.size()) == len(expected)

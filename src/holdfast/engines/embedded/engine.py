@@ -360,8 +360,11 @@ class EmbeddedEngine:
     def log_folder(self, attempt_id: str) -> TaskFolder | None:
         if not is_safe_id(attempt_id):
             return None
-        folder = self._places.folder(attempt_id)
-        return folder if os.path.lexists(folder["stdout"]) else None
+        for _ in range(2):  # it may be put away between the two looks
+            folder = self._places.folder(attempt_id)
+            if os.path.lexists(folder["stdout"]):
+                return folder
+        return None
 
     def recorder(self, attempt_id: str) -> Recorder | None:
         task = self._watching.get(attempt_id)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from holdfast.engines.base import Stream
 
 from .folder import TaskFolder
 from .recorder import Recorder, read_at, read_first, stream_size
-from .timeline import MOST, Mark, Piece, Timeline, joined, pieces
+from .timeline import MOST, ZERO, Mark, Piece, Timeline, joined, pieces
+
+T = TypeVar("T")
 
 _LARGEST_READ = 8 * 1024 * 1024
 
@@ -26,73 +29,15 @@ class LogHost(Protocol):
         ...
 
 
-class FileLog:
-    """Stdout or stderr: one file, written by the task itself."""
-
-    def __init__(self, host: LogHost, attempt_id: str, stream: Stream) -> None:
-        self._host = host
-        self._id = attempt_id
-        self._name = stream.value
-        self._index = 0 if stream is Stream.STDOUT else 1
-
-    async def size(self) -> int:
-        folder = self._host.log_folder(self._id)
-        return max(stream_size(folder, self._name), self._first(folder)) if folder else 0
-
-    async def first(self) -> int:
-        folder = self._host.log_folder(self._id)
-        return self._first(folder) if folder else 0
-
-    async def read(self, start: int, count: int) -> bytes:
-        folder = self._host.log_folder(self._id)
-        if folder is None or start >= MOST:
-            return b""
-        return await asyncio.to_thread(read_at, folder[self._name], start, min(count, _LARGEST_READ))
-
-    async def grown(self, size: int, timeout: float) -> bool:
-        return await _wait_for_growth(self, self._host.recorder(self._id), size, timeout)
-
-    async def complete(self) -> bool:
-        return self._host.recorder(self._id) is None
-
-    async def offset_at(self, when: datetime) -> int:
-        folder = self._host.log_folder(self._id)
-        if folder is None:
-            return 0
-        mark = await asyncio.to_thread(_mark_before, folder, when)
-        end = mark.err if self._index else mark.out
-        return max(end, self._first(folder))
-
-    def _first(self, folder: TaskFolder) -> int:
-        return read_first(folder)[self._index]
-
-
-class MergedLog:
-    """Both streams in the order in which they grew, as the timeline tells it."""
+class _Log:
+    """What both kinds share: finding the files, wherever they lie by now, and waiting for more."""
 
     def __init__(self, host: LogHost, attempt_id: str) -> None:
         self._host = host
         self._id = attempt_id
 
     async def size(self) -> int:
-        folder = self._host.log_folder(self._id)
-        if folder is None:
-            return 0
-        recorder = self._host.recorder(self._id)
-        if recorder is not None:
-            return recorder.record().merged
-        return (await asyncio.to_thread(_final_mark, folder)).merged
-
-    async def first(self) -> int:
-        folder = self._host.log_folder(self._id)
-        return await asyncio.to_thread(_merged_first, folder) if folder else 0
-
-    async def read(self, start: int, count: int) -> bytes:
-        folder = self._host.log_folder(self._id)
-        if folder is None:
-            return b""
-        await self.size()  # so that what has been written until now is recorded
-        return await asyncio.to_thread(_read_merged, folder, start, min(count, _LARGEST_READ))
+        raise NotImplementedError
 
     async def grown(self, size: int, timeout: float) -> bool:
         return await _wait_for_growth(self, self._host.recorder(self._id), size, timeout)
@@ -100,15 +45,66 @@ class MergedLog:
     async def complete(self) -> bool:
         return self._host.recorder(self._id) is None
 
-    async def offset_at(self, when: datetime) -> int:
+    async def _look(self, call: Callable[[TaskFolder], T], nothing: T) -> T:
+        """Run `call` on the folder; again when the folder was put away meanwhile, for it then saw only part of it."""
         folder = self._host.log_folder(self._id)
-        if folder is None:
-            return 0
-        mark = await asyncio.to_thread(_mark_before, folder, when)
+        while folder is not None:
+            found = await asyncio.to_thread(call, folder)
+            if folder.exists():
+                return found
+            folder = self._host.log_folder(self._id)
+        return nothing
+
+
+class FileLog(_Log):
+    """Stdout or stderr: one file, written by the task itself."""
+
+    def __init__(self, host: LogHost, attempt_id: str, stream: Stream) -> None:
+        super().__init__(host, attempt_id)
+        self._name = stream.value
+        self._index = 0 if stream is Stream.STDOUT else 1
+
+    async def size(self) -> int:
+        return await self._look(lambda folder: max(stream_size(folder, self._name), self._first(folder)), 0)
+
+    async def first(self) -> int:
+        return await self._look(self._first, 0)
+
+    async def read(self, start: int, count: int) -> bytes:
+        if start >= MOST:
+            return b""
+        return await self._look(lambda folder: read_at(folder[self._name], start, min(count, _LARGEST_READ)), b"")
+
+    async def offset_at(self, when: datetime) -> int:
+        mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
+        return max(mark.err if self._index else mark.out, await self.first())
+
+    def _first(self, folder: TaskFolder) -> int:
+        return read_first(folder)[self._index]
+
+
+class MergedLog(_Log):
+    """Both streams in the order in which they grew, as the timeline tells it."""
+
+    async def size(self) -> int:
+        recorder = self._host.recorder(self._id)
+        if recorder is not None:
+            return recorder.record().merged
+        return (await self._look(_final_mark, ZERO)).merged
+
+    async def first(self) -> int:
+        return await self._look(_merged_first, 0)
+
+    async def read(self, start: int, count: int) -> bytes:
+        await self.size()  # so that what has been written until now is recorded
+        return await self._look(lambda folder: _read_merged(folder, start, min(count, _LARGEST_READ)), b"")
+
+    async def offset_at(self, when: datetime) -> int:
+        mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
         return max(mark.merged, await self.first())
 
 
-async def _wait_for_growth(log: FileLog | MergedLog, recorder: Recorder | None, size: int, timeout: float) -> bool:
+async def _wait_for_growth(log: _Log, recorder: Recorder | None, size: int, timeout: float) -> bool:
     end = asyncio.get_running_loop().time() + timeout
     while recorder is not None and not recorder.ended:
         if await log.size() > size:
