@@ -31,7 +31,7 @@ class Expected:
 
     def text(self, marks: Path) -> str:
         """Each run leaves a mark outside the sandbox: more than one per attempt means it ran twice."""
-        mark = f'echo run >> "/marks/{self.key}.$HOLDFAST_JOB_ATTEMPT"'
+        mark = f'echo run >> "{marks}/{self.key}.$HOLDFAST_JOB_ATTEMPT"'
         body = {
             "plain": f"for i in 1 2 3 4 5; do echo out $i {self.key}; echo err $i {self.key} >&2; sleep 0.0$i; done",
             "retried": f'echo attempt "$HOLDFAST_JOB_ATTEMPT" {self.key}; test "$HOLDFAST_JOB_ATTEMPT" -ge 1',
@@ -40,7 +40,7 @@ class Expected:
         end = f"exit {self.code}" if self.kind == "plain" else "true"
         return (
             f"name: {self.key}\nretry: {1 if self.kind == 'retried' else 0}\ngrace: 1s\n"
-            f"mounts: ['{marks}:/marks:rw']\nresources: {{cpu: 0.1, memory: 64Mi}}\n"
+            f"mounts: ['{marks}:{marks}:rw']\nresources: {{cpu: 0.1, memory: 64Mi}}\n"
             f"command: |\n  {mark}\n  {body}\n  {end}\n"
         )
 

@@ -137,7 +137,7 @@ def test_arguments_hold_every_part() -> None:
         "--overlay-src /low --overlay-src /mask --overlay /u /w /", "--bind /s /t", "--symlink usr/bin /bin",
         "--ro-bind /proc/sys /proc/sys", "--ro-bind /dev/null /proc/keys", "--size 1024 --tmpfs /dev/shm",
         "--dev-bind /dev/nvidia0 /dev/nvidia0", "--setenv A b c", "--seccomp 6", "--cap-drop ALL --cap-add",
-        "--chdir /w d", "--die-with-parent", "--unshare-pid", "--clearenv",
+        "--chdir /", "--die-with-parent", "--unshare-pid", "--clearenv",
     ):  # fmt: skip
         assert part in text
     assert "--unshare-user" not in text

@@ -16,6 +16,7 @@ SCRIPT_FD = 5
 SECCOMP_FD = 6
 ARGS_FD = 7
 REPORT_FD = 8
+MOUNT_FD = 20  # and following, one for each mount
 
 # Docker's default set, less MKNOD (no device may appear) and NET_RAW (the network is the machine's own, and raw
 # sockets would let a task listen to everyone's traffic).
@@ -46,6 +47,7 @@ class Bind:
     target: str
     read_only: bool = True
     device: bool = False
+    fd: int | None = None  # an open descriptor instead of the source's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Root:
     shell: str = "/bin/sh"  # a path inside
     env: Mapping[str, str] | None = None  # the image's own
     workdir: str = ""  # the image's own
+    lower: str = "/"  # where on the machine its unchanged files lie
     locked: bool = False  # read-only from the moment everything is mounted
     warning: str = ""  # it is not quite what was asked for
     user: str = "root"  # whom the task runs as
@@ -73,12 +76,13 @@ class Guard:
     read_only: tuple[str, ...] = ()  # below /proc, and the like
     empty_folders: tuple[str, ...] = ()
     empty_files: tuple[str, ...] = ()
+    locked: tuple[str, ...] = ()  # the machine's own device files: to be used, not to be changed
     show_sys: bool = True
     seccomp: bool = False
 
 
 def render_args(
-    launch: Launch, root: Root, guard: Guard, env: Mapping[str, str], shm: int, devices: Iterable[Bind]
+    launch: Launch, root: Root, guard: Guard, env: Mapping[str, str], shm: int, binds: Iterable[Bind]
 ) -> list[str]:
     """Everything for `bwrap --args`, up to and without the command."""
     args = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"]
@@ -86,10 +90,8 @@ def render_args(
     args += _user(guard, root)
     args += _root(root)
     args += _system(guard, shm)
-    for bind in devices:
+    for bind in binds:
         args += _bind(bind)
-    for mount in launch.mounts:
-        args += _bind(Bind(source=mount.source, target=mount.target, read_only=mount.read_only))
     args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
     if root.locked:
         args += ["--remount-ro", "/"]
@@ -98,9 +100,19 @@ def render_args(
     args.append("--clearenv")
     for name, value in env.items():
         args += ["--setenv", name, value]
-    place = workdir(launch, root)
-    made = () if place == HOME else ("--dir", place)  # as containers do; HOME is always there
-    return [*args, *made, "--chdir", place]
+    if launch.workdir:
+        return [*args, "--chdir", "/"]  # render_entry goes on from there
+    # The image's own is made where it is missing, as containers do; HOME is always there.
+    return [*args, "--dir", root.workdir, "--chdir", root.workdir] if root.workdir else [*args, "--chdir", HOME]
+
+
+# What a user names is made and entered inside the sandbox, where no link leads out of it.
+_ENTER = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec "$@"'
+
+
+def render_entry(launch: Launch, root: Root, command: list[str]) -> list[str]:
+    """The command, run in the working directory that the job asks for."""
+    return [root.shell, "-c", _ENTER, launch.workdir, *command] if launch.workdir else command
 
 
 def render_command(root: Root, options: Iterable[str], script: str = SCRIPT) -> list[str]:
@@ -126,10 +138,6 @@ def task_env(launch: Launch, root: Root, home: str, gpus: Mapping[str, str]) -> 
     return env
 
 
-def workdir(launch: Launch, root: Root) -> str:
-    return launch.workdir or root.workdir or HOME
-
-
 def hostname(task: str) -> str:
     """At most 63 letters, digits and dashes."""
     kept = "".join(char if char.isascii() and char.isalnum() else "-" for char in task).strip("-")
@@ -145,8 +153,8 @@ def _user(guard: Guard, root: Root) -> Iterator[str]:
         yield "--unshare-user"
         if root.as_root:
             yield from ("--uid", "0", "--gid", "0")
+    yield from ("--cap-drop", "ALL")
     if guard.privileged or root.as_root:
-        yield from ("--cap-drop", "ALL")
         for capability in CAPABILITIES:
             yield from ("--cap-add", capability)
 
@@ -170,6 +178,8 @@ def _system(guard: Guard, shm: int) -> Iterator[str]:
     for path in guard.read_only:
         yield from ("--ro-bind", path, path)
     yield from ("--dev", "/dev", "--perms", "1777", "--size", str(shm), "--tmpfs", "/dev/shm")
+    for path in guard.locked:
+        yield from ("--remount-ro", path)
     if guard.show_sys:
         yield from ("--ro-bind", "/sys", "/sys")
     for path in guard.empty_folders:
@@ -178,7 +188,9 @@ def _system(guard: Guard, shm: int) -> Iterator[str]:
         yield from ("--ro-bind", "/dev/null", path)
 
 
-def _bind(bind: Bind) -> tuple[str, str, str]:
+def _bind(bind: Bind) -> tuple[str, ...]:
+    if bind.fd is not None:
+        return "--ro-bind-fd" if bind.read_only else "--bind-fd", str(bind.fd), bind.target
     if bind.device:
-        return "--dev-bind", bind.source, bind.target
+        return "--dev-bind", bind.source, bind.target, "--remount-ro", bind.target
     return "--ro-bind" if bind.read_only else "--bind", bind.source, bind.target

@@ -45,13 +45,13 @@ def host_binds(folder: TaskFolder, shown: tuple[Bind, ...], links: tuple[tuple[s
 def image_overlay(folder: TaskFolder, rootfs: str, skeleton: str, *, on_disk: bool) -> Root:
     """An imported image, copy-on-write."""
     overlay = _overlay(folder, "/", (rootfs, skeleton), on_disk)
-    return Root(overlays=(overlay,), binds=() if on_disk else _places(folder))
+    return Root(overlays=(overlay,), binds=() if on_disk else _places(folder), lower=rootfs)
 
 
 def image_binds(folder: TaskFolder, rootfs: str) -> Root:
     """An imported image, read-only but for a few places."""
     root = Bind(source=rootfs, target="/", read_only=False)  # locked once everything else is mounted
-    return Root(binds=(root, *_places(folder)), locked=True)
+    return Root(binds=(root, *_places(folder)), locked=True, lower=rootfs)
 
 
 def _overlay(folder: TaskFolder, target: str, lowers: tuple[str, ...], on_disk: bool) -> Overlay:
@@ -119,6 +119,13 @@ def find_shell(rootfs: str) -> str | None:
 
 def resolve_inside(rootfs: str, path: str) -> Path | None:
     """Where `path` lies when `rootfs` is the root folder; None when it leads nowhere."""
+    inside = follow_inside(rootfs, path)
+    found = Path(rootfs + inside) if inside is not None else None
+    return found if found is not None and os.path.lexists(found) else None
+
+
+def follow_inside(rootfs: str, path: str) -> str | None:
+    """`path` with all links followed within `rootfs`, whether it exists or not; None when links go in circles."""
     place: list[str] = []
     parts = list(reversed(Path(path).parts[1:]))
     hops = 0
@@ -138,5 +145,4 @@ def resolve_inside(rootfs: str, path: str) -> Path | None:
         if target.is_absolute():
             place = []
         parts += reversed([piece for piece in target.parts if piece != "/"])
-    found = Path(rootfs, *place)
-    return found if os.path.lexists(found) else None
+    return "/" + "/".join(place)

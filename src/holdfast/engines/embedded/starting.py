@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,11 +24,22 @@ from .cleaning import remove_tree
 from .folder import TaskFolder, try_lock
 from .gpus import LIBRARIES, PROGRAMS, device_binds, gpu_variables
 from .images import ImageShelf
+from .mounting import BadMount, open_source, plan_mounts, within
 from .options import EmbeddedOptions
 from .places import Places
 from .processes import COOKIE
 from .read import StartNote
-from .render import HOME, PATH, Bind, Root, render_args, render_command, task_env
+from .render import (
+    HOME,
+    MOUNT_FD,
+    PATH,
+    Bind,
+    Root,
+    render_args,
+    render_command,
+    render_entry,
+    task_env,
+)
 from .site import Site, host_root, image_root
 from .spawning import Order, spawn
 from .views import Views
@@ -98,9 +110,11 @@ class Starter:
             name = self._places.machine_name(launch.attempt_id)
             groups = site.groups.make(name, launch.resources, self._options.pids_max)
         try:
-            note = self._note(launch, root, groups)
-            folder.write_start(note)
-            pid = spawn(folder, claim, self._order(launch, folder, root, groups))
+            with ExitStack() as opened:
+                order = self._order(launch, folder, root, groups, opened)
+                note = self._note(launch, root, groups)
+                folder.write_start(note)
+                pid = spawn(folder, claim, order)
         except BaseException:
             cgroups.remove(groups)
             raise
@@ -135,22 +149,29 @@ class Starter:
             raise Refusal(f"The image {launch.image!r} has no shell: neither bash nor sh was found in it.")
         return image_root(self._site, self._views, image, folder)
 
-    def _order(self, launch: Launch, folder: TaskFolder, root: Root, groups: tuple[str, ...]) -> Order:
+    def _order(
+        self, launch: Launch, folder: TaskFolder, root: Root, groups: tuple[str, ...], opened: ExitStack
+    ) -> Order:
         joins = [f"{group}/cgroup.procs" for group in groups]
         if self._site.isolation is Isolation.NONE:
             cookie = self._places.machine_name(launch.attempt_id)
             return plain_order(launch, folder, root, joins, cookie)
         variables = dict(gpu_variables(launch.gpus, renumbered=True))
         binds = self._device_binds(launch, root, variables)
+        mounts = open_mounts(launch, root, opened)
+        binds += [replace(bind, fd=number) for number, (bind, _) in enumerate(mounts, MOUNT_FD)]
+        if root.workdir and within(root.workdir, [bind.target for bind, _ in mounts]):
+            launch = replace(launch, workdir=launch.workdir or root.workdir)  # others may have put links there
         env = task_env(launch, root, HOME, variables)
         shm = launch.resources.shm or self._options.default_shm
         return Order(
             bwrap=self._site.bwrap,
             args=render_args(launch, root, self._site.guard, env, shm, binds),
             script=launch.script,
-            command=render_command(root, launch.shell_options),
+            command=render_entry(launch, root, render_command(root, launch.shell_options)),
             joins=joins,
             seccomp=self._site.seccomp,
+            mounts=[fd for _, fd in mounts],
         )
 
     def _device_binds(self, launch: Launch, root: Root, variables: dict[str, str]) -> list[Bind]:
@@ -163,6 +184,19 @@ class Starter:
                 variables["LD_LIBRARY_PATH"] = _with_path(root.env.get("LD_LIBRARY_PATH", ""), LIBRARIES)
                 variables["PATH"] = _with_path(root.env.get("PATH", PATH), PROGRAMS)
         return binds
+
+
+def open_mounts(launch: Launch, root: Root, opened: ExitStack) -> list[tuple[Bind, int]]:
+    """Each mount with a descriptor of its source, which `opened` closes."""
+    mounts = []
+    try:
+        for bind in plan_mounts(launch.mounts, root.lower):
+            fd = open_source(bind.source)
+            opened.callback(os.close, fd)
+            mounts.append((bind, fd))
+    except BadMount as bad:
+        raise Refusal(str(bad)) from bad
+    return mounts
 
 
 def _with_path(paths: str, more: str) -> str:
@@ -179,6 +213,10 @@ def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]
     script = Path(folder["script"])
     script.write_text(launch.script, encoding="utf-8", errors="surrogateescape")
     os.chmod(script, 0o600)
+    for mount in launch.mounts:
+        if os.path.normpath(mount.target) != os.path.normpath(mount.source):
+            why = "jobs are not isolated on this machine, so folders appear under their own names only"
+            raise Refusal(f"{mount.source} cannot be mounted at {mount.target}: {why}.")
     if launch.workdir and not os.path.isdir(launch.workdir):
         raise Refusal(f"There is no folder {launch.workdir} on this machine to work in.")
     # In a session of its own, or `kill 0` in a script would hit the runner too.
@@ -206,11 +244,6 @@ def check_launch(launch: Launch) -> None:
     if "\0" in launch.script:
         raise Refusal("The commands contain a NUL byte, which no shell can run.")
     check_env(launch.env)
-    for mount in launch.mounts:
-        if not mount.target.startswith("/"):
-            raise Refusal(f"The mount target {mount.target!r} is not an absolute path.")
-        if not os.path.exists(mount.source):
-            raise Refusal(f"The folder {mount.source} to be mounted at {mount.target} does not exist here.")
     for numbers in launch.ports.values():
         for port in numbers:
             check_port(port)
