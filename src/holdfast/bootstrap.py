@@ -115,6 +115,11 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         controller = Controller(store, engine, limits)
         stack.push_async_callback(controller.close)
         services = build_services(store, engine, controller, settings, home)
+        if _was_used(home) and not await store.read(people.list_users):
+            raise UserError(
+                f"The database is empty, but {home} holds tasks or logs of earlier jobs",
+                hint="Give the database back (or its address, store.url); to start afresh, move the folder away.",
+            )
         first_password = await services.users.ensure_first_admin()
         controller.groups_changed(await store.read(people.list_groups))
         await controller.recover()
@@ -155,6 +160,11 @@ async def _serve(
             await run_http(create_app(services), listener, on_ready=ready, last_requests=LAST_REQUESTS)
         finally:
             (home / "server.json").unlink(missing_ok=True)
+
+
+def _was_used(home: Path) -> bool:
+    """Something of jobs is here: starting with an empty database would end what runs and forget the rest."""
+    return any(any((home / name).iterdir()) for name in ("tasks", "logs") if (home / name).is_dir())
 
 
 async def _local_token(home: Path, services: Services) -> str:

@@ -171,6 +171,32 @@ def test_a_store_that_refuses_for_a_while_loses_nothing(tmp_path: Path, monkeypa
     run(story)
 
 
+def test_on_a_full_disk_ended_tasks_give_their_files_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one job could fill the disk and, its end never saved, keep it full for ever."""
+    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
+
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            id = await place.submit(a_job())
+            await place.until(id, JobState.RUNNING)
+            write, machine = place.store.write, place.engine.machine
+            task = machine.tasks[f"{id}.0.main-0.0"]
+
+            async def full_until_freed(*args: object, **kwargs: object) -> object:
+                if args[0] is job_rows.save and not task.removed:
+                    raise StoreError("The disk is full")
+                return await write(*args, **kwargs)  # type: ignore[arg-type]
+
+            place.store.write = full_until_freed  # type: ignore[method-assign, assignment]
+            assert place.controller.trouble() is None
+            place.engine.finish(f"{id}.0.main-0.0", 5)
+            end = await place.until(id, JobState.FAILED)
+            assert end.exit is not None
+            assert end.exit.code == 5
+
+    run(story)
+
+
 @pytest.mark.parametrize("after", range(3))
 def test_a_save_that_went_through_though_it_seemed_to_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int

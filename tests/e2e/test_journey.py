@@ -229,3 +229,14 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_a_lost_database_is_not_taken_for_a_first_start(tmp_path: Path) -> None:
+    server = Server(tmp_path / "home")
+    server.start()
+    server.wait(server.submit(f"name: a\n{SMALL}\ncommand: echo hello")["id"])
+    server.stop()
+    for file in server.home.glob("holdfast.db*"):
+        file.unlink()
+    with pytest.raises(AssertionError, match="database is empty"):
+        server.start()

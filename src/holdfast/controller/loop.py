@@ -129,6 +129,7 @@ class Controller:
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
         self._work: set[asyncio.Task[None]] = set()
+        self._trouble: str | None = None
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
 
@@ -167,8 +168,20 @@ class Controller:
                 known = isinstance(error, HoldfastError)
                 text = "could not save; trying again"
                 log.error(text, extra={"event": "save", "error": str(error)}, exc_info=None if known else error)
+                self._trouble = "Changes cannot be saved now."
+                await self._make_room()
                 await asyncio.sleep(STORE_RETRY)
                 self._wake.set()
+            else:
+                self._trouble = None
+
+    async def _make_room(self) -> None:
+        """A full disk may be why: free the files of tasks that have ended, though their end could not be saved yet."""
+        for live in list(self._live.values()):
+            for observation in list(live.seen.values()):
+                if observation.seen is Seen.EXITED and live.snapshot.job.hold is None:
+                    with suppress(OSError):
+                        await self.engine.remove(observation.attempt_id)
 
     async def close(self) -> None:
         """Let go. Tasks run on; what was asked of the engine is finished first."""
@@ -239,6 +252,9 @@ class Controller:
         for live in self._live.values():
             found[live.snapshot.state] = found.get(live.snapshot.state, 0) + 1
         return found
+
+    def trouble(self) -> str | None:
+        return self._trouble
 
     def groups_changed(self, groups: list[Group]) -> None:
         self.groups = {group.name: group for group in groups}

@@ -48,6 +48,10 @@ class Control(Protocol):
         """How many jobs are in each state that is not final."""
         ...
 
+    def trouble(self) -> str | None:
+        """What keeps it from working, for anyone to read; None when nothing does."""
+        ...
+
     def groups_changed(self, groups: list[Group]) -> None:
         """Quotas changed."""
         ...

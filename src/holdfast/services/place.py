@@ -61,7 +61,8 @@ class Place:
             await self._store.read(_ping)
         except StoreError:
             return Health(False, ("The database does not answer.",))
-        return Health(True, ())
+        trouble = self._control.trouble()
+        return Health(False, (trouble,)) if trouble else Health(True, ())
 
     async def capacity(self, actor: Actor) -> Capacity:
         """Machines are the same for all; of groups one sees one's own."""

@@ -65,11 +65,15 @@ class Places:
         if folder.read_claim().code != 0 and was_out_of_memory(folder, note):
             folder.mark_out_of_memory()
         trash = f"{self._trash}/{attempt_id}"
-        with suppress(FileExistsError):
-            os.mkdir(trash, 0o700)
-        for name in os.listdir(folder.path):
-            if name not in KEPT:
-                _move(folder[name], f"{trash}/{name}")
+        scratch = [name for name in os.listdir(folder.path) if name not in KEPT]
+        try:
+            os.makedirs(trash, 0o700, exist_ok=True)
+        except OSError:
+            for name in scratch:  # a full disk has no room even for a folder: make some, however long it takes
+                remove_tree(folder[name])
+            raise
+        for name in scratch:
+            _move(folder[name], f"{trash}/{name}")
         shelf = self._shelf(attempt_id)
         with suppress(FileExistsError):
             os.mkdir(os.path.dirname(shelf), 0o700)
