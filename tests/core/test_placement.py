@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,9 @@ from holdfast.core.placement import (
     explain,
     impossible,
     place,
+    show_bytes,
+    show_cores,
+    show_gpus,
 )
 
 EPSILON = 1e-6
@@ -119,7 +123,7 @@ def test_explains_every_reason_at_once() -> None:
     assert len(reasons) == 4
     assert "group red is 4 cores, 3 in use, 2 asked for" in reasons[0]
     assert "user ann" in reasons[1]
-    assert "free now: 1 cores" in reasons[2]
+    assert "free now: 1 core," in reasons[2]
     assert reasons[3] == "1 job stands before it in the queue of group red."
 
 
@@ -190,3 +194,23 @@ def within(quota: Quota, amounts: list[Amount]) -> None:
     assert quota.cpu is None or sum(amount.cpu for amount in amounts) <= quota.cpu + EPSILON
     assert quota.memory is None or sum(amount.memory for amount in amounts) <= quota.memory
     assert quota.gpu is None or sum(amount.gpu for amount in amounts) <= quota.gpu
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (512 << 20, "512 MiB"), (1023 * GIB, "1023 GiB"),
+     (10240 * GIB, "10 TiB")],
+)  # fmt: skip
+def test_bytes_are_shown_in_the_largest_unit_that_fits(count: int, shown: str) -> None:
+    assert show_bytes(count) == shown
+
+
+def test_one_is_singular() -> None:
+    assert [show_cores(cores) for cores in (0, 0.5, 1, 1.5, 2)] == [
+        "0 cores",
+        "0.5 cores",
+        "1 core",
+        "1.5 cores",
+        "2 cores",
+    ]
+    assert [show_gpus(count) for count in (0, 1, 2)] == ["0 GPUs", "1 GPU", "2 GPUs"]

@@ -308,21 +308,31 @@ def over_quota(quota: Quota, used: Amount, asked: Amount) -> list[str]:
     """One text for each bound that `asked` would break."""
     found = []
     if quota.cpu is not None and used.cpu + asked.cpu > quota.cpu + EPSILON:
-        found.append(f"{quota.cpu:g} cores, {used.cpu:g} in use, {asked.cpu:g} asked for")
+        found.append(f"{show_cores(quota.cpu)}, {used.cpu:g} in use, {asked.cpu:g} asked for")
     if quota.memory is not None and used.memory + asked.memory > quota.memory:
         sizes = (show_bytes(quota.memory), show_bytes(used.memory), show_bytes(asked.memory))
         found.append("{} of memory, {} in use, {} asked for".format(*sizes))
     if quota.gpu is not None and used.gpu + asked.gpu > quota.gpu:
-        found.append(f"{quota.gpu} GPUs, {used.gpu} in use, {asked.gpu} asked for")
+        found.append(f"{show_gpus(quota.gpu)}, {used.gpu} in use, {asked.gpu} asked for")
     return found
 
 
 def show_bytes(count: int) -> str:
     """2147483648 -> 2 GiB."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if abs(count) >= size:
             return f"{count / size:.4g} {unit}"
     return f"{count} B"
+
+
+def show_cores(cores: float) -> str:
+    """1 -> 1 core."""
+    shown = f"{cores:g}"
+    return f"{shown} core" if shown == "1" else f"{shown} cores"
+
+
+def show_gpus(count: int) -> str:
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def _fit(requests: Sequence[Request], room: Mapping[str, Amount], ledger: Ledger) -> list[str] | None:
@@ -395,13 +405,13 @@ def _too_big(amount: Amount, wholes: Sequence[Amount]) -> list[str]:
     memory = max((whole.memory for whole in wholes), default=0)
     gpu = max((whole.gpu for whole in wholes), default=0)
     if amount.cpu > cpu + EPSILON:
-        found.append(f"a task asks for {amount.cpu:g} cores, the largest machine has {cpu:g}")
+        found.append(f"a task asks for {show_cores(amount.cpu)}, the largest machine has {cpu:g}")
     if amount.memory > memory:
         found.append(
             f"a task asks for {show_bytes(amount.memory)} of memory, the largest machine has {show_bytes(memory)}"
         )
     if amount.gpu > gpu:
-        found.append(f"a task asks for {amount.gpu} GPUs, the largest machine has {gpu}")
+        found.append(f"a task asks for {show_gpus(amount.gpu)}, the largest machine has {gpu}")
     if not found and not any(amount.fits(whole) for whole in wholes):
         found.append("no single machine has all that a task asks for, though each part is to be had somewhere")
     return found
@@ -423,9 +433,9 @@ def _no_room(waiting: Waiting, ledger: Ledger) -> str:
 
 
 def _show(amount: Amount) -> str:
-    parts = [f"{round(amount.cpu, 3):g} cores", f"{show_bytes(amount.memory)} of memory"]
+    parts = [show_cores(round(amount.cpu, 3)), f"{show_bytes(amount.memory)} of memory"]
     if amount.gpu:
-        parts.append(f"{amount.gpu} GPUs")
+        parts.append(show_gpus(amount.gpu))
     return ", ".join(parts)
 
 
