@@ -22,6 +22,7 @@ from .logs import Logs
 from .mounts import MountRules
 from .passwords import Passwords
 from .place import Place
+from .prospects import Prospects
 from .tokens import Tokens
 from .users import Users
 
@@ -51,11 +52,12 @@ def build_services(
     access = AccessTokens(store, clock=clock, monotonic=monotonic)
     passwords = Passwords()
     intake = Intake(store, engine, settings, MountRules(home=home, allow=settings.mounts.allow))
+    prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
     images = Images(engine, home)
     images.clear_uploads()
     return Services(
         settings=settings,
-        jobs=Jobs(store, engine, control, intake, clock=clock),
+        jobs=Jobs(store, engine, control, intake, prospects, clock=clock),
         logs=Logs(store, engine, control),
         users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(store, control, access),

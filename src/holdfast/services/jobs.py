@@ -24,6 +24,7 @@ from holdfast.store.database import Store
 from .control import Control
 from .finding import find_job
 from .intake import Intake, Ready
+from .prospects import Prospects
 
 LONGEST_KEY = 200
 MOST_LISTED = 500
@@ -73,6 +74,7 @@ class Jobs:
         engine: Engine,
         control: Control,
         intake: Intake,
+        prospects: Prospects,
         *,
         clock: Callable[[], datetime],
     ) -> None:
@@ -80,6 +82,7 @@ class Jobs:
         self._engine = engine
         self._control = control
         self._intake = intake
+        self._prospects = prospects
         self._clock = clock
 
     # -- submitting
@@ -87,7 +90,7 @@ class Jobs:
     async def plan(self, actor: Actor, text: str, *, group: str | None = None, dialect: str | None = None) -> Planned:
         """What would happen, without doing it."""
         ready = await self._intake.read(actor, text, group=group, dialect=dialect)
-        verdict = self._control.verdict(ready.job, actor.name)
+        verdict = await self._prospects.verdict(ready.job, actor.name)
         return Planned(ready.job, self._intake.render(ready.job), ready.warnings, verdict)
 
     async def submit(
@@ -114,6 +117,7 @@ class Jobs:
         return await self._add(actor, ready, key=key, rerun_of=old.id)
 
     async def _add(self, actor: Actor, ready: Ready, *, key: str | None, rerun_of: str | None = None) -> Submitted:
+        never = await self._prospects.never(ready.job, actor.name)
         now = self._clock()
         message = f"Submitted by {actor.name}" if rerun_of is None else f"Rerun of {rerun_of} by {actor.name}"
         new = job_rows.NewJob(
@@ -134,7 +138,8 @@ class Jobs:
                 f"This idempotency key was used before, for a job in group {inserted.summary.group}",
                 field="idempotency_key",
             )
-        return Submitted(inserted.summary, ready.warnings, inserted.created)
+        warnings = (*ready.warnings, *(f"it can never run here: {reason}" for reason in never))
+        return Submitted(inserted.summary, warnings, inserted.created)
 
     async def _insert(self, new: job_rows.NewJob) -> job_rows.Inserted:
         inserted = await self._store.write(job_rows.insert_job, new=new)

@@ -1,0 +1,77 @@
+"""Whether a job could ever start here: its size against machines and quotas, and what it asks of the engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from holdfast.core.job import HOST_IMAGE, Job, Role
+from holdfast.core.placement import Verdict
+from holdfast.engines.base import Engine, Isolation
+
+from .control import Control
+
+
+class Prospects:
+    def __init__(self, engine: Engine, control: Control, *, unknown_image: str) -> None:
+        self._engine = engine
+        self._control = control
+        self._unknown_image = unknown_image  # "host": an unknown image is replaced, so it stops nothing
+
+    async def verdict(self, job: Job, user: str) -> Verdict:
+        """What would happen to it if it were submitted now, with every reason."""
+        verdict = self._control.verdict(job, user)
+        refused = (*await self._unknown_images(job), *await self._not_isolated(job))
+        if not refused:
+            return verdict
+        return Verdict("never", (*(verdict.reasons if verdict.answer == "never" else ()), *refused))
+
+    async def never(self, job: Job, user: str) -> tuple[str, ...]:
+        """Why it can never run; for unknown images, which may be imported in time, others warn."""
+        verdict = self._control.verdict(_sample(job), user)
+        too_much = verdict.reasons if verdict.answer == "never" else ()
+        return (*too_much, *await self._not_isolated(job))
+
+    async def _unknown_images(self, job: Job) -> list[str]:
+        wanted = _images(job)
+        if not wanted or self._unknown_image == "host":
+            return []
+        known = await self._known_images()
+        return [f"there is no image {image} here" for image in wanted if not known & _names(image)]
+
+    async def _not_isolated(self, job: Job) -> list[str]:
+        """Without a sandbox, tasks see the machine as it is."""
+        if self._engine.health().isolation is not Isolation.NONE:
+            return []
+        found = [reason for role in job.roles for reason in _moved_mounts(role)]
+        if wanted := _images(job):
+            known = await self._known_images()
+            why = "jobs are not isolated on this machine, so only the image host can run"
+            found += [f"the image {image} cannot be used: {why}" for image in wanted if known & _names(image)]
+        return list(dict.fromkeys(found))
+
+    async def _known_images(self) -> set[str]:
+        return {name for image in await self._engine.images() for name in _names(image.name)}
+
+
+def _sample(job: Job) -> Job:
+    """Tasks that are placed one by one are judged one by one: one of each kind will do."""
+    return job if job.gang else replace(job, roles=tuple(replace(role, instances=1) for role in job.roles))
+
+
+def _images(job: Job) -> list[str]:
+    return sorted({role.image for role in job.roles} - {HOST_IMAGE})
+
+
+def _names(image: str) -> set[str]:
+    """No tag means `latest`."""
+    bare = image.removesuffix(":latest")
+    return {bare, f"{bare}:latest"}
+
+
+def _moved_mounts(role: Role) -> Iterator[str]:
+    for mount in role.mounts:
+        if os.path.normpath(mount.target) != os.path.normpath(mount.source):
+            why = "jobs are not isolated on this machine, so folders appear under their own names only"
+            yield f"{mount.source} cannot be mounted at {mount.target}: {why}"

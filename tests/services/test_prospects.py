@@ -1,0 +1,94 @@
+"""What plan and submit say of jobs that can never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.engines.base import Isolation
+from holdfast.engines.fake import FakeEngine
+
+from .house import House, open_house
+
+pytestmark = pytest.mark.anyio
+
+HELLO = "name: hello\ncommand: echo hello\n"
+
+
+@pytest.fixture
+async def plain(tmp_path: Path) -> AsyncIterator[House]:
+    """A machine that cannot isolate jobs and has an image all the same."""
+    engine = FakeEngine(images=("host", "torch:latest"), isolation=Isolation.NONE)
+    async with open_house(tmp_path / "home", engine=engine) as opened:
+        yield opened
+
+
+async def planned(house: House, text: str) -> tuple[str, tuple[str, ...]]:
+    verdict = (await house.services.jobs.plan(house.admin, text)).verdict
+    return verdict.answer, verdict.reasons
+
+
+async def warned(house: House, text: str) -> tuple[str, ...]:
+    return (await house.services.jobs.submit(house.admin, text)).warnings
+
+
+async def test_an_unknown_image_never_runs(house: House) -> None:
+    assert await planned(house, f"{HELLO}image: torch\n") == ("never", ("there is no image torch here",))
+
+
+async def test_all_reasons_are_given(house: House) -> None:
+    answer, reasons = await planned(house, f"{HELLO}image: torch\nresources: {{cpu: 48}}\n")
+    assert (answer, len(reasons)) == ("never", 2)
+    assert "48 cores" in reasons[0]
+
+
+async def test_an_unknown_image_that_is_replaced_runs(tmp_path: Path) -> None:
+    async with open_house(tmp_path / "home", settings={"images": {"unknown": "host"}}) as house:
+        assert await planned(house, f"{HELLO}image: torch\n") == ("now", ())
+
+
+@pytest.mark.parametrize("known", ["torch", "torch:latest"])
+@pytest.mark.parametrize("asked", ["torch", "torch:latest"])
+async def test_no_tag_means_latest(tmp_path: Path, known: str, asked: str) -> None:
+    async with open_house(tmp_path / "home", engine=FakeEngine(images=("host", known))) as house:
+        assert await planned(house, f"{HELLO}image: {asked}\n") == ("now", ())
+
+
+async def test_without_isolation_only_the_host_image_runs(plain: House) -> None:
+    answer, reasons = await planned(plain, f"{HELLO}image: torch\n")
+    assert answer == "never"
+    assert "only the image host" in reasons[0]
+    assert any("only the image host" in warning for warning in await warned(plain, f"{HELLO}image: torch\n"))
+
+
+async def test_without_isolation_folders_keep_their_names(plain: House, tmp_path: Path) -> None:
+    moved = f"{HELLO}mounts: ['{tmp_path}/data:/data']\n"
+    (tmp_path / "data").mkdir()
+    answer, reasons = await planned(plain, moved)
+    assert answer == "never"
+    assert "under their own names" in reasons[0]
+    assert any("under their own names" in warning for warning in await warned(plain, moved))
+    assert await planned(plain, f"{HELLO}mounts: ['{tmp_path}/data']\n") == ("now", ())
+
+
+async def test_with_isolation_folders_may_move(house: House, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    assert await planned(house, f"{HELLO}mounts: ['{tmp_path}/data:/data']\n") == ("now", ())
+
+
+@pytest.mark.parametrize("gang", ["true", "false"])
+async def test_a_job_that_is_too_large_is_taken_with_a_warning(house: House, gang: str) -> None:
+    text = f"name: big\ngang: {gang}\nroles: {{w: {{instances: 3, command: 'true', resources: {{cpu: 48}}}}}}\n"
+    (warning,) = await warned(house, text)
+    assert warning == "it can never run here: a task asks for 48 cores, the largest machine has 4"
+
+
+async def test_tasks_placed_one_by_one_need_not_fit_together(house: House) -> None:
+    text = "name: many\ngang: false\nroles: {w: {instances: 9, command: 'true'}}\n"
+    assert await warned(house, text) == ()
+
+
+async def test_a_job_that_fits_has_no_warning(house: House) -> None:
+    assert await warned(house, HELLO) == ()
