@@ -249,3 +249,31 @@ def test_v2_storages(extras: str, storages: list[tuple[str, str]] | None) -> Non
 )
 def test_wrong_values(written: str, says: str) -> None:
     assert says in problems(f"name: a\ncommand: b\n{written}\n")[0][1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "field", "hint"),
+    [
+        ("command: [echo, a]", "command", "Use commands"),
+        ("command: a\nenv: [A=1, B=2]", "env", "Write A: VALUE"),
+        ("command: a\nenv: A=1", "env", "Write A: VALUE"),
+        ("command: a\nmounts: /data", "mounts", 'Make it a list: ["/data"].'),
+        ("command: a\ntags: 7", "tags", 'Make it a list: ["7"].'),
+        ("command: a\nresources:\n\tcpu: 1", "", "Indent with spaces"),
+        ("command: a\nresources:\n  cpu: 1\n\tgpu: 1", "", "Indent with spaces"),
+        ("command: |\n\techo a", "", "Indent with spaces"),
+    ],
+)
+def test_common_slips_get_a_hint(lines: str, field: str, hint: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job(f"name: x\n{lines}\n")
+    (problem,) = caught.value.problems
+    assert problem.field == field
+    assert hint in str(problem.hint)
+
+
+@pytest.mark.parametrize("secrets", ["hunter2=", "[hunter2=x]", "[hunter2]", "{a: [hunter2=x]}"])
+def test_hints_show_no_secret(secrets: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job(f"name: x\ncommand: a\nsecrets: {secrets}\n")
+    assert "hunter2" not in repr(caught.value.problems)

@@ -153,6 +153,7 @@ _TAGGED_TYPES: dict[str, type | tuple[type, ...]] = {
 
 # What libyaml says -> what helps.
 _HINTS = (
+    ("found a tab character", "Indent with spaces, not tabs."),
     ("cannot start any token", "Indent with spaces, not tabs, and quote text that starts with a special sign."),
     ("mapping values are not allowed", "Quote text that holds a colon followed by a space."),
     ("could not find expected ':'", "Every key is followed by a colon and a space; check quotes and indentation."),

@@ -107,12 +107,12 @@ class At:
 
     def items(self) -> list[At]:
         if not isinstance(self.node.value, list):
-            raise Wrong(f"must be a list, not {describe(self.node)}")
+            raise Wrong(f"must be a list, not {describe(self.node)}", _as_list(self.node))
         return [self.child(index, node) for index, node in enumerate(self.node.value)]
 
     def entries(self) -> dict[str, At]:
         if not isinstance(self.node.value, dict):
-            raise Wrong(f"must be a mapping of names to values, not {describe(self.node)}")
+            raise Wrong(f"must be a mapping of names to values, not {describe(self.node)}", _as_mapping(self.node))
         return {key: self.child(key, node) for key, node in self.node.value.items()}
 
 
@@ -194,6 +194,25 @@ def list_known(names: Iterable[str]) -> str:
 
 def _fold(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")
+
+
+def _as_list(node: Node) -> str | None:
+    """One value where several are possible: how to write it."""
+    word = _one_word(node)
+    return f'Make it a list: ["{clip(word)}"].' if word else None
+
+
+def _as_mapping(node: Node) -> str | None:
+    """A=1, alone or in a list, as other tools write it."""
+    first = node.value[0] if isinstance(node.value, list) and node.value else node
+    name, equals, _ = (_one_word(first) or "").partition("=")
+    return (
+        f"Write {clip(name)}: VALUE instead of {clip(name)}=VALUE, each on its own line." if name and equals else None
+    )
+
+
+def _one_word(node: Node) -> str | None:
+    return node.value if isinstance(node.value, str) and not set(node.value) & set('\n"\\') else node.written
 
 
 def describe(node: Node) -> str:

@@ -111,10 +111,19 @@ HOLD: Kind[Hold | None] = Kind(_read_hold, _HOLD.schema)
 
 _ENV = map_of(ENV_VALUE, name=ENV_NAME, most=rules.MAX_VARIABLES, empty="")
 
+
+def _read_command(at: At) -> str:
+    if isinstance(at.node.value, list):
+        raise Wrong(
+            "must be text, not a list", "Use commands for a list of lines; write a program's arguments as one text."
+        )
+    return rules.COMMAND.read(at)
+
+
 # What a role may say; written at the top, it holds for every role that does not say otherwise.
 SHARED_KEYS = {
     "image": Key(rules.IMAGE, "Image the tasks run in. Default: host, this machine's own system."),
-    "command": Key(rules.COMMAND, "Shell text to run."),
+    "command": Key(Kind(_read_command, rules.COMMAND.schema), "Shell text to run."),
     "commands": Key(rules.COMMANDS, "The same as a list of lines, run as one script."),
     "instances": Key(rules.INSTANCES, "How many tasks of this kind. Default: 1."),
     "env": Key(_ENV, "Environment variables."),
