@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer import BadParameter
 
-from holdfast.cli.compose import compose_job, name_of, shell_text
+from holdfast.cli.compose import absolute_mount, compose_job, name_of, shell_text
 from holdfast.jobspec import parse_job
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
@@ -69,3 +70,17 @@ def test_a_job_is_named_after_its_program(command: list[str], name: str) -> None
 def test_a_variable_needs_a_value() -> None:
     with pytest.raises(BadParameter, match="NAME=VALUE"):
         compose_job(["true"], env=["JUSTANAME"])
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (".", "/home/ann"),
+        ("data:/data", "/home/ann/data:/data"),
+        ("../bob/in:/in:rw", "/home/bob/in:/in:rw"),
+        ("/data:/in:ro", "/data:/in:ro"),
+        (":/in", ":/in"),
+    ],
+)
+def test_a_mount_is_seen_from_where_one_stands(written: str, meant: str) -> None:
+    assert absolute_mount(written, PurePosixPath("/home/ann")) == meant

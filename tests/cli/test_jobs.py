@@ -68,6 +68,26 @@ def test_every_problem_of_a_file_is_shown_with_its_line(cli: Cli, tmp_path: Path
     assert {problem["line"] for problem in problems} >= {2, 4}
 
 
+def test_problems_of_a_command_name_the_option(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    result = cli("submit", "--memory", "much", "--mount", "/a:b:c:d", "--", "python", "train.py")
+    assert {line.split(":")[0] for line in result.err.splitlines()} == {"--memory", "--mount", "error"}
+
+
+def test_a_folder_is_mounted_from_here(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert f"- {tmp_path}/data:/in" in cli.ok("plan", "--yaml", "--mount", "data:/in", "--", "true").text
+
+
+def test_a_command_without_its_dashes_is_recognised(cli: Cli) -> None:
+    assert "holdfast submit -- echo hi" in cli("submit", "echo", "hi").err
+    assert "holdfast submit -- echo" in cli("submit", "echo").err
+    assert "Is the path right?" in cli("submit", "no-such-file.yaml").err
+    assert "holdfast plan -" in cli("plan", stdin=b"command: true").err
+
+
 def test_plan_says_what_would_happen(cli: Cli) -> None:
     assert "would start now" in cli.ok("plan", "--cpu", "0.1", "--", "true").text
     assert "name: true" in cli.ok("plan", "--yaml", "--name", "true1", "--", "true").text.replace("true1", "true")

@@ -24,6 +24,14 @@ def test_colours_and_hints_on_a_terminal_alone(place: dict[str, str]) -> None:
     assert piped.err == ""
 
 
+def test_a_last_line_without_its_end_stays_to_be_seen(place: dict[str, str]) -> None:
+    seen = run_on_terminal("submit", "-f", "--name", "unended", "--", "printf lastline", env=place).out
+    after = seen.partition(b"lastline")[2]
+    assert after.startswith(b"\r\n")
+    assert b"\x1b[2K" not in after
+    assert b"unended" in after
+
+
 def test_a_reader_that_leaves_is_no_error(place: dict[str, str]) -> None:
     """As in `holdfast logs JOB | head`: the log is larger than any pipe holds."""
     job = run_program("submit", "--wait", "--json", "--", "yes | head -c 3000000", env=place).json["id"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Any
 
 from typer import BadParameter
@@ -56,6 +57,14 @@ def name_of(command: Sequence[str]) -> str:
     parts = [PurePosixPath(word).stem for word in words[:2] if not word.startswith("-")]
     kept = [part for part in parts if part.replace("-", "").replace("_", "").replace(".", "").isalnum()]
     return "-".join(kept[:2])[:LONGEST_NAME] or "job"
+
+
+def absolute_mount(text: str, folder: PurePath) -> str:
+    """SRC[:DST][:ro|rw] with SRC as seen from `folder`: a server elsewhere does not know where we are."""
+    source, colon, rest = text.partition(":")
+    if not source or source.startswith("/"):
+        return text
+    return posixpath.normpath(folder / source) + colon + rest
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json as encoder
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.core.errors import HoldfastError, Problem
 
 from . import output
+
+COMMAND = "--"  # the source of a job that was given by options and a command after `--`, not as a file
 
 
 def show_error(error: HoldfastError, *, json: bool, source: str | None = None) -> None:
@@ -48,21 +51,43 @@ def _shape(code: str, message: str, *, field: str | None = None, hint: str | Non
 
 def _show_problems(problems: Sequence[Problem], source: str | None) -> None:
     """One line each, in the form editors and people know: file:line: field: message (hint)."""
-    where = source or "job"
     for problem in problems:
-        line = f":{problem.line}" if problem.line is not None else ""
-        field = f" {problem.field}:" if problem.field else ""
         advice = f" ({problem.hint})" if problem.hint else ""
-        output.note(output.safe(f"{where}{line}:{field} {problem.message}{advice}"), "red")
+        output.note(output.safe(f"{_place(problem, source)}: {problem.message}{advice}"), "red")
     count = len(problems)
     output.note(f"error: {count} {'problem' if count == 1 else 'problems'}; nothing was submitted.")
 
 
+def _place(problem: Problem, source: str | None) -> str:
+    if source == COMMAND:
+        return _option(problem.field or "job")
+    line = f":{problem.line}" if problem.line is not None else ""
+    return f"{source or 'job'}{line}" + (f": {problem.field}" if problem.field else "")
+
+
+_OPTIONS = {
+    "mounts": "--mount",
+    "time_limit": "--time-limit",
+    **{
+        name: f"--{name}" for name in ("name", "image", "cpu", "memory", "gpu", "env", "instances", "retry", "priority")
+    },
+    "hold": "--hold",
+    "group": "--group",
+    "max_retries": "--retry",
+}
+
+
+def _option(field: str) -> str:
+    """roles.main.mounts[0].source -> --mount, env.PATH -> --env; a field that no option sets stays as it is."""
+    parts = re.sub(r"^roles(\.[^.]+|\[\d+\])\.", "", field).removeprefix("resources.")
+    return _OPTIONS.get(re.split(r"[.\[]", parts)[0], field)
+
+
 def _more(error: HoldfastError) -> Iterator[str]:
     hint, code = getattr(error, "hint", None), getattr(error, "code", "")
+    if code == "not_logged_in" and (not hint or "Authorization" in hint):
+        hint = "holdfast login URL"  # the server's own advice is for those who write requests
     if hint:
         yield f"try: {hint}"
-    if code == "not_logged_in" and "holdfast login" not in (hint or ""):
-        yield "try: holdfast login"
     if code == "internal" and getattr(error, "request_id", None):
         yield f"request: {getattr(error, 'request_id', '')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import typer
@@ -20,9 +21,7 @@ RESTART_PATIENCE = 60.0  # seconds for a server that is being restarted
 def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
     """Wait for the end, with the log or without; ends the command with the job's exit code."""
     client.patience = RESTART_PATIENCE  # it answered before, so it is worth waiting for
-    if follow:
-        follow_log(client, job.id)
-    ended = wait_for_end(client, job.id)
+    ended = follow_log(client, job.id) if follow else wait_for_end(client, job.id)
     if json:
         output.emit_json(ended)
     else:
@@ -30,8 +29,8 @@ def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
     raise typer.Exit(exit_code_of(ended))
 
 
-def follow_log(client: Client, job_id: str) -> None:
-    """The first task's log on stdout, one try after the other, until the job has ended or is held."""
+def follow_log(client: Client, job_id: str) -> JobDetail:
+    """The first task's log on stdout, one try after the other, until the job has ended or is held; returns it then."""
     seen: set[tuple[int, int]] = set()
     while True:
         job = client.job(job_id)
@@ -42,7 +41,7 @@ def follow_log(client: Client, job_id: str) -> None:
         if new:
             continue
         if job.state.final or str(job.state) == "Held":
-            return
+            return job
         client.wait(job_id, timeout=BETWEEN_TRIES)
 
 
@@ -65,12 +64,16 @@ def _try_of(task: Task) -> tuple[int, int]:
 def _write_log(client: Client, job_id: str, task: Task) -> None:
     from holdfast.sdk import ApiError
 
+    last = b""
     try:
         for piece in client.stream_log(job_id, follow=True, task=task.task, attempt=task.attempt, number=task.number):
             output.emit_bytes(piece)
+            last = piece or last
     except ApiError as error:
         if error.code != "no_log":  # ended before it could write anything
             raise
+    if last and not last.endswith(b"\n") and output.is_terminal(sys.stdout):
+        output.emit()  # whatever is said next begins a line of its own; a file gets the log's bytes alone
 
 
 def wait_for_end(client: Client, ref: str, *, timeout: float | None = None) -> JobDetail:

@@ -13,7 +13,7 @@ import typer.main
 from holdfast.core.errors import HoldfastError, UserError
 
 from . import groups, images, jobs, logs, output, people, serve, session, submit, top
-from .errors import show_error, show_usage
+from .errors import COMMAND, show_error, show_usage
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
 from .quick import leave_out_httpx_cli, spare_conversions
 
@@ -21,7 +21,7 @@ JOBS, PLACE, SERVER = "Jobs", "People and place", "Server"
 
 app = typer.Typer(
     name="holdfast",
-    help="Run batch jobs, see why they wait or fail, and get inside when they break.",
+    help="Run batch jobs, and see why they wait or fail.",
     no_args_is_help=True,
     add_completion=False,  # there is a command for it
     pretty_exceptions_enable=False,
@@ -41,7 +41,7 @@ def _root(
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Run batch jobs, see why they wait or fail, and get inside when they break."""
+    """Run batch jobs, and see why they wait or fail."""
 
 
 Command = Callable[..., None]
@@ -104,9 +104,11 @@ def wants_json(args: Sequence[str]) -> bool:
 
 
 def source_of(args: Sequence[str]) -> str | None:
-    """The job file named on the command line, for messages about its lines."""
+    """The job file named on the command line, for messages about its lines; COMMAND when there is none."""
     if not args or args[0] not in ("submit", "plan"):
         return None
+    if "--" in args:
+        return COMMAND
     named = [arg for arg in args[1:] if os.path.isfile(arg)]  # noqa: PTH113 - a string is all that is needed
     if named:
         return named[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from . import output
-from .compose import compose_job
+from .compose import absolute_mount, compose_job
 from .follow import stay
 from .options import Follow, Json, Wait, connect
 
@@ -29,7 +31,20 @@ class TakesCommand(TyperCommand):
             cut = args.index("--")
             ctx.meta["holdfast.command"] = args[cut + 1 :]
             args = args[:cut]
-        return list(super().parse_args(ctx, args))
+        given = list(args)  # parsing takes them away
+        try:
+            return list(super().parse_args(ctx, args))
+        except typer.TyperException as error:
+            if "unexpected extra argument" in error.format_message():
+                words = f"holdfast {ctx.info_name} -- {shlex.join(_from_first_word(given))}"
+                raise typer.BadParameter(f"give one FILE; a command goes after --: {words}", ctx=ctx) from None
+            raise
+
+
+def _from_first_word(args: list[str]) -> list[str]:
+    """What looks like a command: all from the first argument on that is no option."""
+    at = next((at for at, arg in enumerate(args) if not arg.startswith("-")), 0)
+    return args[at:]
 
 
 File = Annotated[str | None, typer.Argument(metavar="FILE", help="A job file in any dialect; - reads stdin.")]
@@ -52,7 +67,12 @@ Instances = Annotated[int | None, typer.Option(help="How many tasks.", rich_help
 TimeLimit = Annotated[str | None, typer.Option(help="How long it may run: 90m, 2h, none.", rich_help_panel=JOB_OPTIONS)]
 Retry = Annotated[int | None, typer.Option(help="Tries after a failure.", rich_help_panel=JOB_OPTIONS)]
 Priority = Annotated[int | None, typer.Option(help="Higher goes first.", rich_help_panel=JOB_OPTIONS)]
-Hold = Annotated[bool, typer.Option("--hold", help="Keep a failed task for debugging.", rich_help_panel=JOB_OPTIONS)]
+Hold = Annotated[
+    bool,
+    typer.Option(
+        "--hold", help="Ask to keep a failed task: recorded; comes with a later version.", rich_help_panel=JOB_OPTIONS
+    ),
+]
 
 
 def submit(
@@ -150,12 +170,14 @@ def _job(ctx: typer.Context, file: str | None) -> bytes | dict[str, Any]:
     if command and file:
         raise typer.BadParameter("give a FILE or a command after --, not both")
     if command:
+        if "mount" in given:
+            given["mount"] = [absolute_mount(one, Path.cwd()) for one in given["mount"]]
         return compose_job(command, **given)
     if given:
         options = ", ".join("--" + key.replace("_", "-") for key in given)
         raise typer.BadParameter(f"{options}: only for a command after --; a FILE says these itself")
     if file is None:
-        raise typer.BadParameter("give a FILE, - for stdin, or a command after --")
+        raise typer.BadParameter(f"give a FILE, or a command after --; to read stdin: holdfast {ctx.info_name} -")
     return _read(file)
 
 
@@ -171,7 +193,15 @@ def _read(file: str) -> bytes:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
             data = source.read(MOST_BYTES + 1)
     except OSError as error:
-        raise UserError(f"Cannot read {file}: {error.strerror}", hint="Is the path right?") from None
+        raise UserError(f"Cannot read {file}: {error.strerror}", hint=_advice(file)) from None
     if len(data) > MOST_BYTES:
         raise TooLarge(f"{file} is too large for a job file", hint="Put data into files that the job mounts.")
     return data
+
+
+def _advice(file: str) -> str:
+    """For a file that cannot be read: it may have been meant as a command."""
+    words = file.split()
+    if not Path(file).exists() and words and (len(words) > 1 or shutil.which(words[0])):
+        return f"To submit a command, put -- before it: holdfast submit -- {shlex.quote(file)}"
+    return "Is the path right?"
