@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.attempt import Seen
+from holdfast.core.errors import EngineError
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
@@ -32,6 +34,7 @@ def test_an_ordinary_user_has_a_sandbox_too() -> None:
     here = Path(__file__).parent
     run_as_ordinary_user(
         str(here / "test_sandbox.py"),
+        str(here / "test_escapes.py"),
         f"{here}/test_modes.py::test_what_an_ordinary_user_can_change",
         f"{here}/test_images.py::test_a_task_runs_on_an_imported_image",
         f"{here}/test_images.py::test_a_plain_root_filesystem",
@@ -189,9 +192,12 @@ def test_without_a_sandbox_files_are_removed_too(tmp_path: Path) -> None:
         assert Path(folder["scratch"]).exists()
         await rig.engine.remove("a")
         await rig.engine.close()
-        assert not list((tmp_path / "trash").iterdir())
         assert not folder.exists()
+        with pytest.raises(EngineError):
+            await rig.engine.sweep([])
         await rig.open()
+        while list((tmp_path / "trash").iterdir()):  # what was not cleaned before is cleaned now
+            await asyncio.sleep(0.01)
 
     play(tmp_path, scenario, PLAIN)
 

@@ -28,7 +28,7 @@ from holdfast.engines.base import (
 _ECHO = re.compile(r"echo (?P<words>.*?)(?P<err>\s*>&2)?$")
 _EXIT = re.compile(r"exit (\d+)$")
 _KILL = re.compile(r"kill -(\d+) \$\$$")
-_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}\Z")
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
 
 
 @dataclass(slots=True, eq=False)

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +56,7 @@ class EmbeddedEngine:
         self._options = options or EmbeddedOptions()
         self._places = Places(home)
         self._images = ImageShelf(home / "images")
-        self._views = Views(home, self._places.tag, self._options)
+        self._views = Views(home, self._options)
         self._starter: Starter | None = None
         self._site: Site | None = None
         self._watch: Watch | None = None
@@ -82,8 +83,8 @@ class EmbeddedEngine:
         self._starter = Starter(self._options, site, self._views, self._images, self._places)
         self._nodes = (machine.find_node(self._options, site.gpus),)
         for left in (*self._places.trash(), *self._images.unfinished()):
-            self._cleaner.submit(delete, left)
-        self._cleaner.submit(self._clean_shared)
+            self._clean(delete, left)
+        self._clean(self._clean_shared)
 
     def _clean_shared(self) -> None:
         """Remove layers and images nothing stands on any more."""
@@ -126,7 +127,7 @@ class EmbeddedEngine:
 
     def _clean_later(self) -> None:
         if self._watch is not None:
-            self._cleaner.submit(self._clean_shared)
+            self._clean(self._clean_shared)
 
     # --- starting and looking -------------------------------------------------------------------------------------
 
@@ -331,7 +332,7 @@ class EmbeddedEngine:
         groups = self._current_site().groups
         if trash is not None:
             made = note.cgroups if note else groups.folders(name) if groups else ()
-            self._cleaner.submit(delete, trash, made)
+            self._clean(delete, trash, made)
 
     async def remove_logs(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id):
@@ -387,7 +388,16 @@ class EmbeddedEngine:
         return self._watch
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await self._loop.run_in_executor(self._threads, call)
+        try:
+            future = self._loop.run_in_executor(self._threads, call)
+        except RuntimeError as error:  # its threads are gone
+            raise EngineError("the engine is not open") from error
+        return await future
+
+    def _clean(self, call: Callable[..., None], *words: Any) -> None:
+        """Some time soon; what is not cleaned when we close is cleaned at the next open."""
+        with suppress(RuntimeError):  # closed by now
+            self._cleaner.submit(call, *words)
 
     def _background(self, work: Coroutine[Any, Any, object]) -> None:
         task = self._loop.create_task(work)

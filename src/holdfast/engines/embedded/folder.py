@@ -12,7 +12,7 @@ from pathlib import Path
 from .read import Claim, StartNote, parse_claim, parse_start
 
 # Names become file and cgroup names; nothing else may come through.
-_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}\Z")
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
 _FLOCK = struct.Struct("hhqqi4x")
 _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)
 

@@ -61,6 +61,7 @@ class Root:
     env: Mapping[str, str] | None = None  # the image's own
     workdir: str = ""  # the image's own
     lower: str = "/"  # where on the machine its unchanged files lie
+    devices: tuple[Bind, ...] = ()  # device files of its own in place of the machine's
     locked: bool = False  # read-only from the moment everything is mounted
     warning: str = ""  # it is not quite what was asked for
     user: str = "root"  # whom the task runs as
@@ -76,7 +77,6 @@ class Guard:
     read_only: tuple[str, ...] = ()  # below /proc, and the like
     empty_folders: tuple[str, ...] = ()
     empty_files: tuple[str, ...] = ()
-    locked: tuple[str, ...] = ()  # the machine's own device files: to be used, not to be changed
     show_sys: bool = True
     seccomp: bool = False
 
@@ -89,7 +89,7 @@ def render_args(
     args += ["--new-session", "--hostname", hostname(launch.task), "--json-status-fd", str(REPORT_FD)]
     args += _user(guard, root)
     args += _root(root)
-    args += _system(guard, shm)
+    args += _system(guard, shm, root.devices)
     for bind in binds:
         args += _bind(bind)
     args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
@@ -173,13 +173,13 @@ def _root(root: Root) -> Iterator[str]:
         yield from ("--symlink", target, name)
 
 
-def _system(guard: Guard, shm: int) -> Iterator[str]:
+def _system(guard: Guard, shm: int, devices: Iterable[Bind]) -> Iterator[str]:
     yield from ("--proc", "/proc")
     for path in guard.read_only:
         yield from ("--ro-bind", path, path)
     yield from ("--dev", "/dev", "--perms", "1777", "--size", str(shm), "--tmpfs", "/dev/shm")
-    for path in guard.locked:
-        yield from ("--remount-ro", path)
+    for bind in devices:
+        yield from _bind(bind)
     if guard.show_sys:
         yield from ("--ro-bind", "/sys", "/sys")
     for path in guard.empty_folders:
@@ -188,9 +188,9 @@ def _system(guard: Guard, shm: int) -> Iterator[str]:
         yield from ("--ro-bind", "/dev/null", path)
 
 
-def _bind(bind: Bind) -> tuple[str, ...]:
+def _bind(bind: Bind) -> tuple[str, str, str]:
     if bind.fd is not None:
         return "--ro-bind-fd" if bind.read_only else "--bind-fd", str(bind.fd), bind.target
     if bind.device:
-        return "--dev-bind", bind.source, bind.target, "--remount-ro", bind.target
+        return "--dev-bind", bind.source, bind.target
     return "--ro-bind" if bind.read_only else "--bind", bind.source, bind.target

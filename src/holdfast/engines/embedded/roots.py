@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .folder import TaskFolder
 from .host import FRESH, SHOWN, HostView
 from .render import HOME, Bind, Overlay, Root
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")  # the harmless ones
 
 # Kept on disk even where changes to the rest of the root filesystem are kept in memory or refused.
 PLACES = (HOME, "/tmp", "/var/tmp", "/root", "/run")
@@ -81,8 +85,36 @@ def host_shown() -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]:
     return tuple(binds), tuple(links)
 
 
+def own_devices(folder: TaskFolder) -> tuple[Bind, ...]:
+    """A task of root owns every file root owns, and those of /dev would be the machine's own."""
+    found = [path for path in DEVICES if os.path.exists(path)]
+    return tuple(Bind(source=folder[path[1:].replace("/", ".")], target=path, device=True) for path in found)
+
+
+def holds_devices(home: Path) -> bool:
+    """Device files made there can be used; not so on filesystems mounted nodev, and in many containers."""
+    probe = str(home / f"device-{os.getpid()}")
+    try:
+        _make_device(probe, "/dev/null")
+        try:
+            os.close(os.open(probe, os.O_RDWR | os.O_CLOEXEC))
+        finally:
+            os.unlink(probe)
+    except OSError:
+        return False
+    return True
+
+
+def _make_device(path: str, like: str) -> None:
+    with suppress(FileExistsError):
+        os.mknod(path, stat.S_IFCHR | 0o600, os.stat(like).st_rdev)
+    os.chmod(path, 0o666)
+
+
 def make_folders(folder: TaskFolder, root: Root) -> None:
-    """The writable folders a root needs; made before: kept."""
+    """The writable folders a root needs, and its devices; made before: kept."""
+    for device in root.devices:
+        _make_device(device.source, device.target)
     for overlay in root.overlays:
         if overlay.upper:
             _make(overlay.upper, 0o755)

@@ -39,7 +39,6 @@ _EMPTY = (
     "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
     "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
 )  # fmt: skip
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")  # that bwrap binds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +50,7 @@ class Site:
     seccomp: bytes = b""  # the filter of system calls
     host_cow: bool = False  # the image `host` is copy-on-write (else read-only)
     image_cow: bool = False  # so are imported images
+    own_devices: bool = False  # tasks get /dev/null and the like anew, for they could change the machine's
     on_disk: bool = True  # changes go to disk (else to memory, save in a few places)
     shown: tuple[Bind, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
@@ -73,7 +73,11 @@ def find_site(home: Path, options: EmbeddedOptions, views: Views) -> Site:
         gpus=find_gpus(),
         driver=find_driver(),
     )
+    if os.geteuid() == 0:
+        plain = replace(plain, own_devices=roots.holds_devices(home))
     site, notes = _best_sandbox(plain, home, options, views)
+    if os.geteuid() == 0 and site.isolation is not Isolation.NONE and not site.own_devices:
+        notes += (f"Jobs can change the permissions of /dev/null and the like: {home} cannot hold device files.",)
     if site.host_cow and (too_big := views.host_layers().view.too_big):
         some = ", ".join(too_big[:3])
         notes += (f"Folders with too many files to look through are hidden from jobs, such as {some}.",)
@@ -149,7 +153,6 @@ def find_guard(*, privileged: bool) -> Guard:
         read_only=tuple(path for path in _READ_ONLY if os.path.exists(path)),
         empty_folders=tuple(path for path in present if os.path.isdir(path)),
         empty_files=tuple(path for path in present if not os.path.isdir(path)),
-        locked=_DEVICES if os.geteuid() == 0 else (),  # another user cannot change them anyway
     )
 
 
@@ -176,7 +179,11 @@ def host_root(site: Site, views: Views, folder: TaskFolder) -> Root:
         root = roots.host_overlay(folder, views.host_layers(), on_disk=site.on_disk)
     else:
         root = replace(roots.host_binds(folder, site.shown, site.links), as_root=os.geteuid() == 0)
-    return replace(root, shell=site.host_shell, user=site.user)
+    return replace(root, shell=site.host_shell, user=site.user, devices=_devices(site, folder))
+
+
+def _devices(site: Site, folder: TaskFolder) -> tuple[Bind, ...]:
+    return roots.own_devices(folder) if site.own_devices else ()
 
 
 def image_root(site: Site, views: Views, image: Image, folder: TaskFolder) -> Root:
@@ -192,6 +199,7 @@ def image_root(site: Site, views: Views, image: Image, folder: TaskFolder) -> Ro
         workdir=(roots.follow_inside(image.rootfs, image.workdir) or "") if image.workdir else "",
         as_root=not site.guard.privileged,
         stands_on=(image.rootfs, views.skeleton()),
+        devices=_devices(site, folder),
     )
 
 

@@ -6,6 +6,8 @@ Blocking: call it from a thread. Layers are never changed once written, for runn
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import stat
 import threading
 import time
@@ -21,13 +23,15 @@ from .roots import HostLayers
 _PREFIX = "holdfast-layers-"
 _OUTSIDE = ("/run", "/dev/shm")
 _OWNER = "home"  # a file that names the home the layers belong to
+_NAME = "layers-name"  # a file in the home that says what its layers outside are called
+_NAME_FORM = re.compile(r"[0-9a-f]{32}\Z")
+_TRIES = 10
 _OLDEST = 600.0  # seconds until the machine is looked through again even if nothing seems to have changed
 
 
 class Views:
-    def __init__(self, home: Path, tag: str, options: EmbeddedOptions) -> None:
+    def __init__(self, home: Path, options: EmbeddedOptions) -> None:
         self._home = home
-        self._tag = tag
         self._options = options
         self._lock = threading.Lock()
         self._layers: HostLayers | None = None
@@ -69,7 +73,7 @@ class Views:
                 for entry in list(folder.iterdir()) if folder.is_dir() else []:
                     if entry.is_dir() and str(entry) not in keep:
                         remove_tree(str(entry))
-            _remove_orphans(base)
+            _remove_orphans(base, self._home, keep)
 
     def leave(self, in_use: Collection[str]) -> None:
         """Take away what lies outside our home, unless some task still stands on it."""
@@ -77,6 +81,7 @@ class Views:
             base = self._layers_base()
             if not in_use and not base.is_relative_to(self._home):
                 remove_tree(str(base))
+                (self._home / _NAME).unlink(missing_ok=True)
 
     def _look(self) -> None:
         stamp = host.host_stamp()
@@ -89,13 +94,40 @@ class Views:
         """On another filesystem than `/`: of two layers of one mount, none may lie within the other."""
         root = os.stat("/").st_dev
         inside = self._home / "layers"
-        for folder in (inside, *(Path(place, f"{_PREFIX}{self._tag}") for place in _OUTSIDE)):
-            if os.path.isdir(folder.parent) and os.stat(folder.parent).st_dev != root:
-                found = _private(folder)
+        for place in (self._home, *map(Path, _OUTSIDE)):
+            if os.path.isdir(place) and os.stat(place).st_dev != root:
+                found = _private(inside) if place == self._home else self._outside(place)
                 if found is not None and _takes_whiteouts(found):
                     (found / _OWNER).write_text(str(self._home))
                     return found
+                if found is not None and place != self._home:
+                    remove_tree(str(found))
         return _private(inside) or self._home
+
+    def _outside(self, place: Path) -> Path | None:
+        """A folder of ours in a place open to everyone. Nobody can guess its name; whoever has seen it and taken it
+        while we were away only makes us take another."""
+        for _ in range(_TRIES):
+            found = _private(place / f"{_PREFIX}{self._name()}")
+            if found is not None or not os.access(place, os.W_OK):
+                return found
+            (self._home / _NAME).unlink(missing_ok=True)
+        return None
+
+    def _name(self) -> str:
+        file = self._home / _NAME
+        with suppress(OSError, UnicodeError):
+            name = file.read_text()
+            if _NAME_FORM.match(name):
+                return name
+        name = secrets.token_hex(16)
+        fresh = self._home / f"{_NAME}.new"
+        fresh.unlink(missing_ok=True)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as out:
+            out.write(name)
+        fresh.replace(file)
+        return name
 
 
 def _takes_whiteouts(folder: Path) -> bool:
@@ -109,22 +141,30 @@ def _takes_whiteouts(folder: Path) -> bool:
     return True
 
 
-def _remove_orphans(base: Path) -> None:
+def _remove_orphans(base: Path, home: Path, keep: Collection[str]) -> None:
+    """Layers of homes that are no more, and those of ours under another name; never what belongs to someone else."""
     if not base.name.startswith(_PREFIX):
         return
     for other in base.parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            home = Path((other / _OWNER).read_text())
-            if _private(other) is not None and not home.exists():
+            if other == base or not _is_ours(other):
+                continue
+            owner = Path((other / _OWNER).read_text())
+            left = owner == home and not any(Path(path).is_relative_to(other) for path in keep)
+            if left or not owner.exists():
                 remove_tree(str(other))
 
 
 def _private(folder: Path) -> Path | None:
     """That folder, if it is ours alone; in a place open to everyone, somebody else may have been there first."""
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = os.lstat(folder)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        return folder if _is_ours(folder) else None
     except OSError:
         return None
-    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
-    return folder if ours else None
+
+
+def _is_ours(folder: Path) -> bool:
+    status = os.lstat(folder)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
