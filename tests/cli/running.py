@@ -87,10 +87,10 @@ def run_program(*args: str, env: Mapping[str, str]) -> Result:
     return Result(done.returncode, done.stdout, done.stderr.decode())
 
 
-def run_on_terminal(*args: str, env: Mapping[str, str]) -> Result:
+def run_on_terminal(*args: str, env: Mapping[str, str], columns: int = 100) -> Result:
     """All that a person would see, stdout and stderr on one terminal."""
     ours, theirs = pty.openpty()
-    process = start(*args, env={**env, "TERM": "xterm-256color", "COLUMNS": "100"}, stdout=theirs, stderr=theirs)
+    process = start(*args, env={**env, "TERM": "xterm-256color", "COLUMNS": str(columns)}, stdout=theirs, stderr=theirs)
     os.close(theirs)
     seen = b""
     while True:

@@ -124,6 +124,27 @@ def test_ls_filters_and_pages(cli: Cli) -> None:
     assert "Failed" in table[1]
 
 
+def test_ls_says_when_nothing_matches(cli: Cli) -> None:
+    assert cli.ok("ls", "--text", "no-such-name").err == "Nothing matches.\n"
+    assert cli.ok("ls", "--text", "no-such-name", "--json").json["items"] == []
+
+
+def test_show_tells_what_runs_in_what(cli: Cli) -> None:
+    lines = "\n".join(f"echo {number}" for number in range(8))
+    job = submitted(cli, "--mount", "/usr:/in", "--cpu", "1", "--", lines)
+    text = cli.ok("show", job).text
+    for part in (
+        "image       host",
+        "command     echo 0",
+        "echo 4\n",
+        "3 more lines",
+        "mounts      /usr at /in",
+        " 1 core,",
+    ):
+        assert part in text
+    assert "echo 5" not in text
+
+
 def test_show_tells_all_and_its_json_is_stable(cli: Cli) -> None:
     job = cli("submit", "--wait", "--json", "--name", "shown", "--", "exit 4").json["id"]
     text = cli.ok("show", job).text
@@ -151,6 +172,8 @@ def test_stop_ends_a_running_job_and_wait_tells(cli: Cli) -> None:
     assert f"{job} has ended" in cli.ok("stop", "--wait", job).text
     assert cli("wait", job).code == 120
     assert cli.ok("stop", job).code == 0  # again changes nothing
+    done = cli("submit", "--wait", "--json", "--", "true").json["id"]
+    assert cli.ok("stop", done).text == f"{done} had ended before (succeeded)\n"
     report = cli("stop", "--json", job, "no-such-job")
     assert (report.code, report.json["stopped"], report.json["failed"][0]["job"]) == (1, [job], "no-such-job")
 
@@ -187,6 +210,15 @@ def test_events_tell_the_story(cli: Cli) -> None:
     assert events[0]["actor"] == "admin"
     followed = cli.ok("events", "-f", job).text.splitlines()
     assert len(followed) == len(events)
+
+
+def test_an_attempt_that_does_not_exist(cli: Cli) -> None:
+    job = cli("submit", "--wait", "--json", "--", "true").json["id"]
+    assert f"error: {job} has no attempt 4\n" in cli("logs", job, "--attempt", "4").err
+    assert (
+        f"{job} has no try 3 of main-0 in attempt 0\n" in cli("logs", job, "main-0", "--attempt", "0", "--try", "3").err
+    )
+    assert cli("logs", job, "--attempt", "4", "--json").error["code"] == "not_found"
 
 
 def test_a_job_that_does_not_exist(cli: Cli) -> None:

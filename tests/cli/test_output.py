@@ -57,6 +57,14 @@ def test_hints_are_not_for_scripts(capfdbinary: pytest.CaptureFixture[bytes]) ->
     assert capfdbinary.readouterr().err == b""
 
 
+def test_columns_are_left_out_before_others_become_unreadable() -> None:
+    columns, needed, cut, drop = ("ID", "NAME", "USER", "AGE"), (23, 40, 8, 5), ("NAME",), ("USER", "AGE", "ID?")
+    assert output._kept(columns, needed, cut, drop, 58) == [0, 1, 2, 3]
+    assert output._kept(columns, needed, cut, drop, 57) == [0, 1, 3]
+    assert output._kept(columns, needed, cut, drop, 47) == [0, 1]
+    assert output._kept(columns, needed, cut, drop, 10) == [0, 1]
+
+
 def test_columns_that_may_be_cut_share_what_the_others_leave() -> None:
     columns, needed = ("ID", "NAME", "STATE", "MESSAGE"), (20, 30, 9, 100)
     assert output._share(columns, needed, ("NAME", "MESSAGE"), 1000) == list(needed)

@@ -8,6 +8,7 @@ from typer import BadParameter
 from holdfast.cli.quantities import (
     parse_duration,
     parse_size,
+    show_count,
     show_duration,
     show_size,
     show_span,
@@ -58,6 +59,11 @@ def test_shown_durations(seconds: float, shown: str) -> None:
     assert show_duration(seconds) == shown
 
 
+@pytest.mark.parametrize(("count", "shown"), [(0, "0 cores"), (0.5, "0.5 cores"), (1.0, "1 core"), (12, "12 cores")])
+def test_shown_counts(count: float, shown: str) -> None:
+    assert show_count(count, "core") == shown
+
+
 def test_a_span_goes_on_until_it_ends() -> None:
     start = NOW - timedelta(seconds=30)
     assert show_span(start, None, NOW) == "30s"
@@ -65,6 +71,8 @@ def test_a_span_goes_on_until_it_ends() -> None:
     assert show_span(None, None, NOW) == ""
 
 
-@pytest.mark.parametrize(("size", "shown"), [(None, ""), (100, "100 B"), (2 << 30, "2 GiB"), (1_500_000, "1.4 MiB")])
+@pytest.mark.parametrize(
+    ("size", "shown"), [(None, ""), (100, "100 B"), (2 << 30, "2 GiB"), (10 << 40, "10 TiB"), (1_500_000, "1.4 MiB")]
+)
 def test_shown_sizes(size: int | None, shown: str) -> None:
     assert show_size(size) == shown

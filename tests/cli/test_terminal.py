@@ -32,6 +32,20 @@ def test_a_last_line_without_its_end_stays_to_be_seen(place: dict[str, str]) -> 
     assert b"unended" in after
 
 
+def test_the_next_page_keeps_the_filters(place: dict[str, str]) -> None:
+    for _ in range(2):
+        run_program("submit", "--name", "two pages", "--", "true", env=place)
+    seen = run_on_terminal("ls", "--text", "two pages", "--limit", "1", env={**place, "NO_COLOR": "1"}).out
+    assert b"holdfast ls --text 'two pages' --limit 1 --more " in seen
+
+
+def test_ids_are_whole_on_a_narrow_terminal(place: dict[str, str]) -> None:
+    job = run_program("submit", "--name", "n" * 60, "--", "true", env=place).out.strip()
+    token = run_program("token", "create", "--json", "t" * 60, env=place).json["id"].encode()
+    assert job in run_on_terminal("ls", env=place, columns=60).out
+    assert token in run_on_terminal("token", "ls", env=place, columns=60).out
+
+
 def test_a_reader_that_leaves_is_no_error(place: dict[str, str]) -> None:
     """As in `holdfast logs JOB | head`: the log is larger than any pipe holds."""
     job = run_program("submit", "--wait", "--json", "--", "yes | head -c 3000000", env=place).json["id"]

@@ -8,7 +8,7 @@ import typer
 
 from . import output
 from .options import Json, Yes, connect
-from .quantities import parse_duration, parse_size, show_duration, show_size
+from .quantities import parse_duration, parse_size, show_count, show_duration, show_size
 from .secrets import sure
 
 if TYPE_CHECKING:
@@ -194,11 +194,11 @@ def _seconds(text: str | None) -> float | None:
 def _bounds(quota: Quota) -> str:
     parts = []
     if quota.cpu is not None:
-        parts.append(f"{quota.cpu:g} cores")
+        parts.append(show_count(quota.cpu, "core"))
     if quota.memory is not None:
         parts.append(show_size(quota.memory))
     if quota.gpu is not None:
-        parts.append(f"{quota.gpu} GPUs")
+        parts.append(show_count(quota.gpu, "GPU"))
     return ", ".join(parts) or "unbounded"
 
 

@@ -72,6 +72,10 @@ def _bar(label: str, size: int) -> Iterator[Callable[[int], None]]:
 @images.command("rm")
 def remove_image(name: ImageName, yes: Yes = False, json: Json = False) -> None:
     """Remove an image. Jobs that run in it go on."""
+    if name == "host":
+        from holdfast.core.errors import UserError
+
+        raise UserError("host is the machine's own filesystem, not an imported image: it cannot be removed")
     sure(f"Remove image {output.safe(name)}?", yes)
     with connect() as client:
         client.remove_image(name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,10 +19,11 @@ from .quantities import parse_duration, show_duration, show_instant, show_span, 
 from .showing import show_job
 
 if TYPE_CHECKING:
-    from holdfast.sdk import Event, JobSummary
+    from holdfast.sdk import Event, JobDetail, JobSummary
+    from holdfast.sdk.jobs import JobFilters
 
+PAGE = 20  # jobs listed at once
 COLUMNS = ("ID", "NAME", "STATE", "USER", "GROUP", "AGE", "RAN", "MESSAGE")
-WIDE = 100  # columns of a terminal that has room for all of these
 
 
 def ls(
@@ -34,7 +37,7 @@ def ls(
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
     text: Annotated[str | None, typer.Option("--text", "-t", help="Part of the name or the id.")] = None,
     since: Annotated[str | None, typer.Option(help="Submitted since: 10m, 2d or a time.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many at most.")] = PAGE,
     all: Annotated[bool, typer.Option("--all", "-a", help="Every page.")] = False,
     more: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on after an earlier page.")] = None,
     json: Json = False,
@@ -60,10 +63,26 @@ def ls(
         output.emit_json(page)
         return
     now = utc_now()
-    columns = [name for name in COLUMNS if output.width() >= WIDE or name not in ("USER", "GROUP")]
-    rows = [[_cells(job, now)[name] for name in columns] for job in page.items]
-    output.table(columns, rows, cut=("NAME", "MESSAGE"))
-    _say_more(page.items, page.next)
+    asked = _words(filters)
+    if not page.items and (asked or more):
+        output.note("Nothing matches.")
+        return
+    rows = [list(_cells(job, now).values()) for job in page.items]
+    same = ["USER"] if len({job.user for job in page.items}) <= 1 else []  # says nothing then
+    output.table(COLUMNS, rows, cut=("NAME", "MESSAGE"), drop=[*same, "GROUP", "RAN", "AGE"])
+    _say_more(page.items, page.next, asked + (["--limit", str(limit)] if limit != PAGE else []))
+
+
+def _words(filters: JobFilters) -> list[str]:
+    """The filters as they would be written, to go on with the next page."""
+    words = ["--mine"] if filters.get("mine") else []
+    for option, values in (("--state", filters.get("states")), ("--group", filters.get("groups"))):
+        words += [word for value in values or () for word in (option, value)]
+    after = filters.get("after")
+    since = after.isoformat(timespec="seconds") if after else None
+    for option, text in (("--user", filters.get("user")), ("--text", filters.get("text")), ("--since", since)):
+        words += [option, text] if text else []
+    return words
 
 
 def _cells(job: JobSummary, now: datetime) -> dict[str, object]:
@@ -79,9 +98,10 @@ def _cells(job: JobSummary, now: datetime) -> dict[str, object]:
     }
 
 
-def _say_more(items: tuple[JobSummary, ...], cursor: str | None) -> None:
+def _say_more(items: tuple[JobSummary, ...], cursor: str | None, asked: Sequence[str]) -> None:
     if cursor:
-        output.hint(f"holdfast ls --more {cursor}", "holdfast ls --all")
+        again = shlex.join(["holdfast", "ls", *(output.safe(word) for word in asked)])
+        output.hint(f"{again} --more {cursor}", f"{again} --all")
     elif items:
         output.hint(f"holdfast show {items[0].id}", f"holdfast logs {items[0].id}")
     else:
@@ -115,18 +135,26 @@ def stop(
             client.patience = RESTART_PATIENCE
             for job in report.stopped:
                 client.wait(job, through_hold=True)
+        found = () if json else tuple(client.job(job) for job in report.stopped)
     if json:
         output.emit_json(report)
     else:
-        for job in report.stopped:
-            output.emit(f"{job} {'has ended' if wait else 'is asked to stop'}")
+        for one in found:
+            output.emit(f"{one.id} {_stopped(one)}")
         for failure in report.failed:
             message = output.safe(failure.error.get("message", "cannot be stopped"))
             output.note(f"{output.safe(failure.job)}: {message}", "red")
     if report.failed:
         raise typer.Exit(1)
-    if report.stopped and not wait:
-        output.hint(f"holdfast wait {report.stopped[0]}")
+    going = [one.id for one in found if not one.state.final]
+    if going:
+        output.hint(f"holdfast wait {going[0]}")
+
+
+def _stopped(job: JobDetail) -> str:
+    if not job.state.final:
+        return "is asked to stop"
+    return f"{'has ended' if job.stop else 'had ended before'} ({str(job.state).lower()})"
 
 
 def rerun(job: JobRef, follow: Follow = False, wait: Wait = False, json: Json = False) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 WIDE = 100_000  # columns when nobody looks: nothing is cut
 GAP = 2  # spaces between columns
 NARROWEST = 8  # characters that a column keeps, however narrow the terminal is
+READABLE = 16  # characters that a column should have; others are left out before it gets fewer
 
 
 class ReaderGone(BaseException):
@@ -127,23 +128,43 @@ def width() -> int:
     return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else WIDE
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequence[str] = ()) -> None:
-    """Columns side by side. Only those named in `cut` are shortened when the terminal is too narrow."""
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequence[str] = (), drop: Sequence[str] = ()
+) -> None:
+    """Columns side by side. When the terminal is too narrow those named in `drop` are left out, the first one first,
+    and those in `cut` are shortened; no others are."""
     if rows or is_terminal(sys.stdout):
-        emit(render(make_table(columns, rows, cut=cut)))
+        emit(render(make_table(columns, rows, cut=cut, drop=drop)))
 
 
-def make_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequence[str] = ()) -> RenderableType:
+def make_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequence[str] = (), drop: Sequence[str] = ()
+) -> RenderableType:
     from rich.table import Table
 
     cells = [[cell(value) for value in row] for row in rows]
     needed = [max([len(name), *(row[at].cell_len for row in cells)]) for at, name in enumerate(columns)]
+    kept = _kept(columns, needed, cut, drop, width())
+    names, sizes = [columns[at] for at in kept], [needed[at] for at in kept]
     made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for name, room in zip(columns, _share(columns, needed, cut, width()), strict=True):
+    for name, room in zip(names, _share(names, sizes, cut, width()), strict=True):
         made.add_column(name, no_wrap=True, overflow="ellipsis", width=room)
     for row in cells:
-        made.add_row(*row)
+        made.add_row(*(row[at] for at in kept))
     return made
+
+
+def _kept(
+    columns: Sequence[str], needed: Sequence[int], cut: Sequence[str], drop: Sequence[str], room: int
+) -> list[int]:
+    """Which columns are shown, by their places."""
+    least = [min(size, READABLE) if name in cut else size for name, size in zip(columns, needed, strict=True)]
+    kept = list(range(len(columns)))
+    for name in drop:
+        if sum(least[at] + GAP for at in kept) - GAP <= room:
+            break
+        kept = [at for at in kept if columns[at] != name]
+    return kept
 
 
 def _share(columns: Sequence[str], needed: Sequence[int], cut: Sequence[str], room: int) -> list[int]:

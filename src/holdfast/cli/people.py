@@ -83,7 +83,8 @@ def add_user(
         output.emit_json(user)
     else:
         output.emit(f"Added {output.safe(user.name)}.")
-    output.hint(f"holdfast login --user {user.name}", f"holdfast group member add GROUP {user.name}")
+    way_in = f"holdfast token create NAME --user {user.name}" if no_password else f"holdfast login --user {user.name}"
+    output.hint(way_in, f"holdfast group member add GROUP {user.name}")
 
 
 @users.command("set")
@@ -182,15 +183,27 @@ def list_tokens(json: Json = False) -> None:
         ]
         for token in found
     ]
-    output.table(("ID", "NAME", "USER", "CREATED", "EXPIRES", "LAST USED"), rows, cut=("NAME",))
+    output.table(
+        ("ID", "NAME", "USER", "CREATED", "EXPIRES", "LAST USED"),
+        rows,
+        cut=("NAME",),
+        drop=("CREATED", "LAST USED", "USER"),
+    )
     output.hint("holdfast token create NAME", "holdfast token rm ID")
 
 
 @tokens.command("rm")
 def remove_token(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `token ls` shows it.")], json: Json = False
+    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `token ls` shows it, or how it begins.")],
+    json: Json = False,
 ) -> None:
     """Make a token worthless."""
+    from holdfast.core.errors import UserError
+
     with connect() as client:
-        client.remove_token(id)
-    _removed(id, json)
+        alike = [token.id for token in client.tokens() if token.id.startswith(id)] if id else []
+        if len(alike) > 1 and id not in alike:
+            raise UserError(f"{len(alike)} tokens begin with {id}", hint="Write more of the id.")
+        chosen = alike[0] if len(alike) == 1 else id
+        client.remove_token(chosen)
+    _removed(chosen, json)

@@ -81,5 +81,10 @@ def show_size(count: int | None) -> str:
     return f"{count} B"
 
 
+def show_count(count: float, thing: str) -> str:
+    """1 core, 0.5 cores, 2 cores."""
+    return f"{count:g} {thing}{'' if count == 1 else 's'}"
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)

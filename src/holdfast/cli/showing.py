@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from . import output
-from .quantities import show_duration, show_instant, show_size, show_span, utc_now
+from .quantities import show_count, show_duration, show_instant, show_size, show_span, utc_now
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from holdfast.sdk import Attempt, JobDetail, Task
 
+COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
 TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS")
 
 
@@ -55,13 +56,12 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
         yield "finished", show_instant(job.finished_at)
     if job.exit_code is not None:
         yield "exit code", job.exit_code
+    yield from _roles(job)
     yield "asks for", _amount(job)
     yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
     if job.attempt or job.retries.user or job.retries.platform:
-        yield (
-            "attempt",
-            f"{job.attempt} (retried {job.retries.user} times, {job.retries.platform} more by the platform)",
-        )
+        retried = f"retried {show_count(job.retries.user, 'time')}, {job.retries.platform} more by the platform"
+        yield "attempt", f"{job.attempt} ({retried})"
     if job.retry_at:
         yield "next try", show_instant(job.retry_at)
     if job.stop:
@@ -74,11 +74,34 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
         yield "isolation", "none: this job is not isolated from others on the machine"
 
 
+def _roles(job: JobDetail) -> Iterator[tuple[str, object]]:
+    """What runs, in what, with which folders; each role by name where there are several."""
+    roles = job.job.get("roles") or ()
+    for role in roles:
+        if len(roles) > 1:
+            yield "role", f"{role.get('name', '')}, {show_count(role.get('instances', 1), 'task')}"
+        if role.get("image"):
+            yield "image", role["image"]
+        lines = [line for text in role.get("commands") or () for line in str(text).splitlines()]
+        for at, line in enumerate(lines[:COMMAND_LINES]):
+            yield "" if at else "command", line
+        if len(lines) > COMMAND_LINES:
+            yield "", f"… ({show_count(len(lines) - COMMAND_LINES, 'more line')})"
+        for at, mount in enumerate(role.get("mounts") or ()):
+            yield "" if at else "mounts", _mount(mount)
+
+
+def _mount(mount: Mapping[str, Any]) -> str:
+    source, target = mount.get("source", ""), mount.get("target", "")
+    where = source if source == target else f"{source} at {target}"
+    return where if mount.get("read_only", True) else f"{where}, writable"
+
+
 def _amount(job: JobDetail) -> str:
     asked = job.resources
-    gpus = f", {asked.gpu} GPUs" if asked.gpu else ""
+    gpus = f", {show_count(asked.gpu, 'GPU')}" if asked.gpu else ""
     tasks = f" for {job.task_count} tasks" if job.task_count > 1 else ""
-    return f"{asked.cpu:g} cores, {show_size(asked.memory)}{gpus}{tasks}"
+    return f"{show_count(asked.cpu, 'core')}, {show_size(asked.memory)}{gpus}{tasks}"
 
 
 def _show_tasks(tasks: Sequence[Task]) -> None:

@@ -120,7 +120,8 @@ def _jobs(jobs: tuple[JobSummary, ...]) -> RenderableType:
         for job in jobs
     ]
     columns = ("ID", "NAME", "STATE", "USER", "FOR", "CORES", "MEMORY", "GPUS", "MESSAGE")
-    return output.make_table(columns, rows, cut=("NAME", "MESSAGE"))
+    idle = ["USER"] if len({job.user for job in jobs}) == 1 else []  # the same in each row
+    return output.make_table(columns, rows, cut=("NAME", "MESSAGE"), drop=[*idle, "GPUS", "MEMORY", "CORES", "FOR"])
 
 
 def _of(bound: T | None, show: Callable[[T], str]) -> str:
