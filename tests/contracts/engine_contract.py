@@ -185,6 +185,13 @@ class EngineContract:
 
         self.play(scenario)
 
+    def test_names_that_are_odd_but_fine_are_taken(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            assert (await rig.run("job~role_1.worker~0-1", "exit 4")).code == 4
+            await rig.engine.remove_logs("job~role_1.worker~0-1")
+
+        self.play(scenario)
+
     # --- once, and only once --------------------------------------------------------------------------------------
 
     def test_starting_again_runs_nothing(self) -> None:
