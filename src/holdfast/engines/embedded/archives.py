@@ -15,10 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from .unpacking import BadArchive, Unpacker
+from .tars import BadArchive, Tar
+from .unpacking import Unpacker
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LARGEST_JSON = 16 * 1024 * 1024
+_MOST_PARTS = 100_000  # files of an archive of layers
 _ROOTFS = frozenset({"bin", "etc", "lib", "usr", "sbin", "var", "home", "root", "opt", "dev", "proc", "sys"})
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -46,7 +48,7 @@ def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
         return _unpack_layout(_Folder(file), unpacker)
     try:
         _refuse_zstd(file)
-        with tarfile.open(file, "r:*") as outer:
+        with Tar.open(file, "r:*") as outer:
             kind = _kind(outer)
             if kind == "docker":
                 return _unpack_docker(_Tar(outer), unpacker)
@@ -54,7 +56,7 @@ def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
                 return _unpack_layout(_Tar(outer), unpacker)
         with open(file, "rb") as stream:
             unpacker.add_layer(stream, whiteouts=False)
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, RecursionError) as error:
         raise BadArchive(f"The file is not an image: {error}", hint=f"Give {_KINDS}.") from error
     return ImageConfig()
 
@@ -73,7 +75,9 @@ def _check_compression(head: bytes) -> None:
 def _kind(outer: tarfile.TarFile) -> str:
     """By the first telling name. A root filesystem tells at once; the others have few files to go through."""
     layout = False
-    for entry in outer:
+    for count, entry in enumerate(outer):
+        if count > _MOST_PARTS:
+            raise BadArchive(f"The archive has more than {_MOST_PARTS} parts, and none of them says what it is.")
         name = entry.name.removeprefix("./").strip("/")
         if name == "manifest.json":
             return "docker"
@@ -88,7 +92,11 @@ def _kind(outer: tarfile.TarFile) -> str:
 class _Tar:
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
-        self._names = {entry.name.removeprefix("./"): entry for entry in archive}
+        self._names: dict[str, tarfile.TarInfo] = {}
+        for count, entry in enumerate(archive):
+            self._names[entry.name.removeprefix("./")] = entry
+            if count > _MOST_PARTS:
+                raise BadArchive(f"The archive has more than {_MOST_PARTS} parts.")
 
     def open(self, name: str) -> IO[bytes]:
         entry = self._names.get(name)

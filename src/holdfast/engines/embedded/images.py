@@ -24,7 +24,8 @@ from holdfast.engines.base import ImageInfo
 from .archives import unpack_image
 from .cleaning import remove_tree
 from .roots import find_shell
-from .unpacking import BadArchive, Unpacker
+from .tars import BadArchive
+from .unpacking import Unpacker
 
 _LONGEST_FILE = 200
 _DRAFT = "new-"

@@ -12,10 +12,9 @@ import tarfile
 from contextlib import suppress
 from typing import IO
 
-from holdfast.core.errors import UserError
-
 from .cleaning import remove_tree
 from .roots import resolve_inside
+from .tars import BadArchive, Tar
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -23,12 +22,7 @@ _MOST_ENTRIES = 5_000_000
 _CHUNK = 1024 * 1024
 _RESERVE = 512 * 1024 * 1024  # bytes of the disk that stay free
 _LOOK_EVERY = 64 * 1024 * 1024  # bytes written between two looks at the free space
-
-
-class BadArchive(UserError):
-    """An archive that cannot be unpacked, and why."""
-
-    code = "bad_image"
+_ENTRY_COST = 4096  # bytes a file takes at least, empty or not
 
 
 class Unpacker:
@@ -47,17 +41,34 @@ class Unpacker:
     def add_layer(self, stream: IO[bytes], *, whiteouts: bool = True) -> None:
         fresh: set[str] = set()  # what this layer itself brought; its whiteouts mean only what lies below it
         try:
-            with tarfile.open(fileobj=stream, mode="r|*") as archive:
-                for entry in archive:
+            with Tar.open(fileobj=stream, mode="r|*") as archive:
+                while (entry := archive.next()) is not None:
+                    archive.forget()
                     self._add(archive, entry, fresh, whiteouts)
-        except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
+        except (tarfile.TarError, EOFError, ValueError, UnicodeError, RecursionError) as error:
             raise BadArchive(f"The archive is damaged: {error}") from error
 
     def finish(self) -> None:
         """Give folders their modes, which might have kept us out before."""
         for path, mode in reversed(self._modes.items()):
-            with suppress(OSError):
-                os.chmod(path, mode if self._own else mode | 0o700)
+            with suppress(OSError):  # replaced by something else since
+                fd = self._open_folder(path)
+                try:
+                    os.fchmod(fd, mode if self._own else mode | 0o700)
+                finally:
+                    os.close(fd)
+
+    def _open_folder(self, path: str) -> int:
+        """Step by step from the root of the image: no link is followed, wherever it stands."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._root, flags)
+        for part in path.removeprefix(self._root + "/").split("/"):
+            try:
+                below = os.open(part, flags, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = below
+        return fd
 
     def _add(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, fresh: set[str], whiteouts: bool) -> None:
         self._count()
@@ -77,6 +88,7 @@ class Unpacker:
         self._entries += 1
         if self._entries > _MOST_ENTRIES:
             raise BadArchive(f"The image has more than {_MOST_ENTRIES} files.")
+        self._check_room(_ENTRY_COST)
 
     def _folder(self, parts: list[str]) -> str:
         """The real folder for a path of the archive; links in between are followed, but only within the image."""
@@ -96,7 +108,7 @@ class Unpacker:
                 continue
             place = f"{place}/{part}"
             _make_way(place)
-            os.mkdir(place, 0o755)
+            self._mkdir(place)
         return place
 
     def _hide(self, folder: str, name: str, fresh: set[str]) -> None:
@@ -128,16 +140,23 @@ class Unpacker:
     def _make_folder(self, entry: tarfile.TarInfo, target: str) -> None:
         if not _is_folder(target):
             self._clear(target)
-            os.mkdir(target, 0o755)
+            self._mkdir(target)
         self._chown(entry, target)
         self._modes[target] = entry.mode & 0o7777
 
+    def _mkdir(self, path: str) -> None:
+        """A mode remembered for the path was that of another folder, gone since."""
+        self._modes.pop(path, None)
+        os.mkdir(path, 0o755)
+
     def _make_file(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, target: str) -> None:
+        self._check_size(entry)
         self._clear(target)
         source = archive.extractfile(entry)
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "wb", buffering=0) as file:
             while source is not None and (chunk := source.read(_CHUNK)):
+                self.size += len(chunk)
                 self._check_room(len(chunk))
                 file.write(chunk)
         self._set(entry, target)
@@ -155,6 +174,7 @@ class Unpacker:
         if os.path.lexists(target):
             if _is_folder(target) or os.path.islink(target):
                 self._parents.clear()
+            self._modes.pop(target, None)
             remove_tree(target)
 
     def _set(self, entry: tarfile.TarInfo, target: str) -> None:
@@ -168,14 +188,23 @@ class Unpacker:
             with suppress(OverflowError):
                 os.lchown(target, max(0, entry.uid), max(0, entry.gid))
 
+    def _check_size(self, entry: tarfile.TarInfo) -> None:
+        """Before the first byte: a size nobody has room for is not tried."""
+        if entry.issparse():
+            raise BadArchive(f"{entry.name[:100]!r} is a sparse file, which images do not hold.")
+        if not 0 <= entry.size <= self._free():
+            raise BadArchive(f"{entry.name[:100]!r} says it has {entry.size} bytes, more than fit on the disk.")
+
+    def _free(self) -> int:
+        disk = os.statvfs(self._root)
+        return disk.f_bavail * disk.f_frsize
+
     def _check_room(self, count: int) -> None:
-        self.size += count
         self._since_look += count
         if self._since_look < _LOOK_EVERY:
             return
         self._since_look = 0
-        disk = os.statvfs(self._root)
-        if disk.f_bavail * disk.f_frsize < _RESERVE + _LOOK_EVERY:
+        if self._free() < _RESERVE + _LOOK_EVERY:
             raise BadArchive("There is not enough room on the disk to unpack the image.")
 
 
