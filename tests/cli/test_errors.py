@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from holdfast.cli.errors import show_error
 from holdfast.core.errors import Problem, UserError
 from holdfast.sdk import ApiError
+from tests.sdk.scripted import Say, ScriptedServer
 
 from .running import Cli
 
@@ -26,12 +29,21 @@ def test_errors_of_our_own_have_the_servers_shape(capfdbinary: pytest.CaptureFix
     assert error == {"code": "bad_request", "message": "no", "field": "f", "hint": "h", "request_id": None}
 
 
-def test_without_a_server_it_says_how_to_start_one(alone: Cli) -> None:
-    result = alone("ls")
+@pytest.fixture
+def nowhere(alone: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    """The CLI with an address where surely nothing listens: the port is taken by a socket that takes no connections."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HOLDFAST_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        yield alone
+
+
+def test_without_a_server_it_says_how_to_start_one(nowhere: Cli) -> None:
+    result = nowhere("ls")
     assert (result.code, result.out) == (1, b"")
     assert "Cannot connect to http://127.0.0.1:" in result.err
     assert "holdfast up" in result.err
-    assert alone("ls", "--json").error["code"] == "cannot_connect"
+    assert nowhere("ls", "--json").error["code"] == "cannot_connect"
 
 
 @pytest.mark.parametrize(
@@ -61,10 +73,30 @@ def test_wrong_usage_as_json(alone: Cli) -> None:
     assert alone("submit", "--json").error["code"] == "usage"
 
 
-def test_json_of_a_jobs_own_command_is_not_ours(alone: Cli) -> None:
-    result = alone("submit", "--", "tool", "--json")
+def test_json_of_a_jobs_own_command_is_not_ours(nowhere: Cli) -> None:
+    result = nowhere("submit", "--", "tool", "--json")
     assert result.code == 1
     assert result.err.startswith("error: Cannot connect")
+
+
+def test_an_answer_nested_too_deeply_is_an_ordinary_error(alone: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ScriptedServer()
+    try:
+        server.on("GET", "/jobs", Say(b"[" * 100_000))
+        server.on("GET", "/status", Say(b'{"error":' * 100_000, 500))
+        monkeypatch.setenv("HOLDFAST_URL", server.url)
+        for command in ("ls", "status"):
+            result = alone(command)
+            assert result.code == 1
+            assert "is this the address of a Holdfast server?" in result.err
+        deep = b'{"a":' * 600 + b"1" + b"}" * 600
+        known = b'"id": "x", "name": "x", "user": "x", "group": "x", "state": "Failed", "submitted_at": "2026-01-01"'
+        server.on("GET", "/jobs/x", Say(b'{%s, "job": %s}' % (known, deep)))
+        result = alone("show", "x", "--json")
+        assert result.code == 1
+        assert "nested too deeply" in result.error["message"]
+    finally:
+        server.stop()
 
 
 def test_a_missing_file_is_named(alone: Cli, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -37,20 +38,21 @@ class FirstJob:
         known = local_login(self.home)
         if known is None:
             raise UserError(f"{self.home} holds no login for its server", hint="Stop it and start it again.")
-        with Client(known.url, known.token, patience=RESTART_PATIENCE) as client:
+        with Client(known.url, known.token, home=self.home, patience=RESTART_PATIENCE) as client:
             sent = client.submit(self.text)
             if not quiet:
                 output.note(f"First job: {output.safe(self.file)}, submitted as {sent.id}. Its log:", "bold")
-                follow_log(client, sent.id)
-            ended = wait_for_end(client, sent.id)
+            ended = wait_for_end(client, sent.id) if quiet else follow_log(client, sent.id)
         if not quiet:
             say_end(ended)
         return ended
 
-    def run_beside_server(self) -> None:
+    def run_beside_server(self, then: Callable[[], None] | None) -> None:
         """In a thread of the server's process: whatever goes wrong is said, and the server goes on."""
         try:
             self.run()
+            if then is not None:
+                then()
         except HoldfastError as error:
             from .errors import show_error
 

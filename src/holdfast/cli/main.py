@@ -93,6 +93,10 @@ def run(args: Sequence[str]) -> int:
     except HoldfastError as error:
         show_error(error, json=json, source=source_of(args))
         return ERROR
+    except RecursionError:
+        hint = "Is this the address of a Holdfast server? Check HOLDFAST_URL."
+        show_error(UserError("The answer is nested too deeply to be shown", hint=hint), json=json)
+        return ERROR
     except Exception as error:
         return _mistake(error, json)
 

@@ -84,6 +84,8 @@ def _after_start(started: Started, job: FirstJob | None, json: bool) -> None:
     ended = job.run(quiet=json) if job else None
     if json:
         output.emit_json({"server": started, "first_job": ended})
+    else:
+        _say_next()
     if ended is not None:
         raise typer.Exit(exit_code_of(ended))
 
@@ -109,9 +111,12 @@ def _serve_here(folder: Path, settings: Settings, job: FirstJob | None, ready_fd
             output.emit_json({"server": started, "first_job": None})
         else:
             _banner(started, how_to_stop="Ctrl-C")
+        then = _say_next if ready_fd is None and not json else None
         if job is not None:
             # The server's own loop must go on meanwhile: the job comes back to it over HTTP.
-            threading.Thread(target=job.run_beside_server, name="first-job", daemon=True).start()
+            threading.Thread(target=job.run_beside_server, args=(then,), name="first-job", daemon=True).start()
+        elif then is not None:
+            then()
 
     try:
         serve(folder, settings, on_ready=on_ready)
@@ -193,6 +198,9 @@ def _banner(started: Started, how_to_stop: str) -> None:
     output.emit(f"  to stop    {how_to_stop}")
     if Path(started.home) != Path.home() / ".holdfast" and os.environ.get("HOLDFAST_HOME") != started.home:
         output.emit(f"  elsewhere  export HOLDFAST_HOME={started.home}   (so that other commands find this server)")
+
+
+def _say_next() -> None:
     output.hint("holdfast submit -- echo hello", "holdfast ls", "holdfast top")
 
 
@@ -223,7 +231,9 @@ def down(home: Home = None, json: Json = False) -> None:
         return
     output.emit(f"The server at {found.url} (process {found.pid}) has stopped.")
     if tasks:
-        output.emit(f"{tasks} {'job goes' if tasks == 1 else 'jobs go'} on running; `holdfast up` finds them again.")
+        output.emit(
+            f"{'1 job goes' if tasks == 1 else f'{tasks} jobs go'} on running; `holdfast up` finds {'it' if tasks == 1 else 'them'} again."
+        )
     output.hint("holdfast up")
 
 
@@ -249,9 +259,21 @@ def _local_status(folder: Path) -> Status | None:
         known = local_login(folder)
         if known is None:
             return None
-        with Client(known.url, known.token, timeout=5) as client:
+        with Client(known.url, known.token, home=folder, timeout=5) as client:
             return client.status()
     except ClientError:
+        return None
+
+
+def _other_server() -> str | None:
+    """The address of a server that knows who we are, wherever it keeps its state."""
+    from holdfast.core.errors import HoldfastError
+
+    try:
+        with connect(timeout=5) as client:
+            client.me()
+            return client.address.url
+    except HoldfastError:
         return None
 
 
@@ -289,7 +311,8 @@ def doctor(home: Home = None, json: Json = False) -> None:
     folder = (home or default_home()).absolute()
     settings = load_settings(folder, os.environ)
     found = running(folder)
-    checks = check_machine(folder, settings.server.host, settings.server.port, found.url if found else None)
+    url, other = (found.url, None) if found else (None, _other_server())
+    checks = check_machine(folder, settings.server.host, settings.server.port, url, other)
     if found is not None:
         told = _local_status(folder)
         checks.append(check_engine(told.engine if told else None))

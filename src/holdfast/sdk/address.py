@@ -1,6 +1,7 @@
 """Where the server is and who we are there: arguments, else the environment, a saved login, a server of our own.
 
-A token is only ever sent to the address it came with.
+A token is only ever sent to the address it came with, and the one a server left for its own user only while that server
+runs: after its end anyone on the machine, a job of it too, may listen on its port.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ class Address:
     url: str
     token: str | None = field(repr=False)
     source: str  # where the address came from, for people
+    lock: Path | None = None  # held by the server while it runs; None: not a server of ours, and not ours to watch
+
+    @property
+    def served(self) -> bool:
+        """Whether it is safe to talk to it. Look before each connection: a server may end at any moment."""
+        return self.lock is None or _is_held(self.lock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +41,7 @@ class SavedLogin:
     url: str
     token: str = field(repr=False)
     user: str = ""
+    lock: Path | None = None
 
 
 def find_address(
@@ -54,15 +62,17 @@ def find_address(
         return Address(saved.url, token or saved.token, "saved login")
     local = local_login(home, env)
     if local is not None:
-        return Address(local.url, token or local.token, "server on this machine")
+        return Address(local.url, token or local.token, "server on this machine", local.lock)
     return Address(DEFAULT_URL, token, "default")
 
 
 def _with_known_token(url: str, token: str | None, source: str, home: Path | None, env: Mapping[str, str]) -> Address:
+    local = local_login(home, env)
     if token is None:
-        known = (saved_login(url, environ=env), local_login(home, env))
+        known = (saved_login(url, environ=env), local)
         token = next((login.token for login in known if login is not None and login.url == url), None)
-    return Address(url, token, source)
+    machines = local is not None and (local.url, local.token) == (url, token)
+    return Address(url, token, source, local.lock if local is not None and machines else None)
 
 
 def normal_url(text: str) -> str:
@@ -94,7 +104,20 @@ def local_login(home: Path | None = None, environ: Mapping[str, str] | None = No
     data = _read_json(folder / "client.json")
     if not isinstance(data.get("url"), str) or not isinstance(data.get("token"), str):
         return None
-    return SavedLogin(url=normal_url(data["url"]), token=data["token"])
+    return SavedLogin(url=normal_url(data["url"]), token=data["token"], lock=folder / "server.lock")
+
+
+def _is_held(lock: Path) -> bool:
+    import fcntl  # only where there is a server, and so such locks
+
+    try:
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 # Saved logins: one file, a token per address, the last login is the current one.

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from .address import find_address
+from .address import Address, find_address
 from .errors import CannotConnect
 from .exchange import Awaiting, Blocking, Flow, Give, Open, Pause, Reply, Request, Step, Steps, Take
 from .jobs import JobCalls
@@ -51,7 +51,7 @@ class Client(Calls, Blocking):
             return next(items)
 
     def pour(self, flow: Flow[T]) -> Generator[T, None, None]:
-        line, outcome = _Line(self._http, self.address.url), _Outcome()
+        line, outcome = _Line(self._http, self.address), _Outcome()
         with closing(line), closing(flow):
             while (step := outcome.advance(flow)) is not None:
                 if isinstance(step, Give):
@@ -96,7 +96,7 @@ class AsyncClient(Calls, Awaiting):
             return await anext(items)
 
     async def pour(self, flow: Flow[T]) -> AsyncGenerator[T, None]:
-        line, outcome = _AsyncLine(self._http, self.address.url), _Outcome()
+        line, outcome = _AsyncLine(self._http, self.address), _Outcome()
         async with aclosing(line):
             with closing(flow):
                 while (step := outcome.advance(flow)) is not None:
@@ -146,14 +146,14 @@ class _Outcome:
 class _Line:
     """Performs steps; holds the one answer that is being streamed."""
 
-    def __init__(self, http: httpx.Client, url: str) -> None:
+    def __init__(self, http: httpx.Client, address: Address) -> None:
         self._http = http
-        self._url = url
+        self._address = address
         self._open: httpx.Response | None = None
         self._pieces: Iterator[bytes] | None = None
 
     def perform(self, step: Step) -> Any:
-        with translated(self._url):
+        with translated(self._address, step):
             match step:
                 case Pause():
                     time.sleep(step.seconds)
@@ -190,14 +190,14 @@ class _Line:
 class _AsyncLine:
     """The same, awaiting."""
 
-    def __init__(self, http: httpx.AsyncClient, url: str) -> None:
+    def __init__(self, http: httpx.AsyncClient, address: Address) -> None:
         self._http = http
-        self._url = url
+        self._address = address
         self._open: httpx.Response | None = None
         self._pieces: AsyncIterator[bytes] | None = None
 
     async def perform(self, step: Step) -> Any:
-        with translated(self._url):
+        with translated(self._address, step):
             match step:
                 case Pause():
                     await _sleep(step.seconds)

@@ -223,7 +223,7 @@ def as_nothing(reply: Reply) -> None:
 def parse(reply: Reply) -> Any:
     try:
         return json.loads(reply.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UnexpectedReply(
             f"The answer (HTTP {reply.status}) is not JSON; is this the address of a Holdfast server?",
             hint="Check HOLDFAST_URL, or log in again with `holdfast login`.",
@@ -254,7 +254,7 @@ def _api_error(reply: Reply) -> ApiError | UnexpectedReply:
             problems=tuple(_problem(item) for item in error.get("problems") or ()),
             request_id=error.get("request_id"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return UnexpectedReply(
             f"HTTP {reply.status}, and not in Holdfast's words; is this the address of a Holdfast server?",
             hint="Check HOLDFAST_URL, and whether a proxy stands in between.",

@@ -15,7 +15,7 @@ from holdfast import __version__
 
 from .address import Address
 from .errors import CannotConnect
-from .exchange import Reply, Request, Upload
+from .exchange import Open, Reply, Request, Step, Upload
 
 CONNECT_TIMEOUT = 5.0  # seconds
 PIECE = 256 * 1024  # bytes of an upload sent at once
@@ -104,8 +104,11 @@ def _told(upload: Upload, piece: bytes) -> bytes:
 
 
 @contextmanager
-def translated(url: str) -> Iterator[None]:
-    """httpx's errors in our words."""
+def translated(address: Address, step: Step) -> Iterator[None]:
+    """httpx's errors in our words. Nothing is sent to a port that its server has left."""
+    url = address.url
+    if isinstance(step, Request | Open) and not address.served:
+        raise CannotConnect(url, "no server runs there", hint=_hint(url))
     try:
         yield
     except httpx.TransportError as error:
