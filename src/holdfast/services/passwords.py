@@ -13,6 +13,12 @@ from holdfast.core.errors import UserError
 MIN_LENGTH = 8
 MAX_LENGTH = 1024  # bytes; a longer one only costs us time
 MEMORY_KIB = 19 * 1024
+_TRIED_FIRST = {
+    "password", "password1", "password12", "password123", "passw0rd", "p@ssw0rd", "12345678", "123456789",
+    "1234567890", "87654321", "qwertyui", "qwertyuiop", "qwerty123", "asdfghjk", "asdfghjkl", "1q2w3e4r", "1qaz2wsx",
+    "abcdefgh", "abcd1234", "abc12345", "11223344", "12341234", "iloveyou", "changeme", "letmein1", "welcome1",
+    "admin123", "admin1234", "administrator", "holdfast", "holdfast1",
+}  # fmt: skip
 AT_ONCE = 2  # each check costs a core and MEMORY_KIB
 
 
@@ -52,7 +58,7 @@ def generate_password() -> str:
     return "-".join("".join(secrets.choice(letters) for _ in range(5)) for _ in range(4))
 
 
-def check_password(password: str, field: str = "password") -> None:
+def check_password(password: str, field: str = "password", *, user: str = "") -> None:
     """Refuse a password that should not be used."""
     if len(password) < MIN_LENGTH:
         raise UserError(f"A password needs at least {MIN_LENGTH} characters", field=field)
@@ -60,3 +66,6 @@ def check_password(password: str, field: str = "password") -> None:
         raise UserError(f"A password may have at most {MAX_LENGTH} bytes", field=field)
     if "\0" in password or not password.isprintable():
         raise UserError("A password may not hold control characters", field=field)
+    plain = password.strip().lower()
+    if len(set(plain)) < 2 or plain == user.lower() or plain in _TRIED_FIRST:
+        raise UserError("This password would be among the first to be tried", field=field, hint="Choose another one.")

@@ -57,7 +57,7 @@ class Tokens:
 
     async def login(self, user: str, password: str, address: str) -> NewToken:
         """By user and password. `address`: where the request came from, for the back-off."""
-        self._guesses.begin(user[:200], address)
+        await self._guesses.begin(user[:200], address)
         hashed = await self._store.read(_hash_of, user) if _could_be(user, password) else None
         if not await self._passwords.verify(hashed, password[:MAX_LENGTH]):
             raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")

@@ -86,7 +86,7 @@ class Users:
         check_name(name, "user")
         check_text(email, "email")
         if password is not None:
-            check_password(password)
+            check_password(password, user=name)
         self._refuse_company()
         hashed = await self._passwords.hash(password) if password is not None else None
         member_of = {DEFAULT_GROUP: False} if groups is None else dict(groups)
@@ -131,19 +131,19 @@ class Users:
     async def set_password(self, actor: Actor, name: str, password: str) -> None:
         """By an admin, for anyone. Ends the user's logins."""
         _need_admin(actor)
-        check_password(password)
+        check_password(password, user=name)
         hashed = await self._passwords.hash(password)
         await self._store.write(_set_password, name, hashed)
         self._access.forget()
 
     async def change_own_password(self, actor: Actor, old: str, new: str, address: str) -> None:
         """Ends all of one's logins, also the one this came by."""
-        self._guesses.begin(actor.name, address)
+        await self._guesses.begin(actor.name, address)
         hashed = await self._store.read(people.password_hash, actor.name)
         if not await self._passwords.verify(hashed, old):
             raise Forbidden("The old password is not right", field="old", hint="An admin can set a new password.")
         self._guesses.succeeded(actor.name, address)
-        check_password(new, "new")
+        check_password(new, "new", user=actor.name)
         await self._store.write(_set_password, actor.name, await self._passwords.hash(new))
         self._access.forget()
 
