@@ -13,9 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
 
+LONGEST_DAYS = 36500
+LONGEST = LONGEST_DAYS * 86400  # seconds; what is more overflows in sums with times
+
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ServerSettings(Section):
@@ -23,7 +26,7 @@ class ServerSettings(Section):
     port: int = Field(8080, ge=0, le=65535, description="Port of the HTTP server; 0 takes a free one.")
     max_job_bytes: int = Field(MIB, ge=1024, description="Largest job file accepted, in bytes.")
     max_image_bytes: int = Field(50 * GIB, ge=MIB, description="Largest image upload accepted, in bytes.")
-    login_days: float = Field(7, gt=0, description="How long a login by password lasts, in days.")
+    login_days: float = Field(7, gt=0, le=LONGEST_DAYS, description="How long a login by password lasts, in days.")
 
 
 class StoreSettings(Section):
@@ -54,10 +57,11 @@ class JobSettings(Section):
     time_limit: float = Field(
         24 * 3600,
         ge=0,
+        le=LONGEST,
         description="Seconds an attempt may run unless group or job say otherwise; 0: no limit.",
     )
-    grace: float = Field(30, ge=0, description="Seconds between TERM and KILL when a job is stopped.")
-    max_grace: float = Field(3600, ge=0, description="Longest grace time a job may ask for, in seconds.")
+    grace: float = Field(30, ge=0, le=LONGEST, description="Seconds between TERM and KILL when a job is stopped.")
+    max_grace: float = Field(3600, ge=0, le=LONGEST, description="Longest grace time a job may ask for, in seconds.")
     default_cpu: float = Field(1, gt=0, description="Cores of a task that does not say.")
     default_memory: int = Field(2 * GIB, gt=0, description="Memory of a task that does not say, in bytes.")
     max_tasks: int = Field(10000, ge=1, description="Most tasks one job may have.")
@@ -69,7 +73,10 @@ class JobSettings(Section):
 
 class LogSettings(Section):
     keep_days: float = Field(
-        7, ge=0, description="Days after a job's end when its logs are removed; 0: never. The record stays."
+        7,
+        ge=0,
+        le=LONGEST_DAYS,
+        description="Days after a job's end when its logs are removed; 0: never. The record stays.",
     )
     cap_bytes: int = Field(10 * GIB, ge=MIB, description="Most bytes kept of one log stream; the oldest go first.")
 
@@ -129,10 +136,10 @@ def load_settings(home: Path, environ: Mapping[str, str], overrides: Mapping[str
     for section, field in _names():
         text = environ.get(f"HOLDFAST_{section}_{field}".upper())
         if text is not None:
-            data.setdefault(section, {})[field] = _from_text(section, field, text)
+            _table(data, section)[field] = _from_text(section, field, text)
     for key, value in (overrides or {}).items():
         section, field = key.split(".", 1)
-        data.setdefault(section, {})[field] = value
+        _table(data, section)[field] = value
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
@@ -152,6 +159,17 @@ def _read_file(path: Path) -> dict[str, Any]:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise UserError(f"Cannot read {path}: {error}", hint="Mend the file or move it away.") from None
+
+
+def _table(data: dict[str, Any], section: str) -> dict[str, Any]:
+    found = data.setdefault(section, {})
+    if not isinstance(found, dict):
+        raise UserError(
+            f"Setting {section}: must be a table, not {str(found)[:50]!r}",
+            field=section,
+            hint=f"Write [{section}] on a line of its own, and its settings below.",
+        )
+    return found
 
 
 def _names() -> list[tuple[str, str]]:

@@ -39,6 +39,19 @@ async def test_guessing_is_slowed_down(rig: Rig) -> None:
     assert int(response.headers["retry-after"]) >= 1
 
 
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999", "1" * 30, "1" * 400, "1" * 5000])
+async def test_numbers_beyond_all_reason_are_refused(rig: Rig, number: str) -> None:
+    as_json = {"Content-Type": "application/json"}
+    for field in ("cpu", "memory", "gpu"):
+        content = f'{{"name": "lab", "quota": {{"{field}": {number}}}}}'
+        error_of(await rig.post("/groups", content=content, headers=as_json), 400)
+        content = f'{{"user_quota": {{"{field}": {number}}}}}'
+        error_of(await rig.ask("PATCH", "/groups/default", content=content, headers=as_json), 400)
+    listed = await rig.get("/groups")
+    assert [group["name"] for group in listed.json()["items"]] == ["default"]
+    assert "Infinity" not in listed.text
+
+
 ODD = ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer hf_x_y", "bearer  \u00e9", "Bearer " + "x" * 9000]
 
 

@@ -127,6 +127,20 @@ async def test_members_submit_to_their_groups_only(house: House) -> None:
         await house.submit(HELLO, house.admin, group="nowhere")
 
 
+async def test_who_is_in_several_groups_says_which(house: House) -> None:
+    alice = await house.user("alice", "lab", "shop")
+    for text in (HELLO, "displayName: x\ninstanceType: cpu-1\nimage: host\ncommand: 'true'\n"):
+        with pytest.raises(UserError, match="several: lab, shop") as caught:
+            await house.submit(text, alice)
+        assert caught.value.field == "group"
+        assert "--group" in str(caught.value.hint)
+    assert (await house.submit(HELLO, alice, group="shop")).group == "shop"
+    assert (await house.submit(HELLO + "\ngroup: lab\n", alice)).group == "lab"
+    await house.services.groups.set_member(house.admin, "default", "alice", admin=False)
+    alice = Actor(name="alice", groups={"lab": False, "shop": False, "default": False})
+    assert (await house.submit(HELLO, alice)).group == "default"
+
+
 async def test_other_groups_jobs_are_not_there(house: House) -> None:
     alice, bob = await house.user("alice", "lab"), await house.user("bob", "shop")
     job = await house.submit(SLEEPER, alice)

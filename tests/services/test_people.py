@@ -13,6 +13,7 @@ from holdfast.core.records import Group
 from holdfast.core.states import JobState
 from holdfast.engines.base import Isolation
 from holdfast.engines.fake import FakeEngine
+from holdfast.services import guessing
 from holdfast.services.access_tokens import CACHED_FOR
 from holdfast.services.groups import GroupChange
 from holdfast.services.refusals import TooManyRequests
@@ -62,6 +63,19 @@ async def test_guessing_is_slowed_down(house: House) -> None:
         await house.services.tokens.login("admin", house.admin_password, HERE)
     house.clock.forward(2)
     await house.services.tokens.login("admin", house.admin_password, HERE)
+
+
+async def test_a_flood_of_guesses_shuts_nobody_else_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = {"free": 3, "first": 0.001, "most": 0.002}
+    monkeypatch.setattr(guessing, "ADDRESS", guessing.Patience(**short))
+    monkeypatch.setattr(guessing, "USER", guessing.Patience(**short))
+    for number in range(10):
+        with pytest.raises(NotLoggedIn):
+            await house.services.tokens.login(f"user{number}", "wrong", HERE)
+        with pytest.raises(NotLoggedIn):
+            await house.services.tokens.login("admin", "wrong", f"10.0.7.{number}")
+    made = await house.services.tokens.login("admin", house.admin_password, HERE)
+    assert made.token.user == "admin"
 
 
 async def test_guesses_at_one_moment_all_count(house: House) -> None:
@@ -195,6 +209,18 @@ async def test_the_old_password_has_to_be_right(house: House) -> None:
     for bad in ("short", "x" * 2000, "with\0nul and more"):
         with pytest.raises(UserError):
             await house.services.users.set_password(house.admin, "alice", bad)
+
+
+@pytest.mark.parametrize("bad", ["        ", "aaaaaaaa", "Password", "12345678", " 12345678 ", "Alice.Archer"])
+async def test_passwords_that_are_tried_first_are_refused(house: House, bad: str) -> None:
+    user = await house.user("alice.archer", "lab", password="old password")
+    with pytest.raises(UserError, match="first to be tried"):
+        await house.services.users.set_password(house.admin, user.name, bad)
+    with pytest.raises(UserError, match="first to be tried"):
+        await house.services.users.change_own_password(user, "old password", bad, HERE)
+    with pytest.raises(UserError, match="first to be tried"):
+        await house.services.users.create(house.admin, name=bad.lower() if "." in bad else "bob", password=bad)
+    await house.services.tokens.login(user.name, "old password", HERE)
 
 
 async def test_memberships_are_felt_at_once(house: House) -> None:
@@ -338,3 +364,13 @@ async def test_groups_in_use_stay(house: House) -> None:
         await house.services.groups.delete(house.admin, "lab")
     await house.services.groups.create(house.admin, Group(name="empty"))
     await house.services.groups.delete(house.admin, "empty")
+
+
+async def test_the_name_of_a_group_that_had_jobs_is_not_given_out_again(house: House) -> None:
+    """Its new members would see what the old ones ran."""
+    groups = house.services.groups
+    await house.run("name: s\ncommand: 'true'\n", await house.user("alice", "lab"))
+    await groups.delete(house.admin, "lab")
+    with pytest.raises(Conflict, match="earlier group lab"):
+        await groups.create(house.admin, Group(name="lab"))
+    assert "lab" not in {group.name for group in await groups.list(house.admin)}

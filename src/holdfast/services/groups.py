@@ -19,7 +19,7 @@ from holdfast.store.database import Store
 from .access_tokens import AccessTokens
 from .control import Control
 from .names import check_name
-from .unfinished import has_unfinished
+from .unfinished import has_jobs, has_unfinished
 
 
 class Unset(Enum):
@@ -59,7 +59,7 @@ class Groups:
     async def create(self, actor: Actor, group: Group) -> Group:
         _need_admin(actor)
         check_name(group.name, "group")
-        await self._store.write(people.create_group, group=group)
+        await self._store.write(_create, group)
         await self._changed()
         return group
 
@@ -120,6 +120,16 @@ def _need(conn: Connection, name: str) -> Group:
     if group is None:
         raise _unknown(name)
     return group
+
+
+def _create(conn: Connection, group: Group) -> None:
+    people.create_group(conn, group=group)
+    if group.name != DEFAULT_GROUP and has_jobs(conn, group=group.name):
+        raise Conflict(
+            f"Jobs of an earlier group {group.name} are on record, and members of the new one would see them",
+            field="name",
+            hint="Choose another name.",
+        )
 
 
 def _change(conn: Connection, name: str, change: GroupChange) -> Group:

@@ -45,6 +45,8 @@ class Intake:
     async def read(self, actor: Actor, text: str, *, group: str | None = None, dialect: str | None = None) -> Ready:
         parsed = await self._parse(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
+        if not job.group:
+            raise _which_group(actor)
         source = self.render(job) if job.secrets else text
         return await self._allow(actor, job, source, tuple(_show(warning) for warning in parsed.warnings))
 
@@ -99,10 +101,19 @@ def _show(warning: Problem) -> str:
 
 
 def _usual_group(actor: Actor) -> str:
-    """For a job that names none: the default group, or else a group its user is in."""
+    """For a job that names none: the default group, or else its user's only one. Empty: the user has to say."""
     if DEFAULT_GROUP in actor.groups or not actor.groups:
         return DEFAULT_GROUP
-    return min(actor.groups)
+    return next(iter(actor.groups)) if len(actor.groups) == 1 else ""
+
+
+def _which_group(actor: Actor) -> UserError:
+    """Not for us to choose: all members of the group would see the job and its log."""
+    return UserError(
+        f"The job names no group, and you are in several: {', '.join(sorted(actor.groups))}",
+        field="group",
+        hint="Write `group: NAME` into the file, or give --group NAME.",
+    )
 
 
 def _dialect(name: str | None) -> Dialect | None:

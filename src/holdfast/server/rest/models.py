@@ -9,6 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 StateName = Literal["Pending", "Preparing", "Running", "Held", "Succeeded", "Failed", "Cancelled", "Unknown"]
 
 
+MOST = 1_000_000  # cores or GPUs of a quota
+MOST_BYTES = 2**60
+
+
 class Given(BaseModel):
     """What we answer."""
 
@@ -18,7 +22,7 @@ class Given(BaseModel):
 class Taken(BaseModel):
     """What we are sent. An unknown field is refused: it is most likely a misspelt one."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class ProblemView(Given):
@@ -271,9 +275,9 @@ class TokenListView(Given):
 
 
 class QuotaBody(Taken):
-    cpu: float | None = Field(None, ge=0, description="Cores; null: no bound.")
-    memory: int | None = Field(None, ge=0, description="Bytes; null: no bound.")
-    gpu: int | None = Field(None, ge=0)
+    cpu: float | None = Field(None, ge=0, le=MOST, description="Cores; null: no bound.")
+    memory: int | None = Field(None, ge=0, le=MOST_BYTES, description="Bytes; null: no bound.")
+    gpu: int | None = Field(None, ge=0, le=MOST)
 
 
 class NewGroup(Taken):
