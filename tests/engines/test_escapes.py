@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -259,6 +260,23 @@ def test_a_name_taken_by_someone_else_is_given_up(tmp_path: Path) -> None:
             taken.rmdir()
 
     play(tmp_path, scenario)
+
+
+def test_servers_of_one_home_agree_on_a_name(tmp_path: Path) -> None:
+    views = [Views(tmp_path, EmbeddedOptions()) for _ in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        (base,) = set(threads.map(lambda view: view._outside(tmp_path), views))
+    assert base is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == [base.name, "layers-name"]
+
+
+@pytest.mark.parametrize("left", ["", "../../etc", "f" * 31])
+def test_what_is_no_name_is_replaced(tmp_path: Path, left: str) -> None:
+    (tmp_path / "layers-name").write_text(left)
+    base = Views(tmp_path, EmbeddedOptions())._outside(tmp_path)
+    assert base is not None
+    assert base.name == f"holdfast-layers-{(tmp_path / 'layers-name').read_text()}"
+    assert base.parent == tmp_path
 
 
 @only_root_can_become_another

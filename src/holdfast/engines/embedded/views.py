@@ -115,19 +115,31 @@ class Views:
         return None
 
     def _name(self) -> str:
+        """Another server may share our home: whoever notes a name first has chosen it."""
         file = self._home / _NAME
-        with suppress(OSError, UnicodeError):
-            name = file.read_text()
-            if _NAME_FORM.match(name):
-                return name
         name = secrets.token_hex(16)
-        fresh = self._home / f"{_NAME}.new"
-        fresh.unlink(missing_ok=True)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w") as out:
-            out.write(name)
-        fresh.replace(file)
+        fresh = self._home / f"{_NAME}.{name}"
+        for _ in range(_TRIES):
+            noted = _read_name(file)
+            if noted is not None:
+                return noted
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "w") as out:
+                out.write(name)
+            with suppress(FileExistsError):
+                file.hardlink_to(fresh)
+            fresh.unlink()
         return name
+
+
+def _read_name(file: Path) -> str | None:
+    """What is no name, as after a power cut, is taken away."""
+    with suppress(FileNotFoundError):
+        name = file.read_text(errors="replace")
+        if _NAME_FORM.match(name):
+            return name
+        file.unlink()
+    return None
 
 
 def _takes_whiteouts(folder: Path) -> bool:
