@@ -68,6 +68,19 @@ def test_a_port_in_use_is_told_from_a_free_one() -> None:
     assert check_port("127.0.0.1", port, None).status == "ok"
 
 
+def test_a_port_held_by_the_server_one_is_logged_in_to_is_no_failure() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        url = f"http://localhost:{port}"
+        check = check_port("127.0.0.1", port, None, url)
+        assert check.status == "ok"
+        assert url in check.message
+        assert check_port("127.0.0.1", port, None, f"http://localhost:{port - 1}").status == "fail"
+        assert check_port("127.0.0.1", port, None, f"http://192.0.2.1:{port}").status == "fail"
+
+
 def test_clock_files_and_disk(tmp_path: Path) -> None:
     assert check_clock(datetime(1970, 1, 2, tzinfo=UTC)).status == "fail"
     assert check_open_files((1024, 1024)).status == "warn"

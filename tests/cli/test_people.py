@@ -101,6 +101,7 @@ def test_a_saved_token_is_not_sent_elsewhere(cli: Cli, monkeypatch: pytest.Monke
     other = url_of(place).replace("127.0.0.1", "localhost")
     monkeypatch.setenv("HOLDFAST_URL", other)
     assert cli("ls", "--json").error["code"] == "not_logged_in"
+    assert "try: holdfast login URL\n" in cli("ls").err
 
 
 def test_own_password(cli: Cli, monkeypatch: pytest.MonkeyPatch, place: dict[str, str], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .running import PATIENCE, clean_env, run_program, start
+from .running import PATIENCE, clean_env, run_on_terminal, run_program, start
 
 
 @pytest.fixture
@@ -49,6 +49,12 @@ def test_detached_with_a_first_job(env: dict[str, str], job_file: Path) -> None:
 
     job_file.write_text("name: fails\ncommand: exit 9\n")
     assert run_program("up", "--first-job", str(job_file), env=env).code == 9
+
+
+def test_what_to_do_next_comes_after_the_first_job(env: dict[str, str], job_file: Path) -> None:
+    seen = run_on_terminal("up", "--detach", "--first-job", str(job_file), env=env).out
+    assert seen.count(b"next: ") == 1
+    assert seen.index(b"it works") < seen.index(b"next: ")
 
 
 def test_down_stops_it_and_tells_what_goes_on(env: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import typer
 
@@ -43,7 +45,8 @@ class Health(Protocol):
     def notes(self) -> Sequence[str]: ...
 
 
-def check_machine(home: Path, host: str, port: int, url: str | None) -> list[Check]:
+def check_machine(home: Path, host: str, port: int, url: str | None, other: str | None = None) -> list[Check]:
+    """`url`: of the server on this state folder; `other`: of the one this client is logged in to."""
     return [
         check_python(sys.version_info[:3]),
         check_bubblewrap(),
@@ -52,7 +55,7 @@ def check_machine(home: Path, host: str, port: int, url: str | None) -> list[Che
         check_disk(home),
         check_clock(datetime.now(UTC)),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)),
-        check_port(host, port, url),
+        check_port(host, port, url, other),
     ]
 
 
@@ -129,8 +132,8 @@ def check_open_files(limits: tuple[int, int]) -> Check:
     return Check("open files", "ok", shown)
 
 
-def check_port(host: str, port: int, url: str | None) -> Check:
-    """Free, or held by our own server."""
+def check_port(host: str, port: int, url: str | None, other: str | None = None) -> Check:
+    """Free, or held by our own server, or by another one that we know."""
     if url is not None:
         return Check("port", "ok", f"a server runs at {url}")
     try:
@@ -139,9 +142,28 @@ def check_port(host: str, port: int, url: str | None) -> Check:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
+        if other is not None and error.errno == errno.EADDRINUSE and _listens_at(other, host, port):
+            message = f"{host}:{port} is held by the Holdfast server you are logged in to, {other}"
+            return Check("port", "ok", message, "To start another one beside it: holdfast up --port 8081")
         remedy = "Choose another: holdfast up --port 8081, or see who holds it: ss -ltnp"
         return Check("port", "fail", f"{host}:{port}: {error.strerror or error}", remedy)
     return Check("port", "ok", f"{host}:{port} is free")
+
+
+def _listens_at(url: str, host: str, port: int) -> bool:
+    """Whether the server at `url` may be the one that holds this port of this machine."""
+    parts = urlsplit(url)
+    if (parts.port or {"http": 80, "https": 443}.get(parts.scheme)) != port:
+        return False
+    try:
+        theirs, ours = _addresses(parts.hostname or ""), _addresses(host)
+    except OSError:
+        return False
+    return bool(theirs & ours) or bool(ours & {"0.0.0.0", "::"} and theirs & {"127.0.0.1", "::1"})
+
+
+def _addresses(host: str) -> set[str]:
+    return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
 
 
 ISOLATION = {

@@ -231,9 +231,8 @@ def down(home: Home = None, json: Json = False) -> None:
         return
     output.emit(f"The server at {found.url} (process {found.pid}) has stopped.")
     if tasks:
-        output.emit(
-            f"{'1 job goes' if tasks == 1 else f'{tasks} jobs go'} on running; `holdfast up` finds {'it' if tasks == 1 else 'them'} again."
-        )
+        who, them = ("1 job goes", "it") if tasks == 1 else (f"{tasks} jobs go", "them")
+        output.emit(f"{who} on running; `holdfast up` finds {them} again.")
     output.hint("holdfast up")
 
 
