@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from holdfast.settings import Settings
 if TYPE_CHECKING:
     from holdfast.services import Services
 
+LOCK_TRIES = 20
+LOCK_PAUSE = 0.02  # seconds
 LAST_REQUESTS = 3  # seconds that open requests get when the server stops
 
 
@@ -218,7 +221,12 @@ class _only_server:
 
     def __enter__(self) -> None:
         self.lock: IO[str] = open(self.home / "server.lock", "a")  # held for the server's life
-        if not _try_lock(self.lock):
+        tries = 0
+        while not _try_lock(self.lock):
+            tries += 1
+            if tries <= LOCK_TRIES:  # a client may just be looking whether someone serves
+                time.sleep(LOCK_PAUSE)
+                continue
             known = running(self.home)
             where = f" at {known.url} (process {known.pid})" if known else ""
             raise UserError(
