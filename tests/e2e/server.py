@@ -42,7 +42,11 @@ class Server:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "holdfast", "up"], env=env, stdout=log, stderr=log, start_new_session=True
             )
-        return self.wait_ready()
+        try:
+            return self.wait_ready()
+        except BaseException:
+            self.kill()  # leave nothing behind
+            raise
 
     def wait_ready(self) -> float:
         assert self.process is not None

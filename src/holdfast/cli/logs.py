@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -36,7 +34,7 @@ def logs(
         raise typer.BadParameter("--json prints one object; it does not go with --follow")
     start = parse_since(since) if since else None
     stream = "stdout" if stdout else "stderr" if stderr else None
-    with connect() as client, _naming(job, task, attempt, number):
+    with connect() as client:
         if json:
             found = client.log(job, task=task, attempt=attempt, number=number, stream=stream, lines=tail, since=start)
             text = found.data.decode("utf-8", "replace")
@@ -55,21 +53,3 @@ def logs(
         )
         for piece in pieces:
             output.emit_bytes(piece)
-
-
-@contextmanager
-def _naming(job: str, task: str | None, attempt: int | None, number: int | None) -> Iterator[None]:
-    """Says which attempt or try is not there, in the words of the options that asked for it."""
-    from holdfast.core.errors import NotFound
-    from holdfast.sdk import ApiError
-
-    try:
-        yield
-    except ApiError as error:
-        if error.code != "not_found" or error.field != "task" or (attempt is None and number is None):
-            raise
-        of_task = f" of {task}" if task else ""
-        tries = f"try {number}{of_task}" if number is not None else ""
-        whole = f"attempt {attempt}{'' if tries else of_task}" if attempt is not None else ""
-        what = " in ".join(part for part in (tries, whole) if part)
-        raise NotFound(f"{job} has no {what}", hint=f"holdfast show {job} --attempts") from None

@@ -185,19 +185,13 @@ def _first_task(conn: Connection, job_id: str) -> str:
 def _no_such_try(job: JobSummary, selection: Selection) -> NotFound:
     if job.started_at is None:
         return NoLog(f"{job.name} never started, so there is no log", hint=job.message or None)
-    what = selection.task[:100] if selection.task else "a task"
-    tries = ""
-    if selection.attempt is not None or selection.number is not None:
-        tries = f" with attempt {_show(selection.attempt)}, try {_show(selection.number)}"
+    asked = {"task": selection.task and selection.task[:100], "attempt": selection.attempt, "try": selection.number}
+    what = ", ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
     return NotFound(
-        f"{job.name} has no {what}{tries}",
+        f"{job.name} has no {what or 'task'}",
         field="task",
         hint=f"`holdfast show {job.id}` lists its tasks and attempts.",
     )
-
-
-def _show(number: int | None) -> str:
-    return "any" if number is None else str(number)
 
 
 def _missing(chosen: Chosen) -> Expired | NoLog:
