@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,9 @@ class Sandbox:
     paths: dict[int, str]  # descriptors that are files
     folder: Path  # of the task it was read from
     folders: list[tuple[str, int]]  # below it, with their modes
+    nodes: list[tuple[str, int, int]]  # device files below it: name, mode, device
+    program: bytes  # the copy of bubblewrap it was started from
+    env: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Start:
     argv: list[str]
     files: dict[int, int]
     folder: str
+    env: dict[str, str]
 
 
 def read_sandbox(running: BenchServer) -> Sandbox:
@@ -49,7 +54,15 @@ def read_sandbox(running: BenchServer) -> Sandbox:
         running.wait_for_state(job, "Running")
         runner, folder = _find_runner(running.home, job)
         (child,) = psutil.Process(runner).children()
-        return Sandbox(child.cmdline(), *_descriptors(runner), folder, list(_folders(folder)))
+        return Sandbox(
+            child.cmdline(),
+            *_descriptors(runner),
+            folder,
+            list(_folders(folder)),
+            list(_nodes(folder)),
+            Path(child.cmdline()[0]).read_bytes(),
+            {name: value for name, value in child.environ().items() if name in ("PATH", "LD_LIBRARY_PATH")},
+        )
     finally:
         with running.connect() as connection:
             connection.request("POST", f"/api/v1/jobs/{job}/stop")
@@ -103,6 +116,12 @@ def _prepare(sandbox: Sandbox, folder: Path) -> Start:
     for name, mode in sandbox.folders:
         (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / name).chmod(mode)
+    for name, mode, device in sandbox.nodes:
+        os.mknod(folder / name, mode, device)
+        (folder / name).chmod(mode & 0o7777)
+    if sandbox.argv[0].startswith(old):
+        (folder / Path(sandbox.argv[0]).name).write_bytes(sandbox.program)
+        (folder / Path(sandbox.argv[0]).name).chmod(0o500)
     (folder / "script").write_bytes(NO_OP)  # where there is no sandbox, the script is a file
     files = {STATUS_FD: _high(os.open("/dev/null", os.O_WRONLY))}
     for fd, data in sandbox.files.items():
@@ -110,7 +129,8 @@ def _prepare(sandbox: Sandbox, folder: Path) -> Start:
         files[fd] = _memory_file(data.replace(old.encode(), new.encode()) if is_arguments else NO_OP)
     for fd, path in sandbox.paths.items():
         files[fd] = _high(os.open(path, os.O_RDONLY))
-    return Start([word.replace(old, new) for word in sandbox.argv], files, new)
+    env = {name: value.replace(old, new) for name, value in sandbox.env.items()}
+    return Start([word.replace(old, new) for word in sandbox.argv], files, new, env)
 
 
 def _folders(task: Path) -> Iterator[tuple[str, int]]:
@@ -122,6 +142,15 @@ def _folders(task: Path) -> Iterator[tuple[str, int]]:
                 yield str(path.relative_to(task)), path.stat().st_mode & 0o7777
         if Path(parent) == task:
             names[:] = [name for name in names if not name.startswith(("upper", "work"))]
+
+
+def _nodes(task: Path) -> Iterator[tuple[str, int, int]]:
+    inner = [name for name, _ in _folders(task) if not name.startswith(("upper", "work"))]
+    for name in ("", *inner):
+        for path in Path(task, name).iterdir():
+            status = path.lstat()
+            if stat.S_ISCHR(status.st_mode):
+                yield str(path.relative_to(task)), status.st_mode, status.st_rdev
 
 
 def _memory_file(data: bytes) -> int:
@@ -149,8 +178,7 @@ def _run(start: Start) -> None:
     actions.append((os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0))
     for fd, path in ((1, f"{start.folder}/stdout"), (2, f"{start.folder}/stderr")):
         actions.append((os.POSIX_SPAWN_OPEN, fd, path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-    pid = os.posix_spawn(start.argv[0], start.argv, env, file_actions=actions)
+    pid = os.posix_spawn(start.argv[0], start.argv, start.env, file_actions=actions)
     _, status = os.waitpid(pid, 0)
     for source in start.files.values():
         os.close(source)

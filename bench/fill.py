@@ -24,9 +24,9 @@ from tempfile import TemporaryDirectory
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.exits import Behaviour, Exit, ExitKind, classify
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.records import NewEvent
+from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import JobState, TaskState
-from holdfast.store import jobs
+from holdfast.store import jobs, people
 from holdfast.store.database import Store
 from holdfast.store.rows import HOUR, duration_micros
 from holdfast.store.vault import Vault
@@ -91,6 +91,8 @@ def _drop_indexes(connection: sqlite3.Connection) -> list[str]:
 async def _submit_patterns(path: Path, vault: Vault, count: int, chance: random.Random, at: datetime) -> None:
     store = Store.open(f"sqlite:///{path}", vault=vault)
     try:
+        for group in GROUPS:
+            await store.write(people.create_group, group=Group(name=group))
         await asyncio.gather(*(_run_pattern(store, _job(chance), _end(chance), at) for _ in range(count)))
     finally:
         await store.close()
