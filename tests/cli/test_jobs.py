@@ -215,9 +215,7 @@ def test_events_tell_the_story(cli: Cli) -> None:
 def test_an_attempt_that_does_not_exist(cli: Cli) -> None:
     job = cli("submit", "--wait", "--json", "--", "true").json["id"]
     assert " has no attempt 4\n" in cli("logs", job, "--attempt", "4").err
-    assert (
-        f"{job} has no try 3 of main-0 in attempt 0\n" in cli("logs", job, "main-0", "--attempt", "0", "--try", "3").err
-    )
+    assert " has no task main-0, attempt 0, try 3\n" in cli("logs", job, "main-0", "--attempt", "0", "--try", "3").err
     assert cli("logs", job, "--attempt", "4", "--json").error["code"] == "not_found"
 
 
