@@ -183,7 +183,8 @@ def test_a_job_sees_neither_the_servers_state_nor_other_peoples_secrets(server: 
     _, log = run(server, f"name: nosy\n{SMALL}\nshell_options: []\ncommand: {json.dumps(look)}")
     assert server.token not in log
     assert "holdfast.db" not in log
-    assert "*" in log.splitlines()  # a shadow file with every name, and no password
+    # To root a shadow file with every name and no password, to others none at all.
+    assert "*" in log.splitlines() or "/etc/shadow: Permission denied" in log
 
 
 def test_logs_expire_and_the_record_stays(tmp_path: Path) -> None:
