@@ -101,7 +101,8 @@ def check(server: Server, job: Expected, marks: Path) -> None:
     end = server.wait(job.id)
     detail = server.get(f"/jobs/{job.id}").json()
     runs = {path.name: path.read_text() for path in marks.glob(f"{job.key}.*")}
-    assert set(runs.values()) <= {"run\n"}, f"{job.key} ran twice: {runs}"
+    once = {"run\n", ""} if job.kind == "stopped" else {"run\n"}  # a stop may come between opening and writing
+    assert set(runs.values()) <= once, f"{job.key} ran twice: {runs}"
     assert detail["retries"]["platform"] == 0, f"{job.key} was blamed on the platform: {detail}"
     if job.kind == "stopped":
         assert end["state"] == "Cancelled", end
