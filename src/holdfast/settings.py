@@ -83,6 +83,9 @@ class LogSettings(Section):
 
 class NodeSettings(Section):
     name: str = Field("", description="Name of this machine in listings; empty: its host name.")
+    address: str = Field(
+        "", description="Address at which others reach this machine's tasks; empty: the one its network route begins at."
+    )
     cpus: float | None = Field(None, gt=0, description="Cores jobs may use in all; unset: all of them.")
     memory: int | None = Field(None, gt=0, description="Bytes of memory jobs may use in all; unset: all of it.")
     gpus: list[int] | None = Field(None, description="GPU numbers jobs may use; unset: all of them.")
@@ -114,6 +117,23 @@ class MountSettings(Section):
     )
 
 
+class AccessSettings(Section):
+    reading: Literal["groups", "users", "anyone"] = Field(
+        "groups",
+        description="Who reads jobs, logs and events. groups: members of the job's group. users: everybody who is "
+        "logged in, as with OpenPAI. anyone: also without login, on the addresses of OpenPAI's first clients.",
+    )
+
+
+class OpenPaiSettings(Section):
+    requests_per_minute: int = Field(
+        600, ge=0, description="Most requests of one address below /rest-server in a minute; 0: no limit."
+    )
+    lists_per_minute: int = Field(120, ge=0, description="Most job lists one user asks for in a minute; 0: no limit.")
+    submits_per_hour: int = Field(3600, ge=0, description="Most jobs one user submits in an hour; 0: no limit.")
+    log_link_seconds: float = Field(120, gt=0, le=LONGEST, description="How long a link to a task's log is good.")
+
+
 class Settings(Section):
     server: ServerSettings = ServerSettings()  # type: ignore[call-arg]
     store: StoreSettings = StoreSettings()  # type: ignore[call-arg]
@@ -123,6 +143,8 @@ class Settings(Section):
     images: ImageSettings = ImageSettings()  # type: ignore[call-arg]
     sandbox: SandboxSettings = SandboxSettings()  # type: ignore[call-arg]
     mounts: MountSettings = MountSettings()  # type: ignore[call-arg]
+    access: AccessSettings = AccessSettings()  # type: ignore[call-arg]
+    openpai: OpenPaiSettings = OpenPaiSettings()  # type: ignore[call-arg]
 
 
 def default_home() -> Path:

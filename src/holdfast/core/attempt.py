@@ -58,6 +58,8 @@ class Outcome:
     exit: Exit
     role: str | None = None
     index: int | None = None
+    reached: int | None = None  # how many tasks of the role had ended so
+    needed: int | None = None  # how many it takes by its completion rule; None: no rule decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,4 +115,5 @@ class Observation:
     oom: bool = False
     message: str = ""  # with LOST and REFUSED: why
     transient: bool = False  # with REFUSED: another try may work
+    cause: str = ""  # with EXITED, LOST and REFUSED: what is known of it, as a word of exit_table
     warning: str = ""  # it runs, but not quite as was asked; the first look at it says so

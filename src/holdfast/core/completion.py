@@ -25,9 +25,10 @@ def decide_outcome(job: Job, tasks: Sequence[TaskAttempt]) -> Outcome | None:
         needed = role.completion.min_succeeded
         if needed is not None and len(succeeded) >= max(1, needed):
             text = f"{len(succeeded)} succeeded of role {role.name} are enough ({needed} needed)"
-            return _succeeded(text, succeeded[-1])
+            return _succeeded(text, succeeded[-1], len(succeeded), needed)
     if all(task.state.ended for task in tasks):
-        return _succeeded(f"All {len(tasks)} tasks ended" if len(tasks) > 1 else "Succeeded", None)
+        text = f"All {len(tasks)} tasks ended" if len(tasks) > 1 else "Succeeded"
+        return _succeeded(text, None, len(tasks), None)
     return None
 
 
@@ -42,14 +43,24 @@ def _failed(failed: list[TaskAttempt], needed: int) -> Outcome:
     text = f"{cause.task}: {cause.exit.message}"
     if needed > 1:
         text += f" ({len(failed)} failed of role {cause.role}, {needed} are too many)"
-    return Outcome(result=Result.FAILED, message=text, exit=cause.exit, role=cause.role, index=cause.index)
+    return Outcome(
+        result=Result.FAILED,
+        message=text,
+        exit=cause.exit,
+        role=cause.role,
+        index=cause.index,
+        reached=len(failed),
+        needed=needed,
+    )
 
 
-def _succeeded(text: str, trigger: TaskAttempt | None) -> Outcome:
+def _succeeded(text: str, trigger: TaskAttempt | None, reached: int, needed: int | None) -> Outcome:
     return Outcome(
         result=Result.SUCCEEDED,
         message=text,
         exit=Exit(kind=ExitKind.SUCCEEDED, code=0, message="Succeeded"),
         role=trigger.role if trigger else None,
         index=trigger.index if trigger else None,
+        reached=reached,
+        needed=needed,
     )

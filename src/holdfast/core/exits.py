@@ -33,6 +33,7 @@ class Exit:
     behaviour: Behaviour = Behaviour.UNKNOWN
     code: int | None = None  # the program's own exit code, 128+n after signal n
     signal: int | None = None
+    cause: str = ""  # what is known beyond kind and code, as one of the words in exit_table
 
 
 SIGNAL_NAMES = {
@@ -71,11 +72,11 @@ def classify(code: int, *, oom: bool = False, memory_limit: str = "") -> Exit:
     return Exit(kind=ExitKind.USER_ERROR, code=code, message=f"Exit code {code}")
 
 
-def platform_exit(message: str, behaviour: Behaviour = Behaviour.TRANSIENT) -> Exit:
+def platform_exit(message: str, cause: str = "") -> Exit:
     """A failure of ours: no exit code, because no program ended."""
-    return Exit(kind=ExitKind.PLATFORM, message=message, behaviour=behaviour)
+    return Exit(kind=ExitKind.PLATFORM, message=message, behaviour=Behaviour.TRANSIENT, cause=cause)
 
 
-def refused_exit(message: str) -> Exit:
+def refused_exit(message: str, cause: str = "") -> Exit:
     """Refused before running."""
-    return Exit(kind=ExitKind.REFUSED, message=message, behaviour=Behaviour.PERMANENT)
+    return Exit(kind=ExitKind.REFUSED, message=message, behaviour=Behaviour.PERMANENT, cause=cause)

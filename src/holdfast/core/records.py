@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
-from .attempt import TaskAttempt
+from .attempt import Outcome, TaskAttempt
 from .job import Dialect
 from .placement import Quota
 from .states import JobState
@@ -41,6 +42,10 @@ class JobSummary:
     tags: tuple[str, ...] = ()
     rerun_of: str | None = None
     stopping: bool = False  # a stop was asked for and is under way
+    role_count: int = 1
+    user_retries: int = 0
+    platform_retries: int = 0
+    retry_at: datetime | None = None  # its next attempt begins then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,57 @@ class JobFilter:
     text: str | None = None  # part of the name or the id
     submitted_after: datetime | None = None
     submitted_before: datetime | None = None
+
+
+class Order(StrEnum):
+    """What a numbered page can be sorted by."""
+
+    NAME = "name"
+    SUBMITTED = "submitted"
+    USER = "user"
+    GROUP = "group"
+    RETRIES = "retries"
+    TASKS = "tasks"
+    GPUS = "gpus"
+    STATE = "state"
+    FINISHED = "finished"
+    PRIORITY = "priority"
+
+
+class Phase(StrEnum):
+    """Where a job is, told more finely than by its state: what numbered pages filter by."""
+
+    WAITING = "waiting"  # for room, or being started
+    RUNNING = "running"  # also held, and between two attempts
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedQuery:
+    """A page of the job list by number, for clients that know no cursors. Every condition must hold; None means any."""
+
+    groups: tuple[str, ...] | None = None  # that may be seen
+    named_groups: tuple[str, ...] | None = None  # that were asked for
+    users: tuple[str, ...] | None = None
+    phases: tuple[Phase, ...] | None = None
+    text: str | None = None  # part of the name, of the user or of the group
+    tags_any: tuple[str, ...] | None = None
+    tags_none: tuple[str, ...] | None = None
+    priorities: tuple[int, ...] | None = None
+    other_priorities: tuple[int, ...] | None = None  # or any priority but these
+    order: Order = Order.SUBMITTED
+    descending: bool = True
+    offset: int = 0
+    limit: int = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedPage:
+    items: tuple[JobSummary, ...]
+    total: int | None  # None: not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +148,17 @@ class TaskRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobAttempt:
+    """One try of a job that is over. The newest one is told by the job itself."""
+
+    number: int
+    started_at: datetime | None  # its first task ran
+    finished_at: datetime
+    outcome: Outcome
+    counted: bool  # the try after it counts against the job's own retries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class User:
     name: str
     admin: bool
@@ -99,6 +166,7 @@ class User:
     created_at: datetime
     groups: Mapping[str, bool] = field(default_factory=dict)  # group -> is its admin
     disabled: bool = False
+    extension: Mapping[str, Any] = field(default_factory=dict)  # what clients keep with a user, such as SSH keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +177,23 @@ class Group:
     user_quota: Quota = field(default_factory=Quota)  # of each user in it
     time_limit: timedelta | None = None  # default for its jobs; None: the admin's
     members: Mapping[str, bool] = field(default_factory=dict)  # user -> is its admin
+    extension: Mapping[str, Any] = field(default_factory=dict)  # what clients keep with a group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """A named folder that jobs mount by its name."""
+
+    name: str
+    path: str  # on every machine that runs tasks
+    description: str = ""
+    read_only: bool = True
+    everyone: bool = False  # else only the groups below
+    groups: tuple[str, ...] = ()
+    per_user: bool = False  # each user gets the folder of their own name in it
+    default: bool = False  # mounted when a job asks for its user's default ones
+    kind: str = "folder"  # how clients name it: folder or nfs
+    data: Mapping[str, Any] = field(default_factory=dict)  # with nfs: server, path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,6 +88,7 @@ def _exit_values(exit: Exit) -> dict[str, Any]:
         "behaviour": exit.behaviour.value,
         "code": exit.code,
         "signal": exit.signal,
+        **({"cause": exit.cause} if exit.cause else {}),
     }
 
 
@@ -98,6 +99,7 @@ def _exit(data: Mapping[str, Any]) -> Exit:
         behaviour=Behaviour(data["behaviour"]),
         code=data["code"],
         signal=data["signal"],
+        cause=data.get("cause", ""),
     )
 
 
@@ -111,6 +113,8 @@ def outcome_to_json(outcome: Outcome | None) -> str | None:
             "exit": _exit_values(outcome.exit),
             "role": outcome.role,
             "index": outcome.index,
+            "reached": outcome.reached,
+            "needed": outcome.needed,
         }
     )
 
@@ -125,6 +129,8 @@ def outcome_from_json(text: str | None) -> Outcome | None:
         exit=_exit(data["exit"]),
         role=data["role"],
         index=data["index"],
+        reached=data.get("reached"),
+        needed=data.get("needed"),
     )
 
 

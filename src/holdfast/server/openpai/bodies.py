@@ -1,0 +1,37 @@
+"""What clients of OpenPAI send: JSON (also under text/plain), forms with nested[fields], or plain text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+
+from .errors import PaiError
+
+
+async def read_text(request: Request) -> str:
+    """The body as it came."""
+    try:
+        return (await request.body()).decode("utf-8")
+    except UnicodeDecodeError:
+        raise PaiError(400, "InvalidParametersError", "The body is not UTF-8 text.") from None
+
+
+async def read_body(request: Request) -> Any:
+    """The value a body stands for; an empty one is an empty object."""
+    text = await read_text(request)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not text.strip():
+        return {}
+    if kind == "application/x-www-form-urlencoded" and not text.lstrip().startswith("{"):
+        return parse_form(text)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise PaiError(400, "InvalidParametersError", "The body is not JSON.") from None
+
+
+def parse_form(text: str) -> Any:
+    """a[b][0]=x&a[c]=y -> {"a": {"b": ["x"], "c": "y"}}"""
+    raise NotImplementedError

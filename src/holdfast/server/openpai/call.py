@@ -1,0 +1,50 @@
+"""One request as a handler of OpenPAI's addresses sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from holdfast.core.access import Actor
+from holdfast.services import Services
+
+from .bodies import read_body
+from .errors import PaiError
+
+
+@dataclass(slots=True)
+class Call:
+    request: Request
+    services: Services
+    _actor: Actor | None  # None: a guest
+
+    @property
+    def actor(self) -> Actor:
+        """Whoever asks; only on addresses that need a login."""
+        if self._actor is None:
+            raise PaiError(401, "UnauthorizedUserError", "Guest is not allowed to do this operation.")
+        return self._actor
+
+    @property
+    def guest(self) -> bool:
+        return self._actor is None
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def number(self, name: str) -> int | None:
+        """A counting number in the path; None when it is none."""
+        text = self.path(name)
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+    def query(self, name: str) -> str | None:
+        return self.request.query_params.get(name)
+
+    async def body(self) -> dict[str, Any]:
+        """A JSON object, sent as JSON, as text or as a form."""
+        found = await read_body(self.request)
+        if not isinstance(found, dict):
+            raise PaiError(400, "InvalidParametersError", "The body must be a JSON object.")
+        return found
