@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from holdfast.core.errors import NotFound, UserError
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 
 
 class NoLog(NotFound):
     """The task has written nothing yet, because it has not started."""
 
     code = "no_log"
+
+
+class NoTag(NotFound):
+    """The job has no such tag."""
+
+
+class NoDataset(NotFound):
+    """There is no such dataset, or it is not for whoever asks."""
+
+
+class NameTaken(Conflict):
+    """Whoever asks had a job of this name before."""
+
+
+class NotInGroup(Forbidden):
+    """A group that exists, but not for whoever asks."""
 
 
 class TooManyRequests(UserError):
