@@ -81,6 +81,7 @@ jobs = Table(
     Column("retry_at", Micros),
     Column("version", Integer, nullable=False),
     Column("search", Exact, nullable=False),  # folded name and id: what text search looks in
+    Column("role_count", Integer, nullable=False, server_default=text("1")),
     Index("uq_jobs_id", "id", unique=True),
     Index(
         "uq_jobs_idempotency_key",
@@ -98,6 +99,7 @@ jobs = Table(
     Index("ix_jobs_user", "user_name", "seq"),
     Index("ix_jobs_user_state", "user_name", "state", "seq"),
     Index("ix_jobs_user_group_state", "user_name", "group_name", "state", "seq"),
+    Index("ix_jobs_user_job", "user_name", "name", "seq"),  # whose job of which name: the newest, or any at all
 )
 
 job_specs = Table(
@@ -149,6 +151,29 @@ task_attempts = Table(
     sqlite_with_rowid=False,
 )
 
+# Tries of whole jobs that are over. The newest one is told by the job itself.
+job_attempts = Table(
+    "job_attempts",
+    metadata,
+    Column("job_seq", Serial, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("started_at", Micros),
+    Column("finished_at", Micros, nullable=False),
+    Column("outcome_json", Text, nullable=False),
+    Column("counted", Boolean, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# The same tags as in `jobs.tags_json`, the other way round: which jobs have a tag.
+job_tags = Table(
+    "job_tags",
+    metadata,
+    Column("tag", Exact, primary_key=True),
+    Column("job_seq", Serial, primary_key=True, autoincrement=False),
+    Index("ix_job_tags_job_seq", "job_seq"),
+    sqlite_with_rowid=False,
+)
+
 events = Table(
     "events",
     metadata,
@@ -173,6 +198,7 @@ users = Table(
     Column("password_hash", String),  # None: cannot log in by password
     Column("created_at", Micros, nullable=False),
     Column("disabled", Boolean, nullable=False),
+    Column("extension_json", Text),  # what clients keep with it
 )
 
 groups = Table(
@@ -187,6 +213,7 @@ groups = Table(
     Column("user_quota_memory", BigInteger),
     Column("user_quota_gpu", Integer),
     Column("time_limit", Micros),
+    Column("extension_json", Text),  # what clients keep with it
 )
 
 memberships = Table(
