@@ -6,18 +6,23 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from holdfast import __version__
+from holdfast.core.errors import UserError
 from holdfast.services import Services
 from holdfast.settings import ServerSettings
 
-from .answers import answer
+from .answers import answer, answer_text
 from .border import Border
 from .docs_page import render_docs
-from .errors import add_handlers
+from .errors import add_handlers, render_outermost
 from .landing import LANDING
 from .openapi import complete
+from .openpai.app import RestServer
+from .openpai.cross_origin import CrossOrigin, is_open
+from .openpai.errors import render_outermost as render_for_openpai
+from .openpai.routes import takes_job
 from .rest import groups, images, jobs, logs, people, place
 
 PREFIX = "/api/v1"
@@ -39,10 +44,12 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
     for module in (jobs, logs, people, groups, images, place):
         app.include_router(module.router, prefix=PREFIX)
+    app.router.routes.append(Mount("/rest-server", RestServer(services)))
     _add_pages(app)
     _describe(app)
     add_handlers(app)
-    app.add_middleware(Border, limit=_limit(services.settings.server))
+    app.add_middleware(CrossOrigin)
+    app.add_middleware(Border, limit=_limit(services.settings.server), refuse=_refuse)
     return app
 
 
@@ -51,13 +58,17 @@ def _limit(settings: ServerSettings) -> Any:
     image_path = f"{PREFIX}/images"
 
     def limit(method: str, path: str) -> int:
-        if path in job_paths:
+        if path in job_paths or takes_job(method, path):
             return settings.max_job_bytes
         if path == image_path:
             return settings.max_image_bytes
         return SMALL_BODY
 
     return limit
+
+
+def _refuse(path: str, error: UserError | None, request_id: str) -> Response:
+    return render_for_openpai(error, request_id) if is_open(path) else render_outermost(error, request_id)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -68,6 +79,10 @@ def _add_pages(app: FastAPI) -> None:
     @app.get("/api/docs", include_in_schema=False)
     async def show_docs() -> Response:
         return Response(render_docs(app.openapi()), media_type="text/html")
+
+    @app.get("/healthz", include_in_schema=False)
+    async def show_gateway() -> Response:
+        return answer_text("Pylon ready.", "text/plain")  # by this OpenPAI's clients know where its REST server is
 
     @app.get("/", include_in_schema=False)
     async def show_landing(request: Request) -> Response:

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.core.errors import TooLarge
+from holdfast.core.errors import TooLarge, UserError
 
-from .errors import TooLargeBody, render_error, render_internal
+from .errors import TooLargeBody, render_outermost
 
 log = logging.getLogger(__name__)
 
@@ -32,26 +33,33 @@ _HEADERS: list[tuple[bytes, bytes]] = [
 _NO_STORE = (b"cache-control", b"no-store")
 
 Limit = Callable[[str, str], int]  # method, path -> most bytes of its body
+Refuse = Callable[[str, UserError | None, str], Response]  # path, why (None: our mistake), request id -> the answer
+
+
+def _refuse(path: str, error: UserError | None, request_id: str) -> Response:
+    return render_outermost(error, request_id)
 
 
 class Border:
-    def __init__(self, app: ASGIApp, *, limit: Limit) -> None:
+    def __init__(self, app: ASGIApp, *, limit: Limit, refuse: Refuse = _refuse) -> None:
         self._app = app
         self._limit = limit
+        self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = _Request(scope, receive, send, self._limit(scope["method"], scope["path"]))
+        request = _Request(scope, receive, send, self._limit(scope["method"], scope["path"]), self._refuse)
         await request.run(self._app)
 
 
 class _Request:
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int, refuse: Refuse) -> None:
         self._scope = {**scope, "holdfast.head": scope["method"] == "HEAD"}
         self._receive, self._send = receive, send
         self._limit = limit
+        self._refuse = refuse
         self._read = 0
         self._started = False
         self._id = b""
@@ -77,7 +85,7 @@ class _Request:
             if not self._asks_first:
                 await self._drain()
             refusal = TooLarge(f"The request may have at most {self._limit} bytes, this one says {self._declared}")
-            await render_error(refusal, self._id.decode())(self._scope, self._receive, self.send)
+            await self._refuse_with(refusal)
             return
         try:
             await app(self._scope, self.receive, self.send)
@@ -90,7 +98,11 @@ class _Request:
             )
             if self._started:
                 raise  # too late for an answer: the connection is cut, so that the client sees it is not whole
-            await render_internal(self._id.decode())(self._scope, self._receive, self.send)
+            await self._refuse_with(None)
+
+    async def _refuse_with(self, error: UserError | None) -> None:
+        response = self._refuse(self._scope["path"], error, self._id.decode())
+        await response(self._scope, self._receive, self.send)
 
     async def receive(self) -> Message:
         message = await self._receive()

@@ -78,6 +78,10 @@ def render_internal(request_id: str) -> Response:
     return _response(500, _body("internal", "internal error", request_id, hint=hint), {})
 
 
+def render_outermost(error: UserError | None, request_id: str) -> Response:
+    return render_internal(request_id) if error is None else render_error(error, request_id)
+
+
 def add_handlers(app: FastAPI) -> None:
     async def user_error(request: Request, error: UserError) -> Response:
         return render_error(error, request_id_of(request))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-_PAGES = ("/", "/api/docs", "/api/v1/openapi.json")
+_PAGES = ("/", "/healthz", "/api/docs", "/api/v1/openapi.json")
 
 
 class Methods:

@@ -49,7 +49,8 @@ def build_services(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Services:
-    access = AccessTokens(store, clock=clock, monotonic=monotonic)
+    reads_all = settings.access.reading != "groups"
+    access = AccessTokens(store, clock=clock, monotonic=monotonic, reads_all=reads_all)
     passwords = Passwords()
     intake = Intake(store, engine, settings, MountRules(home=home, allow=settings.mounts.allow))
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)

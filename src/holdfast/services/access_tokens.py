@@ -68,8 +68,16 @@ class Known:
 
 
 class AccessTokens:
-    def __init__(self, store: Store, *, clock: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
+        reads_all: bool = False,  # everybody who is logged in reads every job
+    ) -> None:
         self._store = store
+        self._reads_all = reads_all
         self._clock = clock
         self._monotonic = monotonic
         self._known: OrderedDict[str, Known] = OrderedDict()
@@ -108,7 +116,8 @@ class AccessTokens:
         secret_hash, token, user = found
         if user.disabled:
             raise _refusal()
-        known = Known(token, secret_hash, actor_of(user), self._monotonic() + CACHED_FOR)
+        actor = actor_of(user, reads_all=self._reads_all, application=kind_of(token.id) is Kind.API)
+        known = Known(token, secret_hash, actor, self._monotonic() + CACHED_FOR)
         if generation == self._generation:  # else it was read before a change, and may be stale
             self._keep(known)
         return known
@@ -135,8 +144,10 @@ def end_tokens(conn: Connection, user: str, kind: Kind) -> None:
             token_rows.delete_token(conn, token.id)
 
 
-def actor_of(user: User) -> Actor:
-    return Actor(name=user.name, admin=user.admin, groups=dict(user.groups))
+def actor_of(user: User, *, reads_all: bool = False, application: bool = False) -> Actor:
+    return Actor(
+        name=user.name, admin=user.admin, groups=dict(user.groups), reads_all=reads_all, application=application
+    )
 
 
 def _refusal() -> NotLoggedIn:

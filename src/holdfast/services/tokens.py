@@ -22,6 +22,7 @@ from .names import check_text
 from .passwords import MAX_LENGTH, Passwords
 
 LONGEST = timedelta(days=3650)
+GUEST = ""  # no user is called so
 MACHINE_TOKEN = "this machine"  # noqa: S105 - its name
 
 
@@ -54,6 +55,10 @@ class Tokens:
     async def actor(self, text: str) -> Actor:
         """Who holds this token."""
         return await self._access.actor(text)
+
+    def guest(self) -> Actor | None:
+        """Whoever has no token; None unless the admin lets anyone read."""
+        return Actor(name=GUEST, reads_all=True) if self._settings.access.reading == "anyone" else None
 
     async def login(self, user: str, password: str, address: str) -> NewToken:
         """By user and password. `address`: where the request came from, for the back-off."""

@@ -2,35 +2,77 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+import logging
+
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from holdfast.core.errors import UserError
+from holdfast.server.auth import address_of
 from holdfast.services import Services
+from holdfast.store.errors import StoreError
 
+from . import handlers as handlers  # declares every address
 from .auth import find_actor
 from .call import Call
+from .compression import compress
 from .endpoints import ENDPOINTS, Endpoint
-from .errors import PaiError, render
+from .errors import PaiError, answer_error, no_api, render, store_failed
+from .rates import Rates, TooOften, refuse
+from .routes import PREFIX, Routes
 
-PREFIX = "/rest-server/api"
-
-
-def add_rest_server(app: FastAPI, services: Services) -> None:
-    for each in ENDPOINTS:
-        for path in (each.path, f"{each.path}/"):
-            route = Route(PREFIX + path, _answering(each, services), methods=[each.method])
-            app.router.routes.append(route)
+log = logging.getLogger(__name__)
 
 
-def _answering(each: Endpoint, services: Services):  # type: ignore[no-untyped-def]
-    async def answer(request: Request) -> Response:
+class RestServer:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._routes = Routes(ENDPOINTS)
+        self._rates = Rates(services.settings.openpai)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = await self._answer(request)
+        await compress(request, response)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        """What we did not foresee goes on to the outermost layer, which logs it."""
+        headers: dict[str, str] = {}
         try:
-            actor = await find_actor(request, services, each.who)
-            return await each.handler(Call(request, services, actor))
+            headers = self._rates.address(address_of(request))
+            response = await self._find_and_call(request, headers)
+        except TooOften as error:
+            return refuse(error)
         except (PaiError, UserError) as error:
-            return render(error)
+            response = render(error)
+        except HTTPException as error:  # the body is too large, found out while reading
+            response = answer_error(error.status_code, "InvalidParametersError", error.detail, {"Connection": "close"})
+        except StoreError as error:
+            log.error("the store could not do it", extra={"event": "store", "error": str(error)})
+            response = render(store_failed())
+        response.headers.update(headers)
+        return response
 
-    return answer
+    async def _find_and_call(self, request: Request, headers: dict[str, str]) -> Response:
+        path = _path_of(request)
+        found = self._routes.find(request.method, path)
+        if found is None:
+            query = request.url.query
+            raise no_api(f"{path}?{query}" if query else path)
+        each, request.scope["path_params"] = found
+        return await self._call(each, request, headers)
+
+    async def _call(self, each: Endpoint, request: Request, headers: dict[str, str]) -> Response:
+        actor = await find_actor(request, self._services, each.who)
+        if each.limited is not None and actor is not None:
+            headers.update(self._rates.user(each.limited, actor.name))
+        return await each.handler(Call(request, self._services, actor))
+
+
+def _path_of(request: Request) -> str:
+    """Below the prefix, as it was sent."""
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode("utf-8", "replace")
+    return raw.partition(b"?")[0].decode("ascii", "replace").removeprefix(PREFIX)

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 
 from .errors import PaiError
+from .forms import parse_form
 
 
 async def read_text(request: Request) -> str:
@@ -26,12 +27,15 @@ async def read_body(request: Request) -> Any:
         return {}
     if kind == "application/x-www-form-urlencoded" and not text.lstrip().startswith("{"):
         return parse_form(text)
+    return parse_json(text)
+
+
+def parse_json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise PaiError(400, "InvalidParametersError", "The body is not JSON.") from None
 
 
-def parse_form(text: str) -> Any:
-    """a[b][0]=x&a[c]=y -> {"a": {"b": ["x"], "c": "y"}}"""
-    raise NotImplementedError
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)

@@ -11,7 +11,7 @@ from holdfast.core.access import Actor
 from holdfast.services import Services
 
 from .bodies import read_body
-from .errors import PaiError
+from .errors import PaiError, no_guest
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Call:
     def actor(self) -> Actor:
         """Whoever asks; only on addresses that need a login."""
         if self._actor is None:
-            raise PaiError(401, "UnauthorizedUserError", "Guest is not allowed to do this operation.")
+            raise no_guest()
         return self._actor
 
     @property

@@ -12,6 +12,7 @@ from enum import StrEnum
 from starlette.responses import Response
 
 from .call import Call
+from .rates import Limited
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -38,21 +39,28 @@ class Endpoint:
     support: Support
     note: str  # what is special, in a sentence or less
     handler: Handler
+    limited: Limited | None = None  # what it counts as, beside a request of its address
 
 
 ENDPOINTS: list[Endpoint] = []
 
 
 def endpoint(
-    method: str, *paths: str, who: Who = Who.USER, support: Support = Support.SUPPORTED, note: str = ""
+    method: str,
+    *paths: str,
+    who: Who = Who.USER,
+    support: Support = Support.SUPPORTED,
+    note: str = "",
+    limited: Limited | None = None,
 ) -> Callable[[Handler], Handler]:
     """The decorated handler answers `method` on each of `paths`."""
 
     def declare(handler: Handler) -> Handler:
         for path in paths:
-            ENDPOINTS.append(
-                Endpoint(method=method, path=path, who=who, support=support, note=note, handler=handler)
+            made = Endpoint(
+                method=method, path=path, who=who, support=support, note=note, handler=handler, limited=limited
             )
+            ENDPOINTS.append(made)
         return handler
 
     return declare

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from holdfast.core.errors import UserError
+from holdfast.server.answers import answer
 from holdfast.services.refusals import TooManyRequests
+
+from .cross_origin import OPEN
 
 
 class PaiError(Exception):
@@ -25,6 +27,8 @@ _USUAL: dict[str, tuple[int, str]] = {
     "not_logged_in": (401, "UnauthorizedUserError"),
     "forbidden": (403, "ForbiddenUserError"),
     "not_found": (404, "NoApiError"),
+    "no_log": (404, "NoTaskLogError"),
+    "expired": (404, "NoTaskLogError"),
     "conflict": (409, "InvalidParametersError"),
     "too_large": (413, "InvalidParametersError"),
     "too_many_requests": (429, "TooManyRequestsError"),
@@ -40,19 +44,54 @@ def telling(*cases: tuple[type[UserError], int, str, str | None]) -> Iterator[No
     except UserError as error:
         for kind, status, code, message in cases:
             if isinstance(error, kind):
-                raise PaiError(status, code, error.message if message is None else message) from error
+                raise PaiError(status, code, say(error) if message is None else message) from error
         raise
+
+
+def say(error: UserError) -> str:
+    """A refusal of ours in one line."""
+    return error.message if not error.hint else f"{error.message}. {error.hint}"
 
 
 def render(error: PaiError | UserError) -> Response:
     if isinstance(error, UserError):
         status, code = _USUAL.get(error.code, (400, "InvalidParametersError"))
-        said = error.message if not error.hint else f"{error.message}. {error.hint}"
-        headers = {"Retry-After": str(max(1, round(error.retry_after)))} if isinstance(error, TooManyRequests) else None
-        return _answer(status, code, said, headers)
-    return _answer(error.status, error.code, error.message)
+        return answer_error(status, code, say(error), _headers(error))
+    return answer_error(error.status, error.code, error.message)
 
 
-def _answer(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
-    body: dict[str, Any] = {"code": code, "message": message}
-    return JSONResponse(body, status, headers)
+def answer_error(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    response = answer({"code": code, "message": message}, status)
+    response.headers.update(headers or {})
+    return response
+
+
+def no_api(url: str) -> PaiError:
+    return PaiError(404, "NoApiError", f"API {url[:500]} is not found.")
+
+
+def no_guest() -> PaiError:
+    return PaiError(401, "UnauthorizedUserError", "Guest is not allowed to do this operation.")
+
+
+def store_failed() -> PaiError:
+    return PaiError(503, "UnknownError", "The database cannot be used right now. The server's log says more.")
+
+
+def render_outermost(error: UserError | None, request_id: str) -> Response:
+    """For what never came to an address, or went wrong there in a way we did not foresee (None)."""
+    if error is not None:
+        response = render(error)
+    else:
+        said = f"Something went wrong here that we did not foresee. Look for {request_id} in the server's log."
+        response = answer_error(500, "UnknownError", said)
+    response.headers.update(OPEN)
+    return response
+
+
+def _headers(error: UserError) -> dict[str, str]:
+    if isinstance(error, TooManyRequests):
+        return {"Retry-After": str(max(1, round(error.retry_after)))}
+    if error.code == "too_large":
+        return {"Connection": "close"}  # the rest of the body is not read
+    return {}

@@ -1,0 +1,69 @@
+"""Which endpoint an address belongs to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from .endpoints import Endpoint
+
+PREFIX = "/rest-server"
+
+_Parts = tuple[str, ...]
+_SUBMITS = {
+    "POST": re.compile(r"/rest-server/api/(v2/jobs|v1/jobs|v1/user/[^/]+/jobs)/?"),
+    "PUT": re.compile(r"/rest-server/api/v1/(user/[^/]+/)?jobs/[^/]+/?"),
+}
+
+
+def takes_job(method: str, path: str) -> bool:
+    """Whether a job file may be sent there, which may be larger than other bodies."""
+    return method in _SUBMITS and _SUBMITS[method].fullmatch(path) is not None
+
+
+class Routes:
+    """A name in braces stands for one part of an address; as last part, {name:path} for all that is left."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._known: dict[tuple[str, int], list[tuple[_Parts, Endpoint]]] = {}
+        self._open_ended: list[tuple[_Parts, Endpoint]] = []
+        for each in endpoints:
+            parts = _split(f"/api{each.path}")
+            if parts[-1].endswith(":path}"):
+                self._open_ended.append((parts, each))
+            else:
+                self._known.setdefault((each.method, len(parts)), []).append((parts, each))
+        for same_length in self._known.values():
+            same_length.sort(key=lambda known: [part.startswith("{") for part in known[0]])  # plain words first
+
+    def find(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]] | None:
+        """By a path below the prefix, as it was sent: each part of it is decoded once."""
+        given = tuple(unquote(part) for part in _split(path))
+        for parts, each in self._known.get((method, len(given)), ()):
+            found = _match(parts, given)
+            if found is not None:
+                return each, found
+        for parts, each in self._open_ended:
+            last = len(parts) - 1
+            if each.method == method and len(given) > last:
+                found = _match(parts[:-1], given[:last])
+                if found is not None:
+                    return each, {**found, parts[-1][1:].removesuffix(":path}"): "/".join(given[last:])}
+        return None
+
+
+def _split(path: str) -> _Parts:
+    return tuple(path.removesuffix("/").split("/"))
+
+
+def _match(parts: _Parts, given: _Parts) -> dict[str, str] | None:
+    found: dict[str, str] = {}
+    for part, text in zip(parts, given, strict=True):
+        if part.startswith("{"):
+            if not text:
+                return None
+            found[part[1:-1]] = text
+        elif part != text:
+            return None
+    return found
