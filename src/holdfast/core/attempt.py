@@ -115,5 +115,5 @@ class Observation:
     oom: bool = False
     message: str = ""  # with LOST and REFUSED: why
     transient: bool = False  # with REFUSED: another try may work
-    cause: str = ""  # with EXITED, LOST and REFUSED: what is known of it, as a word of exit_table
+    cause: str = ""  # with EXITED, LOST and REFUSED: what is known of it, a word of exits.Cause
     warning: str = ""  # it runs, but not quite as was asked; the first look at it says so

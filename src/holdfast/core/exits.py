@@ -26,6 +26,39 @@ class Behaviour(StrEnum):
     UNKNOWN = "unknown"  # retried up to the job's own count
 
 
+class Cause(StrEnum):
+    """What is known of an exit beyond its kind and code. `exit_table` tells what each means to OpenPAI's clients."""
+
+    # refused
+    IMAGE_MISSING = "image-missing"
+    NO_SHELL = "no-shell"
+    INVALID_TASK = "invalid-task"
+    NOT_ALLOWED = "not-allowed"  # the machine forbids something it asks for
+    TOO_LARGE = "too-large"
+    # the platform's fault
+    START_FAILED = "start-failed"
+    SANDBOX_FAILED = "sandbox-failed"
+    PORT_IN_USE = "port-in-use"
+    LOST = "lost"
+    FILES_GONE = "files-gone"
+    # told by its log
+    COMMAND_NOT_FOUND = "command-not-found"
+    TENSORFLOW_OOM = "tensorflow-oom"
+    MPI_SEGFAULT = "mpi-segfault"
+    GPU_MEMORY_ERROR = "gpu-memory-error"
+    CUDA_MISMATCH = "cuda-mismatch"
+    CUDNN_MISMATCH = "cudnn-mismatch"
+    CUDA_OOM = "cuda-oom"
+    BAD_ARGUMENT = "bad-argument"
+    BAD_DATA = "bad-data"
+    BAD_SAVE_PATH = "bad-save-path"
+    SYNTAX_ERROR = "syntax-error"
+    IMPORT_ERROR = "import-error"
+    INDEX_ERROR = "index-error"
+    SEGFAULT = "segfault"
+    CORE_DUMPED = "core-dumped"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     kind: ExitKind
@@ -33,7 +66,7 @@ class Exit:
     behaviour: Behaviour = Behaviour.UNKNOWN
     code: int | None = None  # the program's own exit code, 128+n after signal n
     signal: int | None = None
-    cause: str = ""  # what is known beyond kind and code, as one of the words in exit_table
+    cause: str = ""  # what is known beyond kind and code, a word of Cause
 
 
 SIGNAL_NAMES = {

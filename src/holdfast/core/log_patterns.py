@@ -1,0 +1,73 @@
+"""Signs in the end of a failed task's log that tell more than its exit code does.
+
+Tried in this order; the first that is found wins. A log is written by anyone, so every pattern must take time in
+proportion to its length: no repeat without a bound, and none inside another.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from .exits import Cause
+
+NOT_FOUND_CODE = 127  # of every shell
+
+_FLAGS = re.IGNORECASE | re.MULTILINE
+
+
+def _raised(*errors: str) -> str:
+    """As a traceback ends: the error's name and a colon, or the name alone on the line."""
+    return rf"\b(?:{'|'.join(errors)})(?::|\s{{0,5}}$)"
+
+
+PATTERNS: tuple[tuple[Cause, str], ...] = (
+    (Cause.COMMAND_NOT_FOUND, r"command not found|: not found\s{0,5}$"),  # only with exit code 127
+    (Cause.TENSORFLOW_OOM, r"ResourceExhaustedError: OOM|OOM when allocating tensor"),
+    (Cause.MPI_SEGFAULT, r"Signal code: Address not mapped"),
+    (Cause.GPU_MEMORY_ERROR, r"CUDA_ERROR_ECC_UNCORRECTABLE|uncorrectable ECC error"),
+    (
+        Cause.CUDA_MISMATCH,
+        r"CUDA driver version is insufficient for CUDA runtime version|NVIDIA driver on your system is too old",
+    ),
+    (
+        Cause.CUDNN_MISMATCH,
+        r"dropout[^\n]{0,100}requires cudnn|cudnn[^\n]{0,100}\bdropout\b"
+        r"|Loaded runtime CuDNN library: [^\n]{0,40}but source was compiled with",
+    ),
+    (
+        Cause.CUDA_OOM,
+        r"cuda runtime error \(2\)|CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY",
+    ),
+    (
+        Cause.BAD_ARGUMENT,
+        r"unknown option|unrecognized option|unrecognized arguments?:|invalid argument:",
+    ),
+    (
+        Cause.BAD_DATA,
+        _raised("UnicodeDecodeError", "UnicodeEncodeError", "UnicodeError", "EOFError") + r"|input/output error",
+    ),
+    (Cause.BAD_SAVE_PATH, r"called with invalid save path|save_path is not a valid checkpoint"),
+    (
+        Cause.SYNTAX_ERROR,
+        _raised("SyntaxError", "IndentationError", "TabError", "AttributeError", "NameError", "UnpicklingError"),
+    ),
+    (Cause.IMPORT_ERROR, _raised("ImportError")),
+    (Cause.INDEX_ERROR, r"\bIndexError: [^\n]{0,100}out of (?:range|bounds)"),
+    (Cause.SEGFAULT, r"segmentation fault"),
+    (Cause.CORE_DUMPED, r"core dumped"),
+)
+
+
+@cache
+def _compiled() -> tuple[tuple[Cause, re.Pattern[str]], ...]:
+    return tuple((cause, re.compile(pattern, _FLAGS)) for cause, pattern in PATTERNS)
+
+
+def match_log(tail: str, code: int) -> Cause | None:
+    for cause, pattern in _compiled():
+        if cause is Cause.COMMAND_NOT_FOUND and code != NOT_FOUND_CODE:
+            continue
+        if pattern.search(tail):
+            return cause
+    return None
