@@ -209,6 +209,7 @@ def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
             host_show=tuple(images.host_show),
             hidden=(str(home),),
             node_name=node.name or socket.gethostname(),
+            address=node.address,
         ),
     )
 

@@ -27,6 +27,7 @@ def test_roles_that_come_out_the_same_are_told_apart() -> None:
         "psa2": "psa2",
         "_": "role2",
     }
+    assert identity.plain_roles(["ps_a", "psa"]) == {"ps_a": "psa2", "psa": "psa"}
 
 
 @given(ROLES)
@@ -34,6 +35,7 @@ def test_plain_names_are_never_shared(roles: list[str]) -> None:
     plain = identity.plain_roles(roles)
     assert list(plain) == roles
     assert len(set(plain.values())) == len(roles)
+    assert all(name == role or name not in roles for role, name in plain.items())
     assert all(name and name == identity.plain_role(name) for name in plain.values())
 
 

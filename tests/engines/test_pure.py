@@ -6,6 +6,7 @@ import os
 import platform
 import struct
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from holdfast.core.attempt import Seen
 from holdfast.engines.embedded import host
 from holdfast.engines.embedded.folder import is_safe_id
 from holdfast.engines.embedded.gpus import Gpu, device_binds, gpu_variables, parse_libraries
+from holdfast.engines.embedded.machine import find_node
+from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.engines.embedded.read import Claim, StartNote, ended, not_alive, parse_claim, parse_start, running
 from holdfast.engines.embedded.render import (
     Bind,
@@ -300,3 +303,14 @@ def test_what_is_too_much_to_look_through_is_hidden(tmp_path: Path, monkeypatch:
     private, too_big = host._search([str(tmp_path)], {tmp_path.stat().st_dev}, set())
     assert sorted(too_big) == [f"{tmp_path}/{name}" for name in ("a", "b", "c")]
     assert {entry.path for entry in private} == set(too_big)
+
+
+def test_the_machines_address_is_the_one_given_or_found() -> None:
+    assert find_node(EmbeddedOptions(address="10.1.2.3"), []).address == "10.1.2.3"
+    found = find_node(EmbeddedOptions(), []).address
+    assert str(ip_address(found)) == found
+    assert not ip_address(found).is_unspecified
+
+
+def test_an_entry_runs_in_place_of_the_script() -> None:
+    assert render_command(Root(shell="/bin/bash"), ("errexit",), "s", "e") == ["/bin/bash", "e", "s"]

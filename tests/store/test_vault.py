@@ -47,6 +47,14 @@ def test_makers_at_the_same_time_get_the_same_key(tmp_path: Path) -> None:
     assert len(set(prints)) == 1
 
 
+def test_what_is_derived_stays_the_same_and_differs_by_purpose_and_key(tmp_path: Path) -> None:
+    vault = Vault.open(tmp_path / "key")
+    derived = vault.derive(b"job 1")
+    assert len(derived) == 32
+    assert Vault.open(tmp_path / "key").derive(b"job 1") == derived
+    assert derived not in (vault.derive(b"job 2"), Vault.open(tmp_path / "other").derive(b"job 1"))
+
+
 def test_another_key_does_not_open_it(tmp_path: Path) -> None:
     sealed = Vault.open(tmp_path / "one").seal(b"secret", about="job-1")
     with pytest.raises(UserError, match="two is not the one it was written with") as caught:

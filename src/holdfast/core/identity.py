@@ -29,20 +29,18 @@ def plain_role(role: str) -> str:
 def plain_roles(roles: Iterable[str]) -> dict[str, str]:
     """Each role of a job with a plain name of its own, whatever the others are called.
 
-    The first to come out as a name has it; a later one, or one with nothing left, gets a number behind it.
+    One that is plain already stays as it is, so no role's plain name is the true name of another. Of the others the
+    first to come out as a name has it; a later one, or one with nothing left, gets a number behind it.
     """
-    names = list(roles)
-    wanted = {role: plain_role(role) for role in names}
-    taken = set(wanted.values())
-    found: dict[str, str] = {}
-    given: set[str] = set()
+    wanted = {role: plain_role(role) for role in roles}
+    found = {role: plain for role, plain in wanted.items() if role == plain}
+    taken = {*wanted.values(), ""}
+    given = {*found.values(), ""}
     for role, plain in wanted.items():
-        if plain and plain not in given:
-            found[role] = plain
-        else:
-            found[role] = _numbered(plain or "role", taken | given)
-        given.add(found[role])
-    return found
+        if role not in found:
+            found[role] = plain if plain not in given else _numbered(plain or "role", taken | given)
+            given.add(found[role])
+    return {role: found[role] for role in wanted}
 
 
 def framework_uid(job_id: str) -> str:

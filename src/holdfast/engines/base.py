@@ -36,6 +36,7 @@ class Launch:
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     workdir: str | None = None
+    entry: str = ""  # a script that runs in place of `script` and gets the path of it as $1; it honours shell_options
 
 
 class Isolation(StrEnum):

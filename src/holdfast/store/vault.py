@@ -6,6 +6,7 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import hmac
 import logging
 import os
 import secrets
@@ -59,6 +60,10 @@ class Vault:
             return AESGCM(self._key).decrypt(nonce, body, about.encode())
         except InvalidTag:
             raise wrong_key(self, f"A secret of {about} cannot be read") from None
+
+    def derive(self, purpose: bytes) -> bytes:
+        """32 bytes that only this key and this purpose give: a secret that need not be stored."""
+        return hmac.digest(self._key, b"holdfast derived\0" + purpose, "sha256")
 
 
 def wrong_key(vault: Vault, what: str) -> UserError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +22,20 @@ def find_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
         gpus=found if options.gpus is None else tuple(index for index in options.gpus if index in found),
         port_start=options.port_start,
         port_end=options.port_end,
+        address=options.address or find_address(),
     )
+
+
+def find_address() -> str:
+    """The address packets to the outside would leave from. Nothing is sent to find out."""
+    for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):  # for documentation
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((outside, 9))
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return "127.0.0.1"
 
 
 def find_memory(meminfo: Path = Path("/proc/meminfo"), limits: tuple[Path, ...] = ()) -> int:

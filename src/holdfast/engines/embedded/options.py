@@ -22,3 +22,4 @@ class EmbeddedOptions:
     host_show: tuple[str, ...] = ()  # more of the machine's folders to show, read-only
     hidden: tuple[str, ...] = ()  # more paths no task may see, such as the server's state
     node_name: str = "local"
+    address: str = ""  # at which others reach the tasks; empty: where the machine's network route begins

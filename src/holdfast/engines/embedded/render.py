@@ -9,9 +9,11 @@ from holdfast.engines.base import Launch
 
 HOME = "/home/jovyan"
 SCRIPT = "/run/holdfast/script"
+ENTRY = "/run/holdfast/entry"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # File descriptors the runner hands through.
+ENTRY_FD = 4
 SCRIPT_FD = 5
 SECCOMP_FD = 6
 ARGS_FD = 7
@@ -93,6 +95,8 @@ def render_args(
     for bind in binds:
         args += _bind(bind)
     args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
+    if launch.entry:
+        args += ["--perms", "0555", "--ro-bind-data", str(ENTRY_FD), ENTRY]
     if root.locked:
         args += ["--remount-ro", "/"]
     if guard.seccomp:
@@ -115,7 +119,9 @@ def render_entry(launch: Launch, root: Root, command: list[str]) -> list[str]:
     return [root.shell, "-c", _ENTER, launch.workdir, *command] if launch.workdir else command
 
 
-def render_command(root: Root, options: Iterable[str], script: str = SCRIPT) -> list[str]:
+def render_command(root: Root, options: Iterable[str], script: str = SCRIPT, entry: str = "") -> list[str]:
+    if entry:
+        return [root.shell, entry, script]
     bash = root.shell.endswith("bash")
     chosen = [option for option in options if bash or option in _POSIX_OPTIONS]
     command = [root.shell]

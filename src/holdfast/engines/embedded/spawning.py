@@ -12,7 +12,7 @@ from . import libc
 from .bubblewrap import Bwrap
 from .folder import TaskFolder
 from .libc import Dup, Open
-from .render import ARGS_FD, MOUNT_FD, PATH, SCRIPT_FD, SECCOMP_FD
+from .render import ARGS_FD, ENTRY_FD, MOUNT_FD, PATH, SCRIPT_FD, SECCOMP_FD
 
 RUNNER = str(Path(__file__).parents[2] / "runtime" / "runner.sh")
 _CLAIM_FD = 9
@@ -28,6 +28,7 @@ class Order:
     bwrap: Bwrap | None = None  # without it, run the command as it is
     args: Sequence[str] = ()  # for bwrap
     script: str = ""
+    entry: str = ""
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})  # of the runner
     workdir: str = "/"
     joins: Sequence[str] = ()  # cgroup.procs files
@@ -49,6 +50,8 @@ def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
             if order.seccomp:
                 sources[SECCOMP_FD] = memory_file(order.seccomp)
             sources[SCRIPT_FD] = memory_file(order.script.encode("utf-8", "surrogateescape"))
+            if order.entry:
+                sources[ENTRY_FD] = memory_file(order.entry.encode("utf-8", "surrogateescape"))
             sources[0] = memory_file(b"")  # not the machine's /dev/null, which a task of root could close to others
             for target, mount in enumerate(order.mounts, MOUNT_FD):
                 sources[target] = fcntl.fcntl(mount, fcntl.F_DUPFD_CLOEXEC, _HIGH)

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.job import HOST_IMAGE
@@ -30,6 +29,7 @@ from .places import Places
 from .processes import COOKIE
 from .read import StartNote
 from .render import (
+    ENTRY,
     HOME,
     MOUNT_FD,
     PATH,
@@ -168,7 +168,8 @@ class Starter:
             bwrap=self._site.bwrap,
             args=render_args(launch, root, self._site.guard, env, shm, binds),
             script=launch.script,
-            command=render_entry(launch, root, render_command(root, launch.shell_options)),
+            entry=launch.entry,
+            command=render_entry(launch, root, _command(launch, root)),
             joins=joins,
             seccomp=self._site.seccomp,
             mounts=[fd for _, fd in mounts],
@@ -204,15 +205,18 @@ def _with_path(paths: str, more: str) -> str:
     return ":".join(parts if more in parts else [*parts, more])
 
 
+def _command(launch: Launch, root: Root) -> list[str]:
+    return render_command(root, launch.shell_options, entry=ENTRY if launch.entry else "")
+
+
 def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str], cookie: str) -> Order:
     """Without a sandbox: a process tree in a folder of its own."""
     scratch = folder["scratch"]
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     env = task_env(launch, root, scratch, gpu_variables(launch.gpus, renumbered=False))
     env[COOKIE] = cookie
-    script = Path(folder["script"])
-    script.write_text(launch.script, encoding="utf-8", errors="surrogateescape")
-    os.chmod(script, 0o600)
+    script = _write_script(folder["script"], launch.script)
+    entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""
     for mount in launch.mounts:
         if os.path.normpath(mount.target) != os.path.normpath(mount.source):
             why = "jobs are not isolated on this machine, so folders appear under their own names only"
@@ -221,8 +225,15 @@ def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]
         raise Refusal(f"There is no folder {launch.workdir} on this machine to work in.")
     # In a session of its own, or `kill 0` in a script would hit the runner too.
     session = [SETSID, "-w"] if SETSID else []
-    command = [*session, *render_command(root, launch.shell_options, str(script))]
+    command = [*session, *render_command(root, launch.shell_options, script, entry)]
     return Order(command=command, env=env, workdir=launch.workdir or scratch, joins=joins)
+
+
+def _write_script(path: str, text: str) -> str:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.write(text)
+    return path
 
 
 def _now() -> datetime:
@@ -241,7 +252,7 @@ def _make_folder(folder: TaskFolder) -> bool:
 
 def check_launch(launch: Launch) -> None:
     """What would fail inside the sandbox, said before."""
-    if "\0" in launch.script:
+    if "\0" in launch.script or "\0" in launch.entry:
         raise Refusal("The commands contain a NUL byte, which no shell can run.")
     check_env(launch.env)
     for numbers in launch.ports.values():
