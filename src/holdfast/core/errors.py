@@ -17,6 +17,7 @@ Anything else that reaches a border becomes "internal error" with a request id.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class HoldfastError(Exception):
@@ -67,6 +68,8 @@ class Problem:
     message: str
     hint: str | None = None
     line: int | None = None  # 1-based, where the file format lets us know
+    rule: str = ""  # the kind of rule it breaks, in words of JSON Schema where it has one: required, type, minimum
+    expected: Any = None  # what the rule asks for: a limit, a type, a pattern, the words to choose from
 
 
 class InvalidJob(UserError):

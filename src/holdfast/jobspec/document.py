@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn, cast
 
 import yaml
@@ -67,6 +68,18 @@ def read_document(data: str | bytes) -> Document:
         return _read_flow_yaml(text, error)
     except _DuplicateKey as error:
         return _read_duplicate(text, error.key)
+    except InvalidJob as refusal:
+        raise _with_line(refusal, text) from None
+
+
+def _with_line(refusal: InvalidJob, json_text: str) -> InvalidJob:
+    """What is wrong with JSON, where the YAML reader stumbles over the same thing."""
+    try:
+        _read_yaml(json_text, spelling=False)
+    except InvalidJob as same:
+        line = same.problems[0].line
+        return InvalidJob([replace(problem, line=line) for problem in refusal.problems])
+    return refusal
 
 
 def with_lines(document: Document) -> Document | None:
@@ -80,7 +93,7 @@ def with_lines(document: Document) -> Document | None:
 
 
 def _refuse(message: str, *, hint: str | None = None, line: int | None = None) -> NoReturn:
-    raise InvalidJob([Problem("", message, hint, line)])
+    raise InvalidJob([Problem("", message, hint, line, "syntax")])
 
 
 # -- bytes to text ----------------------------------------------------------------------------------------------------
@@ -97,13 +110,13 @@ def _decode(data: str | bytes) -> str:
         line = text.count("\n", 0, at) + 1
         _refuse("The file holds a NUL byte", hint="Job files are plain text.", line=line)
     if not text.strip():
-        _refuse("The file is empty", hint="A job needs at least a name and a command.")
+        _refuse("The file is empty", hint="A job needs at least a name and a command.", line=1)
     return text
 
 
 def _decode_bytes(data: bytes) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        _refuse("The file is UTF-16 text", hint="Save it as UTF-8.")
+        _refuse("The file is UTF-16 text", hint="Save it as UTF-8.", line=1)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -208,7 +221,7 @@ class _YamlReader:
     def read(self) -> Node:
         next(self._events)  # stream start
         if not isinstance(next(self._events), yaml.DocumentStartEvent):
-            _refuse("The file is empty", hint="A job needs at least a name and a command.")
+            _refuse("The file is empty", hint="A job needs at least a name and a command.", line=1)
         root = self._node(next(self._events), 0)
         next(self._events)  # document end
         after: Any = next(self._events)
@@ -315,7 +328,9 @@ class _YamlReader:
     def _duplicate(self, first: int | None, second: int) -> None:
         if len(self.problems) < 20:
             message = f"is written twice, on lines {first} and {second}"
-            self.problems.append(Problem(render_path(self._path), message, "Keep one of the two.", second))
+            self.problems.append(
+                Problem(render_path(self._path), message, "Keep one of the two.", second, "uniqueKeys")
+            )
 
 
 def _resolve(text: str, line: int) -> Scalar:
@@ -353,7 +368,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 def _read_json(text: str) -> Node:
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=partial(_refuse_constant, text))
     except RecursionError:
         _refuse(f"The file is nested more than {MAX_DEPTH} levels deep")
     except json.JSONDecodeError:
@@ -393,11 +408,13 @@ def _read_duplicate(text: str, key: str) -> Document:
     try:
         return _read_yaml(text, spelling=False)
     except InvalidJob:
-        _refuse(f"The key {clip(key)!r} is written twice", hint="Keep one of the two.")
+        line = text.count("\n", 0, text.find(json.dumps(key, ensure_ascii=False))) + 1
+        _refuse(f"The key {clip(key)!r} is written twice", hint="Keep one of the two.", line=line)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    _refuse(f"The file holds {name}, which is not a number JSON knows")
+def _refuse_constant(text: str, name: str) -> NoReturn:
+    line = text.count("\n", 0, text.find(name)) + 1
+    _refuse(f"The file holds {name}, which is not a number JSON knows", line=line)
 
 
 def _json_node(value: Any, depth: int, budget: _Budget) -> Node:

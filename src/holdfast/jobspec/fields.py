@@ -33,10 +33,11 @@ Hint = str | Callable[[], str | None] | None  # a function when it takes time to
 class Wrong(Exception):
     """A value that cannot be accepted; becomes a Problem where its path is known."""
 
-    def __init__(self, message: str, hint: Hint = None) -> None:
+    def __init__(self, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.rule, self.expected = rule, expected  # see Problem
 
 
 class Report:
@@ -51,11 +52,14 @@ class Report:
     def full(self) -> bool:
         return len(self.problems) >= MAX_PROBLEMS
 
-    def add(self, field: str, line: int | None, message: str, hint: Hint = None) -> None:
+    def add(
+        self, field: str, line: int | None, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None
+    ) -> None:
         if self.full:
             self._more += 1
         else:
-            self.problems.append(Problem(field, message, hint() if callable(hint) else hint, line))
+            said = hint() if callable(hint) else hint
+            self.problems.append(Problem(field, message, said, line, rule, expected))
 
     def warn(self, warning: Problem) -> None:
         if len(self.warnings) < MAX_PROBLEMS:
@@ -64,7 +68,7 @@ class Report:
     def raise_problems(self) -> None:
         self.problems.sort(key=lambda problem: problem.line or 0)
         if self._more:
-            self.problems.append(Problem("", f"and {self._more} more problems"))
+            self.problems.append(Problem("", f"and {self._more} more problems", rule="more"))
         if self.problems:
             raise InvalidJob(self.problems)
 
@@ -93,11 +97,11 @@ class At:
         try:
             return function(self)
         except Wrong as wrong:
-            self.problem(wrong.message, wrong.hint)
+            self.problem(wrong.message, wrong.hint, rule=wrong.rule, expected=wrong.expected)
             return default
 
-    def problem(self, message: str, hint: Hint = None) -> None:
-        self.report.add(self.path, self.node.line, message, hint)
+    def problem(self, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None) -> None:
+        self.report.add(self.path, self.node.line, message, hint, rule=rule, expected=expected)
 
     def warn(self, message: str, hint: str | None = None) -> None:
         self.report.warn(Problem(self.path, message, hint, self.node.line))
@@ -107,12 +111,14 @@ class At:
 
     def items(self) -> list[At]:
         if not isinstance(self.node.value, list):
-            raise Wrong(f"must be a list, not {describe(self.node)}", _as_list(self.node))
+            said = f"must be a list, not {describe(self.node)}"
+            raise Wrong(said, _as_list(self.node), rule="type", expected="array")
         return [self.child(index, node) for index, node in enumerate(self.node.value)]
 
     def entries(self) -> dict[str, At]:
         if not isinstance(self.node.value, dict):
-            raise Wrong(f"must be a mapping of names to values, not {describe(self.node)}", _as_mapping(self.node))
+            said = f"must be a mapping of names to values, not {describe(self.node)}"
+            raise Wrong(said, _as_mapping(self.node), rule="type", expected="object")
         return {key: self.child(key, node) for key, node in self.node.value.items()}
 
 
@@ -155,7 +161,8 @@ class Fields:
         def hint() -> str | None:
             return guess(key, (name for name in self._entries if name not in self._known), "Is {!r} meant to be it?")
 
-        self.at.report.add(join_path(self.at.path, key), self.at.node.line, "is required", hint)
+        path = join_path(self.at.path, key)
+        self.at.report.add(path, self.at.node.line, "is required", hint, rule="required", expected=key)
 
     def table(self, keys: Mapping[str, Key]) -> dict[str, Any]:
         """What is there, by name; what cannot be read is reported and left out."""
@@ -167,7 +174,8 @@ class Fields:
         known = set(self._known)
         for name, at in self._entries.items():
             if name not in known and name not in tolerated:
-                at.problem("is not a known field", partial(self._advice, name))
+                advice = partial(self._advice, name)
+                at.problem("is not a known field", advice, rule="additionalProperties", expected=name)
 
     def _advice(self, name: str) -> str:
         return guess(name, self._known) or list_known(dict.fromkeys(self._known))

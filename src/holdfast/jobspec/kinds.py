@@ -26,7 +26,7 @@ def spelled(at: At) -> str:
     if isinstance(at.node.value, str):
         return at.node.value
     if at.node.written is None or at.node.value is None:
-        raise Wrong(f"must be text, not {describe(at.node)}")
+        raise Wrong(f"must be text, not {describe(at.node)}", rule="type", expected="string")
     return at.node.written
 
 
@@ -40,11 +40,12 @@ def text(
     def read(at: At) -> str:
         value = spelled(at)
         if len(value) < least or (least and not value.strip()):
-            raise Wrong("must not be empty")
+            raise Wrong("must not be empty", rule="minLength", expected=max(1, least))
         if len(value) > most:
-            raise Wrong(f"is too long: {len(value)} characters, at most {most} are accepted")
+            said = f"is too long: {len(value)} characters, at most {most} are accepted"
+            raise Wrong(said, rule="maxLength", expected=most)
         if expected and not expected.fullmatch(value):
-            raise Wrong(f"{rule}, not {clip(value)!r}")
+            raise Wrong(f"{rule}, not {clip(value)!r}", rule="pattern", expected=expected.pattern)
         return value
 
     schema = {"type": _TEXT_TYPES, "minLength": least, "maxLength": most}
@@ -58,7 +59,8 @@ def integer(*, least: int, most: int) -> Kind[int]:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             quoted = isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]+\s*", value)
-            raise Wrong(f"must be a whole number, not {describe(at.node)}", "Remove the quotes." if quoted else None)
+            said, hint = f"must be a whole number, not {describe(at.node)}", "Remove the quotes." if quoted else None
+            raise Wrong(said, hint, rule="type", expected="integer")
         _check_range(value, least, most)
         return value
 
@@ -69,7 +71,7 @@ def number(*, least: float, most: float) -> Kind[float]:
     def read(at: At) -> float:
         value = at.node.value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Wrong(f"must be a number, not {describe(at.node)}")
+            raise Wrong(f"must be a number, not {describe(at.node)}", rule="type", expected="number")
         _check_range(value, least, most)
         return float(value)
 
@@ -78,9 +80,9 @@ def number(*, least: float, most: float) -> Kind[float]:
 
 def _check_range(value: float, least: float, most: float) -> None:
     if value < least:
-        raise Wrong(f"must be at least {least}, not {clip(str(value))}")
+        raise Wrong(f"must be at least {least}, not {clip(str(value))}", rule="minimum", expected=least)
     if value > most:
-        raise Wrong(f"must be at most {most}, not {clip(str(value))}")
+        raise Wrong(f"must be at most {most}, not {clip(str(value))}", rule="maximum", expected=most)
 
 
 def _read_boolean(at: At) -> bool:
@@ -88,7 +90,8 @@ def _read_boolean(at: At) -> bool:
     if isinstance(value, bool):
         return value
     word = _YES_NO.get(value.lower()) if isinstance(value, str) else None
-    raise Wrong(f"must be true or false, not {describe(at.node)}", f"Write {word}." if word else None)
+    said, hint = f"must be true or false, not {describe(at.node)}", f"Write {word}." if word else None
+    raise Wrong(said, hint, rule="type", expected="boolean")
 
 
 BOOLEAN = Kind(_read_boolean, {"type": "boolean"})
@@ -100,7 +103,8 @@ def choice(*words: str) -> Kind[str]:
     def read(at: At) -> str:
         value = at.node.value if isinstance(at.node.value, str) else at.node.written
         if value not in words:
-            raise Wrong(f"{rule}, not {describe(at.node)}", partial(guess, str(value), words))
+            hint = partial(guess, str(value), words)
+            raise Wrong(f"{rule}, not {describe(at.node)}", hint, rule="enum", expected=words)
         return value
 
     return Kind(read, {"enum": list(words)})
@@ -121,8 +125,7 @@ OBJECT = Kind(_read_object, {"type": "object"})
 def list_of(kind: Kind[T], *, least: int = 0, most: int = 10_000) -> Kind[tuple[T, ...]]:
     def read(at: At) -> tuple[T, ...]:
         items = at.items()
-        if not least <= len(items) <= most:
-            raise Wrong(f"must have {_span(least, most)} items, not {len(items)}")
+        check_count(len(items), "items", least, most, ("minItems", "maxItems"))
         values = [item.read(kind, None) for item in items]
         return tuple(value for value in values if value is not None)
 
@@ -136,8 +139,7 @@ def map_of(
 
     def read(at: At) -> dict[str, T]:
         entries = at.entries()
-        if not least <= len(entries) <= most:
-            raise Wrong(f"must have {_span(least, most)} entries, not {len(entries)}")
+        check_count(len(entries), "entries", least, most, ("minProperties", "maxProperties"))
         values: dict[str, T] = {}
         for key, value in entries.items():
             check_name(value, key, name)
@@ -181,7 +183,7 @@ def either(*kinds: tuple[type | tuple[type, ...], Kind[Any]], otherwise: str) ->
         for types, kind in kinds:
             if isinstance(at.node.value, types):
                 return kind.read(at)
-        raise Wrong(f"must be {otherwise}, not {describe(at.node)}")
+        raise Wrong(f"must be {otherwise}, not {describe(at.node)}", rule="type", expected=otherwise)
 
     return Kind(read, {"anyOf": [dict(kind.schema) for _, kind in kinds]})
 
@@ -211,10 +213,12 @@ def _read_duration(at: At) -> timedelta:
     else:
         parsed = parse_duration(value) if isinstance(value, str) else None
         if parsed is None:
-            raise Wrong(f"must be a duration, not {describe(at.node)}", "Write 90m, 2h30m, 1d or a number of seconds.")
+            hint = "Write 90m, 2h30m, 1d or a number of seconds."
+            raise Wrong(f"must be a duration, not {describe(at.node)}", hint, rule="format", expected="duration")
         duration = parsed
     if not timedelta(0) <= duration <= LONGEST_DURATION:
-        raise Wrong(f"must be between 0 and {LONGEST_DURATION.days} days, not {describe(at.node)}")
+        said = f"must be between 0 and {LONGEST_DURATION.days} days, not {describe(at.node)}"
+        raise Wrong(said, rule="format", expected="duration")
     return duration
 
 
@@ -233,11 +237,14 @@ def size(*, least: int, most: int = 2**60) -> Kind[int]:
         value = at.node.value
         size = parse_size(value) if isinstance(value, str) else value
         if isinstance(size, bool) or not isinstance(size, int):
-            raise Wrong(f"must be a size, not {describe(at.node)}", "Write 512Mi, 2Gi, 1.5G or a number of bytes.")
+            hint = "Write 512Mi, 2Gi, 1.5G or a number of bytes."
+            raise Wrong(f"must be a size, not {describe(at.node)}", hint, rule="format", expected="size")
         if size < least and size > 0:
-            raise Wrong(f"is only {size} bytes", f"Did you mean {size}Gi?" if size < 4096 else "Write 512Mi or 2Gi.")
+            hint = f"Did you mean {size}Gi?" if size < 4096 else "Write 512Mi or 2Gi."
+            raise Wrong(f"is only {size} bytes", hint, rule="minimum", expected=least)
         if not least <= size <= most:
-            raise Wrong(f"must be between {least} and {most} bytes, not {describe(at.node)}")
+            said = f"must be between {least} and {most} bytes, not {describe(at.node)}"
+            raise Wrong(said, rule="minimum" if size < least else "maximum", expected=least if size < least else most)
         return size
 
     return Kind(
@@ -246,5 +253,10 @@ def size(*, least: int, most: int = 2**60) -> Kind[int]:
     )
 
 
-def _span(least: int, most: int) -> str:
-    return f"at most {most}" if not least else f"{least} to {most}"
+def check_count(count: int, what: str, least: int, most: int, names: tuple[str, str]) -> None:
+    """`names` are those of the rules broken by too few and by too many."""
+    if not least <= count <= most:
+        span = f"at most {most}" if not least else f"{least} to {most}"
+        few = count < least
+        said = f"must have {span} {what}, not {count}"
+        raise Wrong(said, rule=names[0] if few else names[1], expected=least if few else most)

@@ -71,7 +71,8 @@ def _read_scheduler(at: At, roles: Collection[str]) -> int:
     cells = fields.get("taskRoles")
     for name, cell in (cells.apply(At.entries, {}) if cells else {}).items():
         if name not in roles:
-            cell.problem("is not a task role of this job", partial(guess, name, roles))
+            hint = partial(guess, name, roles)
+            cell.problem("is not a task role of this job", hint, rule="placement", expected=name)
         cell.apply(_check_cell, None)
     return PRIORITIES[priority]
 
@@ -81,7 +82,7 @@ def _check_cell(at: At) -> None:
     named = [key for key in ("skuType", "pinnedCellId") if fields.take(key, _LABEL, None) is not None]
     fields.take("affinityGroupName", _LABEL, None)
     if len(named) == 2:
-        raise Wrong("has both skuType and pinnedCellId", "Keep one of the two.")
+        raise Wrong("has both skuType and pinnedCellId", "Keep one of the two.", rule="placement")
 
 
 def _read_plugins(at: At, roles: Collection[str]) -> list[dict[str, Any]]:
@@ -104,7 +105,7 @@ def _known_roles(at: At, roles: Collection[str]) -> list[str]:
     names = list(at.read(_LABELS, ()))
     for name in names:
         if name not in roles:
-            at.problem(f"names {clip(name)!r}, which is not a task role of this job", partial(guess, name, roles))
+            at.warn(f"names {clip(name)!r}, which is not a task role of this job", guess(name, roles))
     return names
 
 

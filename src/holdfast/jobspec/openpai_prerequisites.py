@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from .fields import At, Fields, Kind, Wrong, guess, list_known
+from .fields import At, Fields, Kind, Wrong, describe, guess, list_known
 from .kinds import ANYTHING, OBJECT, choice, list_of, spelled, text
 from .paths import clip
 from .rules import IMAGE
@@ -24,6 +24,16 @@ _TYPE = choice(*_TYPES)
 _STRINGS = list_of(LABEL)
 _URIS: Kind[Any] = _STRINGS
 _PASSWORDS = "_registry_passwords"  # the secret that takes passwords written in the open
+
+
+def _read_version(at: At) -> str | float:
+    value = at.node.value
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise Wrong(f"must be text or a number, not {describe(at.node)}", rule="type", expected="string,number")
+    return value
+
+
+VERSION = Kind(_read_version, {"type": ["string", "number"]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,7 @@ class Prerequisites:
         name = spelled(at)
         if (kind, name) not in self.all:
             known = (other for type_, other in self.all if type_ == kind)
-            raise Wrong(f"Prerequisite {clip(name)} does not exist.", partial(_known, name, known))
+            raise _dangling(name, known)
         return self.all[kind, name]
 
     def find_any(self, at: At) -> list[Prerequisite]:
@@ -53,7 +63,7 @@ class Prerequisites:
         found = [self.all[kind, name] for kind in _TYPES if (kind, name) in self.all]
         if not found:
             known = (other for _, other in self.all)
-            raise Wrong(f"Prerequisite {clip(name)} does not exist.", partial(_known, name, known))
+            raise _dangling(name, known)
         return found
 
 
@@ -61,14 +71,15 @@ def read_prerequisites(at: At) -> Prerequisites:
     found = Prerequisites()
     items = at.items()
     if not items:
-        raise Wrong("must have at least one item")
+        raise Wrong("must have at least one item", rule="minItems", expected=1)
     for item in items:
         prerequisite = item.apply(_read_one, None)
         if prerequisite is None:
             continue
         key = prerequisite.type, prerequisite.name
         if key in found.all:
-            item.problem(f"Duplicate {prerequisite.type} prerequisites {prerequisite.name}.")
+            said = f"Duplicate {prerequisite.type} prerequisites {prerequisite.name}."
+            item.problem(said, rule="uniqueNames", expected=prerequisite.name)
         found.all[key] = prerequisite
     return found
 
@@ -77,8 +88,8 @@ def _read_one(at: At) -> Prerequisite | None:
     fields = Fields(at)
     type_ = fields.need("type", _TYPE, None)
     name = fields.need("name", NAME, "")
-    for key in ("protocolVersion", "version"):
-        fields.take(key, ANYTHING, None)
+    fields.take("protocolVersion", ANYTHING, None)
+    fields.take("version", VERSION, None)
     for key in ("contributor", "description"):
         fields.take(key, LABEL, None)
     if type_ is None:
@@ -103,7 +114,7 @@ def _read_auth(at: At) -> dict[str, str]:
         auth["username"] = username
     if password is not None:
         if isinstance(password.node.value, dict | list):
-            password.problem("must be text")
+            password.problem("must be text", rule="type", expected="string")
         else:
             auth["password"] = _read_password(password)
     fields.close()
@@ -151,6 +162,11 @@ def plugin_call(item: Prerequisite) -> dict[str, Any] | None:
         "failurePolicy": item.values.get("failurePolicy", "fail"),
         "taskroles": [],
     }
+
+
+def _dangling(name: str, known: Iterable[str]) -> Wrong:
+    said = f"Prerequisite {clip(name)} does not exist."
+    return Wrong(said, partial(_known, name, known), rule="reference", expected=name)
 
 
 def _known(name: str, known: Iterable[str]) -> str | None:

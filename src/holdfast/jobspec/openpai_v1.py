@@ -16,7 +16,7 @@ from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Resources, Ro
 from . import rules
 from .defaults import Defaults
 from .fields import At, Fields
-from .kinds import check_name, integer, map_of, text
+from .kinds import check_count, check_name, integer, map_of, text
 from .openpai_extras import Extras, read_our_extras
 from .openpai_v2 import with_standard_ports
 
@@ -64,18 +64,22 @@ def _read_roles(top: Fields, image: str, env: Mapping[str, str]) -> dict[str, tu
     if at is None:
         top.missing("taskRoles")
         return {}
-    items = at.apply(At.items, [])
-    if not 1 <= len(items) <= rules.MAX_ROLES:
-        at.problem(f"must have 1 to {rules.MAX_ROLES} task roles, not {len(items)}")
-        return {}
+    items = at.apply(_count_roles, [])
     roles: dict[str, tuple[Role, At]] = {}
     for item in items:
         role = item.apply(lambda item: _role(item, image, env), None)
         if role and role.name in roles:
-            item.problem(f"has the same name as another task role: {role.name!r}")
+            said = f"has the same name as another task role: {role.name!r}"
+            item.problem(said, rule="uniqueNames", expected=role.name)
         elif role:
             roles[role.name] = role, item
     return roles
+
+
+def _count_roles(at: At) -> list[At]:
+    items = at.items()
+    check_count(len(items), "task roles", 1, rules.MAX_ROLES, ("minItems", "maxItems"))
+    return items
 
 
 def _read_paths(top: Fields, job_name: str, defaults: Defaults) -> dict[str, str]:
@@ -152,7 +156,7 @@ def _read_resources(fields: Fields) -> Resources:
     shm = fields.take("shmMB", _ANY_NUMBER, min(64, memory))
     at = fields.get("shmMB")
     if at is not None and shm > memory:
-        at.problem(f"must not be more than memoryMB, which is {memory}")
+        at.problem(f"must not be more than memoryMB, which is {memory}", rule="maximum", expected=memory)
     return Resources(
         cpu=float(fields.take("cpuNumber", rules.WHOLE_CPU, 1)),
         memory=memory * MIB,
@@ -169,7 +173,7 @@ def _read_completion(fields: Fields, count: int) -> Completion:
     for key, wanted in (("minFailedTaskCount", failed), ("minSucceededTaskCount", succeeded)):
         at = fields.get(key)
         if at is not None and wanted is not None and wanted > count:
-            at.problem(f"must not be more than taskNumber, which is {count}")
+            at.problem(f"must not be more than taskNumber, which is {count}", rule="maximum", expected=count)
     return Completion(min_failed=failed, min_succeeded=succeeded)
 
 

@@ -20,17 +20,19 @@ from holdfast.core.job import MIB, Completion, Dialect, Job, Resources, Role
 from . import rules
 from .defaults import Defaults
 from .fields import At, Fields, Kind, Wrong, describe, guess
-from .kinds import ANYTHING, BOOLEAN, OBJECT, check_name, choice, integer, list_of, map_of, text
+from .kinds import BOOLEAN, OBJECT, check_count, check_name, choice, integer, list_of, map_of, text
 from .openpai_extras import Extras, read_extras
 from .openpai_prerequisites import (
     LABEL,
     NAME,
+    VERSION,
     Prerequisite,
     Prerequisites,
     hide_passwords,
     plugin_call,
     read_prerequisites,
 )
+from .paths import clip
 from .templates import Filler
 
 SHELL_OPTIONS = ("errexit", "nounset", "pipefail")
@@ -39,7 +41,7 @@ DEFAULT_SHM = 512  # MiB
 _WORD = text(
     most=63, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", rule="must be letters, digits and _ and not start with a digit"
 )
-_ANY_COUNT = integer(least=-1_000_000, most=rules.MAX_TASKS)
+_ANY_COUNT = integer(least=-(2**31), most=2**31 - 1)
 _PORTS = map_of(integer(least=0, most=1_000), name=_WORD, least=1, most=100)
 _LINES = list_of(rules.LINE, least=1)
 _DEPLOYED = ("preCommands", "postCommands")
@@ -47,7 +49,7 @@ _DEPLOYED = ("preCommands", "postCommands")
 
 def _read_protocol(at: At) -> int:
     if at.node.value not in (2, "2") or isinstance(at.node.value, bool):
-        raise Wrong(f"must be 2, not {describe(at.node)}")
+        raise Wrong(f"must be 2, not {describe(at.node)}", rule="enum", expected=(2, "2"))
     return 2
 
 
@@ -99,7 +101,7 @@ def _read_head(top: Fields) -> str:
     top.need("protocolVersion", _PROTOCOL, 2)
     name = top.need("name", NAME, "")
     top.need("type", choice("job"), "job")
-    top.take("version", ANYTHING, None)
+    top.take("version", VERSION, None)
     top.take("contributor", LABEL, None)
     return name
 
@@ -124,12 +126,15 @@ def _role_entries(top: Fields) -> dict[str, At]:
     if at is None:
         top.missing("taskRoles")
         return {}
-    entries = at.apply(At.entries, {})
-    if not 1 <= len(entries) <= rules.MAX_ROLES:
-        at.problem(f"must have 1 to {rules.MAX_ROLES} task roles, not {len(entries)}")
-        return {}
+    entries = at.apply(_count_roles, {})
     for name, role in entries.items():
         check_name(role, name, _WORD)
+    return entries
+
+
+def _count_roles(at: At) -> dict[str, At]:
+    entries = at.entries()
+    check_count(len(entries), "task roles", 1, rules.MAX_ROLES, ("minProperties", "maxProperties"))
     return entries
 
 
@@ -158,7 +163,8 @@ def _chosen_deployment(top: Fields) -> Mapping[str, Mapping[str, At]]:
     if name is None:
         return {}
     if name not in deployments:
-        chosen.problem(f"Default deployment {name} does not exist.", guess(name, deployments))
+        said = f"Default deployment {clip(name)} does not exist."
+        chosen.problem(said, guess(name, deployments), rule="reference", expected=name)
         return {}
     return deployments[name]
 
@@ -167,11 +173,11 @@ def _read_deployments(at: At) -> dict[str, Mapping[str, Mapping[str, At]]]:
     found: dict[str, Mapping[str, Mapping[str, At]]] = {}
     items = at.items()
     if not items:
-        raise Wrong("must have at least one item")
+        raise Wrong("must have at least one item", rule="minItems", expected=1)
     for item in items:
         name, roles = item.apply(_read_deployment, ("", {}))
         if name in found:
-            item.problem(f"Duplicate deployments {name}.")
+            item.problem(f"Duplicate deployments {name}.", rule="uniqueNames", expected=name)
         found[name] = roles
     return found
 
@@ -184,7 +190,7 @@ def _read_deployment(at: At) -> tuple[str, Mapping[str, Mapping[str, At]]]:
         fields.missing("taskRoles")
     entries = listed.apply(At.entries, {}) if listed else {}
     if listed and listed.node.value == {}:
-        listed.problem("must have at least one entry")
+        listed.problem("must have at least one entry", rule="minProperties", expected=1)
     fields.close()
     return name, {role: entry.apply(_read_deployed, {}) for role, entry in entries.items()}
 
@@ -218,11 +224,17 @@ def _role(name: str, scope: _Scope, at: At) -> Role:
         resources=resources,
         ports=with_standard_ports(ports),
         completion=_completion(fields.get("completion"), instances),
-        max_task_retries=fields.take("taskRetryCount", rules.RETRIES, 0),
+        max_task_retries=_task_retries(fields),
         shell_options=SHELL_OPTIONS,
     )
     fields.close()
     return role
+
+
+def _task_retries(fields: Fields) -> int:
+    """-1: every failure for ever; -2: even successes. OpenPAI takes any number; below that it never tries again."""
+    asked = fields.take("taskRetryCount", _ANY_COUNT, 0)
+    return asked if asked >= rules.EVEN_SUCCESSES else 0
 
 
 def with_standard_ports(ports: Mapping[str, int]) -> dict[str, int]:
@@ -289,7 +301,7 @@ def _script(role: str, fields: Fields, scope: _Scope) -> tuple[str, ...]:
     parts = (around.get("preCommands"), own, around.get("postCommands"))
     script = tuple(_fill(line, filler, scope) for part in parts if part for line in _quiet_items(part))
     if own and commands and not any(line.strip() for line in script):
-        own.problem("has nothing to run once its references are filled in")
+        own.problem("has nothing to run once its references are filled in", rule="contains")
     return script
 
 

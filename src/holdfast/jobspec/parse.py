@@ -78,7 +78,7 @@ def _parse(document: Document, dialect: Dialect | None, defaults: Defaults) -> P
     root = document.root
     if not isinstance(root.value, dict):
         message = f"A job file is a mapping of fields such as name and command; this one is {describe(root)}"
-        raise InvalidJob([Problem("", message, line=root.line)])
+        raise InvalidJob([Problem("", message, line=root.line or 1, rule="type", expected="object")])
     report = Report(document.problems)
     job = _READERS[dialect or recognise(root.value)](At(root, "", report), defaults)
     report.raise_problems()

@@ -34,9 +34,15 @@ ENV_NAME = text(
 PORT_LABEL = text(most=63, pattern=r"^[A-Za-z0-9_.~-]+$", rule="must be made of letters, digits and _ . ~ -")
 IMAGE = text(most=512, pattern=r"^[^\s\u0000-\u001f\u007f-\u009f]+$", rule="must be an image name without spaces")
 TAG = text(most=255, line=True)
+DATASET = text(
+    most=63,
+    pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+    rule="must be made of letters, digits and . _ - and start with a letter or digit",
+)
 INSTANCES = integer(least=1, most=MAX_TASKS)
 PORT_COUNT = integer(least=1, most=1_000)
-RETRIES = integer(least=-2, most=1_000_000)
+EVEN_SUCCESSES = -2  # the number of retries that asks for them
+RETRIES = integer(least=EVEN_SUCCESSES, most=1_000_000)
 PRIORITY = integer(least=-(2**31), most=2**31 - 1)
 CPU = number(least=0.01, most=1_000_000)
 WHOLE_CPU = integer(least=1, most=1_000_000)
@@ -62,14 +68,14 @@ def _read_lines(at: At) -> str:
 def _read_command(at: At) -> str:
     command = _read_lines(at)
     if not command.strip():
-        raise Wrong("must not be empty")
+        raise Wrong("must not be empty", rule="minLength", expected=1)
     return command
 
 
 def _read_commands(at: At) -> tuple[str, ...]:
     commands = _LINES.read(at)
     if at.node.value and not any(command.strip() for command in commands):
-        raise Wrong("has nothing to run")
+        raise Wrong("has nothing to run", rule="contains")
     return commands
 
 
@@ -82,10 +88,11 @@ COMMANDS = Kind(_read_commands, {**_LINES.schema, "contains": COMMAND.schema})
 def _read_env_value(at: At) -> str:
     value = at.node.value
     if isinstance(value, dict | list):
-        raise Wrong(f"must be text, not {describe(at.node)}")
+        raise Wrong(f"must be text, not {describe(at.node)}", rule="type", expected="string")
     written = at.node.written if at.node.written is not None and value is not None else value_text(value)
     if len(written.encode()) > MAX_VARIABLE_BYTES:
-        raise Wrong(f"is too long: a variable holds at most {MAX_VARIABLE_BYTES} bytes", "Use a file instead.")
+        said = f"is too long: a variable holds at most {MAX_VARIABLE_BYTES} bytes"
+        raise Wrong(said, "Use a file instead.", rule="maxLength", expected=MAX_VARIABLE_BYTES)
     return written
 
 
@@ -95,15 +102,12 @@ ENV_VALUE = Kind(_read_env_value, {"type": _TEXT_TYPES})
 def _read_path(at: At) -> str:
     path = _PATH_TEXT.read(at)
     if ".." in path.split("/"):
-        raise Wrong(f"must not hold '..', as {path!r} does")
+        raise Wrong(f"must not hold '..', as {path!r} does", rule="pattern", expected=_PATH_PATTERN)
     return path
 
 
-_PATH_TEXT = text(
-    most=4096,
-    pattern=r"^/[^\u0000-\u001f\u007f]*$",
-    rule="must be an absolute path",
-)
+_PATH_PATTERN = r"^/[^\u0000-\u001f\u007f]*$"
+_PATH_TEXT = text(most=4096, pattern=_PATH_PATTERN, rule="must be an absolute path")
 PATH = Kind(_read_path, _PATH_TEXT.schema)
 
 _MOUNT_KEYS = {
@@ -121,7 +125,7 @@ def _read_mount(at: At) -> Mount:
         return _mount_from_text(_MOUNT_TEXT.read(at))
     values = _MOUNT_OBJECT.read(at)
     if "source" not in values:
-        raise Wrong("needs a source", "Write source: /path/on/the/machine.")
+        raise Wrong("needs a source", "Write source: /path/on/the/machine.", rule="required", expected="source")
     target = values.get("target", values["source"])
     return _mount(values["source"], target, values.get("read_only", True))
 
@@ -134,9 +138,9 @@ def _mount_from_text(written: str) -> Mount:
 
 def _mount(source: str, target: str, read_only: bool) -> Mount:
     if ".." in source.split("/") or ".." in target.split("/"):
-        raise Wrong("must not hold '..'")
+        raise Wrong("must not hold '..'", rule="pattern", expected=_PATH_PATTERN)
     if not target.strip("/"):
-        raise Wrong("must not cover the whole file system")
+        raise Wrong("must not cover the whole file system", rule="not", expected="/")
     return Mount(source=source, target=target, read_only=read_only)
 
 
@@ -146,9 +150,10 @@ MOUNT = Kind(_read_mount, {"anyOf": [dict(_MOUNT_TEXT.schema), {**_MOUNT_OBJECT.
 def _read_secrets(at: At) -> dict[str, Any]:
     """Messages about secrets never show one."""
     if at.node.value == MASK or holds_mask(at.node.plain()):
-        raise Wrong(f"holds {MASK} in place of a value", "Secrets are never shown: fill the secret in again.")
+        hint = "Secrets are never shown: fill the secret in again."
+        raise Wrong(f"holds {MASK} in place of a value", hint, rule="type", expected="object")
     if not isinstance(at.node.value, dict):
-        raise Wrong("must be a mapping of names to values")
+        raise Wrong("must be a mapping of names to values", rule="type", expected="object")
     plain: dict[str, Any] = at.node.plain()
     return plain
 
@@ -161,13 +166,16 @@ def too_large(root: At) -> None:
         "The job is too large: its commands and variables, with everything filled in for each role, hold more than "
         f"{MAX_JOB_CHARS // MIB} MiB of text",
         "Put programs and data into files the job reads.",
+        rule="maxLength",
+        expected=MAX_JOB_CHARS,
     )
 
 
 def check_job(job: Job, root: At, roles: Mapping[str, At]) -> None:
     """What can only be said of the whole."""
     if job.task_count > MAX_TASKS:
-        root.problem(f"The job asks for {job.task_count} tasks; at most {MAX_TASKS} are accepted")
+        said = f"The job asks for {job.task_count} tasks; at most {MAX_TASKS} are accepted"
+        root.problem(said, rule="maximum", expected=MAX_TASKS)
     filler = Filler({"secrets": job.secrets})
     if _is_too_large(job, filler):
         too_large(root)
@@ -194,7 +202,7 @@ def _check_role(job: Job, role: Role, at: At) -> None:
         at.warn(f"has a completion rule for more tasks than its {role.instances}: it can never apply")
     targets = [mount.target.rstrip("/") for mount in role.mounts]
     if len(set(targets)) < len(targets):
-        at.problem("mounts two folders at the same place")
+        at.problem("mounts two folders at the same place", rule="uniqueItems")
 
 
 def _check_secrets(role: Role, at: At, unknown: Callable[[str], tuple[str, ...]]) -> None:
