@@ -47,6 +47,7 @@ def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
         "hold": job.hold and {"duration": _seconds(job.hold.duration), "keep": job.hold.keep.value},
         "priority": job.priority,
         "tags": list(job.tags),
+        "datasets": list(job.datasets),
         "dialect": job.dialect.value,
         "extras": dict(job.extras),
     }
@@ -68,6 +69,7 @@ def job_from_json(data: Mapping[str, Any]) -> Job:
         hold=_hold_from_json(get("hold")),
         priority=get("priority", 0),
         tags=tuple(get("tags", ())),
+        datasets=tuple(get("datasets", ())),
         dialect=Dialect(get("dialect", Dialect.HOLDFAST)),
         extras=get("extras", {}),
     )
@@ -88,12 +90,17 @@ def _role_to_json(role: Role) -> dict[str, Any]:
         },
         "ports": dict(role.ports),
         "env": dict(role.env),
-        "mounts": [{"source": m.source, "target": m.target, "read_only": m.read_only} for m in role.mounts],
+        "mounts": [_mount_to_json(mount) for mount in role.mounts],
         "completion": {"min_failed": completion.min_failed, "min_succeeded": completion.min_succeeded},
         "max_task_retries": role.max_task_retries,
         "shell_options": list(role.shell_options),
         "workdir": role.workdir,
     }
+
+
+def _mount_to_json(mount: Mount) -> dict[str, Any]:
+    plain = {"source": mount.source, "target": mount.target, "read_only": mount.read_only}
+    return plain if mount.dataset is None else {**plain, "dataset": mount.dataset}
 
 
 def _role_from_json(data: Mapping[str, Any]) -> Role:

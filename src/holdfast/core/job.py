@@ -48,6 +48,7 @@ class Mount:
     source: str
     target: str
     read_only: bool = True
+    dataset: str | None = None  # the one it comes from; such mounts are worked out anew when the job is run again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,7 @@ class Job:
     hold: Hold | None = None
     priority: int = 0  # higher goes first
     tags: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()  # shown to every task below /datasets
     dialect: Dialect = Dialect.HOLDFAST
     extras: Mapping[str, Any] = field(default_factory=dict)  # a dialect's own leftovers, JSON values only
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.core.access import Actor, Verb, may
-from holdfast.core.errors import InvalidJob, Problem
+from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import Job, Mount, Role
 
 
@@ -24,6 +24,18 @@ class MountRules:
         if not any(role.mounts for role in job.roles):
             return job
         return await asyncio.to_thread(self._apply, job, may(actor, Verb.MOUNT_ANY_PATH))
+
+    async def folder(self, path: str) -> Path:
+        """The real path of a folder that an admin gives to others; UserError when jobs must not see it."""
+        return await asyncio.to_thread(self._folder, path)
+
+    def _folder(self, path: str) -> Path:
+        answer = self._source(path, any_path=True)
+        if not isinstance(answer, Path):
+            raise UserError(answer[0], field="path", hint=answer[1])
+        if not answer.is_dir():
+            raise UserError(f"{path} is not a folder", field="path")
+        return answer
 
     def _apply(self, job: Job, any_path: bool) -> Job:
         problems: list[Problem] = []

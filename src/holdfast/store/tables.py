@@ -82,6 +82,7 @@ jobs = Table(
     Column("version", Integer, nullable=False),
     Column("search", Exact, nullable=False),  # folded name and id: what text search looks in
     Column("role_count", Integer, nullable=False, server_default=text("1")),
+    Column("exit_cause", String),
     Index("uq_jobs_id", "id", unique=True),
     Index(
         "uq_jobs_idempotency_key",
@@ -237,4 +238,26 @@ tokens = Table(
     Column("last_used_at", Micros),
     CheckConstraint("length(secret_hash) = 64", name="secret_hash"),  # a SHA-256, never the secret
     Index("ix_tokens_user_name", "user_name"),
+)
+
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("name", Exact, primary_key=True),
+    Column("path", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("read_only", Boolean, nullable=False),
+    Column("everyone", Boolean, nullable=False),
+    Column("per_user", Boolean, nullable=False),
+    Column("is_default", Boolean, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("data_json", Text, nullable=False),
+)
+
+dataset_groups = Table(
+    "dataset_groups",
+    metadata,
+    Column("dataset_name", Exact, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
+    Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Index("ix_dataset_groups_group_name", "group_name"),
 )

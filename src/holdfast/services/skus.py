@@ -1,0 +1,177 @@
+"""SKU types: instance types as OpenPAI's clients know them, and what its files may ask of them.
+
+A virtual cluster is a group. It has as many SKUs of a type as the machines hold whole ones, within the group's quota.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from holdfast.core.access import Actor
+from holdfast.core.errors import InvalidJob, Problem
+from holdfast.core.job import Dialect, Job, Resources, Role
+from holdfast.core.placement import EPSILON, Node, Quota
+from holdfast.engines.base import Engine
+from holdfast.jobspec.fields import guess
+from holdfast.settings import Settings
+from holdfast.store import people
+from holdfast.store.database import Store
+
+_NO_BOUND = Quota()
+_OPPORTUNISTIC = "oppo"  # runs on what is left over, so no cluster's size counts
+
+
+class Sku(NamedTuple):
+    cpu: float
+    memory: int  # bytes
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a job asks of the scheduler for one of its roles."""
+
+    role: Role
+    sku: str | None
+    pinned: str | None
+    affinity: str | None
+
+    def field(self, key: str) -> str:
+        return f"extras.hivedScheduler.taskRoles.{self.role.name}.{key}"
+
+
+def sku_types(settings: Settings) -> dict[str, Sku]:
+    types = settings.jobs.instance_types
+    return {name: Sku(size.cpu, size.memory, size.gpu) for name, size in types.items()}
+
+
+def sku_capacity(sku: Sku, nodes: Sequence[Node], quota: Quota = _NO_BOUND) -> int:
+    """How many of them there can be at one time."""
+    here = sum(_whole(sku, node.cpu, node.memory, len(node.gpus)) for node in nodes)
+    return min(here, _whole(sku, quota.cpu, quota.memory, quota.gpu))
+
+
+def skus_of(resources: Resources, sku: Sku) -> int:
+    """How many one task takes."""
+    return max(
+        math.ceil(resources.cpu / sku.cpu - EPSILON),
+        -(-resources.memory // sku.memory),
+        -(-resources.gpu // sku.gpu) if sku.gpu else 0,
+        1,
+    )
+
+
+class Skus:
+    def __init__(self, store: Store, engine: Engine, settings: Settings) -> None:
+        self._store = store
+        self._engine = engine
+        self._types = sku_types(settings)
+
+    async def types(self, actor: Actor, group: str | None = None) -> dict[str, Sku]:
+        """All of them; with a group, those it can have at least one of."""
+        if group is None:
+            return dict(self._types)
+        quota, nodes = await self._quota(actor, group), self._engine.nodes()
+        return {name: sku for name, sku in self._types.items() if sku_capacity(sku, nodes, quota) > 0}
+
+    async def check(self, actor: Actor, job: Job) -> None:
+        """InvalidJob with everything that its SKUs cannot be. Files of other kinds have none."""
+        if job.dialect not in (Dialect.OPENPAI_V2, Dialect.OPENPAI_V1) or not self._types:
+            return
+        scheduler = _scheduler(job)
+        cells = list(_cells(job, scheduler))
+        if not any(cell.sku or cell.pinned or cell.affinity for cell in cells):
+            return
+        problems = [*self._wrong_cells(cells), *_torn_groups(cells)]
+        if not problems and job.gang and scheduler.get("jobPriorityClass") != _OPPORTUNISTIC:
+            problems = self._too_many(job, cells, await self._quota(actor, job.group))
+        if problems:
+            raise InvalidJob(problems)
+
+    async def _quota(self, actor: Actor, group: str) -> Quota:
+        """The bounds of a group one is not in are not told, not even by a refusal."""
+        if not actor.admin and group not in actor.groups:
+            return _NO_BOUND
+        found = await self._store.read(people.get_group, group)
+        return _NO_BOUND if found is None else found.quota
+
+    def _wrong_cells(self, cells: list[Cell]) -> Iterator[Problem]:
+        known = ", ".join(sorted(self._types))
+        for cell in cells:
+            if cell.pinned is not None:
+                why = f"{cell.pinned[:100]!r} is not known: no cells are pinned here"
+                yield Problem(cell.field("pinnedCellId"), why, f"Name a skuType in its place: {known}.")
+            if cell.sku is None:
+                continue
+            sku = self._types.get(cell.sku)
+            if sku is None:
+                hint = guess(cell.sku, self._types) or f"Known are: {known}."
+                yield Problem(cell.field("skuType"), f"There is no SKU type {cell.sku[:100]!r}", hint)
+            elif cell.role.resources.gpu and not sku.gpu:
+                why = f"{cell.role.name} asks for {cell.role.resources.gpu} GPU, and {cell.sku} has none"
+                yield Problem(cell.field("skuType"), why, "Choose a SKU type with GPUs, or ask for none.")
+
+    def _too_many(self, job: Job, cells: list[Cell], quota: Quota) -> list[Problem]:
+        nodes = self._engine.nodes()
+        wanted: dict[str, int] = {}
+        first: dict[str, Cell] = {}
+        for cell in cells:
+            if cell.sku is not None:
+                count = skus_of(cell.role.resources, self._types[cell.sku]) * cell.role.instances
+                wanted[cell.sku] = wanted.get(cell.sku, 0) + count
+                first.setdefault(cell.sku, cell)
+        found = []
+        for name, count in wanted.items():
+            most = sku_capacity(self._types[name], nodes, quota)
+            if not most:
+                message = f"SKU type {name} is not available in VC {job.group}."
+                found.append(Problem(first[name].field("skuType"), message))
+            elif count > most:
+                message = f"Job requests {count} SKUs, exceeds maximum {most} SKUs in VC {job.group}."
+                found.append(Problem(first[name].field("skuType"), message))
+        return found
+
+
+def _scheduler(job: Job) -> Mapping[str, Any]:
+    value: Any = job.extras
+    for key in ("openpai", "config", "extras", "hivedScheduler"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _cells(job: Job, scheduler: Mapping[str, Any]) -> Iterator[Cell]:
+    written = scheduler.get("taskRoles")
+    for role in job.roles:
+        cell = written.get(role.name) if isinstance(written, Mapping) else None
+        if isinstance(cell, Mapping):
+            yield Cell(role, _text(cell, "skuType"), _text(cell, "pinnedCellId"), _text(cell, "affinityGroupName"))
+
+
+def _text(cell: Mapping[str, Any], key: str) -> str | None:
+    value = cell.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _torn_groups(cells: list[Cell]) -> Iterator[Problem]:
+    """Roles of one affinity group are placed side by side, so on one kind of machine."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.affinity is None:
+            continue
+        other = first.setdefault(cell.affinity, cell)
+        if (cell.sku, cell.pinned) != (other.sku, other.pinned):
+            why = f"{cell.role.name} and {other.role.name} share it, but not their skuType or pinnedCellId"
+            yield Problem(cell.field("affinityGroupName"), why, "Give both the same, or two affinity groups.")
+
+
+def _whole(sku: Sku, cpu: float | None, memory: int | None, gpu: int | None) -> int:
+    """How many whole ones fit; None: no bound."""
+    fits = [
+        math.floor(cpu / sku.cpu + EPSILON) if cpu is not None else None,
+        memory // sku.memory if memory is not None else None,
+        gpu // sku.gpu if gpu is not None and sku.gpu else None,
+    ]
+    return min((count for count in fits if count is not None), default=2**63)

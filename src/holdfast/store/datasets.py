@@ -1,0 +1,100 @@
+"""Datasets: folders with a name, and the groups they are granted to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.records import Dataset
+
+from .rows import storable, to_json
+from .tables import dataset_groups, datasets, groups
+
+
+def create_dataset(conn: Connection, *, dataset: Dataset) -> None:
+    """With its grants; Conflict when the name is taken, NotFound when a group is missing."""
+    if get_dataset(conn, dataset.name) is not None:
+        raise Conflict(f"There is a dataset {dataset.name} already", field="name")
+    conn.execute(insert(datasets), {"name": dataset.name, **_values(dataset)})
+    for group in dataset.groups:
+        grant(conn, dataset.name, group)
+
+
+def get_dataset(conn: Connection, name: str) -> Dataset | None:
+    row = conn.execute(select(datasets).where(datasets.c.name == storable(name))).one_or_none()
+    if row is None:
+        return None
+    granted = conn.scalars(select(dataset_groups.c.group_name).where(dataset_groups.c.dataset_name == row.name))
+    return _dataset_of(row, granted)
+
+
+def list_datasets(conn: Connection) -> list[Dataset]:
+    """By name."""
+    granted: dict[str, list[str]] = {}
+    for name, group in conn.execute(select(dataset_groups.c.dataset_name, dataset_groups.c.group_name)):
+        granted.setdefault(name, []).append(group)
+    rows = conn.execute(select(datasets).order_by(datasets.c.name))
+    return [_dataset_of(row, granted.get(row.name, ())) for row in rows]
+
+
+def update_dataset(conn: Connection, *, dataset: Dataset) -> None:
+    """All but its grants: they come and go one by one."""
+    changed = conn.execute(update(datasets).where(datasets.c.name == dataset.name).values(_values(dataset)))
+    if not changed.rowcount:
+        raise _no("dataset", dataset.name)
+
+
+def delete_dataset(conn: Connection, name: str) -> None:
+    """With its grants. The folder stays."""
+    if not conn.execute(delete(datasets).where(datasets.c.name == storable(name))).rowcount:
+        raise _no("dataset", name)
+
+
+def grant(conn: Connection, name: str, group: str) -> None:
+    """Harmless when it was granted before; NotFound when there is no such group."""
+    if conn.scalar(select(groups.c.name).where(groups.c.name == storable(group))) is None:
+        raise _no("group", group)
+    revoke(conn, name, group)
+    conn.execute(insert(dataset_groups), {"dataset_name": name, "group_name": group})
+
+
+def revoke(conn: Connection, name: str, group: str) -> bool:
+    """Whether there was anything to take back."""
+    here = (dataset_groups.c.dataset_name == storable(name)) & (dataset_groups.c.group_name == storable(group))
+    return bool(conn.execute(delete(dataset_groups).where(here)).rowcount)
+
+
+def _dataset_of(row: Row[Any], granted: Iterable[str]) -> Dataset:
+    return Dataset(
+        name=row.name,
+        path=row.path,
+        description=row.description,
+        read_only=row.read_only,
+        everyone=row.everyone,
+        groups=tuple(sorted(granted)),
+        per_user=row.per_user,
+        default=row.is_default,
+        kind=row.kind,
+        data=json.loads(row.data_json),
+    )
+
+
+def _values(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "path": dataset.path,
+        "description": storable(dataset.description),
+        "read_only": dataset.read_only,
+        "everyone": dataset.everyone,
+        "per_user": dataset.per_user,
+        "is_default": dataset.default,
+        "kind": dataset.kind,
+        "data_json": to_json(dict(dataset.data)),
+    }
+
+
+def _no(kind: str, name: str) -> NotFound:
+    return NotFound(f"There is no {kind} {name}")
