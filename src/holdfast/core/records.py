@@ -46,6 +46,7 @@ class JobSummary:
     user_retries: int = 0
     platform_retries: int = 0
     retry_at: datetime | None = None  # its next attempt begins then
+    exit_cause: str = ""  # what exactly ended it, where that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

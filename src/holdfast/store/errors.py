@@ -17,3 +17,10 @@ class StaleVersion(HoldfastError):
         there = "is gone" if found is None else f"is at version {found}"
         super().__init__(f"Job {job_id} {there}, not at version {expected}")
         self.job_id = job_id
+
+
+class NameInUse(HoldfastError):
+    """The user had a job of this name before; nothing was written."""
+
+    def __init__(self, user: str, name: str) -> None:
+        super().__init__(f"{user} had a job {name} before")

@@ -22,6 +22,16 @@ _BY_NAME = text("SELECT seq FROM jobs WHERE name = :name ORDER BY seq DESC LIMIT
 _BY_NAME_IN_GROUPS = text(
     "SELECT seq FROM jobs WHERE name = :name AND group_name IN :groups ORDER BY seq DESC LIMIT 1"
 ).bindparams(bindparam("groups", expanding=True, type_=String))
+# Bounds of whole index keys: with equal columns, PostgreSQL may read all jobs backwards for a name that is not there.
+_NAMED = (
+    "SELECT seq FROM jobs WHERE (user_name, name, seq) >= (:user, :name, 0)"
+    " AND (user_name, name, seq) <= (:user, :name, 9223372036854775807)"
+)
+_NEWEST_FIRST = "ORDER BY user_name DESC, name DESC, seq DESC LIMIT 1"
+_NEWEST_NAMED = text(f"{_NAMED} {_NEWEST_FIRST}")
+_NEWEST_NAMED_IN_GROUPS = text(f"{_NAMED} AND group_name IN :groups {_NEWEST_FIRST}").bindparams(
+    bindparam("groups", expanding=True, type_=String)
+)
 _BY_BEGINNING = text("SELECT seq FROM jobs WHERE id >= :first AND id < :last ORDER BY id LIMIT :limit")
 
 
@@ -37,6 +47,25 @@ def find(conn: Connection, ref: str, groups: Sequence[str] | None = None) -> Job
         if found is not None:
             return found
     return None
+
+
+def newest_named(conn: Connection, user: str, name: str, groups: Sequence[str] | None = None) -> JobSummary | None:
+    """The newest job of this user with exactly this name. Only jobs of `groups` exist, when given."""
+    if storable(user) != user or storable(name) != name:
+        return None
+    values: dict[str, Any] = {"user": user, "name": name}
+    if groups is None:
+        seqs = conn.scalars(_NEWEST_NAMED, values).all()
+    else:
+        seqs = conn.scalars(_NEWEST_NAMED_IN_GROUPS, {**values, "groups": list(groups)}).all()
+    found = summaries(conn, seqs)
+    return found[0] if found else None
+
+
+def has_job_named(conn: Connection, user: str, name: str) -> bool:
+    """Whether this user ever had a job of exactly this name."""
+    values = {"user": storable(user), "name": storable(name)}
+    return conn.scalar(_NEWEST_NAMED, values) is not None
 
 
 def _by_id(conn: Connection, ref: str, groups: Sequence[str] | None) -> JobSummary | None:

@@ -1,4 +1,4 @@
-"""Every try of every task, and which of their logs are due to go."""
+"""Every try of every task and of whole jobs, and which logs are due to go."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from holdfast.core.attempt import task_attempt_id
-from holdfast.core.records import TaskRecord
+from holdfast.core.records import JobAttempt, TaskRecord
 
-from .rows import maybe_instant, micros, storable, task_of
+from .rows import attempt_of, maybe_instant, micros, storable, task_of
 
 _ATTEMPT_ID = re.compile(r"([^.]+)\.(\d{1,9})\.(.+)-(\d{1,9})\.(\d{1,9})", re.DOTALL)
 
@@ -23,6 +23,10 @@ _TASKS = text(
 _TASK = text(
     "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
     " AND t.attempt = :attempt AND t.role = :role AND t.task_index = :task_index AND t.number = :number"
+)
+_PAST = text(
+    "SELECT a.* FROM job_attempts a JOIN jobs j ON j.seq = a.job_seq WHERE j.id = :job_id AND a.attempt < j.attempt"
+    " ORDER BY a.attempt"
 )
 _LOGS_DUE = text(
     "SELECT j.id, t.attempt, t.role, t.task_index, t.number FROM task_attempts t JOIN jobs j ON j.seq = t.job_seq"
@@ -45,6 +49,11 @@ def task(conn: Connection, attempt_id: str) -> TaskRecord | None:
     key = _key(attempt_id)
     row = conn.execute(_TASK, key).one_or_none() if key else None
     return _record(key["job_id"], row) if key and row else None
+
+
+def past_attempts(conn: Connection, job_id: str) -> list[JobAttempt]:
+    """Tries of the whole job before the newest one, oldest first. Of jobs from older releases some are not known."""
+    return [attempt_of(row) for row in conn.execute(_PAST, {"job_id": storable(job_id)})]
 
 
 def logs_due(conn: Connection, before: datetime, limit: int = 1000) -> list[str]:

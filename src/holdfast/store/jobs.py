@@ -21,18 +21,20 @@ from holdfast.core.codec import job_from_json, job_to_json
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.exits import Exit
 from holdfast.core.job import Job
-from holdfast.core.records import JobSummary, NewEvent
+from holdfast.core.records import JobAttempt, JobSummary, NewEvent
 from holdfast.core.states import FINAL, JobState
 
 from .connections import vault_of
-from .errors import StaleVersion
+from .errors import NameInUse, StaleVersion
 from .events import insert_events
-from .finding import find
-from .history import logs_due, mark_logs_removed, task, tasks
+from .finding import find, has_job_named, newest_named
+from .history import logs_due, mark_logs_removed, past_attempts, task, tasks
 from .listing import count_by_state, list_page
+from .numbered import numbered_page
 from .rows import (
     HOUR,
     SUMMARY_COLUMNS,
+    attempt_values,
     event_values,
     exit_from_json,
     instant,
@@ -50,21 +52,28 @@ from .rows import (
     task_values,
     to_json,
 )
+from .tags import add_tag, insert_tags, remove_tag
 
 __all__ = [
     "Inserted",
     "JobDetail",
     "NewJob",
     "Saved",
+    "add_tag",
     "count_by_state",
     "find",
     "get",
+    "has_job_named",
     "insert_job",
     "list_page",
     "load_active",
     "load_snapshot",
     "logs_due",
     "mark_logs_removed",
+    "newest_named",
+    "numbered_page",
+    "past_attempts",
+    "remove_tag",
     "save",
     "task",
     "tasks",
@@ -82,6 +91,7 @@ class NewJob:
     event: NewEvent
     idempotency_key: str | None = None
     rerun_of: str | None = None
+    unique_name: bool = False  # only if this user never had a job of this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,7 @@ class Saved:
     after: JobSnapshot
     tasks: tuple[TaskAttempt, ...] = ()  # those of `after.attempt` that changed
     events: tuple[NewEvent, ...] = ()
+    attempts: tuple[JobAttempt, ...] = ()  # of the whole job, that are over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +134,10 @@ _BY_KEY = text(
 )
 _INSERT_JOB = text(
     "INSERT INTO jobs (id, name, user_name, group_name, state, message, submitted_at, attempt, task_count, cpu, memory,"
-    " gpu, priority, dialect, tags_json, rerun_of, idempotency_key, user_retries, platform_retries, version, search)"
+    " gpu, priority, dialect, tags_json, rerun_of, idempotency_key, user_retries, platform_retries, version, search,"
+    " role_count)"
     " VALUES (:id, :name, :user_name, :group_name, :state, '', :submitted_at, 0, :task_count, :cpu, :memory,"
-    " :gpu, :priority, :dialect, :tags_json, :rerun_of, :idempotency_key, 0, 0, 0, :search)"
+    " :gpu, :priority, :dialect, :tags_json, :rerun_of, :idempotency_key, 0, 0, 0, :search, :role_count)"
     " ON CONFLICT (id) DO NOTHING RETURNING seq"
 )
 _INSERT_SPEC = text(
@@ -139,11 +151,16 @@ _INDEX_TEXT = text("INSERT INTO job_search (rowid, text) VALUES (:seq, :text)")
 
 
 def insert_job(conn: Connection, *, new: NewJob) -> Inserted:
-    """A new job under a new id; or the earlier one, when this user sent the same idempotency key before."""
+    """A new job under a new id; or the earlier one, when this user sent the same idempotency key before.
+
+    NameInUse when the name is to be unique and is not.
+    """
     if new.idempotency_key is not None:
         earlier = conn.execute(_BY_KEY, {"user": new.user, "key": new.idempotency_key}).one_or_none()
         if earlier is not None:
             return _same_job(earlier, new)
+    if new.unique_name and has_job_named(conn, new.user, new.job.name):
+        raise NameInUse(new.user, new.job.name)
     values = {
         **request_values(new.job),
         "user_name": new.user,
@@ -161,6 +178,8 @@ def insert_job(conn: Connection, *, new: NewJob) -> Inserted:
     conn.execute(_COUNT_HOUR, {"hour": values["submitted_at"] // HOUR, "seq": seq})
     if conn.dialect.name == "sqlite":
         conn.execute(_INDEX_TEXT, {"seq": seq, "text": values["search"]})
+    if new.job.tags:
+        insert_tags(conn, seq, new.job.tags)
     insert_events(conn, [event_values(seq, new.event)])
     return Inserted(_new_summary(new, values["id"], seq, values), created=True)
 
@@ -215,6 +234,7 @@ def _new_summary(new: NewJob, id: str, seq: int, values: Mapping[str, Any]) -> J
         dialect=new.job.dialect,
         tags=new.job.tags,
         rerun_of=new.rerun_of,
+        role_count=values["role_count"],
     )
 
 
@@ -310,7 +330,8 @@ _VERSIONS = text("SELECT id, seq, version FROM jobs WHERE id IN :ids").bindparam
 _UPDATE_JOB = text(
     "UPDATE jobs SET state = :state, message = :message, attempt = :attempt, started_at = :started_at,"
     " attempt_started_at = :attempt_started_at, finished_at = :finished_at, exit_code = :exit_code,"
-    " exit_kind = :exit_kind, exit_json = :exit_json, stop_json = :stop_json, outcome_json = :outcome_json,"
+    " exit_kind = :exit_kind, exit_cause = :exit_cause, exit_json = :exit_json, stop_json = :stop_json,"
+    " outcome_json = :outcome_json,"
     " user_retries = :user_retries, platform_retries = :platform_retries, retry_at = :retry_at, version = :version"
     " WHERE seq = :seq AND version = :before_version"
 )
@@ -328,6 +349,12 @@ _PUT_TASK = text(
     " platform_retries = excluded.platform_retries, retry_at = excluded.retry_at,"
     " job_finished_at = excluded.job_finished_at"
 )
+_PUT_ATTEMPT = text(
+    "INSERT INTO job_attempts (job_seq, attempt, started_at, finished_at, outcome_json, counted)"
+    " VALUES (:job_seq, :attempt, :started_at, :finished_at, :outcome_json, :counted)"
+    " ON CONFLICT (job_seq, attempt) DO UPDATE SET started_at = excluded.started_at,"
+    " finished_at = excluded.finished_at, outcome_json = excluded.outcome_json, counted = excluded.counted"
+)
 _END_TASKS = text("UPDATE task_attempts SET job_finished_at = :finished_at WHERE job_seq = :seq")
 
 
@@ -339,20 +366,23 @@ def save(conn: Connection, changes: Sequence[Saved]) -> None:
     if not changes:
         return
     seqs = _checked_seqs(conn, changes)
-    updates, attempts, ends, happened = [], [], [], []
+    updates, tries, attempts, ends, happened = [], [], [], [], []
     for change in changes:
         after, seq = change.after, seqs[change.after.id]
         updates.append({**progress_values(after), "seq": seq, "before_version": change.before_version})
         end = maybe_micros(after.finished_at) if after.state.final else None
         place = {"job_seq": seq, "attempt": after.attempt, "job_finished_at": end}
-        attempts += [{**task_values(task), **place} for task in change.tasks]
+        tries += [{**task_values(task), **place} for task in change.tasks]
+        attempts += [{**attempt_values(attempt), "job_seq": seq} for attempt in change.attempts]
         happened += [event_values(seq, event) for event in change.events]
         if end is not None:
             ends.append({"seq": seq, "finished_at": end})
     if conn.execute(_UPDATE_JOB, updates).rowcount != len(updates):
         raise StaleVersion(changes[0].after.id, changes[0].before_version, None)
+    if tries:
+        conn.execute(_PUT_TASK, tries)
     if attempts:
-        conn.execute(_PUT_TASK, attempts)
+        conn.execute(_PUT_ATTEMPT, attempts)
     if ends:
         conn.execute(_END_TASKS, ends)
     insert_events(conn, happened)

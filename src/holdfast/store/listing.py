@@ -19,10 +19,10 @@ from holdfast.core.errors import UserError
 from holdfast.core.records import JobFilter, JobSummary, Page
 from holdfast.core.states import FINAL, JobState
 
-from .rows import HOUR, SUMMARY_COLUMNS, folded, maybe_micros, storable, summary_of, to_json
+from .rows import HOUR, SUMMARY_COLUMNS, folded, maybe_micros, storable, summary_of
 from .search import newest_hits
+from .statements import LARGEST, any_of, distinct_storable, list_value, marked, position
 
-_LAST = 2**63 - 1
 _MOST_RANGES = 100  # merged in one statement; SQLite takes 500
 _WINDOW = 20_000  # jobs read between two glances at the clock, at first
 _QUICK = 0.005  # seconds; windows read faster than this grow
@@ -101,16 +101,16 @@ def _ranges(filter: JobFilter) -> list[Columns]:
 def _choices(column: str, values: Sequence[str] | None) -> list[Columns]:
     if values is None:
         return [{}]
-    return [{column: value} for value in dict.fromkeys(values) if storable(value) == value]
+    return [{column: value} for value in distinct_storable(values)]
 
 
 def _span(conn: Connection, query: Query, cursor: str | None) -> Span:
-    low, high = 0, _LAST
+    low, high = 0, LARGEST
     if cursor is not None:
         high = _parse_cursor(cursor)
     if query.after is not None:
         first = conn.scalar(_FIRST_SINCE, {"hour": query.after // HOUR})
-        low = _LAST if first is None else first
+        low = LARGEST if first is None else first
     if query.before is not None:
         last = conn.scalar(_LAST_UNTIL, {"hour": query.before // HOUR})
         high = min(high, 0 if last is None else last + 1)
@@ -149,7 +149,6 @@ def _scan(conn: Connection, query: Query, span: Span, limit: int) -> list[int]:
         merges = _union_of_ranges(conn, query, span, limit)
     else:
         merges = [_loop_over_ranges(conn, query, span, limit)]
-    # Straight to the driver: such statements are too many and too long to be worth compiling and remembering.
     found = [seq for sql, values in merges for seq in conn.exec_driver_sql(sql, values).scalars()]
     return sorted(found, reverse=True)[:limit]
 
@@ -160,7 +159,7 @@ Statement = tuple[str, tuple[Any, ...]]
 def _one_range(conn: Connection, query: Query, span: Span, limit: int) -> Statement:
     conditions, values = _conditions(conn, query, span)
     sql = f"SELECT seq FROM jobs WHERE {conditions} ORDER BY seq DESC LIMIT {{}}"  # noqa: S608
-    return _marked(conn, sql), (*values, limit)
+    return marked(conn, sql), (*values, limit)
 
 
 def _union_of_ranges(conn: Connection, query: Query, span: Span, limit: int) -> list[Statement]:
@@ -173,7 +172,7 @@ def _union_of_ranges(conn: Connection, query: Query, span: Span, limit: int) -> 
         ranges = query.ranges[i : i + _MOST_RANGES]
         sql = " UNION ALL ".join([part] * len(ranges)) + " ORDER BY seq DESC LIMIT {}"
         wanted = [value for columns in ranges for value in (*columns.values(), *values)]
-        merges.append((_marked(conn, sql), (*wanted, limit)))
+        merges.append((marked(conn, sql), (*wanted, limit)))
     return merges
 
 
@@ -194,7 +193,7 @@ def _loop_over_ranges(conn: Connection, query: Query, span: Span, limit: int) ->
         " ORDER BY part.seq DESC LIMIT {}"
     )
     lists = [[each[column] for each in query.ranges] for column in columns]
-    return _marked(conn, sql), (*lists, span.low, span.high, *values, limit, limit)
+    return marked(conn, sql), (*lists, span.low, span.high, *values, limit, limit)
 
 
 def _conditions(conn: Connection, query: Query, span: Span) -> tuple[str, list[Any]]:
@@ -205,8 +204,7 @@ def _conditions(conn: Connection, query: Query, span: Span) -> tuple[str, list[A
     if query.before is not None:
         conditions.append(("submitted_at < {}", query.before))
     if query.needle is not None:
-        place = "instr" if conn.dialect.name == "sqlite" else "strpos"
-        conditions.append((f"{place}(search, {{}}) > 0", query.needle))
+        conditions.append((f"{position(conn)}(search, {{}}) > 0", query.needle))
     return " AND ".join(sql for sql, _ in conditions), [value for _, value in conditions]
 
 
@@ -283,28 +281,10 @@ def _fitting(conn: Connection, query: Query, span: Span, hits: Sequence[int], li
     conditions, values = _conditions(conn, query, span)
     choices = {column: list({wanted[column] for wanted in query.ranges}) for column in query.ranges[0]}
     lists: dict[str, Sequence[Any]] = {"seq": hits, **choices}
-    any_of = " AND ".join(_any_of(conn, column) for column in lists)
-    sql = f"SELECT seq FROM jobs WHERE {conditions} AND {any_of} ORDER BY seq DESC LIMIT {{}}"  # noqa: S608
-    values += [_list_value(conn, wanted) for wanted in lists.values()]
-    return list(conn.exec_driver_sql(_marked(conn, sql), (*values, limit)).scalars())
-
-
-# -- statements for both databases, put together here with {} for each value
-
-
-def _marked(conn: Connection, sql: str) -> str:
-    return sql.replace("{}", "?" if conn.dialect.name == "sqlite" else "%s")
-
-
-def _any_of(conn: Connection, column: str) -> str:
-    """A whole list is one value."""
-    if conn.dialect.name == "sqlite":
-        return f"{column} IN (SELECT value FROM json_each({{}}))"  # noqa: S608
-    return f"{column} = ANY({{}})"
-
-
-def _list_value(conn: Connection, values: Sequence[Any]) -> Any:
-    return to_json(list(values)) if conn.dialect.name == "sqlite" else list(values)
+    fits = " AND ".join(any_of(conn, column) for column in lists)
+    sql = f"SELECT seq FROM jobs WHERE {conditions} AND {fits} ORDER BY seq DESC LIMIT {{}}"  # noqa: S608
+    values += [list_value(conn, wanted) for wanted in lists.values()]
+    return list(conn.exec_driver_sql(marked(conn, sql), (*values, limit)).scalars())
 
 
 # -- counting
@@ -316,9 +296,9 @@ def count_by_state(conn: Connection, groups: Sequence[str] | None = None) -> dic
     lists: dict[str, Sequence[str]] = {"state": [state.value for state in counts]}
     if groups is not None:
         lists["group_name"] = groups
-    where = " AND ".join(_any_of(conn, column) for column in lists)
-    sql = _marked(conn, f"SELECT state, count(*) FROM jobs WHERE {where} GROUP BY state")  # noqa: S608
-    values = tuple(_list_value(conn, wanted) for wanted in lists.values())
+    where = " AND ".join(any_of(conn, column) for column in lists)
+    sql = marked(conn, f"SELECT state, count(*) FROM jobs WHERE {where} GROUP BY state")  # noqa: S608
+    values = tuple(list_value(conn, wanted) for wanted in lists.values())
     for state, count in conn.exec_driver_sql(sql, values):
         counts[JobState(state)] = count
     return counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, User
 
-from .rows import duration_micros, instant, micros, storable
+from .rows import duration_micros, instant, micros, storable, to_json
 from .tables import groups, memberships, users
 
 # -- users
@@ -29,6 +30,7 @@ def create_user(conn: Connection, *, user: User, password_hash: str | None) -> N
         "password_hash": password_hash,
         "created_at": micros(user.created_at),
         "disabled": user.disabled,
+        "extension_json": _extension_json(user.extension),
     }
     conn.execute(insert(users), values)
     for group, admin in user.groups.items():
@@ -81,6 +83,11 @@ def set_password_hash(conn: Connection, name: str, hash: str | None) -> None:
     _update(conn, "user", users, name, {"password_hash": hash})
 
 
+def set_user_extension(conn: Connection, name: str, extension: Mapping[str, Any]) -> None:
+    """All of it: what is not in `extension` is gone."""
+    _update(conn, "user", users, name, {"extension_json": _extension_json(extension)})
+
+
 # -- groups
 
 
@@ -88,7 +95,8 @@ def create_group(conn: Connection, *, group: Group) -> None:
     """With its members; Conflict when the name is taken, NotFound when a user is missing."""
     if get_group(conn, group.name) is not None:
         raise Conflict(f"There is a group {group.name} already", field="name")
-    conn.execute(insert(groups), {"name": group.name, **_group_values(group)})
+    values = {"name": group.name, **_group_values(group), "extension_json": _extension_json(group.extension)}
+    conn.execute(insert(groups), values)
     for user, admin in group.members.items():
         set_member(conn, group.name, user, admin=admin)
 
@@ -108,8 +116,13 @@ def list_groups(conn: Connection) -> list[Group]:
 
 
 def update_group(conn: Connection, *, group: Group) -> None:
-    """All but its members: they come and go one by one."""
+    """All but its members, who come and go one by one, and what clients keep with it."""
     _update(conn, "group", groups, group.name, _group_values(group))
+
+
+def set_group_extension(conn: Connection, name: str, extension: Mapping[str, Any]) -> None:
+    """All of it: what is not in `extension` is gone."""
+    _update(conn, "group", groups, name, {"extension_json": _extension_json(extension)})
 
 
 def delete_group(conn: Connection, name: str) -> None:
@@ -145,6 +158,7 @@ def user_of(row: Row[Any], joined: Mapping[str, bool]) -> User:
         created_at=instant(row.created_at),
         groups=dict(sorted(joined.items())),
         disabled=row.disabled,
+        extension=_extension(row),
     )
 
 
@@ -156,6 +170,7 @@ def _group_of(row: Row[Any], members: Mapping[str, bool]) -> Group:
         user_quota=Quota(cpu=row.user_quota_cpu, memory=row.user_quota_memory, gpu=row.user_quota_gpu),
         time_limit=None if row.time_limit is None else timedelta(microseconds=row.time_limit),
         members=dict(sorted(members.items())),
+        extension=_extension(row),
     )
 
 
@@ -170,6 +185,14 @@ def _group_values(group: Group) -> dict[str, Any]:
         "user_quota_gpu": group.user_quota.gpu,
         "time_limit": None if group.time_limit is None else duration_micros(group.time_limit),
     }
+
+
+def _extension_json(extension: Mapping[str, Any]) -> str | None:
+    return to_json(dict(extension)) if extension else None
+
+
+def _extension(row: Row[Any]) -> dict[str, Any]:
+    return json.loads(row.extension_json) if row.extension_json else {}
 
 
 def _nested(conn: Connection, outer: Any, inner: Any) -> dict[str, dict[str, bool]]:

@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from holdfast.core.attempt import JobSnapshot, Outcome, Result, StopRequest, TaskAttempt
 from holdfast.core.exits import Behaviour, Exit, ExitKind
 from holdfast.core.job import Dialect, Job
-from holdfast.core.records import JobSummary, NewEvent
+from holdfast.core.records import JobAttempt, JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -160,6 +160,7 @@ def progress_values(snapshot: JobSnapshot) -> dict[str, Any]:
         "finished_at": maybe_micros(snapshot.finished_at),
         "exit_code": exit.code if exit else None,
         "exit_kind": exit.kind.value if exit else None,
+        "exit_cause": (storable(exit.cause) or None) if exit else None,
         "exit_json": exit_to_json(exit),
         "stop_json": stop_to_json(snapshot.stop),
         "outcome_json": outcome_to_json(snapshot.outcome),
@@ -177,6 +178,7 @@ def request_values(job: Job) -> dict[str, Any]:
         "name": job.name,
         "group_name": job.group,
         "task_count": job.task_count,
+        "role_count": len(roles),
         "cpu": sum(role.instances * role.resources.cpu for role in roles),
         "memory": sum(role.instances * role.resources.memory for role in roles),
         "gpu": sum(role.instances * role.resources.gpu for role in roles),
@@ -188,7 +190,8 @@ def request_values(job: Job) -> dict[str, Any]:
 
 SUMMARY_COLUMNS = (
     "seq, id, name, user_name, group_name, state, message, submitted_at, started_at, finished_at, exit_code, exit_kind,"
-    " attempt, task_count, cpu, memory, gpu, priority, dialect, tags_json, rerun_of, stop_json"
+    " attempt, task_count, cpu, memory, gpu, priority, dialect, tags_json, rerun_of, stop_json, role_count,"
+    " user_retries, platform_retries, retry_at, exit_cause"
 )
 
 
@@ -217,10 +220,37 @@ def summary_of(row: Row[Any]) -> JobSummary:
         tags=tuple(json.loads(row.tags_json)) if row.tags_json else (),
         rerun_of=row.rerun_of,
         stopping=row.stop_json is not None and not state.final,
+        role_count=row.role_count,
+        user_retries=row.user_retries,
+        platform_retries=row.platform_retries,
+        retry_at=maybe_instant(row.retry_at),
+        exit_cause=row.exit_cause or "",
     )
 
 
-# -- tasks and events
+# -- attempts, tasks and events
+
+
+def attempt_values(attempt: JobAttempt) -> dict[str, Any]:
+    return {
+        "attempt": attempt.number,
+        "started_at": maybe_micros(attempt.started_at),
+        "finished_at": micros(attempt.finished_at),
+        "outcome_json": outcome_to_json(attempt.outcome),
+        "counted": attempt.counted,
+    }
+
+
+def attempt_of(row: Row[Any]) -> JobAttempt:
+    outcome = outcome_from_json(row.outcome_json)
+    assert outcome is not None
+    return JobAttempt(
+        number=row.attempt,
+        started_at=maybe_instant(row.started_at),
+        finished_at=instant(row.finished_at),
+        outcome=outcome,
+        counted=bool(row.counted),
+    )
 
 
 def task_values(task: TaskAttempt) -> dict[str, Any]:

@@ -20,6 +20,7 @@ exact = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("role_count", sa.Integer, nullable=False, server_default=sa.text("1")))
+    op.add_column("jobs", sa.Column("exit_cause", sa.String))
     op.create_index("ix_jobs_user_job", "jobs", ["user_name", "name", "seq"])
     op.create_table(
         "job_attempts",

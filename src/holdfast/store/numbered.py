@@ -1,0 +1,265 @@
+"""The job list by page number, for clients that know no cursors: in any order, from any offset.
+
+By submission, a page is a merge of ranges of one index, as in `listing`; in other orders the database sorts what fits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from holdfast.core.records import JobSummary, NumberedPage, NumberedQuery, Order, Phase
+from holdfast.core.states import FINAL, JobState
+
+from .rows import SUMMARY_COLUMNS, folded, storable, summary_of
+from .statements import LARGEST, any_of, distinct_storable, list_value, marked, position
+
+_MOST_RANGES = 100  # merged in one statement; SQLite takes 500
+_ROWS = 2000  # read together
+_SMALLEST_PRIORITY, _LARGEST_PRIORITY = -(2**31), 2**31 - 1
+
+_IN_PHASE: dict[Phase, str] = {
+    Phase.WAITING: "stop_json IS NULL AND (state = 'Preparing' OR (state = 'Pending' AND retry_at IS NULL))",
+    Phase.RUNNING: "stop_json IS NULL AND"
+    " (state IN ('Running', 'Held') OR (state = 'Pending' AND retry_at IS NOT NULL))",
+    Phase.STOPPING: "stop_json IS NOT NULL AND state IN ('Pending', 'Preparing', 'Running', 'Held', 'Unknown')",
+    Phase.SUCCEEDED: "state = 'Succeeded'",
+    Phase.FAILED: "state = 'Failed'",
+    Phase.CANCELLED: "state = 'Cancelled'",
+}
+_STATES: dict[Phase, tuple[JobState, ...]] = {
+    Phase.WAITING: (JobState.PENDING, JobState.PREPARING),
+    Phase.RUNNING: (JobState.RUNNING, JobState.HELD, JobState.PENDING),
+    Phase.STOPPING: tuple(state for state in JobState if state not in FINAL),
+    Phase.SUCCEEDED: (JobState.SUCCEEDED,),
+    Phase.FAILED: (JobState.FAILED,),
+    Phase.CANCELLED: (JobState.CANCELLED,),
+}
+_SORTED_BY: dict[Order, str] = {
+    Order.NAME: "name",
+    Order.USER: "user_name",
+    Order.GROUP: "group_name",
+    Order.RETRIES: "user_retries + platform_retries",
+    Order.TASKS: "task_count",
+    Order.GPUS: "gpu",
+    Order.STATE: "CASE "
+    + " ".join(f"WHEN {condition} THEN '{phase}'" for phase, condition in _IN_PHASE.items())
+    + " ELSE 'unknown' END",
+    Order.FINISHED: "finished_at",
+    Order.PRIORITY: "priority",
+}
+_TEXTS = (Order.NAME, Order.USER, Order.GROUP, Order.STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    sql: str  # with {} for each value
+    values: tuple[Any, ...] = ()
+
+
+Choices = dict[str, list[str]]  # column -> values, any of which it may have
+
+
+def numbered_page(conn: Connection, query: NumberedQuery, *, count: bool) -> NumberedPage:
+    """The jobs that fit from number `offset` on, and how many fit in all when asked to count.
+
+    Jobs that are equal in the order come as they were submitted, or the other way round when it is descending.
+    Those that have not finished come last by time of finish, or first when it is descending.
+    """
+    choices, rest = _choices(query), _rest(conn, query)
+    if rest is None or not all(choices.values()):
+        return NumberedPage((), 0 if count else None)
+    total = _count(conn, choices, rest) if count else None
+    offset, limit = (min(max(number, 0), LARGEST // 4) for number in (query.offset, query.limit))
+    if not limit or (total is not None and offset >= total):
+        return NumberedPage((), total)
+    ranges = _ranges(choices) if query.order is Order.SUBMITTED else []
+    if 0 < len(ranges) <= _MOST_RANGES:
+        merge = _union_of_ranges if conn.dialect.name == "sqlite" else _loop_over_ranges
+        statement = merge(ranges, rest, _direction(query), offset, limit)
+    else:
+        statement = _sorted(conn, query, choices, rest, offset, limit)
+    return NumberedPage(_summaries(conn, _run(conn, statement).scalars().all()), total)
+
+
+# -- what fits
+
+
+def _choices(query: NumberedQuery) -> Choices:
+    choices: Choices = {}
+    if query.users is not None:
+        choices["user_name"] = distinct_storable(query.users)
+    groups = [set(names) for names in (query.groups, query.named_groups) if names is not None]
+    if groups:
+        choices["group_name"] = distinct_storable(sorted(set.intersection(*groups)))
+    if query.phases is not None:
+        choices["state"] = list(dict.fromkeys(state.value for phase in query.phases for state in _STATES[phase]))
+    return choices
+
+
+def _rest(conn: Connection, query: NumberedQuery) -> list[Condition] | None:
+    """What must hold besides the choices; None when nothing can."""
+    rest: list[Condition] = []
+    if any(not _STATES[phase][0].final for phase in query.phases or ()):
+        rest.append(Condition(" OR ".join(f"({_IN_PHASE[phase]})" for phase in query.phases or ())))
+    if query.text:
+        needle = folded(query.text)
+        if "\n" in needle or storable(needle) != needle:
+            return None
+        rest.append(_has_text(conn, needle))
+    if query.tags_any is not None:
+        tags = list_value(conn, distinct_storable(query.tags_any))
+        rest.append(Condition(f"seq IN (SELECT job_seq FROM job_tags WHERE {any_of(conn, 'tag')})", (tags,)))  # noqa: S608
+    if query.tags_none:
+        tags = list_value(conn, distinct_storable(query.tags_none))
+        has_one = f"EXISTS (SELECT 1 FROM job_tags WHERE job_seq = seq AND {any_of(conn, 'tag')})"  # noqa: S608
+        rest.append(Condition(f"NOT {has_one}", (tags,)))
+    if query.priorities is not None or query.other_priorities is not None:
+        rest.append(_has_priority(conn, query))
+    return rest
+
+
+def _has_text(conn: Connection, needle: str) -> Condition:
+    """In its name, which stands before the first line break of `search`; or in its user's or group's name. Of those
+    there are few, so they are looked at here: databases fold letters each in their own way.
+    """
+    place, line_break = (position(conn), "char(10)" if conn.dialect.name == "sqlite" else "chr(10)")
+    name = f"substr(search, 1, {place}(search, {line_break}))"
+    owners = [
+        list_value(conn, [name for name in conn.scalars(names) if needle in folded(name)])
+        for names in (_USERS, _GROUPS)
+    ]
+    return Condition(
+        f"({place}(search, {{}}) > 0 AND {place}({name}, {{}}) > 0)"
+        f" OR {any_of(conn, 'user_name')} OR {any_of(conn, 'group_name')}",
+        (needle, needle, *owners),
+    )
+
+
+def _names(column: str) -> str:
+    """Each once, however many jobs have it: from one to the next by index."""
+    return (
+        f"WITH RECURSIVE names (name) AS (SELECT min({column}) FROM jobs UNION ALL"  # noqa: S608
+        f" SELECT (SELECT min({column}) FROM jobs WHERE {column} > names.name) FROM names WHERE names.name IS NOT NULL)"
+        " SELECT name FROM names WHERE name IS NOT NULL"
+    )
+
+
+_USERS, _GROUPS = text(_names("user_name")), text(_names("group_name"))
+
+
+def _has_priority(conn: Connection, query: NumberedQuery) -> Condition:
+    ways: list[Condition] = []
+    if query.priorities is not None:
+        ways.append(Condition(any_of(conn, "priority"), (_priorities(conn, query.priorities),)))
+    if query.other_priorities is not None:
+        ways.append(Condition(f"NOT ({any_of(conn, 'priority')})", (_priorities(conn, query.other_priorities),)))
+    return Condition(" OR ".join(way.sql for way in ways), tuple(value for way in ways for value in way.values))
+
+
+def _priorities(conn: Connection, numbers: Sequence[int]) -> Any:
+    return list_value(conn, [each for each in numbers if _SMALLEST_PRIORITY <= each <= _LARGEST_PRIORITY])
+
+
+# -- statements: sql with {} for each value, and the values
+
+Statement = tuple[str, list[Any]]
+
+
+def _count(conn: Connection, choices: Choices, rest: Sequence[Condition]) -> int:
+    where, values = _all_of(_listed(conn, choices, rest))
+    total: int = _run(conn, (f"SELECT count(*) FROM jobs WHERE {where}", values)).scalar_one()  # noqa: S608
+    return total
+
+
+def _sorted(
+    conn: Connection, query: NumberedQuery, choices: Choices, rest: Sequence[Condition], offset: int, limit: int
+) -> Statement:
+    where, values = _all_of(_listed(conn, choices, rest))
+    direction = _direction(query)
+    order = f"seq {direction}"
+    if query.order is not Order.SUBMITTED:
+        by = _SORTED_BY[query.order]
+        if query.order in _TEXTS and conn.dialect.name != "sqlite":
+            by = f'({by}) COLLATE "C"'  # the same order everywhere
+        nulls = "NULLS FIRST" if query.descending else "NULLS LAST"
+        order = f"{by} {direction}{f' {nulls}' if query.order is Order.FINISHED else ''}, {order}"
+    sql = f"SELECT seq FROM jobs WHERE {where} ORDER BY {order} LIMIT {{}} OFFSET {{}}"  # noqa: S608
+    return sql, [*values, limit, offset]
+
+
+def _ranges(choices: Choices) -> list[dict[str, str]]:
+    """Equal columns, each the beginning of an index that ends in the paging key. None: all jobs."""
+    if "user_name" in choices and "group_name" in choices and "state" not in choices:
+        choices = {**choices, "state": [state.value for state in JobState]}  # it stands before the paging key there
+    number = 1
+    for values in choices.values():
+        number *= len(values)
+    if not choices or number > _MOST_RANGES:
+        return []
+    return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+
+
+def _union_of_ranges(
+    ranges: Sequence[dict[str, str]], rest: Sequence[Condition], direction: str, offset: int, limit: int
+) -> Statement:
+    """SQLite merges a union in order as it goes, and reads each part only as far as the page needs."""
+    where, values = _all_of(rest)
+    equal = " AND ".join(f"{column} = {{}}" for column in ranges[0])
+    part = f"SELECT seq FROM jobs WHERE {equal} AND {where}"  # noqa: S608
+    sql = " UNION ALL ".join([part] * len(ranges)) + f" ORDER BY seq {direction} LIMIT {{}} OFFSET {{}}"
+    wanted = [value for columns in ranges for value in (*columns.values(), *values)]
+    return sql, [*wanted, limit, offset]
+
+
+def _loop_over_ranges(
+    ranges: Sequence[dict[str, str]], rest: Sequence[Condition], direction: str, offset: int, limit: int
+) -> Statement:
+    """PostgreSQL looks up each range by itself; bounds of whole index keys make it take that index."""
+    where, values = _all_of(rest)
+    columns = list(ranges[0])
+    key = [*(f"jobs.{column}" for column in columns), "seq"]
+    wanted = ", ".join(f"wanted.{column}" for column in columns)
+    order = ", ".join(f"{each} {direction}" for each in key)
+    sql = (
+        f"SELECT part.seq FROM unnest({', '.join(['{}::text[]'] * len(columns))}) AS wanted ({', '.join(columns)})"  # noqa: S608
+        f" CROSS JOIN LATERAL (SELECT seq FROM jobs"
+        f" WHERE ({', '.join(key)}) >= ({wanted}, 0) AND ({', '.join(key)}) < ({wanted}, {LARGEST}) AND {where}"
+        f" ORDER BY {order} LIMIT {{}}) AS part"
+        f" ORDER BY part.seq {direction} LIMIT {{}} OFFSET {{}}"
+    )
+    lists = [[each[column] for each in ranges] for column in columns]
+    return sql, [*lists, *values, offset + limit, limit, offset]
+
+
+def _listed(conn: Connection, choices: Choices, rest: Sequence[Condition]) -> list[Condition]:
+    lists = [Condition(any_of(conn, column), (list_value(conn, values),)) for column, values in choices.items()]
+    return [*lists, *rest]
+
+
+def _all_of(conditions: Sequence[Condition]) -> Statement:
+    sql = " AND ".join(f"({condition.sql})" for condition in conditions) or "seq > 0"
+    return sql, [value for condition in conditions for value in condition.values]
+
+
+def _direction(query: NumberedQuery) -> str:
+    return "DESC" if query.descending else "ASC"
+
+
+def _run(conn: Connection, statement: Statement) -> Any:
+    sql, values = statement
+    return conn.exec_driver_sql(marked(conn, sql), tuple(values))
+
+
+def _summaries(conn: Connection, seqs: Sequence[int]) -> tuple[JobSummary, ...]:
+    """In the order given."""
+    found: dict[int, JobSummary] = {}
+    sql = f"SELECT {SUMMARY_COLUMNS} FROM jobs WHERE {any_of(conn, 'seq')}"  # noqa: S608
+    for first in range(0, len(seqs), _ROWS):
+        some = list_value(conn, seqs[first : first + _ROWS])
+        found |= {row.seq: summary_of(row) for row in _run(conn, (sql, [some]))}
+    return tuple(found[seq] for seq in seqs)
