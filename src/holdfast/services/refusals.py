@@ -22,9 +22,17 @@ class NoDataset(NotFound):
 class NameTaken(Conflict):
     """Whoever asks had a job of this name before."""
 
+    def __init__(self, message: str, *, name: str = "", field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.name = name
+
 
 class NotInGroup(Forbidden):
     """A group that exists, but not for whoever asks."""
+
+    def __init__(self, message: str, *, group: str = "", field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.group = group
 
 
 class TooManyRequests(UserError):
