@@ -11,7 +11,7 @@ from holdfast.core.retry import GiveUp, RetryAfter, decide_retry
 
 FAILED = classify(1)
 SUCCEEDED = classify(0)
-CONFLICT = platform_exit("conflict", Behaviour.TRANSIENT_CONFLICT)
+CONFLICT = Exit(kind=ExitKind.PLATFORM, message="conflict", behaviour=Behaviour.TRANSIENT_CONFLICT)
 CANCELLED = Exit(kind=ExitKind.CANCELLED, message="stopped")
 
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest
 from holdfast.core.errors import HoldfastError
+from holdfast.core.exits import Cause
 from holdfast.core.job import Job
 from holdfast.core.placement import (
     GroupUse,
@@ -39,6 +40,7 @@ from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
 
+from .diagnosing import Diagnosing, wants_diagnosis
 from .launches import build_launch
 
 log = logging.getLogger(__name__)
@@ -102,7 +104,11 @@ class Round:
                     tasks[task.role, task.index, task.number] = task
         after = replace(self.after, version=self.before.version + 1)
         return job_rows.Saved(
-            before_version=self.before.version, after=after, tasks=tuple(tasks.values()), events=tuple(self.events)
+            before_version=self.before.version,
+            after=after,
+            tasks=tuple(tasks.values()),
+            events=tuple(self.events),
+            attempts=tuple(result.ended for result in self.plans if result.ended),
         )
 
 
@@ -132,6 +138,7 @@ class Controller:
         self._trouble: str | None = None
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
+        self._diagnosing = Diagnosing(engine)
 
     # -- life
 
@@ -264,7 +271,19 @@ class Controller:
     # -- what engines report
 
     def observed(self, observation: Observation) -> None:
-        job_id = observation.attempt_id.split(".", 1)[0]
+        live = self._live.get(_job_of(observation))
+        if live is None:
+            return
+        if not wants_diagnosis(live.snapshot, observation):
+            self._notice(observation)
+        elif self._diagnosing.begin(observation.attempt_id):
+            self._spawn(self._diagnose(observation))
+
+    async def _diagnose(self, observation: Observation) -> None:
+        self._notice(await self._diagnosing.diagnose(observation))
+
+    def _notice(self, observation: Observation) -> None:
+        job_id = _job_of(observation)
         live = self._live.get(job_id)
         if live is None:
             return
@@ -402,7 +421,8 @@ class Controller:
             self._forget(live)
             return
         for observation in (await self.engine.observe([snapshot.attempt_id(task) for task in alive])).values():
-            live.seen.setdefault(observation.attempt_id, observation)
+            if observation.attempt_id not in live.seen:
+                self.observed(observation)
         self._mark(job_id)
 
     def _commit(self, work: Round, after: JobSnapshot) -> None:
@@ -460,7 +480,9 @@ class Controller:
         except Exception as error:
             log.exception("could not start a task", extra={"event": "start", "attempt": step.attempt_id})
             text = f"could not be started: {error}"
-            observation = Observation(attempt_id=step.attempt_id, seen=Seen.REFUSED, message=text, transient=True)
+            observation = Observation(
+                attempt_id=step.attempt_id, seen=Seen.REFUSED, message=text, transient=True, cause=Cause.START_FAILED
+            )
         self.observed(observation)
 
     async def _stop(self, step: Stop) -> None:
@@ -504,6 +526,10 @@ class Controller:
 
     def _quotas(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}
+
+
+def _job_of(observation: Observation) -> str:
+    return observation.attempt_id.split(".", 1)[0]
 
 
 def _or(value: timedelta | None, default: timedelta) -> timedelta:

@@ -18,18 +18,24 @@ def decide_outcome(job: Job, tasks: Sequence[TaskAttempt]) -> Outcome | None:
     for role in job.roles:
         failed = _ended(tasks, role.name, TaskState.FAILED)
         needed = role.completion.min_failed
-        if needed is not None and len(failed) >= max(1, needed):
+        if _reached(len(failed), needed):
+            assert needed is not None
             return _failed(failed, needed)
     for role in job.roles:
         succeeded = _ended(tasks, role.name, TaskState.SUCCEEDED)
         needed = role.completion.min_succeeded
-        if needed is not None and len(succeeded) >= max(1, needed):
+        if _reached(len(succeeded), needed):
             text = f"{len(succeeded)} succeeded of role {role.name} are enough ({needed} needed)"
             return _succeeded(text, succeeded[-1], len(succeeded), needed)
     if all(task.state.ended for task in tasks):
         text = f"All {len(tasks)} tasks ended" if len(tasks) > 1 else "Succeeded"
         return _succeeded(text, None, len(tasks), None)
     return None
+
+
+def _reached(count: int, needed: int | None) -> bool:
+    """A rule for fewer than one task is switched off, as None is."""
+    return needed is not None and count >= needed >= 1
 
 
 def _ended(tasks: Sequence[TaskAttempt], role: str, state: TaskState) -> list[TaskAttempt]:

@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 
 from .attempt import JobSnapshot, Observation, Outcome, Result, Seen, TaskAttempt
 from .completion import decide_outcome
-from .exits import Behaviour, Exit, ExitKind, classify, platform_exit, refused_exit
+from .exit_table import decides_retries, spec_of
+from .exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from .job import Job, Role
 from .placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
-from .records import NewEvent
+from .records import JobAttempt, NewEvent
 from .retry import CONFLICT_MAX, GiveUp, decide_retry
 from .states import Change, JobState, TaskState, transition
 
@@ -56,6 +57,7 @@ class Plan:
     tasks: tuple[TaskAttempt, ...] = ()  # those of the current attempt that changed
     steps: tuple[Step, ...] = ()
     events: tuple[NewEvent, ...] = ()
+    ended: JobAttempt | None = None  # the attempt that is over, when another one follows
     wake_in: timedelta | None = None  # look again then, even if nothing happens
 
 
@@ -155,6 +157,7 @@ class _Work:
         self.starts: dict[str, Start] = {}
         self.steps: list[Step] = []
         self.events: list[NewEvent] = []
+        self.ended: JobAttempt | None = None
 
     # -- the phases, in order
 
@@ -248,13 +251,15 @@ class _Work:
         elif seen is Seen.ABSENT and task.stop is not None:
             self.finish(i, task, task.stop)
         elif seen is Seen.ABSENT:
-            self.finish(i, task, platform_exit("Its files on the machine are gone"))
+            self.finish(i, task, platform_exit("Its files on the machine are gone", Cause.FILES_GONE))
         elif seen is Seen.REFUSED and observation.transient:
-            self.finish(i, task, task.stop or platform_exit(observation.message))
+            self.finish(i, task, task.stop or platform_exit(observation.message, observation.cause))
         elif seen is Seen.REFUSED:
-            self.finish(i, task, task.stop or refused_exit(f"System Error: {observation.message}"))
+            text = f"System Error: {observation.message}"
+            self.finish(i, task, task.stop or refused_exit(text, observation.cause))
         elif seen is Seen.LOST:
-            self.finish(i, self.started(i, task, observation), task.stop or platform_exit(observation.message))
+            lost = platform_exit(observation.message, observation.cause or Cause.LOST)
+            self.finish(i, self.started(i, task, observation), task.stop or lost)
         elif seen is Seen.EXITED:
             self.exited(i, self.started(i, task, observation), observation)
         elif seen is Seen.RUNNING:
@@ -286,6 +291,10 @@ class _Work:
         reason = classify(code, oom=observation.oom, memory_limit=limit)
         if task.stop is not None:
             reason = replace(task.stop, code=code, signal=reason.signal)
+        elif reason.kind is ExitKind.USER_ERROR:
+            reason = replace(reason, cause=observation.cause)
+            if decides_retries(self.job.dialect):
+                reason = replace(reason, behaviour=spec_of(reason).behaviour)
         self.finish(i, task, reason, observation.finished_at)
 
     def finish(self, i: int, task: TaskAttempt, reason: Exit, at: datetime | None = None) -> None:
@@ -315,7 +324,8 @@ class _Work:
 
     def refuse(self, decision: Refused) -> None:
         text = f"System Error: {'; '.join(decision.reasons)}"
-        self.after = replace(self.after, outcome=Outcome(result=Result.FAILED, message=text, exit=refused_exit(text)))
+        reason = refused_exit(text, Cause.TOO_LARGE)
+        self.after = replace(self.after, outcome=Outcome(result=Result.FAILED, message=text, exit=reason))
         self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message="Not started: the job was refused"))
 
     def stop_tasks(self, reason: Exit) -> None:
@@ -363,6 +373,13 @@ class _Work:
             change = Change.SUCCEED if outcome.result is Result.SUCCEEDED else Change.FAIL
             self.end(change, outcome.result.value, outcome.message, outcome.exit)
             return
+        self.ended = JobAttempt(
+            number=self.after.attempt,
+            started_at=self.after.attempt_started_at,
+            finished_at=self.now,
+            outcome=outcome,
+            counted=verdict.counted,
+        )
         text = f"{outcome.message}; tried again{_in(verdict.delay)}: {verdict.why}"
         self.after = replace(
             self.after,
@@ -413,6 +430,7 @@ class _Work:
             tasks=tuple(self.changed.values()),
             steps=(*self.starts.values(), *self.steps),
             events=tuple(self.events),
+            ended=self.ended,
             wake_in=None if self.after.state.final else self.next_look(elapsed),
         )
 

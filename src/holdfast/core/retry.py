@@ -40,7 +40,9 @@ def decide_retry(
     if exit.kind is ExitKind.SUCCEEDED:
         return GiveUp("it succeeded")
     if exit.behaviour is Behaviour.TRANSIENT:
-        return RetryAfter(_backoff(platform_retries, PLATFORM_MAX), False, "the platform failed, not the job")
+        ours = exit.kind is ExitKind.PLATFORM
+        why = "the platform failed, not the job" if ours else "another try may well end better"
+        return RetryAfter(_backoff(platform_retries, PLATFORM_MAX), False, why)
     if exit.behaviour is Behaviour.TRANSIENT_CONFLICT:
         seconds = CONFLICT_MIN + chance * (CONFLICT_MAX - CONFLICT_MIN)
         return RetryAfter(timedelta(seconds=seconds), False, "it conflicted with other jobs")

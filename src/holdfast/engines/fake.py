@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from holdfast.core.attempt import Observation, Seen
+from holdfast.core.exits import Cause
 from holdfast.core.job import GIB, HOST_IMAGE
 from holdfast.core.placement import Node
 from holdfast.engines.base import (
@@ -84,7 +85,7 @@ class FakeEngine:
 
     def lose(self, attempt_id: str, message: str = "The process that ran it was killed") -> None:
         """Nobody knows how it ended."""
-        self._end(attempt_id, seen=Seen.LOST, message=message)
+        self._end(attempt_id, seen=Seen.LOST, message=message, cause=Cause.LOST)
 
     def write(self, attempt_id: str, data: bytes, stream: Stream = Stream.STDOUT) -> None:
         self.machine.tasks[attempt_id].written.append((self._now(), stream, data))
@@ -171,11 +172,11 @@ class FakeEngine:
     def _refusal(self, launch: Launch) -> Observation | None:
         if not _SAFE.match(launch.attempt_id):
             message = f"The attempt id {launch.attempt_id!r} cannot be used as a file name."
-            return Observation(attempt_id=launch.attempt_id, seen=Seen.REFUSED, message=message)
+            return _refused(launch, message, Cause.INVALID_TASK)
         if launch.image not in self._images:
             known = ", ".join(self._images)
             message = f"There is no image {launch.image!r} here. Known images: {known}."
-            return Observation(attempt_id=launch.attempt_id, seen=Seen.REFUSED, message=message)
+            return _refused(launch, message, Cause.IMAGE_MISSING)
         return self.refuse(launch)
 
     def _play(self, task: FakeTask) -> None:
@@ -209,13 +210,22 @@ class FakeEngine:
         return replace(task.seen, elapsed=(self._now() - task.seen.started_at).total_seconds())
 
     def _end(
-        self, attempt_id: str, *, seen: Seen, code: int | None = None, oom: bool = False, message: str = ""
+        self,
+        attempt_id: str,
+        *,
+        seen: Seen,
+        code: int | None = None,
+        oom: bool = False,
+        message: str = "",
+        cause: str = "",
     ) -> None:
         task = self.machine.tasks[attempt_id]
         if task.seen.seen is not Seen.RUNNING:
             return
         present = self._present(task)
-        task.seen = replace(present, seen=seen, code=code, oom=oom, message=message, finished_at=self._now())
+        task.seen = replace(
+            present, seen=seen, code=code, oom=oom, message=message, cause=cause, finished_at=self._now()
+        )
         for engine in list(self.machine.engines):
             engine._on_change(task.seen)
         self._wake_readers()
@@ -224,6 +234,10 @@ class FakeEngine:
         for engine in self.machine.engines:
             engine._grown.set()
             engine._grown = asyncio.Event()
+
+
+def _refused(launch: Launch, message: str, cause: Cause) -> Observation:
+    return Observation(attempt_id=launch.attempt_id, seen=Seen.REFUSED, message=message, cause=cause)
 
 
 class FakeLog:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.core.attempt import Observation, Seen
+from holdfast.core.exits import Cause
 
 TICKS = 100  # USER_HZ: the unit of start times in /proc, on every Linux
 _BIGGEST_CLAIM = 16 * 1024
@@ -122,14 +123,11 @@ def ended(attempt_id: str, note: StartNote | None, claim: Claim, *, oom: bool, c
     )
     if code is not None:
         return seen
-    return replace(seen, seen=Seen.LOST, message=_sandbox_failed(claim, complaint))
-
-
-def _sandbox_failed(claim: Claim, complaint: str) -> str:
     if claim.code is not None and claim.code > 128:
-        return f"The sandbox was killed from outside (signal {claim.code - 128})"
-    why = complaint.strip() or f"exit code {claim.code}"
-    return f"The sandbox could not be set up: {why}"
+        text = f"The sandbox was killed from outside (signal {claim.code - 128})"
+        return replace(seen, seen=Seen.LOST, message=text, cause=Cause.LOST)
+    text = f"The sandbox could not be set up: {complaint.strip() or f'exit code {claim.code}'}"
+    return replace(seen, seen=Seen.LOST, message=text, cause=Cause.SANDBOX_FAILED)
 
 
 def not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) -> Observation:
@@ -138,7 +136,8 @@ def not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) 
     if claim.pid is None and not restarted:
         return Observation(attempt_id=attempt_id, seen=Seen.ABSENT)
     message = "The machine was restarted while it ran" if restarted else "The process that ran it was killed"
-    return Observation(attempt_id=attempt_id, seen=Seen.LOST, started_at=note.at if note else None, message=message)
+    started = note.at if note else None
+    return Observation(attempt_id=attempt_id, seen=Seen.LOST, started_at=started, message=message, cause=Cause.LOST)
 
 
 def _elapsed(claim: Claim) -> float | None:

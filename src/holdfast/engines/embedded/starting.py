@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from holdfast.core.attempt import Observation, Seen
+from holdfast.core.exits import Cause
 from holdfast.core.job import HOST_IMAGE
 from holdfast.engines.base import Isolation, Launch
 
@@ -62,14 +63,21 @@ class Started:
 class Refusal(Exception):
     """It cannot be started; nothing of it is left."""
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    def __init__(self, message: str, *, cause: Cause = Cause.INVALID_TASK, transient: bool = False) -> None:
         super().__init__(message)
         self.message = message
+        self.cause = cause
         self.transient = transient
 
 
 def refused(attempt_id: str, refusal: Refusal) -> Observation:
-    return Observation(attempt_id=attempt_id, seen=Seen.REFUSED, message=refusal.message, transient=refusal.transient)
+    return Observation(
+        attempt_id=attempt_id,
+        seen=Seen.REFUSED,
+        message=refusal.message,
+        cause=refusal.cause,
+        transient=refusal.transient,
+    )
 
 
 class Starter:
@@ -136,7 +144,8 @@ class Starter:
         if image is None:
             if launch.image != HOST_IMAGE and self._options.unknown_image != "host":
                 known = ", ".join(self._images.names())
-                raise Refusal(f"There is no image {launch.image!r} here. Known images: {known}.")
+                text = f"There is no image {launch.image!r} here. Known images: {known}."
+                raise Refusal(text, cause=Cause.IMAGE_MISSING)
             root = host_root(self._site, self._views, folder)
             if launch.image == HOST_IMAGE:
                 return root
@@ -144,9 +153,11 @@ class Starter:
             return replace(root, warning=warning)
         if self._site.isolation is Isolation.NONE:
             why = "jobs are not isolated on this machine"
-            raise Refusal(f"The image {launch.image!r} cannot be used: {why}, so only the image host can run.")
+            text = f"The image {launch.image!r} cannot be used: {why}, so only the image host can run."
+            raise Refusal(text, cause=Cause.NOT_ALLOWED)
         if image.shell is None:
-            raise Refusal(f"The image {launch.image!r} has no shell: neither bash nor sh was found in it.")
+            text = f"The image {launch.image!r} has no shell: neither bash nor sh was found in it."
+            raise Refusal(text, cause=Cause.NO_SHELL)
         return image_root(self._site, self._views, image, folder)
 
     def _order(
@@ -196,7 +207,7 @@ def open_mounts(launch: Launch, root: Root, opened: ExitStack) -> list[tuple[Bin
             opened.callback(os.close, fd)
             mounts.append((bind, fd))
     except BadMount as bad:
-        raise Refusal(str(bad)) from bad
+        raise Refusal(str(bad), cause=Cause.NOT_ALLOWED) from bad
     return mounts
 
 
@@ -220,9 +231,11 @@ def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]
     for mount in launch.mounts:
         if os.path.normpath(mount.target) != os.path.normpath(mount.source):
             why = "jobs are not isolated on this machine, so folders appear under their own names only"
-            raise Refusal(f"{mount.source} cannot be mounted at {mount.target}: {why}.")
+            text = f"{mount.source} cannot be mounted at {mount.target}: {why}."
+            raise Refusal(text, cause=Cause.NOT_ALLOWED)
     if launch.workdir and not os.path.isdir(launch.workdir):
-        raise Refusal(f"There is no folder {launch.workdir} on this machine to work in.")
+        text = f"There is no folder {launch.workdir} on this machine to work in."
+        raise Refusal(text, cause=Cause.NOT_ALLOWED)
     # In a session of its own, or `kill 0` in a script would hit the runner too.
     session = [SETSID, "-w"] if SETSID else []
     command = [*session, *render_command(root, launch.shell_options, script, entry)]
@@ -283,10 +296,12 @@ def check_port(port: int) -> None:
             probe.bind(("", port))
             probe.listen(1)
         except OSError as error:
-            raise Refusal(f"Port {port} is in use on this machine.", transient=True) from error
+            text = f"Port {port} is in use on this machine."
+            raise Refusal(text, cause=Cause.PORT_IN_USE, transient=True) from error
 
 
 def _as_refusal(error: Refusal | OSError) -> Refusal:
     if isinstance(error, Refusal):
         return error
-    return Refusal(f"The machine could not start it: {error.strerror or error}", transient=True)
+    text = f"The machine could not start it: {error.strerror or error}"
+    return Refusal(text, cause=Cause.START_FAILED, transient=True)
