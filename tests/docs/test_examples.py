@@ -18,7 +18,7 @@ from .pages import ROOT, Block, blocks, name
 WHOLE_JOB = re.compile(r'^(name:| *"(jobName|displayName)":)', re.MULTILINE)  # other blocks show a part of one
 # The sizes a fresh server knows; how large they are does not matter here.
 DEFAULTS = Defaults(instance_types={name: Resources() for name in Settings().jobs.instance_types})
-EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".yaml", ".yml", ".json"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*") if path.suffix in (".yaml", ".yml", ".json"))
 
 
 def _where(block: Block) -> str:
