@@ -1,4 +1,4 @@
-"""Writes the reference pages that come from the code: settings, states and access.
+"""Writes the reference pages that come from the code: settings, states, access and exit codes.
 
 python docs/generate.py            write them
 python docs/generate.py --check    only say which are out of date; exit status 1 if any is
@@ -16,6 +16,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from holdfast.core.access import RULES, Who
+from holdfast.core.exit_rows import OLD_ROWS, ROWS, Row
+from holdfast.core.exit_table import CAUSES, spec_for
+from holdfast.core.exits import Behaviour
 from holdfast.core.states import FINAL, TRANSITIONS, Change, JobState, TaskState
 from holdfast.settings import Section, Settings
 
@@ -204,6 +207,61 @@ def _who(who: Who) -> str:
     return who.value if who is Who.ADMIN else f"{who.value}, or an admin"
 
 
+# --- exit codes
+
+RETRIED = {
+    Behaviour.TRANSIENT: "always, not counted",
+    Behaviour.TRANSIENT_CONFLICT: "always, after some minutes, not counted",
+    Behaviour.PERMANENT: "never",
+    Behaviour.UNKNOWN: "up to the job's own count",
+}
+
+
+def render_exit_codes() -> str:
+    lines = [
+        "# Exit codes that OpenPAI's clients see",
+        "",
+        NOTICE.format(source="src/holdfast/core/exit_table.py"),
+        "",
+        "A task's exit keeps the program's own code, with a kind and a message: that is what `holdfast show` and the",
+        "native API tell. OpenPAI's clients know other codes, which say more of the cause and less of the program.",
+        "They get the code of this table, and the program's own beside it.",
+        "",
+        "For jobs written for OpenPAI, the table also decides what is retried. When a task of such a job fails by itself,",
+        "the last 64 KiB of its log are searched for known signs, from 220 down to 235; the first one found is its cause.",
+        "All other jobs are retried by how they ended alone.",
+        "",
+        *_exit_rows(sorted(ROWS)),
+        "",
+        "Other negative codes get the row of -8000, other positive ones that of 256, and keep their number.",
+        "",
+        "## Causes",
+        "",
+        "What Holdfast knows beyond kind and code is one of these words, shown as the exit's `cause`.",
+        "",
+        "| cause | code |",
+        "|---|---|",
+        *(f"| `{cause}` | {code} |" for cause, code in CAUSES.items()),
+        "",
+        "## Before OpenPAI 1.0",
+        "",
+        "Kept so that codes in old reports can be looked up. No job ends with them here.",
+        "",
+        *_exit_rows(OLD_ROWS),
+    ]
+    return _page(lines)
+
+
+def _exit_rows(rows: Iterable[Row]) -> Iterable[str]:
+    yield "| code | name | retried | why | what to try |"
+    yield "|---|---|---|---|---|"
+    for row in rows:
+        spec = spec_for(row.code)
+        retried = "–" if spec.code == 0 else RETRIED[spec.behaviour]
+        cells = [str(spec.code), spec.phrase, retried, spec.reason, " ".join(spec.solution)]
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
 # --- writing
 
 
@@ -215,6 +273,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": render_settings,
     "states.md": render_states,
     "access.md": render_access,
+    "exit-codes.md": render_exit_codes,
 }
 
 
