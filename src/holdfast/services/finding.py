@@ -1,9 +1,11 @@
-"""Which job somebody means, among those they may see."""
+"""Which job somebody means, among those they may see or act on."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.core.access import Actor
-from holdfast.core.errors import NotFound
+from holdfast.core.errors import Forbidden, NotFound
 from holdfast.core.records import JobSummary
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
@@ -13,7 +15,7 @@ LONGEST_REF = 300
 
 async def find_job(store: Store, actor: Actor, ref: str) -> JobSummary:
     """By id, a part of it, or name. What one may not see is not there: the same answer as for what does not exist."""
-    groups = None if actor.admin else tuple(actor.groups)
+    groups = readable_groups(actor)
     found = None
     if len(ref) <= LONGEST_REF and groups != ():
         found = await store.read(job_rows.find, ref, groups)
@@ -23,3 +25,21 @@ async def find_job(store: Store, actor: Actor, ref: str) -> JobSummary:
             hint="Give its id, the beginning or end of it, or its name. `holdfast ls` lists them.",
         )
     return found
+
+
+async def find_own_job(store: Store, actor: Actor, ref: str) -> JobSummary:
+    """One that the actor may also act on. A job that may only be read never stands in the way of one's own of the same
+    name; Forbidden when there is nothing but that.
+    """
+    try:
+        return await find_job(store, replace(actor, reads_all=False), ref)
+    except NotFound:
+        if not actor.reads_all:
+            raise
+    found = await find_job(store, actor, ref)
+    raise Forbidden(f"Only members of {found.group} act on its jobs")
+
+
+def readable_groups(actor: Actor) -> tuple[str, ...] | None:
+    """Whose jobs the actor may read; None: all."""
+    return None if actor.admin or actor.reads_all else tuple(actor.groups)

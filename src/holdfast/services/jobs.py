@@ -8,25 +8,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
-from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.job import Job
 from holdfast.core.placement import Verdict
 from holdfast.core.plan import fresh_tasks
-from holdfast.core.records import Event, JobFilter, JobSummary, NewEvent, Page, TaskRecord
+from holdfast.core.records import (
+    Event,
+    JobAttempt,
+    JobFilter,
+    JobSummary,
+    NewEvent,
+    NumberedPage,
+    NumberedQuery,
+    Page,
+    TaskRecord,
+)
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, Isolation
 from holdfast.store import events as event_rows
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
+from holdfast.store.errors import NameInUse
 
 from .control import Control
-from .finding import find_job
+from .finding import LONGEST_REF, find_job, find_own_job, readable_groups
 from .intake import Intake, Ready
 from .prospects import Prospects
+from .refusals import NoTag, name_taken
 
 LONGEST_KEY = 200
+LONGEST_TAG = 255
 MOST_LISTED = 500
 MOST_EVENTS = 1000
 
@@ -101,22 +114,30 @@ class Jobs:
         group: str | None = None,
         dialect: str | None = None,
         key: str | None = None,
+        unique: bool = False,
     ) -> Submitted:
-        """When this returns, the job is on disk and will be run. The same `key` again gives the same job."""
+        """When this returns, the job is on disk and will be run. The same `key` again gives the same job.
+
+        With `unique`, NameTaken when this user ever had a job of that name.
+        """
         _check_key(key)
-        ready = await self._intake.read(actor, text, group=group, dialect=dialect)
-        return await self._add(actor, ready, key=key)
+        # Said before anything else that is wrong; but the same key again has to find its job.
+        early = unique and key is None
+        ready = await self._intake.read(actor, text, group=group, dialect=dialect, unique=early)
+        return await self._add(actor, ready, key=key, unique=unique)
 
     async def rerun(self, actor: Actor, ref: str, *, key: str | None = None) -> Submitted:
         """The same job again, as whoever asks."""
         _check_key(key)
-        old = await find_job(self._store, actor, ref)
+        old = await find_own_job(self._store, actor, ref)
         detail = await self._store.read(job_rows.get, old.id)
         snapshot = await self._store.read(job_rows.load_snapshot, old.id)  # with its secrets
         ready = await self._intake.again(actor, snapshot.job, detail.source)
         return await self._add(actor, ready, key=key, rerun_of=old.id)
 
-    async def _add(self, actor: Actor, ready: Ready, *, key: str | None, rerun_of: str | None = None) -> Submitted:
+    async def _add(
+        self, actor: Actor, ready: Ready, *, key: str | None, rerun_of: str | None = None, unique: bool = False
+    ) -> Submitted:
         never = await self._prospects.never(ready.job, actor.name)
         now = self._clock()
         message = f"Submitted by {actor.name}" if rerun_of is None else f"Rerun of {rerun_of} by {actor.name}"
@@ -130,6 +151,7 @@ class Jobs:
             ),
             idempotency_key=key,
             rerun_of=rerun_of,
+            unique_name=unique,
         )
         # Shielded: once it may be on disk, the controller has to hear of it, also if the client is gone.
         inserted = await asyncio.shield(self._insert(new))
@@ -142,7 +164,10 @@ class Jobs:
         return Submitted(inserted.summary, warnings, inserted.created)
 
     async def _insert(self, new: job_rows.NewJob) -> job_rows.Inserted:
-        inserted = await self._store.write(job_rows.insert_job, new=new)
+        try:
+            inserted = await self._store.write(job_rows.insert_job, new=new)
+        except NameInUse:
+            raise name_taken(new.job.name) from None
         if inserted.created:
             summary = inserted.summary
             self._control.added(
@@ -162,6 +187,24 @@ class Jobs:
         if narrowed.groups == ():
             return Page((), None)
         return await self._store.read(job_rows.list_page, narrowed, limit, cursor)
+
+    async def numbered(self, actor: Actor, query: NumberedQuery, *, count: bool) -> NumberedPage:
+        """A page by its number, within the groups one may see. `count`: also how many fit in all."""
+        groups = readable_groups(actor)
+        if groups is not None:
+            allowed = groups if query.groups is None else tuple(set(groups).intersection(query.groups))
+            query = replace(query, groups=allowed)
+        return await self._store.read(job_rows.numbered_page, query, count=count)
+
+    async def named(self, actor: Actor, user: str, name: str) -> JobSummary:
+        """The newest job of this user with exactly this name."""
+        groups = readable_groups(actor)
+        found = None
+        if max(len(user), len(name)) <= LONGEST_REF and groups != ():
+            found = await self._store.read(job_rows.newest_named, user, name, groups)
+        if found is None:
+            raise NotFound(f"There is no job {name[:100]} of {user[:100]}")
+        return found
 
     async def get(self, actor: Actor, ref: str) -> Detail:
         found = await find_job(self._store, actor, ref)
@@ -203,6 +246,11 @@ class Jobs:
             by_attempt.setdefault(record.attempt, []).append(record)
         return tuple(AttemptTasks(n, tuple(by_attempt[n])) for n in sorted(by_attempt, reverse=True))
 
+    async def past_attempts(self, actor: Actor, ref: str) -> tuple[JobAttempt, ...]:
+        """Tries of the whole job before the newest one, oldest first."""
+        found = await find_job(self._store, actor, ref)
+        return tuple(await self._store.read(job_rows.past_attempts, found.id))
+
     async def wait(self, actor: Actor, ref: str, timeout: float) -> JobSummary:
         """The job as soon as it is final, or as it is after `timeout` seconds."""
         found = await find_job(self._store, actor, ref)
@@ -215,9 +263,7 @@ class Jobs:
 
     async def stop(self, actor: Actor, ref: str) -> tuple[JobSummary, bool]:
         """The job after the wish is on disk, and whether there was anything to stop."""
-        found = await find_job(self._store, actor, ref)
-        if not may(actor, Verb.ACT_ON_JOB, found.group):
-            raise Forbidden(f"Only members of {found.group} stop its jobs")
+        found = await find_own_job(self._store, actor, ref)
         stopped = await self._control.stop(found.id, actor.name)
         return await self._summary(found.id), stopped
 
@@ -227,14 +273,30 @@ class Jobs:
         ids: dict[str, None] = {}
         for ref in refs:
             try:
-                found = await find_job(self._store, actor, ref)
-                if not may(actor, Verb.ACT_ON_JOB, found.group):
-                    raise Forbidden(f"Only members of {found.group} stop its jobs")
-                ids[found.id] = None
+                ids[(await find_own_job(self._store, actor, ref)).id] = None
             except UserError as error:
                 failed.append((ref, error))
         await asyncio.gather(*(self._control.stop(id, actor.name) for id in ids))  # saved in one write
         return StopReport(tuple(ids), tuple(failed))
+
+    async def tag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
+        """The job with the tag. It may have had it before."""
+        _check_tag(tag)
+        found = await find_own_job(self._store, actor, ref)
+        event = self._tag_event("tagged", f"Tagged {tag}", actor)
+        await self._store.write(job_rows.add_tag, found.id, tag, event=event)
+        return await self._summary(found.id)
+
+    async def untag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
+        """The job without the tag; NoTag when it had none such."""
+        found = await find_own_job(self._store, actor, ref)
+        event = self._tag_event("untagged", f"Tag {tag[:LONGEST_TAG]} removed", actor)
+        if not await self._store.write(job_rows.remove_tag, found.id, tag, event=event):
+            raise NoTag(f"{found.id} has no tag {tag[:100]}")
+        return await self._summary(found.id)
+
+    def _tag_event(self, kind: str, message: str, actor: Actor) -> NewEvent:
+        return NewEvent(kind=kind, message=f"{message} by {actor.name}", at=self._clock(), actor=actor.name)
 
     # -- small things
 
@@ -257,12 +319,13 @@ class Jobs:
 
 
 def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
-    if actor.admin:
+    groups = readable_groups(actor)
+    if groups is None:
         return filter
     for group in filter.groups or ():
-        if group not in actor.groups:
+        if group not in groups:
             raise NotFound(f"There is no group {group[:100]}, or you are not in it", field="group")
-    return replace(filter, groups=filter.groups if filter.groups is not None else tuple(actor.groups))
+    return replace(filter, groups=filter.groups if filter.groups is not None else groups)
 
 
 def _not_begun(summary: JobSummary, task: TaskAttempt) -> TaskRecord:
@@ -275,3 +338,10 @@ def _check_key(key: str | None) -> None:
         raise UserError(
             f"An idempotency key has 1 to {LONGEST_KEY} printable ASCII characters", field="Idempotency-Key"
         )
+
+
+def _check_tag(tag: str) -> None:
+    """Clients write several tags with commas between them."""
+    plain = "," not in tag and tag.isprintable() and bool(tag.strip())
+    if not (plain and len(tag) <= LONGEST_TAG):
+        raise UserError(f"A tag has 1 to {LONGEST_TAG} printable characters and no comma", field="tag")

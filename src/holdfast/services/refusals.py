@@ -27,6 +27,10 @@ class NameTaken(Conflict):
         self.name = name
 
 
+def name_taken(name: str) -> NameTaken:
+    return NameTaken(f"You have had a job {name} before", name=name, field="name", hint="Choose another name.")
+
+
 class NotInGroup(Forbidden):
     """A group that exists, but not for whoever asks."""
 

@@ -62,7 +62,7 @@ def newest_named(conn: Connection, user: str, name: str, groups: Sequence[str] |
     return found[0] if found else None
 
 
-def has_job_named(conn: Connection, user: str, name: str) -> bool:
+def name_taken(conn: Connection, user: str, name: str) -> bool:
     """Whether this user ever had a job of exactly this name."""
     values = {"user": storable(user), "name": storable(name)}
     return conn.scalar(_NEWEST_NAMED, values) is not None

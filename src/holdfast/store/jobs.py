@@ -27,7 +27,7 @@ from holdfast.core.states import FINAL, JobState
 from .connections import vault_of
 from .errors import NameInUse, StaleVersion
 from .events import insert_events
-from .finding import find, has_job_named, newest_named
+from .finding import find, name_taken, newest_named
 from .history import logs_due, mark_logs_removed, past_attempts, task, tasks
 from .listing import count_by_state, list_page
 from .numbered import numbered_page
@@ -63,13 +63,13 @@ __all__ = [
     "count_by_state",
     "find",
     "get",
-    "has_job_named",
     "insert_job",
     "list_page",
     "load_active",
     "load_snapshot",
     "logs_due",
     "mark_logs_removed",
+    "name_taken",
     "newest_named",
     "numbered_page",
     "past_attempts",
@@ -159,7 +159,7 @@ def insert_job(conn: Connection, *, new: NewJob) -> Inserted:
         earlier = conn.execute(_BY_KEY, {"user": new.user, "key": new.idempotency_key}).one_or_none()
         if earlier is not None:
             return _same_job(earlier, new)
-    if new.unique_name and has_job_named(conn, new.user, new.job.name):
+    if new.unique_name and name_taken(conn, new.user, new.job.name):
         raise NameInUse(new.user, new.job.name)
     values = {
         **request_values(new.job),
