@@ -30,6 +30,7 @@ titles = st.text(_printable, min_size=1, max_size=40).filter(str.strip)
 _word = string.ascii_letters + string.digits + "_"
 labels = st.text(_word + ".~-", min_size=1, max_size=12)
 role_names = labels.filter(lambda name: name[0] not in ".-")
+dataset_names = st.text(_word + ".-", min_size=1, max_size=12).filter(lambda name: name[0] not in "._-")
 variables = st.text(_word, min_size=1, max_size=12).filter(lambda name: not name[0].isdigit())
 paths = (
     st.text(string.ascii_letters + ":. -é", min_size=1, max_size=12).filter(lambda name: name != "..").map("/{}".format)
@@ -97,6 +98,7 @@ def jobs(draw: st.DrawFn) -> Job:
         hold=draw(st.none() | st.builds(Hold, duration=st.none() | durations, keep=st.sampled_from(Keep))),
         priority=draw(st.integers(-5, 200)),
         tags=tuple(draw(st.lists(titles, max_size=3))),
+        datasets=tuple(draw(st.lists(dataset_names, max_size=3, unique=True))),
         dialect=draw(st.sampled_from(Dialect)),
         extras=draw(st.dictionaries(texts, json_values, max_size=3)),
     )

@@ -245,6 +245,9 @@ def test_v2_storages(extras: str, storages: list[tuple[str, str]] | None) -> Non
         ("time_limit: 2000000w", "must be between 0 and 36500 days"),
         ("hold: [1]", "must be true, false, a duration"),
         ("instances: '3'", "must be a whole number, not '3'"),
+        ("datasets: [a, b, a]", "names a dataset twice"),
+        ("datasets: [../etc]", "must be made of letters, digits"),
+        ("datasets: [.hidden]", "start with a letter or digit"),
     ],
 )
 def test_wrong_values(written: str, says: str) -> None:
@@ -259,6 +262,7 @@ def test_wrong_values(written: str, says: str) -> None:
         ("command: a\nenv: A=1", "env", "Write A: VALUE"),
         ("command: a\nmounts: /data", "mounts", 'Make it a list: ["/data"].'),
         ("command: a\ntags: 7", "tags", 'Make it a list: ["7"].'),
+        ("command: a\ndatasets: mnist", "datasets", 'Make it a list: ["mnist"].'),
         ("command: a\nresources:\n\tcpu: 1", "", "Indent with spaces"),
         ("command: a\nresources:\n  cpu: 1\n\tgpu: 1", "", "Indent with spaces"),
         ("command: |\n\techo a", "", "Indent with spaces"),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.codec import holds_mask, mask
-from holdfast.core.job import GIB, Dialect, Job, Resources, Role
+from holdfast.core.job import GIB, Dialect, Job, Mount, Resources, Role
 from holdfast.jobspec import MASK, Defaults, job_from_json, job_to_json, parse_job, render_yaml
 from holdfast.jobspec.document import read_document
 from holdfast.jobspec.render import dump_yaml
@@ -82,3 +82,20 @@ def test_mask_is_found_at_any_depth() -> None:
     assert holds_mask({"a": [{"b": MASK}]})
     assert not holds_mask({"a": [{"b": "*****"}]})
     assert mask({}) == {}
+
+
+def test_what_datasets_gave_is_kept_by_the_codec_and_left_out_of_files() -> None:
+    own = Mount(source="/a", target="/b")
+    given = Mount(source="/data/x", target="/datasets/x", read_only=False, dataset="x")
+    role = Role(name="main", commands=("true",), mounts=(own, given))
+    job = Job(name="j", roles=(role,), datasets=("x",))
+    assert job_from_json(json.loads(json.dumps(job_to_json(job)))) == job
+    assert parse_job(render_yaml(job)).job == replace(job, roles=(replace(role, mounts=(own,)),))
+
+
+def test_jobs_stored_before_there_were_datasets_are_read() -> None:
+    job = Job(name="j", roles=(Role(name="main", commands=("true",), mounts=(Mount(source="/a", target="/b"),)),))
+    old = job_to_json(job)
+    del old["datasets"]
+    assert "dataset" not in old["roles"][0]["mounts"][0]
+    assert job_from_json(old) == job

@@ -112,6 +112,16 @@ HOLD: Kind[Hold | None] = Kind(_read_hold, _HOLD.schema)
 _ENV = map_of(ENV_VALUE, name=ENV_NAME, most=rules.MAX_VARIABLES, empty="")
 
 
+def _read_datasets(at: At) -> tuple[str, ...]:
+    names = _DATASETS.read(at)
+    if len(set(names)) < len(names):
+        raise Wrong("names a dataset twice", rule="uniqueItems")
+    return names
+
+
+_DATASETS = list_of(rules.DATASET, most=32)
+
+
 def _read_command(at: At) -> str:
     if isinstance(at.node.value, list):
         raise Wrong(
@@ -172,5 +182,9 @@ JOB_KEYS = {
     "hold": Key(HOLD, "Keep a failed task for debugging."),
     "priority": Key(rules.PRIORITY, "Higher goes first. Default: 0."),
     "tags": Key(list_of(rules.TAG, most=100), "Words to find it by."),
+    "datasets": Key(
+        Kind(_read_datasets, {**_DATASETS.schema, "uniqueItems": True}),
+        "Names of datasets, shown to every task below /datasets.",
+    ),
     "extras": Key(OBJECT, "Anything else; kept, not looked at."),
 }

@@ -50,6 +50,7 @@ def _job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping[str, 
         hold=top.get("hold"),
         priority=top.get("priority", 0),
         tags=top.get("tags", ()),
+        datasets=top.get("datasets", ()),
         dialect=Dialect.HOLDFAST,
         extras=top.get("extras", {}),
     )

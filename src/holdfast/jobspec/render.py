@@ -29,7 +29,8 @@ _PLAIN_ROLE = Role(name=ONLY_ROLE, commands=())
 
 
 def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO_DEFAULTS) -> str:
-    """A file that parses to the same job under the same defaults, its dialect apart."""
+    """A file that parses to the same job under the same defaults, its dialect apart. Mounts that datasets gave are left
+    out: they are given again to whoever submits it."""
     exported = _exported(job)
     roles = {role.name: _role(role, exported, defaults) for role in job.roles}
     shared = _take_shared(roles)
@@ -50,6 +51,7 @@ def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO
         "hold": job.hold and _hold(job.hold),
         "priority": job.priority or None,
         "tags": _Flow(job.tags) or None,
+        "datasets": _Flow(job.datasets) or None,
         "extras": dict(job.extras) or None,
     }
     return dump_yaml({key: value for key, value in written.items() if value is not None})
@@ -92,7 +94,7 @@ def _role(role: Role, exported: Mapping[str, str], defaults: Defaults) -> dict[s
         "env": env or None,
         "resources": _resources(role.resources, defaults.resources) or None,
         "ports": _ports(role.ports) or None,
-        "mounts": [_mount(mount) for mount in role.mounts] or None,
+        "mounts": [_mount(mount) for mount in role.mounts if mount.dataset is None] or None,
         "completion": _completion(role.completion) or None,
         "shell_options": options,
         "workdir": role.workdir,

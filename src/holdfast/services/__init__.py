@@ -14,15 +14,19 @@ from holdfast.store.database import Store
 
 from .access_tokens import AccessTokens
 from .control import Control
+from .datasets import Datasets
 from .groups import Groups
 from .images import Images
 from .intake import Intake
 from .jobs import Jobs
+from .log_links import LogLinks
 from .logs import Logs
 from .mounts import MountRules
 from .passwords import Passwords
 from .place import Place
 from .prospects import Prospects
+from .skus import Skus
+from .storages import Storages
 from .tokens import Tokens
 from .users import Users
 
@@ -36,6 +40,8 @@ class Services:
     groups: Groups
     tokens: Tokens
     images: Images
+    datasets: Datasets
+    skus: Skus
     place: Place
 
 
@@ -52,17 +58,22 @@ def build_services(
     reads_all = settings.access.reading != "groups"
     access = AccessTokens(store, clock=clock, monotonic=monotonic, reads_all=reads_all)
     passwords = Passwords()
-    intake = Intake(store, engine, settings, MountRules(home=home, allow=settings.mounts.allow))
+    mounts = MountRules(home=home, allow=settings.mounts.allow)
+    datasets = Datasets(store, mounts)
+    skus = Skus(store, engine, settings)
+    intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus)
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
     images = Images(engine, home)
     images.clear_uploads()
     return Services(
         settings=settings,
         jobs=Jobs(store, engine, control, intake, prospects, clock=clock),
-        logs=Logs(store, engine, control),
+        logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(store, control, access),
         tokens=Tokens(store, settings, access, passwords, clock=clock, monotonic=monotonic),
         images=images,
+        datasets=datasets,
+        skus=skus,
         place=Place(store, engine, control, home, clock=clock),
     )

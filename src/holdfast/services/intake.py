@@ -6,17 +6,23 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from holdfast.core.access import Actor, Verb, may
-from holdfast.core.errors import Forbidden, NotFound, Problem, UserError
+from holdfast.core.errors import NotFound, Problem, UserError
 from holdfast.core.job import DEFAULT_GROUP, HOST_IMAGE, Dialect, Job, Resources
 from holdfast.engines.base import Engine
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_yaml
 from holdfast.settings import Settings
+from holdfast.store import jobs as job_rows
 from holdfast.store import people
 from holdfast.store.database import Store
 
 from .mounts import MountRules
+from .prospects import image_names
+from .refusals import NameTaken, NotInGroup
+from .skus import Skus
+from .storages import Storages, wishes_of, without_datasets
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
+OPENPAI = (Dialect.OPENPAI_V1, Dialect.OPENPAI_V2)
 HOLD_WARNING = "hold is recorded, but this version does not keep failed tasks yet"
 
 
@@ -28,11 +34,15 @@ class Ready:
 
 
 class Intake:
-    def __init__(self, store: Store, engine: Engine, settings: Settings, mounts: MountRules) -> None:
+    def __init__(
+        self, store: Store, engine: Engine, settings: Settings, mounts: MountRules, storages: Storages, skus: Skus
+    ) -> None:
         self._store = store
         self._engine = engine
         self._settings = settings
         self._mounts = mounts
+        self._storages = storages
+        self._skus = skus
         jobs = settings.jobs
         self._defaults = Defaults(
             resources=Resources(cpu=jobs.default_cpu, memory=jobs.default_memory),
@@ -42,13 +52,23 @@ class Intake:
             },
         )
 
-    async def read(self, actor: Actor, text: str, *, group: str | None = None, dialect: str | None = None) -> Ready:
+    async def read(
+        self,
+        actor: Actor,
+        text: str,
+        *,
+        group: str | None = None,
+        dialect: str | None = None,
+        unique: bool = False,
+    ) -> Ready:
+        """With `unique`, NameTaken when the user ever had a job of this name."""
         parsed = await self._parse(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
             raise _which_group(actor)
         source = self.render(job) if job.secrets else text
-        return await self._allow(actor, job, source, tuple(_show(warning) for warning in parsed.warnings))
+        warnings = tuple(_show(warning) for warning in parsed.warnings)
+        return await self._allow(actor, job, source, warnings, unique=unique)
 
     def render(self, job: Job) -> str:
         """Our own YAML, secrets masked; what equals this site's defaults is left out."""
@@ -56,7 +76,11 @@ class Intake:
 
     async def again(self, actor: Actor, job: Job, source: str) -> Ready:
         """A job that was accepted before; what is allowed may have changed since."""
-        return await self._allow(actor, job, source, ())
+        return await self._allow(actor, without_datasets(job), source, ())
+
+    async def prepare(self, actor: Actor, ready: Ready) -> None:
+        """What has to be there before the job may start; for jobs that will be stored."""
+        await self._storages.prepare(ready.job, actor)
 
     async def _parse(self, actor: Actor, text: str, dialect: str | None) -> Parsed:
         defaults = replace(self._defaults, group=_usual_group(actor), user=actor.name)
@@ -65,29 +89,47 @@ class Intake:
             return parse_job(text, dialect=known, defaults=defaults)
         return await asyncio.to_thread(parse_job, text, dialect=known, defaults=defaults)
 
-    async def _allow(self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...]) -> Ready:
-        await self._check_group(actor, job.group)
+    async def _allow(
+        self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...], *, unique: bool = False
+    ) -> Ready:
+        """Refusals come in the order that OpenPAI's clients know: what is asked for, the name, the group, datasets."""
+        wishes = wishes_of(job)
+        self._check_size(job)
+        await self._skus.check(actor, job)
+        if unique:
+            await self._check_name(actor, job.name)
+        await self._check_group(actor, job)
+        job = await self._mounts.apply(job, actor)
+        job = await self._storages.apply(job, actor, wishes)
+        return Ready(job, source, (*warnings, *await self._warnings(job)))
+
+    def _check_size(self, job: Job) -> None:
         most = self._settings.jobs.max_tasks
         if job.task_count > most:
             raise UserError(f"A job may have at most {most} tasks, this one asks for {job.task_count}", field="roles")
-        job = await self._mounts.apply(job, actor)
-        return Ready(job, source, (*warnings, *await self._warnings(job)))
 
-    async def _check_group(self, actor: Actor, group: str) -> None:
+    async def _check_name(self, actor: Actor, name: str) -> None:
+        if await self._store.read(job_rows.name_taken, actor.name, name):
+            raise NameTaken(f"You have had a job {name} before", field="name", hint="Choose another name.")
+
+    async def _check_group(self, actor: Actor, job: Job) -> None:
+        group = job.group
         if group in actor.groups:
             return
         if not may(actor, Verb.SUBMIT_JOB, group):
             mine = ", ".join(sorted(actor.groups)) or "none"
-            raise Forbidden(f"You are not in the group {group[:100]}", field="group", hint=f"Your groups: {mine}.")
+            raise NotInGroup(f"You are not in the group {group[:100]}", field="group", hint=f"Your groups: {mine}.")
         if await self._store.read(people.get_group, group) is None:
-            raise NotFound(f"There is no group {group[:100]}", field="group")
+            # To OpenPAI's clients, a group that is not there is one that nobody is in.
+            refusal = NotInGroup if job.dialect in OPENPAI else NotFound
+            raise refusal(f"There is no group {group[:100]}", field="group")
 
     async def _warnings(self, job: Job) -> list[str]:
         found = [HOLD_WARNING] if job.hold is not None else []
         wanted = {role.image for role in job.roles} - {HOST_IMAGE}
         if wanted:
-            known = {image.name for image in await self._engine.images()}
-            found += [self._unknown_image(image) for image in sorted(wanted - known)]
+            known = {name for image in await self._engine.images() for name in image_names(image.name)}
+            found += [self._unknown_image(image) for image in sorted(wanted) if not known & image_names(image)]
         return found
 
     def _unknown_image(self, image: str) -> str:

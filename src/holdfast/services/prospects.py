@@ -38,7 +38,7 @@ class Prospects:
         if not wanted or self._unknown_image == "host":
             return []
         known = await self._known_images()
-        return [f"there is no image {image} here" for image in wanted if not known & _names(image)]
+        return [f"there is no image {image} here" for image in wanted if not known & image_names(image)]
 
     async def _not_isolated(self, job: Job) -> list[str]:
         """Without a sandbox, tasks see the machine as it is."""
@@ -48,11 +48,11 @@ class Prospects:
         if wanted := _images(job):
             known = await self._known_images()
             why = "jobs are not isolated on this machine, so only the image host can run"
-            found += [f"the image {image} cannot be used: {why}" for image in wanted if known & _names(image)]
+            found += [f"the image {image} cannot be used: {why}" for image in wanted if known & image_names(image)]
         return list(dict.fromkeys(found))
 
     async def _known_images(self) -> set[str]:
-        return {name for image in await self._engine.images() for name in _names(image.name)}
+        return {name for image in await self._engine.images() for name in image_names(image.name)}
 
 
 def _sample(job: Job) -> Job:
@@ -64,7 +64,7 @@ def _images(job: Job) -> list[str]:
     return sorted({role.image for role in job.roles} - {HOST_IMAGE})
 
 
-def _names(image: str) -> set[str]:
+def image_names(image: str) -> set[str]:
     """No tag means `latest`."""
     bare = image.removesuffix(":latest")
     return {bare, f"{bare}:latest"}
