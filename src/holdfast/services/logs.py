@@ -21,6 +21,7 @@ from holdfast.store.database import Store
 
 from .control import Control
 from .finding import find_job
+from .log_links import Linked, LogLinks
 from .log_reading import TICK, Span, follow, last_lines_start, whole
 from .log_search import Found, Question, Searches
 from .refusals import NoLog
@@ -62,21 +63,37 @@ class Ended:
 
 
 class Logs:
-    def __init__(self, store: Store, engine: Engine, control: Control) -> None:
+    def __init__(self, store: Store, engine: Engine, control: Control, links: LogLinks) -> None:
         self._store = store
         self._engine = engine
         self._control = control
+        self._links = links
         self._searches = Searches()
 
     async def choose(self, actor: Actor, selection: Selection) -> Chosen:
         """NotFound when there is no such job, task or try."""
-        job = await find_job(self._store, actor, selection.ref)
+        return await self._choose(await find_job(self._store, actor, selection.ref), selection)
+
+    async def _choose(self, job: JobSummary, selection: Selection) -> Chosen:
         record = self._live_try(job.id, selection)
         if record is None:
             record = await self._store.read(_stored_try, job.id, selection)
         if record is None:
             raise _no_such_try(job, selection)
         return Chosen(job=job, record=record, stream=selection.stream)
+
+    def link(self, record: TaskRecord) -> str:
+        """Opens the log of this try for whoever has it, for a short while."""
+        return self._links.make(Linked(record.job_id, record.attempt, record.task.task, record.task.number))
+
+    async def linked(self, link: str, stream: Stream) -> Chosen:
+        """Forbidden when the link is over; nobody is asked who they are."""
+        meant = self._links.open(link)
+        job = await self._store.read(job_rows.find, meant.job_id)
+        if job is None or job.id != meant.job_id:
+            raise NotFound(f"There is no job {meant.job_id}")
+        wanted = Selection(ref=job.id, task=meant.task, attempt=meant.attempt, number=meant.number, stream=stream)
+        return await self._choose(job, wanted)
 
     def _live_try(self, job_id: str, selection: Selection) -> TaskRecord | None:
         """From memory, when it is about the current attempt of a job that is not final."""

@@ -19,13 +19,13 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import LogSource
 from holdfast.engines.base import Stream as LogStream
 from holdfast.services import Services
-from holdfast.services.log_reading import Span, read_span
+from holdfast.services.log_reading import Span
 from holdfast.services.log_search import Question
 from holdfast.services.logs import Chosen, Ended, Selection
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from ..errors import BadRange
+from ..log_bytes import PLAIN, answer_log, describe_span
 from ..streams import Stream
 from . import models
 from .parameters import parse_since
@@ -34,10 +34,8 @@ router = APIRouter(tags=["logs"])
 
 BIG = 2**62
 HEARTBEAT = 15.0  # seconds of silence after which a comment is sent
-PLAIN = "text/plain; charset=utf-8"
 MOST_LINES = 1_000_000
 
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _DIGITS = re.compile(r"\d{1,18}")
 
 
@@ -100,15 +98,7 @@ async def read_log(
         return await _follow_plain(services, chosen, part, headers)
     source = services.logs.source(chosen)
     span = await _span(services, source, part)
-    status = 200
-    asked = _RANGE.fullmatch(request.headers.get("range", ""))
-    if asked is not None and asked.group(0) != "bytes=-":
-        span, status = _ranged(span, asked[1], asked[2]), 206
-        headers["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{span.size}"
-    headers |= {"Accept-Ranges": "bytes", **_describe(span)}
-    if span.complete:
-        headers["Content-Length"] = str(span.end - span.start)
-    return Stream(read_span(source, span), media_type=PLAIN, status=status, headers=headers)
+    return answer_log(source, span, request.headers.get("range", ""), headers)
 
 
 @router.get("/jobs/{ref}/log/follow", response_class=Response)
@@ -160,27 +150,6 @@ async def _span(services: Services, source: LogSource, part: Part) -> Span:
     return replace(span, start=start, end=end)
 
 
-def _ranged(span: Span, first: str, last: str) -> Span:
-    """HTTP's own ranges: a-b with b included, a- and -n. They count from the log's first byte ever, as all offsets."""
-    if not first:
-        start, end = max(span.start, span.end - int(last)), span.end
-    else:
-        start = max(span.start, int(first))
-        end = min(span.end, int(last) + 1) if last else span.end
-    if start >= end:
-        raise BadRange(span.size)
-    return replace(span, start=start, end=end)
-
-
-def _describe(span: Span) -> dict[str, str]:
-    return {
-        "X-Log-Start": str(span.start),
-        "X-Log-End": str(span.end),
-        "X-Log-Size": str(span.size),
-        "X-Log-Complete": "true" if span.complete else "false",
-    }
-
-
 async def _follow_plain(services: Services, chosen: Chosen, part: Part, headers: dict[str, str]) -> Response:
     services.logs.check_follow(chosen)
     source = services.logs.source_if_any(chosen)
@@ -188,7 +157,7 @@ async def _follow_plain(services: Services, chosen: Chosen, part: Part, headers:
     if source is not None:
         span = await _span(services, source, part)
     pieces = services.logs.follow(chosen, span.start)
-    return Stream(_bytes_only(pieces), media_type=PLAIN, headers={**headers, **_describe(span)})
+    return Stream(_bytes_only(pieces), media_type=PLAIN, headers={**headers, **describe_span(span)})
 
 
 async def _bytes_only(pieces: AsyncGenerator[tuple[int, bytes], None]) -> AsyncGenerator[bytes, None]:
