@@ -187,7 +187,7 @@ def test_v1_completion(written: str, failed: int | None, succeeded: int | None) 
     assert (completion.min_failed, completion.min_succeeded) == (failed, succeeded)
 
 
-@pytest.mark.parametrize(("word", "priority"), [("prod", 100), ("test", 0), ("oppo", -1)])
+@pytest.mark.parametrize(("word", "priority"), [("crit", 120), ("prod", 100), ("test", 10), ("oppo", -1)])
 def test_v2_priority_classes(word: str, priority: int) -> None:
     text = PAI.replace("COMPLETION", "{}") + f"extras: {{hivedScheduler: {{jobPriorityClass: {word}}}}}\n"
     assert parse(text).priority == priority

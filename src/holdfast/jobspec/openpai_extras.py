@@ -16,8 +16,8 @@ from .kinds import BOOLEAN, DURATION_KIND, NONE, OBJECT, choice, list_of, object
 from .openpai_prerequisites import PLUGIN_PREFIX
 from .paths import clip
 
-# Only the order counts. `test` is what a job without a class gets, here as for every other dialect.
-PRIORITIES = {"prod": 100, "test": 0, "oppo": -1}
+# OpenPAI's own numbers. A job that names no class has 0, as in every other dialect.
+PRIORITIES = {"crit": 120, "prod": 100, "test": 10, "oppo": -1}
 
 _LABEL = text(most=1024)
 _LABELS = list_of(_LABEL)
@@ -65,7 +65,7 @@ def read_our_extras(fields: Fields, extras: Extras) -> None:
 
 def _read_scheduler(at: At, roles: Collection[str]) -> int:
     fields = Fields(at)
-    priority = fields.take("jobPriorityClass", choice(*PRIORITIES), "test")
+    priority = fields.take("jobPriorityClass", choice(*PRIORITIES), None)
     for key in ("gangReleaseEnable", "lazyPreemptionEnable", "ignoreK8sSuggestedNodes"):
         fields.take(key, BOOLEAN, None)
     cells = fields.get("taskRoles")
@@ -74,7 +74,7 @@ def _read_scheduler(at: At, roles: Collection[str]) -> int:
             hint = partial(guess, name, roles)
             cell.problem("is not a task role of this job", hint, rule="placement", expected=name)
         cell.apply(_check_cell, None)
-    return PRIORITIES[priority]
+    return PRIORITIES[priority] if priority else 0
 
 
 def _check_cell(at: At) -> None:
