@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -18,6 +20,7 @@ from holdfast.store.database import Store
 
 from .access_tokens import AccessTokens
 from .control import Control
+from .extensions import check_extension, merge
 from .names import check_name
 from .unfinished import has_jobs, has_unfinished
 
@@ -37,6 +40,8 @@ class GroupChange:
     quota: Quota | Unset = UNSET
     user_quota: Quota | Unset = UNSET
     time_limit: timedelta | Unset | None = UNSET
+    extension: Mapping[str, Any] | Unset = UNSET  # merged key by key
+    replace_extension: bool = False
 
 
 class Groups:
@@ -46,9 +51,9 @@ class Groups:
         self._access = access
 
     async def list(self, actor: Actor) -> list[Group]:
-        """All, for admins; one's own, for others."""
+        """All, for admins and where everybody reads everything; one's own, for others."""
         groups = await self._store.read(people.list_groups)
-        return [group for group in groups if actor.admin or group.name in actor.groups]
+        return [group for group in groups if _may_see(actor, group.name)]
 
     async def get(self, actor: Actor, name: str) -> Group:
         group = await self._store.read(people.get_group, name) if _may_see(actor, name) else None
@@ -59,6 +64,7 @@ class Groups:
     async def create(self, actor: Actor, group: Group) -> Group:
         _need_admin(actor)
         check_name(group.name, "group")
+        check_extension(group.extension)
         await self._store.write(_create, group)
         await self._changed()
         return group
@@ -68,6 +74,10 @@ class Groups:
         group = await self._store.write(_change, name, change)
         await self._changed()
         return group
+
+    async def extend(self, actor: Actor, name: str, changes: Mapping[str, Any], *, replace: bool = False) -> Group:
+        """What clients keep with a group: merged key by key, or replaced."""
+        return await self.change(actor, name, GroupChange(extension=changes, replace_extension=replace))
 
     async def delete(self, actor: Actor, name: str) -> None:
         _need_admin(actor)
@@ -100,7 +110,7 @@ class Groups:
 
 
 def _may_see(actor: Actor, name: str) -> bool:
-    return actor.admin or name in actor.groups
+    return actor.admin or actor.reads_all or name in actor.groups
 
 
 def _need_admin(actor: Actor) -> None:
@@ -142,7 +152,14 @@ def _change(conn: Connection, name: str, change: GroupChange) -> Group:
         time_limit=before.time_limit if isinstance(change.time_limit, Unset) else change.time_limit,
     )
     people.update_group(conn, group=after)
-    return after
+    return after if isinstance(change.extension, Unset) else _extend(conn, after, change.extension, change)
+
+
+def _extend(conn: Connection, group: Group, given: Mapping[str, Any], change: GroupChange) -> Group:
+    extension = merge(group.extension, given, replace=change.replace_extension)
+    check_extension(extension)
+    people.set_group_extension(conn, group.name, extension)
+    return replace(group, extension=extension)
 
 
 def _delete(conn: Connection, name: str) -> None:

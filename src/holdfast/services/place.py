@@ -65,9 +65,10 @@ class Place:
         return Health(False, (trouble,)) if trouble else Health(True, ())
 
     async def capacity(self, actor: Actor) -> Capacity:
-        """Machines are the same for all; of groups one sees one's own."""
+        """Machines are the same for all; of groups one sees one's own, unless everybody reads everything."""
         nodes, groups = self._control.use()
-        mine = tuple(use for use in groups if actor.admin or use.group in actor.groups)
+        every = actor.admin or actor.reads_all
+        mine = tuple(use for use in groups if every or use.group in actor.groups)
         return Capacity(nodes=tuple(nodes), groups=mine, engine=self.engine.health())
 
     async def status(self, actor: Actor) -> Status:

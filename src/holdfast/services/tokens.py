@@ -56,6 +56,14 @@ class Tokens:
         """Who holds this token."""
         return await self._access.actor(text)
 
+    async def which(self, text: str) -> Token:
+        """The token with this text."""
+        return (await self._access.known(text)).token
+
+    async def knows(self, user: str) -> bool:
+        """Whether there is such a user. To be asked only after a login was counted as a try."""
+        return await self._store.read(people.get_user, user[:200]) is not None
+
     def guest(self) -> Actor | None:
         """Whoever has no token; None unless the admin lets anyone read."""
         return Actor(name=GUEST, reads_all=True) if self._settings.access.reading == "anyone" else None

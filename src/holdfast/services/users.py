@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -17,12 +19,26 @@ from holdfast.store import people
 from holdfast.store.database import Store
 
 from .access_tokens import AccessTokens, Kind, end_tokens
+from .extensions import check_extension, merge
 from .guessing import Guesses
 from .names import check_name, check_text
 from .passwords import Passwords, check_password, generate_password
 from .unfinished import has_unfinished
 
 FIRST_ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserChange:
+    """None: as it was."""
+
+    email: str | None = None
+    admin: bool | None = None
+    disabled: bool | None = None
+    password: str | None = None
+    groups: frozenset[str] | None = None  # beside the default group, which is never left
+    extension: Mapping[str, Any] | None = None  # merged key by key
+    replace_extension: bool = False
 
 
 class Users:
@@ -59,13 +75,13 @@ class Users:
     # -- looking
 
     async def list(self, actor: Actor) -> list[User]:
-        """All, for admins; oneself, for others."""
-        if not actor.admin:
+        """All, for admins and where everybody reads everything; oneself, for others."""
+        if not _sees_all(actor):
             return [await self.get(actor, actor.name)]
         return list(await self._store.read(people.list_users))
 
     async def get(self, actor: Actor, name: str) -> User:
-        user = await self._store.read(people.get_user, name) if actor.admin or actor.name == name else None
+        user = await self._store.read(people.get_user, name) if _sees_all(actor) or actor.name == name else None
         if user is None:
             raise _unknown(name)
         return user
@@ -81,16 +97,19 @@ class Users:
         email: str = "",
         admin: bool = False,
         groups: Mapping[str, bool] | None = None,
+        extension: Mapping[str, Any] | None = None,
     ) -> User:
         _need_admin(actor)
         check_name(name, "user")
         check_text(email, "email")
         if password is not None:
             check_password(password, user=name)
+        kept = merge({}, extension or {}, replace=True)
+        check_extension(kept)
         self._refuse_company()
         hashed = await self._passwords.hash(password) if password is not None else None
         member_of = {DEFAULT_GROUP: False} if groups is None else dict(groups)
-        user = User(name=name, admin=admin, email=email, created_at=self._clock(), groups=member_of)
+        user = User(name=name, admin=admin, email=email, created_at=self._clock(), groups=member_of, extension=kept)
         await self._store.write(people.create_user, user=user, password_hash=hashed)
         self._access.forget()
         return user
@@ -114,13 +133,25 @@ class Users:
         disabled: bool | None = None,
     ) -> User:
         """Admins change everything; anyone their own email."""
-        if admin is not None or disabled is not None or actor.name != name:
+        return await self.update(actor, name, UserChange(email=email, admin=admin, disabled=disabled))
+
+    async def update(self, actor: Actor, name: str, change: UserChange) -> User:
+        """All of it or nothing. Admins change everything; anyone their own email and extension."""
+        if actor.name != name or _needs_admin(change):
             _need_admin(actor)
-        if email is not None:
-            check_text(email, "email")
-        user = await self._store.write(_change, name, email, admin, disabled)
+        if change.email is not None:
+            check_text(change.email, "email")
+        hashed = None
+        if change.password is not None:
+            check_password(change.password, user=name)
+            hashed = await self._passwords.hash(change.password)
+        user = await self._store.write(_update, name, change, hashed)
         self._access.forget()
         return user
+
+    async def extend(self, actor: Actor, name: str, changes: Mapping[str, Any], *, replace: bool = False) -> User:
+        """What clients keep with a user: merged key by key, or replaced."""
+        return await self.update(actor, name, UserChange(extension=changes, replace_extension=replace))
 
     async def delete(self, actor: Actor, name: str) -> None:
         """The user's tokens are dead at once; finished jobs keep the name."""
@@ -131,10 +162,7 @@ class Users:
     async def set_password(self, actor: Actor, name: str, password: str) -> None:
         """By an admin, for anyone. Ends the user's logins."""
         _need_admin(actor)
-        check_password(password, user=name)
-        hashed = await self._passwords.hash(password)
-        await self._store.write(_set_password, name, hashed)
-        self._access.forget()
+        await self.update(actor, name, UserChange(password=password))
 
     async def change_own_password(self, actor: Actor, old: str, new: str, address: str) -> None:
         """Ends all of one's logins, also the one this came by."""
@@ -146,6 +174,15 @@ class Users:
         check_password(new, "new", user=actor.name)
         await self._store.write(_set_password, actor.name, await self._passwords.hash(new))
         self._access.forget()
+
+
+def _sees_all(actor: Actor) -> bool:
+    return actor.admin or actor.reads_all
+
+
+def _needs_admin(change: UserChange) -> bool:
+    wanted = (change.admin, change.disabled, change.password, change.groups)
+    return any(value is not None for value in wanted)
 
 
 def _need_admin(actor: Actor) -> None:
@@ -170,10 +207,28 @@ def _make_first(conn: Connection, hashed: str, now: datetime) -> bool:
     return True
 
 
-def _change(conn: Connection, name: str, email: str | None, admin: bool | None, disabled: bool | None) -> User:
-    if admin is False or disabled is True:
+def _update(conn: Connection, name: str, change: UserChange, hashed: str | None) -> User:
+    if change.admin is False or change.disabled is True:
         _keep_an_admin(conn, name)
-    return people.update_user(conn, name, email=email, admin=admin, disabled=disabled)
+    before = people.get_user(conn, name)
+    if before is None:
+        raise _unknown(name)
+    if change.groups is not None:
+        _set_groups(conn, before, change.groups | {DEFAULT_GROUP})
+    if change.extension is not None:
+        extension = merge(before.extension, change.extension, replace=change.replace_extension)
+        check_extension(extension)
+        people.set_user_extension(conn, name, extension)
+    if hashed is not None:
+        _set_password(conn, name, hashed)
+    return people.update_user(conn, name, email=change.email, admin=change.admin, disabled=change.disabled)
+
+
+def _set_groups(conn: Connection, user: User, wanted: frozenset[str]) -> None:
+    for group in sorted(user.groups.keys() - wanted):
+        people.remove_member(conn, group, user.name)
+    for group in sorted(wanted - user.groups.keys()):
+        people.set_member(conn, group, user.name, admin=False)
 
 
 def _delete(conn: Connection, name: str) -> None:

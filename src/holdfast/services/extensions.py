@@ -1,0 +1,57 @@
+"""What clients keep with a user or a group, as JSON. Most of it means nothing to us; what does is checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.core.errors import UserError
+
+MOST_BYTES = 64 * 1024  # as JSON
+MOST_KEYS = 100
+DEEPEST = 20
+
+
+def merge(before: Mapping[str, Any], changes: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
+    """Key by key, or anew. A key that is set to null is gone."""
+    after = dict(changes) if replace else {**before, **changes}
+    return {key: value for key, value in after.items() if value is not None}
+
+
+def check_extension(extension: Mapping[str, Any]) -> None:
+    _check_depth(extension, DEEPEST)
+    size = len(json.dumps(extension))
+    if size > MOST_BYTES:
+        raise _bad(f"may have at most {MOST_BYTES} bytes as JSON, this one has {size}")
+    if "sshKeys" in extension:
+        _check_keys(extension["sshKeys"])
+
+
+def _check_depth(value: Any, left: int) -> None:
+    if isinstance(value, Mapping | list):
+        if not left:
+            raise _bad(f"may be nested at most {DEEPEST} deep")
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _check_depth(inner, left - 1)
+
+
+def _check_keys(keys: Any) -> None:
+    """They end up in files of a line per key: a line break in one would be another key."""
+    if not isinstance(keys, list) or len(keys) > MOST_KEYS:
+        raise _bad(f"sshKeys is a list of at most {MOST_KEYS} keys", "extension.sshKeys")
+    for number, key in enumerate(keys):
+        if not isinstance(key, dict) or not _is_line(key.get("title"), empty=True) or not _is_line(key.get("value")):
+            raise _bad(
+                "every SSH key has a title and a value: the public key, on one line", f"extension.sshKeys[{number}]"
+            )
+        if not isinstance(key.get("time", 0), int | float | str):
+            raise _bad("the time of an SSH key is a number", f"extension.sshKeys[{number}]")
+
+
+def _is_line(text: Any, *, empty: bool = False) -> bool:
+    return isinstance(text, str) and text.isprintable() and (empty or bool(text.strip()))
+
+
+def _bad(what: str, field: str = "extension") -> UserError:
+    return UserError(f"{field}: {what}" if field != "extension" else f"The extension {what}", field=field)
