@@ -17,7 +17,7 @@ from holdfast.store.database import Store
 
 from .mounts import MountRules
 from .prospects import image_names
-from .refusals import NameTaken, NotInGroup
+from .refusals import NotInGroup, name_taken
 from .skus import Skus
 from .storages import Storages, wishes_of, without_datasets
 
@@ -110,7 +110,7 @@ class Intake:
 
     async def _check_name(self, actor: Actor, name: str) -> None:
         if await self._store.read(job_rows.name_taken, actor.name, name):
-            raise NameTaken(f"You have had a job {name} before", field="name", hint="Choose another name.")
+            raise name_taken(name)
 
     async def _check_group(self, actor: Actor, job: Job) -> None:
         group = job.group
@@ -118,11 +118,13 @@ class Intake:
             return
         if not may(actor, Verb.SUBMIT_JOB, group):
             mine = ", ".join(sorted(actor.groups)) or "none"
-            raise NotInGroup(f"You are not in the group {group[:100]}", field="group", hint=f"Your groups: {mine}.")
+            message = f"You are not in the group {group[:100]}"
+            raise NotInGroup(message, group=group, field="group", hint=f"Your groups: {mine}.")
         if await self._store.read(people.get_group, group) is None:
-            # To OpenPAI's clients, a group that is not there is one that nobody is in.
-            refusal = NotInGroup if job.dialect in OPENPAI else NotFound
-            raise refusal(f"There is no group {group[:100]}", field="group")
+            message = f"There is no group {group[:100]}"
+            if job.dialect in OPENPAI:  # to whose clients that is a group which nobody is in
+                raise NotInGroup(message, group=group, field="group")
+            raise NotFound(message, field="group")
 
     async def _warnings(self, job: Job) -> list[str]:
         found = [HOLD_WARNING] if job.hold is not None else []

@@ -138,6 +138,7 @@ class Jobs:
     async def _add(
         self, actor: Actor, ready: Ready, *, key: str | None, rerun_of: str | None = None, unique: bool = False
     ) -> Submitted:
+        await self._intake.prepare(actor, ready)
         never = await self._prospects.never(ready.job, actor.name)
         now = self._clock()
         message = f"Submitted by {actor.name}" if rerun_of is None else f"Rerun of {rerun_of} by {actor.name}"

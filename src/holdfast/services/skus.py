@@ -39,9 +39,6 @@ class Cell:
     pinned: str | None
     affinity: str | None
 
-    def field(self, key: str) -> str:
-        return f"extras.hivedScheduler.taskRoles.{self.role.name}.{key}"
-
 
 def sku_types(settings: Settings) -> dict[str, Sku]:
     types = settings.jobs.instance_types
@@ -103,16 +100,16 @@ class Skus:
         for cell in cells:
             if cell.pinned is not None:
                 why = f"{cell.pinned[:100]!r} is not known: no cells are pinned here"
-                yield Problem(cell.field("pinnedCellId"), why, f"Name a skuType in its place: {known}.")
+                yield _problem(cell, "pinnedCellId", why, f"Name a skuType in its place: {known}.")
             if cell.sku is None:
                 continue
             sku = self._types.get(cell.sku)
             if sku is None:
                 hint = guess(cell.sku, self._types) or f"Known are: {known}."
-                yield Problem(cell.field("skuType"), f"There is no SKU type {cell.sku[:100]!r}", hint)
+                yield _problem(cell, "skuType", f"There is no SKU type {cell.sku[:100]!r}", hint)
             elif cell.role.resources.gpu and not sku.gpu:
                 why = f"{cell.role.name} asks for {cell.role.resources.gpu} GPU, and {cell.sku} has none"
-                yield Problem(cell.field("skuType"), why, "Choose a SKU type with GPUs, or ask for none.")
+                yield _problem(cell, "skuType", why, "Choose a SKU type with GPUs, or ask for none.")
 
     def _too_many(self, job: Job, cells: list[Cell], quota: Quota) -> list[Problem]:
         nodes = self._engine.nodes()
@@ -128,10 +125,10 @@ class Skus:
             most = sku_capacity(self._types[name], nodes, quota)
             if not most:
                 message = f"SKU type {name} is not available in VC {job.group}."
-                found.append(Problem(first[name].field("skuType"), message))
+                found.append(_problem(first[name], "skuType", message))
             elif count > most:
                 message = f"Job requests {count} SKUs, exceeds maximum {most} SKUs in VC {job.group}."
-                found.append(Problem(first[name].field("skuType"), message))
+                found.append(_problem(first[name], "skuType", message))
         return found
 
 
@@ -164,7 +161,11 @@ def _torn_groups(cells: list[Cell]) -> Iterator[Problem]:
         other = first.setdefault(cell.affinity, cell)
         if (cell.sku, cell.pinned) != (other.sku, other.pinned):
             why = f"{cell.role.name} and {other.role.name} share it, but not their skuType or pinnedCellId"
-            yield Problem(cell.field("affinityGroupName"), why, "Give both the same, or two affinity groups.")
+            yield _problem(cell, "affinityGroupName", why, "Give both the same, or two affinity groups.")
+
+
+def _problem(cell: Cell, key: str, message: str, hint: str | None = None) -> Problem:
+    return Problem(f"extras.hivedScheduler.taskRoles.{cell.role.name}.{key}", message, hint, rule="placement")
 
 
 def _whole(sku: Sku, cpu: float | None, memory: int | None, gpu: int | None) -> int:
