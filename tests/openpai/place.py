@@ -18,7 +18,7 @@ FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
 
 @contextmanager
 def place(home: Path, **settings: str) -> Iterator[Server]:
-    server = Server(home, **settings)
+    server = Server(home, HOLDFAST_NODE_CPUS="8", **settings)  # as many as the samples ask for, on any machine
     server.start()
     try:
         with server.client() as admin:

@@ -139,14 +139,14 @@ def test_one_task_is_tried_again(ann: Pai) -> None:
     ]
 
 
-def test_the_first_success_ends_the_job(ann: Pai) -> None:
+def test_the_first_success_ends_the_job_and_a_failure_does_not(ann: Pai) -> None:
     job = run(ann, "completion")
     assert state(job) == "SUCCEEDED"
     said = "SucceededTaskCount 1 has reached MinSucceededTaskCount 1 in the TaskRole"
     assert job["jobStatus"]["appExitTriggerMessage"] == said
-    ends = [task["taskState"] for task in tasks(job, "search")]
-    assert ends[1:] == ["SUCCEEDED", "STOPPED"]
-    assert ends[0] in ("FAILED", "STOPPED")  # whichever came first
+    hopeless, lucky = ((task["taskState"], task["containerExitCode"]) for task in tasks(job, "search"))
+    assert hopeless in [("FAILED", 255), ("STOPPED", -220)]  # the second on a machine too busy to let it fail first
+    assert lucky == ("SUCCEEDED", 0)
     assert ann.log("completion", "search", 1) == "the answer is 42\n"
 
 
