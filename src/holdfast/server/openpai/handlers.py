@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from . import info
+from . import info, job_acts, job_attempts, job_config, job_detail, job_events, job_list, job_ssh, task_detail
 
-MODULES = (info,)
+MODULES = (
+    info,
+    job_acts,
+    job_attempts,
+    job_config,
+    job_detail,
+    job_events,
+    job_list,
+    job_ssh,
+    task_detail,
+)

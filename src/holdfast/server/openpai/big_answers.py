@@ -1,0 +1,31 @@
+"""Answers that may be large: made in a thread and piece by piece, so that other requests go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from starlette.responses import Response
+
+MANY = 500  # tasks, jobs or events; fewer take less time than handing them to a thread costs
+
+
+async def answer_big(make: Callable[[], Any], size: int) -> Response:
+    """What `make` returns, as JSON; `size` is how many things it tells of."""
+    text = await asyncio.to_thread(_make, make) if size > MANY else _make(make)
+    return Response(text.encode(), media_type="application/json")
+
+
+def _make(make: Callable[[], Any]) -> str:
+    return write_json(make())
+
+
+def write_json(value: Any) -> str:
+    """JSON text. One call of the json module cannot be interrupted, so long lists are written item by item."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key)}:{write_json(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list) and len(value) > MANY:
+        return "[" + ",".join(json.dumps(item, separators=(",", ":")) for item in value) + "]"
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,227 @@
+"""Any job as an OpenPAI v2 file: what it says, what it notes, and that it can be submitted again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Mount, Resources, Role
+from holdfast.jobspec import Defaults, job_to_json, parse_job
+from holdfast.jobspec.openpai_render import render_openpai
+from tests.jobspec.jobs import jobs
+
+
+def again(config: dict[str, Any]) -> Job:
+    """Submitted once more, with secrets filled in where they are masked."""
+    if config.get("secrets") == "******":
+        config = {**config, "secrets": {"filled": "in"}}
+    return parse_job(json.dumps(config), dialect=Dialect.OPENPAI_V2).job
+
+
+@given(jobs())
+def test_any_job_of_ours_becomes_a_file_that_parses(job: Job) -> None:
+    config = render_openpai(replace(job, dialect=Dialect.HOLDFAST))
+    parsed = again(config)
+    assert parsed.group == job.group
+    assert parsed.gang == job.gang
+    assert (parsed.hold, parsed.time_limit, parsed.grace) == (job.hold, job.time_limit, job.grace)
+    assert len(parsed.roles) == len(job.roles)
+    for made, role in zip(parsed.roles, job.roles, strict=True):
+        assert (made.image, made.instances, made.completion) == (role.image, role.instances, role.completion)
+        assert made.resources.cpu >= role.resources.cpu
+        assert made.resources.memory >= role.resources.memory > made.resources.memory - MIB
+        assert sum(made.ports.values()) >= sum(role.ports.values())
+        own = tuple(line.strip() for line in role.commands)
+        assert made.commands[len(made.commands) - len(own) :] == own
+
+
+@given(jobs())
+def test_secrets_are_never_in_it(job: Job) -> None:
+    secret = "tell-nobody-5c1f"
+    job = replace(job, secrets={"password": {"deep": [secret]}}, dialect=Dialect.PRIMEHUB)
+    text = json.dumps(render_openpai(job))
+    assert secret not in text
+    assert render_openpai(job)["secrets"] == "******"
+
+
+V2 = {
+    "protocolVersion": 2,
+    "name": "written",
+    "type": "job",
+    "contributor": "somebody",
+    "prerequisites": [{"name": "i", "type": "dockerimage", "uri": "host"}],
+    "secrets": {"token": "tell-nobody-5c1f"},
+    "parameters": {"lr": 0.1},
+    "taskRoles": {
+        "worker": {
+            "dockerImage": "i",
+            "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
+            "commands": ["echo <% $parameters.lr %> <% $secrets.token %>"],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_v2_file_comes_back_as_written_in_every_layout(indent: int | None) -> None:
+    job = parse_job(json.dumps(V2, indent=indent)).job
+    assert render_openpai(job) == {**V2, "secrets": "******"}
+
+
+def test_a_v2_file_without_secrets_has_no_mask() -> None:
+    plain = {key: value for key, value in V2.items() if key != "secrets"}
+    assert render_openpai(parse_job(json.dumps(plain)).job) == plain
+
+
+def test_a_registry_password_in_the_open_is_not_shown() -> None:
+    auth = {"username": "u", "password": "tell-nobody-5c1f", "registryuri": "r.example"}
+    written = {**V2, "prerequisites": [{"name": "i", "type": "dockerimage", "uri": "host", "auth": auth}]}
+    text = json.dumps(render_openpai(parse_job(json.dumps(written)).job))
+    assert "tell-nobody-5c1f" not in text
+
+
+V1 = {
+    "jobName": "old.one",
+    "image": "host",
+    "authFile": "hdfs://h/auth",
+    "dataDir": "hdfs://h/data",
+    "outputDir": "hdfs://h/out",
+    "codeDir": "hdfs://h/$PAI_USER_NAME/code",
+    "virtualCluster": "vc1",
+    "gpuType": "k80",
+    "retryCount": 3,
+    "killAllOnCompletedTaskNumber": 1,
+    "jobEnvs": {"isDebug": True, "LR": 0.1, "WORDS": "it's two"},
+    "extras": {"kept": 1},
+    "taskRoles": [
+        {
+            "name": "ps.main",
+            "taskNumber": 2,
+            "cpuNumber": 3,
+            "memoryMB": 200,
+            "gpuNumber": 1,
+            "portList": [{"label": "web", "beginAt": 8080, "portNumber": 2}],
+            "command": "python train.py\necho done",
+            "minSucceededTaskCount": 2,
+        },
+        {"name": "worker", "command": "true", "minFailedTaskCount": None},
+    ],
+}
+
+
+@pytest.fixture
+def converted() -> dict[str, Any]:
+    return render_openpai(parse_job(json.dumps(V1), defaults=Defaults(user="alice")).job)
+
+
+def test_v1_head(converted: dict[str, Any]) -> None:
+    assert converted["protocolVersion"] == 2
+    assert converted["name"] == "old_one"
+    assert converted["jobRetryCount"] == 3
+    assert converted["defaults"] == {"virtualCluster": "vc1", "deployment": "default"}
+
+
+def test_v1_image_with_its_login(converted: dict[str, Any]) -> None:
+    image = next(item for item in converted["prerequisites"] if item["type"] == "dockerimage")
+    assert (image["name"], image["uri"]) == ("default", "host")
+    assert image["auth"] == {
+        "username": "<% $secrets.registry.username %>",
+        "password": "<% $secrets.registry.password %>",
+    }
+
+
+def test_v1_folders(converted: dict[str, Any]) -> None:
+    found = {item["type"]: item["uri"] for item in converted["prerequisites"]}
+    assert found["data"] == ["hdfs://h/data"]
+    assert found["output"] == "hdfs://h/out"
+    assert found["script"] == "hdfs://h/alice/code"
+    assert {item["name"] for item in converted["prerequisites"]} == {"default"}
+    for role in converted["taskRoles"].values():
+        assert (role["data"], role["output"], role["script"]) == ("default",) * 3
+    lines = converted["deployments"][0]["taskRoles"]["worker"]["preCommands"]
+    assert "export PAI_DATA_DIR=hdfs://h/data" in lines
+    assert "export PAI_OUTPUT_DIR=hdfs://h/out" in lines
+    assert "export PAI_CODE_DIR=hdfs://h/alice/code" in lines
+
+
+def test_v1_variables(converted: dict[str, Any]) -> None:
+    assert converted["parameters"] == {"isDebug": True, "LR": 0.1, "WORDS": "it's two"}
+    lines = converted["deployments"][0]["taskRoles"]["worker"]["preCommands"]
+    assert lines[0].startswith("echo ")
+    assert "export LR=0.1" in lines
+    assert """export WORDS='it'"'"'s two'""" in lines
+    assert converted["extras"]["holdfast"] == {"hold": True}
+
+
+def test_v1_roles(converted: dict[str, Any]) -> None:
+    roles = converted["taskRoles"]
+    assert list(roles) == ["ps_main", "worker"]
+    assert roles["ps_main"]["instances"] == 2
+    assert roles["ps_main"]["completion"] == {"minFailedInstances": 1, "minSucceededInstances": 2}
+    assert roles["ps_main"]["extraContainerOptions"] == {"shmMB": 64}
+    assert roles["ps_main"]["resourcePerInstance"] == {
+        "cpu": 3,
+        "memoryMB": 200,
+        "gpu": 1,
+        "ports": {"web": 2, "ssh": 1, "http": 1},
+    }
+    assert roles["ps_main"]["commands"] == ["python train.py\necho done"]
+    assert roles["worker"]["completion"] == {"minFailedInstances": -1, "minSucceededInstances": -1}
+
+
+def test_v1_extras_and_what_is_lost(converted: dict[str, Any]) -> None:
+    assert converted["extras"]["kept"] == 1
+    assert converted["extras"]["convertedFrom"] == "openpai-v1"
+    assert "k80" not in json.dumps(converted)
+    assert "8080" not in json.dumps(converted)
+
+
+def test_v1_parses_again_to_the_same_work(converted: dict[str, Any]) -> None:
+    old = parse_job(json.dumps(V1), defaults=Defaults(user="alice")).job
+    new = again(converted)
+    assert new.hold == old.hold
+    assert [role.completion for role in new.roles] == [role.completion for role in old.roles]
+    assert [role.ports for role in new.roles] == [role.ports for role in old.roles]
+    assert [role.resources for role in new.roles] == [role.resources for role in old.roles]
+
+
+def test_shell_options_are_said_in_the_script() -> None:
+    role = Role(name="main", commands=("true",), shell_options=("xtrace", "errexit"), workdir="/some where")
+    lines = render_openpai(Job(name="n", roles=(role,)))["deployments"][0]["taskRoles"]["main"]["preCommands"]
+    assert lines == ["set +o nounset", "set +o pipefail", "cd '/some where'", "set -o xtrace"]
+
+
+def test_names_that_come_out_alike_stay_apart() -> None:
+    roles = tuple(Role(name=name, commands=("true",)) for name in ("a.b", "a~b", "1st", "a_b"))
+    config = render_openpai(Job(name="ä" * 300, roles=roles))
+    assert list(config["taskRoles"]) == ["a_b", "a_b_2", "_1st", "a_b_3"]
+    assert config["name"] == "_" * 255
+    assert len(again(config).roles) == 4
+
+
+def test_what_is_lost_is_noted() -> None:
+    role = Role(
+        name="main",
+        commands=("true",),
+        resources=Resources(cpu=0.5, memory=MIB + 1),
+        mounts=(Mount(source="/data", target="/data"),),
+        completion=Completion(),
+    )
+    job = Job(name="n", roles=(role,), max_retries=-1, priority=7, hold=Hold(duration=timedelta(hours=1)))
+    config = render_openpai(job)
+    assert config["taskRoles"]["main"]["resourcePerInstance"] == {"cpu": 1, "memoryMB": 2, "gpu": 0}
+    assert len(config["extras"]["conversionNotes"]) == 4
+    assert config["jobRetryCount"] == 1_000_000
+
+
+def test_a_job_with_odd_leftovers_is_rendered_all_the_same() -> None:
+    job = Job(name="n", roles=(Role(name="main", commands=("true",)),), dialect=Dialect.OPENPAI_V2)
+    for leftovers in ({}, {"openpai": None}, {"openpai": {"config": "text"}}, {"openpai": []}):
+        config = render_openpai(replace(job, extras=leftovers))
+        assert config["taskRoles"]["main"]["commands"] == ["true"]
+        assert job_to_json(again(config))["name"] == "n"
