@@ -5,6 +5,7 @@ A test module gives the class a fixture `opened`; see test_store_sqlite and test
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from datetime import timedelta, timezone
@@ -15,9 +16,10 @@ from holdfast.core.attempt import JobSnapshot, Outcome, Result, StopRequest, Tas
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.exits import Behaviour, Exit, ExitKind, classify
 from holdfast.core.job import Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
+from holdfast.core.records import JobAttempt
 from holdfast.core.states import JobState, TaskState
 from holdfast.store import events, jobs
-from holdfast.store.errors import StaleVersion
+from holdfast.store.errors import NameInUse, StaleVersion
 from tests.store.opened import NOW, Opened, a_job, a_new_job, an_event, later
 
 STRANGE = 'naïve ‘quotes’ "double" \\ %_ 訓練 🚀 \u202e\ttab'
@@ -66,6 +68,7 @@ class JobsContract:
         assert re.fullmatch(r"job-202603040506-[a-z0-9]{6}", summary.id)
         assert (summary.cpu, summary.memory, summary.gpu) == (2.25, 2 * 123456789 + 2**40, 4)
         assert (summary.task_count, summary.tags, summary.rerun_of) == (3, FULL_JOB.tags, "job-1")
+        assert summary.role_count == 2
         detail = opened.read(jobs.get, summary.id)
         assert detail.summary == summary
         assert detail.source == STRANGE
@@ -126,6 +129,45 @@ class JobsContract:
 
         first, second = opened.write(both)
         assert (first.created, second.created) == (True, False)
+
+    # -- names
+
+    def test_a_unique_name_is_one_its_user_never_had(self, opened: Opened) -> None:
+        opened.submit("one", user="ann", group="red")
+        opened.submit("one", user="bob", unique_name=True)
+        opened.submit("One", user="ann", unique_name=True)
+        with pytest.raises(NameInUse):
+            opened.submit("one", user="ann", group="blue", unique_name=True)
+        opened.submit("one", user="ann")  # where it need not be
+        assert opened.read(jobs.name_taken, "ann", "one")
+        assert not opened.read(jobs.name_taken, "ann", "on")
+        assert not opened.read(jobs.name_taken, "ann", "one\0")
+
+    def test_two_of_one_name_in_one_batch_make_one_job(self, opened: Opened) -> None:
+        async def both() -> list[object]:
+            writes = [opened.store.write(jobs.insert_job, new=a_new_job("one", unique_name=True)) for _ in range(2)]
+            return await asyncio.gather(*writes, return_exceptions=True)
+
+        first, second = opened.run(both())
+        assert isinstance(first, jobs.Inserted)
+        assert isinstance(second, NameInUse)
+        assert len(opened.read(jobs.load_active)) == 1
+
+    def test_the_same_key_comes_before_the_name(self, opened: Opened) -> None:
+        new = a_new_job("one", unique_name=True, idempotency_key="k1")
+        first = opened.write(jobs.insert_job, new=new)
+        assert opened.write(jobs.insert_job, new=new).summary == first.summary
+
+    def test_the_newest_job_of_a_user_and_name(self, opened: Opened) -> None:
+        old = opened.submit("one", group="red")
+        new = opened.submit("one", group="blue")
+        opened.submit("one", user="bob")
+        assert opened.read(jobs.newest_named, "ann", "one") == new
+        assert opened.read(jobs.newest_named, "ann", "one", ["red"]) == old
+        for user, name in (("ann", "on"), ("eve", "one"), ("ann", "one\0"), ("\ud800", "one"), ("", ""), ("ann", "%")):
+            assert opened.read(jobs.newest_named, user, name) is None
+        assert opened.read(jobs.newest_named, "ann", "one", ["none"]) is None
+        assert opened.read(jobs.newest_named, "ann", "one", []) is None
 
     # -- saving and loading
 
@@ -257,6 +299,27 @@ class JobsContract:
 
     # -- history
 
+    def test_tries_of_a_job_are_kept_whole(self, opened: Opened) -> None:
+        id = opened.submit(job=FULL_JOB).id
+        exit = Exit(kind=ExitKind.USER_ERROR, message=STRANGE, behaviour=Behaviour.PERMANENT, code=3, cause="oom")
+        outcome = Outcome(result=Result.FAILED, message=STRANGE, exit=exit, role="w", index=1, reached=1, needed=2)
+        first = JobAttempt(number=0, started_at=None, finished_at=later(hours=1), outcome=outcome, counted=False)
+        second = replace(first, number=1, started_at=later(hours=2), finished_at=later(hours=3), counted=True)
+        before = opened.read(jobs.load_snapshot, id)
+        for version, attempt in enumerate((replace(first, counted=True), first, second), 1):
+            after = replace(before, version=version, attempt=attempt.number)  # the first one is saved again
+            opened.write(jobs.save, [jobs.Saved(before_version=version - 1, after=after, attempts=(attempt,))])
+        assert opened.read(jobs.past_attempts, id) == [first]  # the job itself tells of the newest
+        opened.advance(id, JobState.PENDING, attempt=2)
+        assert opened.read(jobs.past_attempts, id) == [first, second]
+        assert opened.read(jobs.past_attempts, opened.submit().id) == []
+
+    def test_the_cause_of_an_end_is_in_the_list(self, opened: Opened) -> None:
+        exit = Exit(kind=ExitKind.USER_ERROR, message="", behaviour=Behaviour.PERMANENT, code=3, cause="oom")
+        ended = opened.advance(opened.submit().id, JobState.FAILED, exit=exit)
+        assert opened.read(jobs.get, ended.id).summary.exit_cause == "oom"
+        assert opened.read(jobs.get, opened.submit().id).summary.exit_cause == ""
+
     def test_a_task_is_found_by_its_attempt_id(self, opened: Opened) -> None:
         job = replace(a_job(), roles=(replace(a_job().roles[0], name="odd-1.name"),))
         id = opened.submit(job=job).id
@@ -287,6 +350,7 @@ class JobsContract:
         for id in ("job-none", "", "a\0b", "\ud800"):
             assert opened.read(events.list_events, id) == []
             assert opened.read(jobs.tasks, id) == []
+            assert opened.read(jobs.past_attempts, id) == []
             for ask in (jobs.get, jobs.load_snapshot):
                 with pytest.raises(NotFound):
                     opened.read(ask, id)

@@ -33,6 +33,23 @@ class PeopleContract:
         assert opened.read(people.list_users) == [ann]
         assert opened.read(people.password_hash, "änn") == "$argon2$x"
 
+    def test_what_clients_keep_is_kept_as_it_is(self, opened: Opened) -> None:
+        kept = {"keys": ["ä\0", {"x": None}], "n": 1.5}
+        opened.write(people.create_group, group=replace(RED, extension=kept))
+        opened.write(people.create_user, user=a_user("ann", extension=kept), password_hash=None)
+        for extension in (kept, {"other": {}}, {}):
+            opened.write(people.set_user_extension, "ann", extension)
+            opened.write(people.set_group_extension, "red", extension)
+            opened.write(people.update_user, "ann", email="new@example.org")
+            opened.write(people.update_group, group=replace(RED, description="new"))
+            (user,), (group,) = opened.read(people.list_users), opened.read(people.list_groups)
+            assert (user.extension, group.extension) == (extension, extension)
+            assert opened.read(people.get_user, "ann") == user
+            assert opened.read(people.get_group, "red") == group
+        for change in (people.set_user_extension, people.set_group_extension):
+            with pytest.raises(NotFound):
+                opened.write(change, "nobody", {})
+
     def test_a_name_is_taken_once(self, opened: Opened) -> None:
         self._people(opened, "ann")
         with pytest.raises(Conflict, match="a user ann already"):

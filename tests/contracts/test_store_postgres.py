@@ -11,8 +11,11 @@ from tests.postgres import Postgres, postgres  # noqa: F401
 from tests.store.opened import Opened
 
 from .store_contract import JobsContract
+from .store_datasets_contract import DatasetsContract
 from .store_listing_contract import ListingContract
+from .store_numbered_contract import NumberedContract
 from .store_people_contract import PeopleContract
+from .store_tags_contract import TagsContract
 from .store_writing_contract import WritingContract
 
 
@@ -39,7 +42,19 @@ class TestListing(ListingContract):
     pass
 
 
+class TestNumbered(NumberedContract):
+    pass
+
+
 class TestPeople(PeopleContract):
+    pass
+
+
+class TestTags(TagsContract):
+    pass
+
+
+class TestDatasets(DatasetsContract):
     pass
 
 

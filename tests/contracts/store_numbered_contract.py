@@ -1,0 +1,276 @@
+"""What every store must do with pages by number: every filter, every order, any offset, text that means itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+
+from holdfast.core.attempt import StopRequest
+from holdfast.core.job import Resources
+from holdfast.core.records import JobSummary, NumberedPage, NumberedQuery, Order, Phase
+from holdfast.core.states import JobState
+from holdfast.store import jobs
+from tests.store.opened import NOW, Opened, a_job, later
+
+from .store_listing_contract import HOSTILE
+
+STOP = StopRequest(actor="ann", at=NOW)
+EVERY = NumberedQuery()
+# state, stopped, between attempts -> phase
+PHASES: dict[tuple[JobState, bool, bool], Phase | None] = {
+    (JobState.PENDING, False, False): Phase.WAITING,
+    (JobState.PENDING, False, True): Phase.RUNNING,
+    (JobState.PENDING, True, False): Phase.STOPPING,
+    (JobState.PENDING, True, True): Phase.STOPPING,
+    (JobState.PREPARING, False, False): Phase.WAITING,
+    (JobState.PREPARING, True, False): Phase.STOPPING,
+    (JobState.RUNNING, False, False): Phase.RUNNING,
+    (JobState.RUNNING, True, False): Phase.STOPPING,
+    (JobState.HELD, False, False): Phase.RUNNING,
+    (JobState.HELD, True, False): Phase.STOPPING,
+    (JobState.UNKNOWN, False, False): None,
+    (JobState.UNKNOWN, True, False): Phase.STOPPING,
+    (JobState.SUCCEEDED, False, False): Phase.SUCCEEDED,
+    (JobState.FAILED, False, False): Phase.FAILED,
+    (JobState.CANCELLED, True, False): Phase.CANCELLED,
+    (JobState.FAILED, True, False): Phase.FAILED,
+}
+
+
+class NumberedContract:
+    # -- filters
+
+    def test_every_filter_alone_and_with_every_other(self, opened: Opened) -> None:
+        made = self._mixed(opened)
+        users = (None, ("ann", "nobody", "ann"), ("ann", "bob"))
+        groups = ((None, None), (("red",), None), (("red", "blue"), ("blue", "none")), (("red",), ("blue",)))
+        phases = (
+            None,
+            (Phase.WAITING,),
+            (Phase.FAILED, Phase.CANCELLED),
+            (Phase.RUNNING, Phase.STOPPING),
+            tuple(Phase),
+        )
+        texts = (None, "train", "RED")
+        tags = ((None, None), (("x", "y"), None), (None, ("x",)), (("y",), ("x", "z")))
+        for user, (seen, named), phase, text, (some, none) in product(users, groups, phases, texts, tags):
+            query = NumberedQuery(
+                users=user, groups=seen, named_groups=named, phases=phase, text=text, tags_any=some, tags_none=none
+            )
+            expected = [job.id for job in made if self._fits(job, query)]
+            for descending in (True, False):
+                page = self._page(opened, replace(query, descending=descending))
+                assert [job.id for job in page.items] == (expected if descending else expected[::-1]), query
+                assert page.total == len(expected)
+
+    def test_each_phase_has_its_jobs(self, opened: Opened) -> None:
+        made: dict[str, Phase | None] = {}
+        for number, ((state, stopped, between), phase) in enumerate(PHASES.items()):
+            name = f"n{number}"
+            made[name] = phase
+            retry_at = later(hours=1) if between else None
+            opened.advance(opened.submit(name).id, state, stop=STOP if stopped else None, retry_at=retry_at)
+        for phase in Phase:
+            expected = [name for name, its in reversed(made.items()) if its is phase]
+            assert self._names(opened, phases=(phase,)) == expected, phase
+        everything = [name for name, its in reversed(made.items()) if its is not None]
+        assert self._names(opened, phases=tuple(Phase)) == everything
+        by_state = self._names(opened, order=Order.STATE, descending=False)
+        shown = [made[name] or "unknown" for name in by_state]
+        assert shown == sorted(shown)
+
+    def test_priorities_are_some_or_any_but_some(self, opened: Opened) -> None:
+        for priority in (-5, 0, 1, 7, 2**31 - 1):
+            opened.submit(str(priority), job=a_job(str(priority), priority=priority))
+        assert self._names(opened, priorities=(1, 7, 2**70)) == ["7", "1"]
+        assert self._names(opened, other_priorities=(1, 7, -(2**70))) == [str(2**31 - 1), "0", "-5"]
+        assert self._names(opened, priorities=(7,), other_priorities=(1, 7, 0)) == [str(2**31 - 1), "7", "-5"]
+        assert len(self._names(opened, other_priorities=())) == 5
+        assert self._names(opened, priorities=()) == []
+
+    def test_empty_choices_list_nothing_and_empty_text_everything(self, opened: Opened) -> None:
+        opened.submit("a")
+        nothing: list[dict[str, Any]] = [{"groups": ()}, {"named_groups": ()}, {"users": ()}, {"phases": ()}]
+        for more in [*nothing, {"tags_any": ()}]:
+            page = self._page(opened, replace(EVERY, **more))
+            assert (page.items, page.total) == ((), 0), more
+        assert self._names(opened, text="", tags_none=()) == ["a"]
+
+    def test_more_choices_than_are_merged(self, opened: Opened) -> None:
+        for number in range(5):
+            opened.submit(str(number), group=f"g{number * 100}")
+        many = tuple(f"g{number}" for number in range(450))
+        for users in (None, ("ann", "bob")):
+            assert self._names(opened, groups=many, users=users) == ["4", "3", "2", "1", "0"]
+            assert self._names(opened, groups=many, users=users, offset=1, limit=2) == ["3", "2"]
+
+    # -- pages
+
+    def test_pages_together_are_the_whole(self, opened: Opened) -> None:
+        made = self._mixed(opened)
+        queries = (EVERY, replace(EVERY, groups=("red", "blue")), replace(EVERY, users=("ann",), order=Order.NAME))
+        for query, limit in product(queries, (1, 5, 100)):
+            whole = self._page(opened, query).items
+            assert len(whole) == sum(self._fits(job, query) for job in made)
+            parts: list[JobSummary] = []
+            for offset in range(0, len(whole), limit):
+                page = self._page(opened, replace(query, offset=offset, limit=limit))
+                assert page.total == len(whole)
+                parts += page.items
+            assert tuple(parts) == whole
+
+    def test_counting_is_asked_for_and_needs_no_rows(self, opened: Opened) -> None:
+        for name in "abc":
+            opened.submit(name)
+        assert opened.read(jobs.numbered_page, EVERY, count=False).total is None
+        page = self._page(opened, replace(EVERY, limit=0))
+        assert (page.items, page.total) == ((), 3)
+
+    def test_odd_numbers_are_taken_for_what_they_can_mean(self, opened: Opened) -> None:
+        opened.submit("a")
+        for offset, limit, found in ((-5, 1, ["a"]), (2**80, 1, []), (0, 2**80, ["a"]), (0, -1, []), (1, 5, [])):
+            for more in ({}, {"order": Order.NAME}, {"groups": ("default",)}):
+                assert self._names(opened, offset=offset, limit=limit, **more) == found
+                page = opened.read(jobs.numbered_page, replace(EVERY, offset=offset, limit=limit, **more), count=False)
+                assert [job.name for job in page.items] == found
+
+    def test_summaries_are_those_of_the_jobs(self, opened: Opened) -> None:
+        opened.advance(
+            opened.submit("a").id, JobState.PENDING, user_retries=2, platform_retries=3, retry_at=later(days=1)
+        )
+        (job,) = self._page(opened, EVERY).items
+        assert job == opened.read(jobs.get, job.id).summary
+        assert (job.user_retries, job.platform_retries, job.retry_at) == (2, 3, later(days=1))
+
+    # -- orders
+
+    @pytest.mark.parametrize("order", list(Order))
+    def test_every_order_both_ways_with_ties_as_submitted(self, opened: Opened, order: Order) -> None:
+        made = self._mixed(opened)
+        found = self._page(opened, replace(EVERY, order=order, descending=False)).items
+        assert [job.id for job in found] == [job.id for job in sorted(made, key=lambda job: _key(order, job))]
+        other_way = self._page(opened, replace(EVERY, order=order, descending=True)).items
+        assert other_way == found[::-1]
+
+    # -- text
+
+    def test_text_is_part_of_name_user_or_group_but_not_of_the_id(self, opened: Opened) -> None:
+        job = opened.submit("Train", user="Ärmel", group="blue")
+        opened.submit("other", user="bob", group="red")
+        for text in ("train", "RAI", "ärm", "ÄRMEL", "A\u0308rmel", "blu", "BLUE"):
+            assert self._names(opened, text=text) == ["Train"], text
+        for text in (job.id, job.id[-6:], "job-2", "trainblue", "train\n", "\n"):
+            assert self._names(opened, text=text) == [], text
+
+    def test_hostile_text_means_itself(self, opened: Opened) -> None:
+        opened.submit("plain")
+        for text in (
+            "%",
+            "_",
+            "p%n",
+            "pl_in",
+            "'",
+            '"',
+            "plain\0",
+            "\0",
+            "\ud800",
+            "{}",
+            "?",
+            "' OR 1=1 --",
+            "x" * 10_000,
+        ):
+            assert self._names(opened, text=text) == [], text
+            for more in ({"users": (text,)}, {"groups": (text,)}, {"named_groups": (text,)}, {"tags_any": (text,)}):
+                assert self._names(opened, **more) == [], text
+            assert self._names(opened, tags_none=(text,)) == ["plain"]
+
+    def test_hostile_names_are_found(self, opened: Opened) -> None:
+        for name in HOSTILE:
+            opened.submit(name, user=f"u {name}", job=a_job(name, tags=(name,)))
+        for name in HOSTILE:
+            assert name in self._names(opened, text=name)
+            assert name in self._names(opened, text=name.upper())
+            assert self._names(opened, tags_any=(name,)) == [name]
+            assert self._names(opened, users=(f"u {name}",)) == [name]
+            assert len(self._names(opened, tags_none=(name,))) == len(HOSTILE) - 1
+
+    # -- helpers
+
+    @staticmethod
+    def _page(opened: Opened, query: NumberedQuery) -> NumberedPage:
+        return opened.read(jobs.numbered_page, query, count=True)
+
+    def _names(self, opened: Opened, **more: Any) -> list[str]:
+        return [job.name for job in self._page(opened, replace(EVERY, **more)).items]
+
+    @staticmethod
+    def _mixed(opened: Opened) -> list[JobSummary]:
+        """Jobs of all kinds, newest first."""
+        names = ("train one", "Train two", "other", "no_", "training")
+        states = (JobState.PENDING, JobState.FAILED, JobState.SUCCEEDED, JobState.RUNNING, JobState.CANCELLED)
+        tags = ((), ("x",), ("y", "x"), ("z",), ("y",))
+        for number in range(30):
+            role = replace(
+                a_job().roles[0], instances=1 + number % 2, resources=Resources(cpu=1, memory=1, gpu=number % 3)
+            )
+            job = replace(
+                a_job(names[number % 5], ("red", "blue", "Red")[number // 2 % 3]),
+                roles=(role,),
+                priority=number % 4,
+                tags=tags[number // 3 % 5],
+            )
+            user = ("ann", "bob", "_eve")[number % 3]
+            id = opened.submit(job=job, user=user, at=later(minutes=number)).id
+            state = states[number * 7 % 5]
+            opened.advance(
+                id,
+                state,
+                finished_at=later(hours=number * 11 % 7) if state.final else None,
+                user_retries=number % 3,
+                platform_retries=number % 2,
+                stop=STOP if number % 9 == 0 else None,
+            )
+        found = list(opened.read(jobs.numbered_page, EVERY, count=False).items)
+        assert len(found) == 30
+        assert [job.seq for job in found] == sorted((job.seq for job in found), reverse=True)
+        return found
+
+    @staticmethod
+    def _fits(job: JobSummary, query: NumberedQuery) -> bool:
+        text = (query.text or "").casefold()
+        return (
+            (query.users is None or job.user in query.users)
+            and (query.groups is None or job.group in query.groups)
+            and (query.named_groups is None or job.group in query.named_groups)
+            and (query.phases is None or _phase(job) in query.phases)
+            and any(text in part.casefold() for part in (job.name, job.user, job.group))
+            and (query.tags_any is None or bool(set(job.tags) & set(query.tags_any)))
+            and not set(job.tags) & set(query.tags_none or ())
+        )
+
+
+def _phase(job: JobSummary) -> Phase | None:
+    return (
+        PHASES[job.state, job.stopping, job.retry_at is not None] if not job.state.final else Phase(job.state.lower())
+    )
+
+
+def _key(order: Order, job: JobSummary) -> tuple[Any, ...]:
+    never = NOW + timedelta(days=9999)
+    by: dict[Order, Any] = {
+        Order.NAME: job.name,
+        Order.SUBMITTED: 0,
+        Order.USER: job.user,
+        Order.GROUP: job.group,
+        Order.RETRIES: job.user_retries + job.platform_retries,
+        Order.TASKS: job.task_count,
+        Order.GPUS: job.gpu,
+        Order.STATE: _phase(job),
+        Order.FINISHED: job.finished_at or never,
+        Order.PRIORITY: job.priority,
+    }
+    return (by[order], job.seq)
