@@ -104,9 +104,8 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
     from holdfast.store.vault import Vault
 
     async with AsyncExitStack() as stack:
-        store = Store.open(
-            settings.store.url or f"sqlite:///{home / 'holdfast.db'}", vault=Vault.open(home / "secret.key")
-        )
+        vault = Vault.open(home / "secret.key")
+        store = Store.open(settings.store.url or f"sqlite:///{home / 'holdfast.db'}", vault=vault)
         stack.push_async_callback(store.close)
         store.lock_exclusive()
         engine = _engine(home, settings)
@@ -115,7 +114,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             grace=timedelta(seconds=settings.jobs.grace),
             max_grace=timedelta(seconds=settings.jobs.max_grace),
         )
-        controller = Controller(store, engine, limits)
+        controller = Controller(store, engine, limits, derive=vault.derive)
         stack.push_async_callback(controller.close)
         services = build_services(store, engine, controller, settings, home)
         if _was_used(home) and not await store.read(people.list_users):

@@ -36,12 +36,13 @@ from holdfast.core.plan import Plan, Policy, Remove, Start, Step, Stop, assignme
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
 from holdfast.engines.base import Engine
+from holdfast.launching import build_launch
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
 
 from .diagnosing import Diagnosing, wants_diagnosis
-from .launches import build_launch
+from .surroundings import SurroundingsOf
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,9 @@ class Controller:
         *,
         groups: Iterable[Group] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        derive: Callable[[bytes], bytes] | None = None,
     ) -> None:
+        """`derive` gives the secret bytes of a purpose (Vault.derive); without it no job has SSH keys of its own."""
         self.store = store
         self.engine = engine
         self.limits = limits
@@ -136,6 +139,7 @@ class Controller:
         self._wake = asyncio.Event()
         self._work: set[asyncio.Task[None]] = set()
         self._trouble: str | None = None
+        self._surroundings = SurroundingsOf(store, engine, derive)
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
         self._diagnosing = Diagnosing(engine)
@@ -476,7 +480,8 @@ class Controller:
     async def _start(self, snapshot: JobSnapshot, step: Start) -> None:
         try:
             async with self._starts:
-                observation = await self.engine.start(build_launch(snapshot, step.task))
+                surroundings = await self._surroundings.find(snapshot)
+                observation = await self.engine.start(build_launch(snapshot, step.task, surroundings))
         except Exception as error:
             log.exception("could not start a task", extra={"event": "start", "attempt": step.attempt_id})
             text = f"could not be started: {error}"

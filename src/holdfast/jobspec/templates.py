@@ -1,7 +1,8 @@
 """`<% $parameters.a.b %>`: references in commands.
 
 Parameters and prerequisites are filled in when the file is parsed; `$secrets` only when a task is launched, so that no
-stored text holds one. Values go in verbatim. What does not resolve stays in the text as it was written.
+stored text holds one. Values go in verbatim. What does not resolve stays in the text as it was written, except that
+at the launch of an OpenPAI job with secrets it vanishes, as it did there.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ class Filler:
     """Fills in references from the same values, working each out once.
 
     Without `secrets` among the values, references to them are neither filled in nor called unresolved.
+    `drop`: tags that do not resolve are left out of the text.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], *, drop: bool = False) -> None:
         self._values = values
+        self._drop = drop
         self._texts: dict[str, str | None] = {}
 
     def resolve(self, reference: str) -> str | None:
@@ -49,7 +52,7 @@ class Filler:
                 return filled
             if not _is_secret(reference) or "secrets" in self._values:
                 unresolved[reference] = None
-            return tag[0]
+            return "" if self._drop else tag[0]
 
         return Rendered(_TAG.sub(fill, text), tuple(unresolved)) if "<%" in text else Rendered(text, ())
 

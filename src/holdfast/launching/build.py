@@ -1,15 +1,26 @@
-"""A placed task -> the Launch an engine starts."""
+"""Puts a Launch together. Secrets are filled in here and nowhere earlier."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.job import Role
+from holdfast.core.job import Job, Role
 from holdfast.engines.base import Launch
 from holdfast.jobspec import fill_secrets
 
+from .openpai import dress_openpai, openpai_filler
+from .surroundings import Surroundings, is_openpai
 
-def build_launch(snapshot: JobSnapshot, task: TaskAttempt) -> Launch:
-    """Secrets are filled in here and nowhere earlier."""
+
+def build_launch(snapshot: JobSnapshot, task: TaskAttempt, surroundings: Surroundings) -> Launch:
+    if not is_openpai(snapshot.job):
+        return _launch(snapshot, task, _filler(snapshot.job))
+    launch = _launch(snapshot, task, openpai_filler(snapshot.job, task.role))
+    return dress_openpai(launch, snapshot, task, surroundings)
+
+
+def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:
     job = snapshot.job
     role = job.role(task.role)
     return Launch(
@@ -19,9 +30,9 @@ def build_launch(snapshot: JobSnapshot, task: TaskAttempt) -> Launch:
         user=snapshot.user,
         group=job.group,
         image=role.image,
-        script=_fill("\n".join(role.commands), job.secrets) + "\n",
+        script=fill("\n".join(role.commands)) + "\n",
         shell_options=role.shell_options,
-        env={**_own_variables(snapshot, task, role), **{k: _fill(v, job.secrets) for k, v in role.env.items()}},
+        env={**_own_variables(snapshot, task, role), **{name: fill(value) for name, value in role.env.items()}},
         resources=role.resources,
         gpus=task.gpus,
         ports=task.ports,
@@ -30,8 +41,9 @@ def build_launch(snapshot: JobSnapshot, task: TaskAttempt) -> Launch:
     )
 
 
-def _fill(text: str, secrets: object) -> str:
-    return fill_secrets(text, secrets) if secrets and isinstance(secrets, dict) else text
+def _filler(job: Job) -> Callable[[str], str]:
+    secrets = job.secrets
+    return (lambda text: fill_secrets(text, secrets)) if secrets else (lambda text: text)
 
 
 def _own_variables(snapshot: JobSnapshot, task: TaskAttempt, role: Role) -> dict[str, str]:

@@ -1,0 +1,48 @@
+"""A Launch of an OpenPAI job with what its commands expect to find."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.job import Job
+from holdfast.engines.base import Launch
+from holdfast.jobspec import MASK
+
+from ..surroundings import Surroundings
+from .entry import Entry, render_entry
+from .filling import has_secrets, openpai_config
+from .fitting import fit_variables
+from .plugins import plugin_steps
+from .variables import Scene
+
+LONGEST_CONFIG = 1024 * 1024  # characters; a job's file is for its tasks to look at, not to carry data
+
+
+def dress_openpai(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surroundings: Surroundings) -> Launch:
+    scene = Scene(snapshot, task, surroundings.addresses)
+    fitted = fit_variables(scene, launch.env)
+    config = render_config(snapshot.job)
+    notes = list(fitted.left_out)
+    if len(config) > LONGEST_CONFIG:
+        notes.append("The job's file is too long to be laid down in job_config.yaml.")
+        config = ""
+    entry = Entry(
+        isolated=surroundings.isolated,
+        container=scene.container,
+        variables=fitted.file,
+        config=config,
+        shell_options=launch.shell_options,
+        steps=plugin_steps(scene, surroundings),
+        notes=tuple(notes),
+    )
+    return replace(launch, env=fitted.env, entry=render_entry(entry))
+
+
+def render_config(job: Job) -> str:
+    """The job's file without its secrets, written as JSON: YAML readers take that too, and it is quickly made."""
+    config = dict(openpai_config(job))
+    if has_secrets(job):
+        config["secrets"] = MASK
+    return json.dumps(config, ensure_ascii=False, indent=2) + "\n"

@@ -1,0 +1,148 @@
+"""The script that runs in place of a task's commands: it lays out the files, runs the plugins and the commands.
+
+It is written for any POSIX shell. Its own variables begin with __, since a job may have exported any other name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from shlex import quote
+
+from .shell import SAY, exports, write_file
+
+HOME_PLACES = ('"${HOME:-/tmp}/.pai"', '"${TMPDIR:-/tmp}/.pai"')
+SYSTEM_PLACE = "/usr/local/pai"  # where OpenPAI has it; only for a task that has the file system to itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a runtime plugin does: before the commands, and after they succeeded."""
+
+    plugin: str
+    before: str = ""
+    after: str = ""
+    ignore: bool = False  # a failure of it is none of the task's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    isolated: bool
+    container: str  # uid, for the folder of logs
+    variables: dict[str, str]
+    config: str
+    shell_options: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()  # to be said before anything runs
+
+
+def render_entry(entry: Entry) -> str:
+    parts = [
+        _HEAD,
+        SAY,
+        _LAY_OUT.format(places=" ".join(_places(entry)), container=entry.container),
+        write_file("$PAI_RUNTIME_DIR/runtime_env.sh", exports(entry.variables)),
+        _TELL_PLACES,
+        write_file("$PAI_RUNTIME_DIR/job_config.yaml", entry.config),
+        '. "$PAI_RUNTIME_DIR/runtime_env.sh"\n',
+        _RUN_STEP if entry.steps else "",
+        *(f"say WARN {quote(note)}\n" for note in entry.notes),
+        *_run_steps(enumerate(entry.steps), "before"),
+        _USER.format(options=_options(entry.shell_options), posix=_options(_posix(entry.shell_options))),
+        *_run_steps(reversed(list(enumerate(entry.steps))), "after"),
+        "exit 0\n",
+    ]
+    return "".join(parts)
+
+
+def _places(entry: Entry) -> Sequence[str]:
+    return (SYSTEM_PLACE, *HOME_PLACES) if entry.isolated else HOME_PLACES
+
+
+def _posix(options: Iterable[str]) -> tuple[str, ...]:
+    return tuple(option for option in options if option != "pipefail")
+
+
+def _options(options: Iterable[str]) -> str:
+    return "".join(f" -o {option}" for option in options)
+
+
+def _run_steps(steps: Iterable[tuple[int, Step]], when: str) -> Iterable[str]:
+    for number, step in steps:
+        text = step.before if when == "before" else step.after
+        if text:
+            path = f"$PAI_RUNTIME_DIR/runtime.d/{number}-{when}.sh"
+            yield write_file(path, text)
+            yield f'__step "{path}" {quote(step.plugin)} {"ignore" if step.ignore else "fail"}\n'
+
+
+# A job may export options for bash; the entry has none. A signal that asks the task to end goes to every process of
+# it: the entry waits for the one it runs, so that the traps of that have their time, and starts nothing more.
+_HEAD = """\
+set +eu
+__script=$1
+__ended=
+trap '__ended=143' TERM
+trap '__ended=130' INT
+trap '__ended=129' HUP
+__shell=${BASH:-/bin/sh}
+"""
+
+_LAY_OUT = """\
+__made=
+for PAI_RUNTIME_DIR in {places}; do
+    if mkdir -p "$PAI_RUNTIME_DIR/runtime.d" "$PAI_RUNTIME_DIR/logs/{container}" &&
+        cat "$__script" >"$PAI_RUNTIME_DIR/runtime.d/user.sh"; then
+        __made=yes
+        break
+    fi 2>/dev/null
+done
+if [ -z "$__made" ]; then
+    say ERROR 'No folder for the files of the runtime can be written, neither in the home folder nor in /tmp.'
+    exit 1
+fi
+PAI_WORK_DIR=$PWD
+export PAI_RUNTIME_DIR PAI_WORK_DIR
+"""
+
+# Paths with a quote in them would need more care than they are worth: the environment has them anyway.
+_TELL_PLACES = """\
+case $PWD$PAI_RUNTIME_DIR in
+*\\'*) ;;
+*) printf "export %s='%s'\\n" PAI_WORK_DIR "$PWD" PAI_RUNTIME_DIR "$PAI_RUNTIME_DIR" \\
+    >>"$PAI_RUNTIME_DIR/runtime_env.sh" ;;
+esac
+"""
+
+_RUN_STEP = """\
+__step() {
+    [ -z "$__ended" ] || exit "$__ended"
+    if [ "$3" = ignore ]; then
+        "$__shell" "$1"
+    else
+        "$__shell" -o errexit "$1"
+    fi
+    __code=$?
+    [ -z "$__ended" ] || exit "$__ended"
+    [ "$__code" != 0 ] || return 0
+    if [ "$3" = ignore ]; then
+        say WARN "The runtime plugin $2 failed with code $__code, which the job tells to ignore."
+    else
+        say ERROR "The runtime plugin $2 failed with code $__code."
+        exit "$__code"
+    fi
+}
+"""
+
+_USER = """\
+[ -z "$__ended" ] || exit "$__ended"
+say INFO 'USER COMMAND START'
+if [ -n "${{BASH_VERSION-}}" ]; then
+    "$__shell"{options} "$PAI_RUNTIME_DIR/runtime.d/user.sh"
+else
+    "$__shell"{posix} "$PAI_RUNTIME_DIR/runtime.d/user.sh"
+fi
+__code=$?
+say INFO 'USER COMMAND END'
+[ "$__code$__ended" = 0 ] || exit "$__code"
+"""

@@ -1,0 +1,67 @@
+"""SSH keys: the pair of a job, and public keys that people wrote."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+COMMENT = "pai-job-ssh"
+MOST_KEYS = 100
+
+_TYPES = frozenset(
+    {
+        "ssh-ed25519",
+        "ssh-rsa",
+        "ecdsa-sha2-nistp256",
+        "ecdsa-sha2-nistp384",
+        "ecdsa-sha2-nistp521",
+        "sk-ssh-ed25519@openssh.com",
+        "sk-ecdsa-sha2-nistp256@openssh.com",
+    }
+)
+_SPACES = re.compile(r"[ \t]+")
+
+
+class Pair(NamedTuple):
+    private: str  # in OpenSSH's own format
+    public: str  # one line
+
+
+def job_pair(seed: bytes) -> Pair:
+    """The same pair for the same seed, so that it need not be kept anywhere."""
+    from cryptography.hazmat.primitives import serialization as how
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.from_private_bytes(seed)
+    private = key.private_bytes(how.Encoding.PEM, how.PrivateFormat.OpenSSH, how.NoEncryption())
+    public = key.public_key().public_bytes(how.Encoding.OpenSSH, how.PublicFormat.OpenSSH)
+    return Pair(private.decode(), f"{public.decode()} {COMMENT}")
+
+
+def sane_keys(written: Iterable[str]) -> list[str]:
+    """Public keys as sshd reads them, one line each. Whatever else was written, options among it, is left out."""
+    found: dict[str, None] = {}
+    for text in written:
+        for line in text.splitlines():
+            key = _sane_key(line)
+            if key and len(found) < MOST_KEYS:
+                found[key] = None
+    return list(found)
+
+
+def _sane_key(line: str) -> str | None:
+    words = _SPACES.split(line.strip(), maxsplit=2)
+    if len(words) < 2 or words[0] not in _TYPES or len(line) > 16_384:
+        return None
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    name = words[0].encode()
+    if not blob.startswith(len(name).to_bytes(4, "big") + name):
+        return None
+    comment = words[2] if len(words) > 2 and words[2].isprintable() else ""
+    return f"{words[0]} {words[1]} {comment}".rstrip()

@@ -1,0 +1,172 @@
+"""The plugin `ssh`: tasks of a job that reach each other, and a user who reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from shlex import quote
+from typing import Any
+
+from holdfast.core.attempt import TaskAttempt
+
+from ..surroundings import Surroundings, plugin_calls
+from .entry import Step
+from .keys import job_pair, sane_keys
+from .parameters import number_of
+from .shell import SAY, write_file
+from .variables import Scene, first_port
+
+BARRIER_MINUTES = 30
+_LONGEST_BARRIER = 60 * 24 * 7  # minutes
+
+
+def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step | None:
+    keys = _user_keys(surroundings, parameters)
+    seed = surroundings.job_seed if scene.snapshot.job.gang and parameters.get("jobssh") is True else None
+    if not keys and seed is None:
+        return None
+    if not surroundings.isolated:  # its files and its sshd would be the machine's own
+        return Step(plugin="ssh", before=f"{SAY}{_NOT_ISOLATED}{'exit 249' if parameters.get('sshbarrier') else ''}\n")
+    parts = [SAY, _FOLDERS]
+    if seed is not None:
+        pair = job_pair(seed)
+        keys = [pair.public, *keys]
+        parts.append(_KEY_PAIR.format(private=quote(pair.private), public=quote(pair.public + "\n")))
+        parts.append(write_file("$ssh/config", "".join(_host_blocks(scene))))
+    parts.append(write_file("$own/authorized_keys", "".join(f"{key}\n" for key in keys)))
+    parts.append(_SSHD)
+    if seed is not None and parameters.get("sshbarrier") is True:
+        parts.append(_barrier(scene, parameters))
+    return Step(plugin="ssh", before="".join(parts))
+
+
+def _user_keys(surroundings: Surroundings, parameters: Mapping[str, Any]) -> list[str]:
+    if "userssh" not in parameters:
+        return []
+    given = parameters["userssh"]
+    value = given.get("value") if isinstance(given, Mapping) else None
+    return sane_keys([*surroundings.user_keys, *([value] if isinstance(value, str) else [])])
+
+
+def _host_blocks(scene: Scene) -> Iterator[str]:
+    for tasks in scene.placed.values():
+        for task in tasks:
+            yield _HOST.format(
+                names=" ".join(_names(scene, task)), address=scene.address(task), port=first_port(task, "ssh")
+            )
+
+
+def _names(scene: Scene, task: TaskAttempt) -> list[str]:
+    """Plain first. A name of the first age may hold a `~`, which ssh takes as it is."""
+    return [f"{spelling}-{task.index}" for spelling in reversed(scene.spellings(task.role))]
+
+
+def _barrier(scene: Scene, parameters: Mapping[str, Any]) -> str:
+    """Wait for those tasks that have the plugin too."""
+    minutes = BARRIER_MINUTES
+    if parameters.get("sshbarrierTimeout") is not None:
+        minutes = number_of(parameters, "sshbarrierTimeout", least=1, most=_LONGEST_BARRIER)
+    roles = _roles_with_ssh(scene)
+    others = [
+        _names(scene, task)[0]
+        for role, tasks in scene.placed.items()
+        for task in tasks
+        if role in roles and (task.role, task.index) != (scene.task.role, scene.task.index)
+    ]
+    return _BARRIER.format(others=" ".join(others), seconds=minutes * 60) if others else ""
+
+
+def _roles_with_ssh(scene: Scene) -> set[str]:
+    job = scene.snapshot.job
+    everyone = [role.name for role in job.roles]
+    calls = [call for call in plugin_calls(job) if call.get("plugin") == "ssh"]
+    return {role for call in calls for role in call.get("taskroles", everyone)}
+
+
+_NOT_ISOLATED = "say WARN 'There is no ssh between or into these tasks: jobs are not isolated on this machine.'\n"
+
+_HOST = """\
+Host {names}
+    HostName {address}
+    Port {port}
+    User root
+    StrictHostKeyChecking no
+    UserKnownHostsFile /dev/null
+    LogLevel ERROR
+"""
+
+# ssh and sshd look into the home folder that the image's list of users names, whatever HOME says.
+_FOLDERS = """\
+umask 077
+ssh=$(eval "echo ~$(id -un 2>/dev/null)" 2>/dev/null)/.ssh
+case $ssh in
+/*) mkdir -p "$ssh" 2>/dev/null || ssh=$HOME/.ssh ;;
+*) ssh=$HOME/.ssh ;;
+esac
+own=$PAI_RUNTIME_DIR/ssh
+mkdir -p "$ssh" "$own"
+"""
+
+# Under both names: OpenPAI's pairs were RSA, and scripts name the file.
+_KEY_PAIR = """\
+for name in id_ed25519 id_rsa; do
+    rm -f "$ssh/$name" "$ssh/$name.pub"
+    printf %s {private} >"$ssh/$name"
+    printf %s {public} >"$ssh/$name.pub"
+done
+"""
+
+_SSHD = """\
+reachable=no
+sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v sshd || :)
+if [ -z "$sshd" ] || ! command -v ssh-keygen >/dev/null; then
+    say WARN 'Nobody can log in to this task by ssh: that needs openssh-server in the image, and there is none.'
+elif [ "$(id -u)" != 0 ]; then
+    say WARN 'Nobody can log in to this task by ssh: its sshd would have to run as root, and the task does not.'
+else
+    rm -f "$own/host_key"
+    ssh-keygen -q -t ed25519 -N '' -f "$own/host_key"
+    [ -d /run/sshd ] || mkdir -p -m 0755 /run/sshd
+    env | grep '^[A-Za-z_][A-Za-z0-9_]*=' | grep -v '^\\(PWD\\|OLDPWD\\|SHLVL\\|_\\)=' >"$ssh/environment"
+    {
+        echo "Port $PAI_CONTAINER_SSH_PORT"
+        echo "HostKey $own/host_key"
+        echo "AuthorizedKeysFile $own/authorized_keys .ssh/authorized_keys"
+        echo "PidFile $own/sshd.pid"
+        echo 'PasswordAuthentication no'
+        echo 'KbdInteractiveAuthentication no'
+        echo 'PermitRootLogin prohibit-password'
+        echo 'PermitUserEnvironment yes'
+        echo 'UsePAM no'
+        echo 'StrictModes no'
+        echo 'Subsystem sftp internal-sftp'
+    } >"$own/sshd_config"
+    if "$sshd" -f "$own/sshd_config" -E "$own/sshd.log"; then
+        reachable=yes
+        say INFO "sshd listens on port $PAI_CONTAINER_SSH_PORT."
+    else
+        say ERROR "sshd could not be started: $(tail -n 1 "$own/sshd.log" 2>/dev/null)"
+        exit 1
+    fi
+fi
+"""
+
+_BARRIER = """\
+if [ "$reachable" = no ] || ! command -v ssh >/dev/null; then
+    say ERROR 'The SSH barrier can never be passed: it needs openssh-server and openssh-client in the image, and root.'
+    exit 249
+fi
+waited=0
+pause=1
+for host in {others}; do
+    until ssh -o BatchMode=yes -o ConnectTimeout=10 "$host" true </dev/null 2>/dev/null; do
+        if [ "$waited" -ge {seconds} ]; then
+            say ERROR "SSH barrier reaches max retry count: $host did not answer within {seconds} seconds."
+            exit 249
+        fi
+        sleep "$pause"
+        waited=$((waited + pause))
+        pause=$((pause < 10 ? pause + 1 : 10))
+    done
+done
+say INFO 'SSH barrier passed: every other task answers.'
+"""
