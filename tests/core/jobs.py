@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from holdfast.core.attempt import JobSnapshot
-from holdfast.core.job import GIB, Completion, Job, Resources, Role
+from holdfast.core.job import GIB, Completion, Dialect, Job, Resources, Role
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ def snapshot(of: Job | None = None, **fields: object) -> JobSnapshot:
     return JobSnapshot(job=of or job(), **known)  # type: ignore[arg-type]
 
 
-counts = st.none() | st.integers(1, 3)
+counts = st.none() | st.integers(-1, 3)
 resources = st.builds(
     Resources,
     cpu=st.sampled_from([0.1, 0.5, 1.0, 2.0, 3.0]),
@@ -55,4 +55,5 @@ def jobs(draw: st.DrawFn) -> Job:
         max_retries=draw(st.integers(0, 3)),
         priority=draw(st.integers(-1, 1)),
         group=draw(st.sampled_from(["red", "blue"])),
+        dialect=draw(st.sampled_from(Dialect)),
     )

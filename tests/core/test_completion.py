@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,10 +31,12 @@ def expected(of: Job, tasks: list[TaskAttempt]) -> Result | None:
         return sum(task.role == name and task.state is state for task in tasks)
 
     for r in of.roles:
-        if r.completion.min_failed and count(r.name, TaskState.FAILED) >= r.completion.min_failed:
+        needed = r.completion.min_failed
+        if needed is not None and needed > 0 and count(r.name, TaskState.FAILED) >= needed:
             return Result.FAILED
     for r in of.roles:
-        if r.completion.min_succeeded and count(r.name, TaskState.SUCCEEDED) >= r.completion.min_succeeded:
+        needed = r.completion.min_succeeded
+        if needed is not None and needed > 0 and count(r.name, TaskState.SUCCEEDED) >= needed:
             return Result.SUCCEEDED
     over = all(task.state in (TaskState.FAILED, TaskState.SUCCEEDED) for task in tasks)
     return Result.SUCCEEDED if over else None
@@ -61,11 +64,28 @@ def test_our_own_jobs_wait_for_every_role() -> None:
     assert decide_outcome(of, [ended(worker, TaskState.SUCCEEDED), ended(ps, TaskState.RUNNING)]) is None
 
 
-def test_failures_that_never_fail_the_job() -> None:
-    of = job(role("main", instances=2, completion=Completion(min_failed=None)))
-    outcome = decide_outcome(of, [ended(task, TaskState.FAILED) for task in fresh_tasks(of)])
+@pytest.mark.parametrize("off", [None, 0, -1])
+def test_failures_that_never_fail_the_job(off: int | None) -> None:
+    of = job(role("main", instances=2, completion=Completion(min_failed=off, min_succeeded=off)))
+    first, second = fresh_tasks(of)
+    assert decide_outcome(of, [ended(first, TaskState.FAILED), ended(second, TaskState.RUNNING)]) is None
+    outcome = decide_outcome(of, [ended(first, TaskState.FAILED), ended(second, TaskState.FAILED)])
     assert outcome is not None
-    assert outcome.result is Result.SUCCEEDED
+    assert (outcome.result, outcome.exit.code) == (Result.SUCCEEDED, 0)
+    assert (outcome.role, outcome.index, outcome.reached, outcome.needed) == (None, None, 2, None)
+
+
+def test_an_outcome_tells_which_rule_was_met_by_how_many() -> None:
+    of = job(role("a", instances=3, completion=Completion(min_failed=2, min_succeeded=2)))
+    first, second, third = fresh_tasks(of)
+    failed = decide_outcome(of, [ended(first, TaskState.FAILED), second, ended(third, TaskState.FAILED)])
+    assert failed is not None
+    assert (failed.result, failed.role, failed.index) == (Result.FAILED, "a", 0)
+    assert (failed.reached, failed.needed) == (2, 2)
+    won = decide_outcome(of, [ended(first, TaskState.SUCCEEDED), second, ended(third, TaskState.SUCCEEDED)])
+    assert won is not None
+    assert (won.result, won.role, won.index) == (Result.SUCCEEDED, "a", 2)
+    assert (won.reached, won.needed) == (2, 2)
 
 
 def test_the_first_failure_is_named_with_its_own_exit_code() -> None:

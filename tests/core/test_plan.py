@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest
-from holdfast.core.exits import ExitKind
-from holdfast.core.job import GIB, Job
+from holdfast.core.exit_table import spec_of
+from holdfast.core.exits import Cause, ExitKind
+from holdfast.core.job import GIB, Dialect, Job, Resources
 from holdfast.core.placement import Ledger, Node, Placed, Queue, Refused, place
 from holdfast.core.plan import Plan, Policy, Remove, Start, Stop, plan, waiting_of
+from holdfast.core.retry import PLATFORM_MAX
 from holdfast.core.states import JobState, TaskState
 
 from .jobs import NOON, job, jobs, role, snapshot
@@ -149,6 +152,134 @@ def test_a_task_alone_is_retried_when_the_job_is_not_a_gang() -> None:
     assert {(task.number, task.state) for task in made.tasks} == {(0, TaskState.FAILED), (1, TaskState.WAITING)}
 
 
+OPENPAI = {"dialect": Dialect.OPENPAI_V2}
+
+
+def end(before: JobSnapshot, seen: Seen, now: datetime = NOON, **fields: object) -> Plan:
+    return plan(before, see(before, seen, **fields), now, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "of_openpai", "of_ours"),
+    [
+        (1, "", "again", "again"),
+        (1, Cause.CUDA_OOM, "over", "again"),
+        (1, Cause.GPU_MEMORY_ERROR, "free", "again"),
+        (130, "", "free", "again"),
+        (131, "", "free", "again"),
+        (137, "", "free", "again"),
+        (143, "", "free", "again"),
+        (139, "", "again", "again"),
+        (135, "", "over", "over"),
+    ],
+)
+@pytest.mark.parametrize("dialect", Dialect)
+def test_retries_of_openpai_jobs_go_by_its_table(
+    code: int, cause: str, of_openpai: str, of_ours: str, dialect: Dialect
+) -> None:
+    after = end(running(job(max_retries=1, dialect=dialect)), Seen.EXITED, code=code, cause=cause).after
+    counts = {"again": (1, 0), "free": (0, 1), "over": (0, 0)}
+    expected = of_openpai if dialect in (Dialect.OPENPAI_V1, Dialect.OPENPAI_V2) else of_ours
+    assert (after.user_retries, after.platform_retries) == counts[expected]
+    assert after.state is (JobState.FAILED if expected == "over" else JobState.PENDING)
+
+
+def test_the_cause_is_kept_with_the_programs_own_code() -> None:
+    after = end(running(job(**OPENPAI)), Seen.EXITED, code=3, cause=Cause.IMPORT_ERROR).after
+    assert after.exit is not None
+    assert (after.exit.code, after.exit.cause, spec_of(after.exit).code) == (3, Cause.IMPORT_ERROR, 232)
+
+
+@pytest.mark.parametrize(
+    ("seen", "fields", "code"),
+    [
+        (Seen.LOST, {}, -1001),
+        (Seen.LOST, {"cause": Cause.SANDBOX_FAILED}, -1006),
+        (Seen.ABSENT, {}, -101),
+        (Seen.REFUSED, {"transient": True, "cause": Cause.PORT_IN_USE}, 253),
+        (Seen.REFUSED, {"transient": True}, -120),
+        (Seen.REFUSED, {"cause": Cause.IMAGE_MISSING}, 254),
+        (Seen.REFUSED, {}, -200),
+        (Seen.EXITED, {"code": 137, "oom": True, "cause": "segfault"}, -1200),
+    ],
+)
+def test_what_engines_know_of_the_cause_is_kept(seen: Seen, fields: dict[str, object], code: int) -> None:
+    after = end(running(), seen, **fields).after
+    (task,) = after.tasks
+    assert task.exit is not None
+    assert spec_of(task.exit).code == code
+
+
+def test_a_cause_in_the_log_of_what_we_stopped_is_no_cause() -> None:
+    before = replace(running(job(**OPENPAI)), stop=StopRequest(actor="ann", at=NOON))
+    before = plan(before, {}, NOON, POLICY).after
+    after = end(before, Seen.EXITED, code=1, cause=Cause.CUDA_OOM).after
+    (task,) = after.tasks
+    assert task.exit is not None
+    assert (spec_of(task.exit).code, task.exit.cause) == (-210, "")
+
+
+def test_more_than_any_machine_has_is_told_as_such() -> None:
+    first = snapshot(job(role(resources=Resources(cpu=5000)), **OPENPAI))
+    (decision,) = decisions(first)
+    after = plan(first, {}, NOON, POLICY, decision=decision).after
+    assert after.exit is not None
+    assert spec_of(after.exit).code == -1100
+    assert after.outcome is not None
+    assert (after.outcome.role, after.outcome.reached, after.outcome.needed) == (None, None, None)
+
+
+def test_an_attempt_that_is_followed_by_another_is_told_once() -> None:
+    before = running(job(max_retries=1))
+    made = end(before, Seen.EXITED, now=NOON + timedelta(seconds=5), code=4)
+    assert made.ended is not None
+    assert (made.ended.number, made.ended.counted) == (0, True)
+    assert (made.ended.started_at, made.ended.finished_at) == (NOON, NOON + timedelta(seconds=5))
+    assert (made.ended.outcome.exit.code, made.ended.outcome.role) == (4, "main")
+    later = plan(made.after, {}, NOON + timedelta(seconds=5), POLICY)
+    assert (later.after.attempt, later.ended) == (1, None)
+    lost = end(before, Seen.LOST)
+    assert lost.ended is not None
+    assert not lost.ended.counted
+    assert end(running(job()), Seen.EXITED, code=4).ended is None  # the job itself tells of its last one
+
+
+def test_a_program_that_always_kills_itself_is_slowed_down_and_can_be_stopped() -> None:
+    state, now, waits = snapshot(job(max_retries=0, **OPENPAI)), NOON, []
+    for attempt in range(15):
+        assert state.attempt == attempt
+        (decision,) = decisions(state, now)
+        state = plan(state, {}, now, POLICY, decision=decision).after
+        made = end(state, Seen.EXITED, now=now, code=137)
+        assert made.after.state is JobState.PENDING
+        assert made.wake_in is not None
+        waits.append(made.wake_in.total_seconds())
+        early = now + made.wake_in - timedelta(seconds=1)
+        assert not decisions(plan(made.after, {}, early, POLICY).after, early)
+        now += made.wake_in
+        waiting, state = made.after, plan(made.after, {}, now, POLICY).after
+    assert waits == sorted(waits)
+    assert waits[-3:] == [PLATFORM_MAX] * 3
+    assert (state.user_retries, state.platform_retries) == (0, 15)
+    stopped = plan(replace(waiting, stop=StopRequest(actor="ann", at=now)), {}, now, POLICY).after
+    assert stopped.state is JobState.CANCELLED
+
+
+def test_a_task_that_always_kills_itself_is_slowed_down_too_when_the_job_is_not_a_gang() -> None:
+    state, now = running(job(role(), gang=False, **OPENPAI)), NOON
+    for number in range(1, 12):
+        made = end(state, Seen.EXITED, now=now, code=143)
+        assert made.after.state is JobState.RUNNING
+        assert made.after.tasks[0].number == number
+        due = made.after.tasks[0].retry_at
+        assert due is not None
+        wait, now = due - now, due
+        (decision,) = decisions(made.after, now)
+        state = plan(made.after, {}, now, POLICY, decision=decision).after
+    assert wait == timedelta(seconds=PLATFORM_MAX)
+    assert (state.tasks[0].user_retries, state.tasks[0].platform_retries) == (0, 11)
+
+
 class World:
     """An engine and a scheduler that do what hypothesis says, in any order, as often as it likes."""
 
@@ -181,7 +312,7 @@ class World:
             if what == "running":
                 seen[id] = Observation(attempt_id=id, seen=Seen.RUNNING)
             elif what == "exit" or id in self.stopped:
-                code = self.data.draw(st.sampled_from([0, 0, 1, 137]))
+                code = self.data.draw(st.sampled_from([0, 0, 1, 137, 143]))
                 seen[id] = Observation(attempt_id=id, seen=Seen.EXITED, code=code, oom=code == 137)
             elif what == "lost":
                 seen[id] = Observation(attempt_id=id, seen=Seen.LOST, message="lost")

@@ -1,0 +1,151 @@
+"""OpenPAI's exit specification: every row is whole, and every way to end leads to one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.core.exit_rows import OLD_ROWS, ROWS
+from holdfast.core.exit_table import CAUSES, ExitSpec, decides_retries, find_cause, spec_for, spec_of
+from holdfast.core.exit_texts import TEXTS
+from holdfast.core.exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from holdfast.core.job import Dialect
+
+CODES = [
+    0, -100, -101, -110, -111, -120, -200, -210, -220, -230, -300, -310,
+    -1000, -1001, -1002, -1003, -1004, -1005, -1006, -1100, -1200, -1201, -1202, -1203, -1204, -1205, -1300, -8000,
+    128, 130, 131, 132, 134, 135, 136, 137, 139, 141, 143, 200, 201, 210,
+    220, 221, 222, 223, 224, 225, 226, 228, 229, 230, 231, 232, 233, 234, 235,
+    249, 250, 251, 252, 253, 254, 255, 256,
+]  # fmt: skip
+SPECS = [spec_for(row.code) for row in ROWS + OLD_ROWS]
+ISSUERS = {
+    "USER_CONTAINER",
+    "PAI_OS",
+    "PAI_RUNTIME",
+    "PAI_DOCKER",
+    "PAI_K8S",
+    "PAI_FC",
+    "PAI_DB_CONTROLLER",
+    "UNKNOWN",  # of -8000 alone
+}
+CAUSERS = ISSUERS | {
+    "USER_SUBMISSION",
+    "USER_STOP",
+    "USER_SCALEDOWN",
+    "RESOURCE_ALLOCATION_TIMEOUT",
+    "PAI_HW",
+    "PAI_UNKNOWN",
+}
+TYPES = {
+    "USER_SUCCESS",
+    "USER_STOP",
+    "USER_FAILURE",
+    "PLATFORM_FAILURE",
+    "RESOURCE_ALLOCATION_TIMEOUT",
+    "UNKNOWN_FAILURE",
+}
+STAGES = {"SUBMITTING", "ALLOCATING", "LAUNCHING", "RUNNING", "COMPLETING", "UNKNOWN"}
+REACTIONS = {
+    Behaviour.TRANSIENT: "ALWAYS_RETRY",
+    Behaviour.TRANSIENT_CONFLICT: "ALWAYS_BACKOFF_RETRY",
+    Behaviour.PERMANENT: "NEVER_RETRY",
+    Behaviour.UNKNOWN: "RETRY_TO_MAX",
+}
+
+
+def test_every_code_of_openpai_has_a_row_and_only_one() -> None:
+    codes = [row.code for row in ROWS]
+    assert sorted(codes) == sorted(CODES)
+    assert not set(codes) & {row.code for row in OLD_ROWS}
+    assert len({row.code for row in OLD_ROWS}) == len(OLD_ROWS)
+    assert len({row.phrase for row in ROWS + OLD_ROWS}) == len(ROWS + OLD_ROWS)
+    assert set(TEXTS) == {row.code for row in ROWS + OLD_ROWS}
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.code))
+def test_every_row_is_whole(spec: ExitSpec) -> None:
+    assert spec.reaction == ("NEVER_RETRY" if spec.code == 0 else REACTIONS[spec.behaviour])
+    assert spec.issuer in ISSUERS
+    assert spec.causer in CAUSERS
+    assert spec.type in TYPES
+    assert spec.stage in STAGES
+    assert spec.phrase.isidentifier()
+    for text in (spec.reason, *spec.repro, *spec.solution):
+        assert text[0].isupper()
+        assert text.endswith(".")
+    assert spec.repro
+    assert spec.solution
+    assert (spec.type == "USER_STOP") <= (spec.behaviour is Behaviour.PERMANENT)
+
+
+@pytest.mark.parametrize(
+    ("exit", "code"),
+    [
+        (classify(0), 0),
+        (classify(1), 255),
+        (classify(255), 255),
+        (classify(127), 255),
+        (classify(128), 255),  # git's, say: the number alone tells nothing of a GPU
+        (classify(129), 255),
+        (classify(130), 130),
+        (classify(137), 137),
+        (classify(138), 255),
+        (classify(143), 143),
+        (classify(200), 255),
+        (classify(220), 255),
+        (classify(137, oom=True), -1200),
+        (platform_exit("x"), -120),
+        (refused_exit("x"), -200),
+        (refused_exit("x", "a word of another version"), -200),
+        (replace(classify(1), cause=Cause.CUDA_OOM), 226),
+        (replace(classify(1), cause="cuda-oom"), 226),  # as it comes back from the store
+        (replace(classify(0), cause=Cause.CUDA_OOM), 0),
+        (Exit(kind=ExitKind.CANCELLED, message="", code=143), -210),
+        (Exit(kind=ExitKind.ATTEMPT_OVER, message="", code=143), -220),
+        (Exit(kind=ExitKind.TIME_LIMIT, message="", code=137), -1004),
+    ],
+)
+def test_each_kind_of_exit_leads_to_its_row(exit: Exit, code: int) -> None:
+    assert spec_of(exit).code == code
+
+
+@pytest.mark.parametrize("kind", ExitKind)
+def test_every_kind_has_a_row(kind: ExitKind) -> None:
+    assert spec_of(Exit(kind=kind, message="")) in SPECS
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_cause_has_a_row(cause: Cause) -> None:
+    assert CAUSES[cause] in {row.code for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("make", "causes"),
+    [
+        (refused_exit, [Cause.IMAGE_MISSING, Cause.NO_SHELL, Cause.INVALID_TASK, Cause.NOT_ALLOWED, Cause.TOO_LARGE]),
+        (platform_exit, [Cause.START_FAILED, Cause.SANDBOX_FAILED, Cause.PORT_IN_USE, Cause.LOST, Cause.FILES_GONE]),
+    ],
+)
+def test_causes_that_engines_set_are_retried_as_their_rows_say(make: type[Exit], causes: list[Cause]) -> None:
+    """So it makes no difference to these whether a job was written for OpenPAI."""
+    for cause in causes:
+        exit = make("why", cause)  # type: ignore[call-arg]
+        assert spec_of(exit).code == CAUSES[cause]
+        assert spec_of(exit).behaviour is exit.behaviour
+
+
+def test_codes_without_a_row_keep_their_number() -> None:
+    assert spec_for(77) == replace(spec_for(256), code=77)
+    assert spec_for(-77) == replace(spec_for(-8000), code=-77)
+    assert spec_for(-7351).phrase == "APP_STOP_FRAMEWORK_REQUESTED"
+
+
+@pytest.mark.parametrize("code", [0, 130, 137, 139, 143])
+def test_a_success_or_a_signal_says_enough_by_itself(code: int) -> None:
+    assert find_cause("CUDA out of memory", code) == ""
+
+
+def test_only_jobs_written_for_openpai_are_retried_by_its_table() -> None:
+    assert {dialect for dialect in Dialect if decides_retries(dialect)} == {Dialect.OPENPAI_V1, Dialect.OPENPAI_V2}
