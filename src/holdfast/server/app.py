@@ -22,6 +22,7 @@ from .openapi import complete
 from .openpai.app import RestServer
 from .openpai.cross_origin import CrossOrigin, is_open
 from .openpai.errors import render_outermost as render_for_openpai
+from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
 from .rest import groups, images, jobs, logs, people, place
 
@@ -45,6 +46,7 @@ def create_app(services: Services) -> FastAPI:
     for module in (jobs, logs, people, groups, images, place):
         app.include_router(module.router, prefix=PREFIX)
     app.router.routes.append(Mount("/rest-server", RestServer(services)))
+    app.router.routes.extend(log_routes())
     _add_pages(app)
     _describe(app)
     add_handlers(app)

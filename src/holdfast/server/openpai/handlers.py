@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from . import info, job_acts, job_attempts, job_config, job_detail, job_events, job_list, job_ssh, task_detail
-
-MODULES = (
+from . import (
+    absent,
+    cluster,
+    groups,
     info,
     job_acts,
     job_attempts,
@@ -13,5 +14,40 @@ MODULES = (
     job_events,
     job_list,
     job_ssh,
+    login,
+    storages,
+    submit,
     task_detail,
+    task_logs,
+    tokens,
+    user_changes,
+    users,
+    v1_jobs,
+    v1_submit,
+    virtual_clusters,
+)
+
+MODULES = (
+    absent,
+    cluster,
+    groups,
+    info,
+    job_acts,
+    job_attempts,
+    job_config,
+    job_detail,
+    job_events,
+    job_list,
+    job_ssh,
+    login,
+    storages,
+    submit,
+    task_detail,
+    task_logs,
+    tokens,
+    user_changes,
+    users,
+    v1_jobs,
+    v1_submit,
+    virtual_clusters,
 )
