@@ -51,6 +51,10 @@ class Datasets:
             raise _unknown(name)
         return dataset
 
+    async def exists(self, name: str) -> bool:
+        """For clients that tell what is not granted from what is not there."""
+        return await self._store.read(dataset_rows.get_dataset, name) is not None
+
     async def create(self, actor: Actor, dataset: Dataset) -> Dataset:
         """Its folder must be there. What is kept is the folder's real path."""
         _need_admin(actor)

@@ -1,0 +1,53 @@
+"""Users and groups as OpenPAI's clients see them. A group is what they call a virtual cluster, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.core.access import Actor
+from holdfast.core.records import Dataset, Group, User
+
+EXTERNAL_NAME = "externalName"  # beside what is shown as extension
+ACLS = "acls"  # made of what is so; never kept
+
+
+def show_user(user: User, *, to: Actor, groups: Iterable[str], datasets: Iterable[Dataset]) -> dict[str, Any]:
+    """`groups` and `datasets`: all there are that `to` may see."""
+    reach = list(groups) if user.admin else list(user.groups)
+    return {
+        "username": user.name,
+        "grouplist": list(user.groups),
+        "email": user.email,
+        "extension": _shown_extension(user, to),
+        "admin": user.admin,
+        "virtualCluster": reach,
+        "storageConfig": [dataset.name for dataset in datasets if _granted(dataset, user)],
+    }
+
+
+def _granted(dataset: Dataset, user: User) -> bool:
+    return user.admin or dataset.everyone or any(group in user.groups for group in dataset.groups)
+
+
+def _shown_extension(user: User, to: Actor) -> dict[str, Any]:
+    """Without what is secret, unless it is one's own."""
+    shown = dict(user.extension)
+    if to.name == user.name:
+        return shown
+    shown.pop("githubPAT", None)
+    pair = shown.get("jobSSH")
+    if pair is not None:
+        shown["jobSSH"] = {"pubKey": pair["pubKey"]} if isinstance(pair, Mapping) and "pubKey" in pair else {}
+    return shown
+
+
+def show_group(group: Group, datasets: Iterable[Dataset]) -> dict[str, Any]:
+    kept = {key: value for key, value in group.extension.items() if key not in (EXTERNAL_NAME, ACLS)}
+    granted = [dataset.name for dataset in datasets if group.name in dataset.groups]
+    return {
+        "groupname": group.name,
+        "description": group.description,
+        "externalName": str(group.extension.get(EXTERNAL_NAME, "")),
+        "extension": {**kept, ACLS: {"admin": False, "virtualClusters": [group.name], "storageConfigs": granted}},
+    }

@@ -1,0 +1,110 @@
+"""Storages: our datasets, in the shape of today and in that of OpenPAI 0.x and 1.0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from holdfast.core.errors import NotFound
+from holdfast.core.records import Dataset
+from holdfast.server.answers import answer
+
+from .call import Call
+from .endpoints import endpoint
+from .errors import PaiError
+
+_GRANTED = "Datasets granted to one's groups or to everyone; all, for admins."
+_FORMER = f"The older shape. {_GRANTED}"
+
+
+@endpoint("GET", "/v2/storages", note=f"{_GRANTED} With `default=true` only those jobs get without naming them.")
+async def list_storages(call: Call) -> Response:
+    found = await call.services.datasets.list(call.actor)
+    if call.query("default") == "true":
+        found = [dataset for dataset in found if dataset.default]
+    return answer({"storages": [_show_brief(dataset) for dataset in found]})
+
+
+@endpoint("GET", "/v2/storages/{storage}", note="`type` is nfs or other. " + _GRANTED)
+async def get_storage(call: Call) -> Response:
+    found = await _find(call, call.path("storage"))
+    shown = {
+        **_show_brief(found),
+        "type": _type(found),
+        "data": _data(found),
+        "readOnly": found.read_only,
+        "mountOptions": [],
+        "secretName": None,
+    }
+    return answer(shown)
+
+
+@endpoint("GET", "/v2/storage/config", note=_FORMER)
+async def list_configs(call: Call) -> Response:
+    return answer([_show_config(dataset) for dataset in await _named(call)])
+
+
+@endpoint("GET", "/v2/storage/config/{name}", note=_FORMER)
+async def get_config(call: Call) -> Response:
+    return answer(_show_config(await _find(call, call.path("name"))))
+
+
+@endpoint("GET", "/v2/storage/server", note=_FORMER)
+async def list_servers(call: Call) -> Response:
+    return answer([_show_server(dataset) for dataset in await _named(call)])
+
+
+@endpoint("GET", "/v2/storage/server/{name}", note=_FORMER)
+async def get_server(call: Call) -> Response:
+    return answer(_show_server(await _find(call, call.path("name"))))
+
+
+async def _find(call: Call, name: str) -> Dataset:
+    service = call.services.datasets
+    try:
+        return await service.get(call.actor, name)
+    except NotFound:
+        if await service.exists(name):
+            text = f"User {call.actor.name} is not allowed to access storage {name[:100]}."
+            raise PaiError(403, "ForbiddenUserError", text) from None
+        raise PaiError(404, "NoStorageError", f"Storage {name[:100]} is not found.") from None
+
+
+async def _named(call: Call) -> list[Dataset]:
+    """Those that `?names=` asks for, or all."""
+    found = await call.services.datasets.list(call.actor)
+    asked = [name for text in call.request.query_params.getlist("names") for name in text.split(",") if name]
+    return [dataset for dataset in found if not asked or dataset.name in asked]
+
+
+def _show_brief(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "share": not dataset.per_user,
+        "volumeName": dataset.name,
+        "default": dataset.default,
+    }
+
+
+def _show_config(dataset: Dataset) -> dict[str, Any]:
+    mount = {
+        "mountPoint": f"/mnt/{dataset.name}",
+        "path": "",
+        "server": dataset.name,
+        "permission": "ro" if dataset.read_only else "rw",
+    }
+    return {"name": dataset.name, "default": dataset.default, "servers": [dataset.name], "mountInfos": [mount]}
+
+
+def _show_server(dataset: Dataset) -> dict[str, Any]:
+    return {"spn": dataset.name, "type": _type(dataset), "data": _data(dataset), "extension": {}}
+
+
+def _type(dataset: Dataset) -> str:
+    return "nfs" if dataset.kind == "nfs" else "other"
+
+
+def _data(dataset: Dataset) -> dict[str, Any]:
+    """Where it is; of a folder on our machines that says nothing to others."""
+    return dict(dataset.data)
