@@ -18,7 +18,7 @@ from holdfast.core.states import FINAL, JobState
 from .rows import SUMMARY_COLUMNS, folded, storable, summary_of
 from .statements import LARGEST, any_of, distinct_storable, list_value, marked, position
 
-_MOST_RANGES = 100  # merged in one statement; SQLite takes 500
+_MOST_RANGES = 400  # merged in one statement; SQLite takes 500
 _ROWS = 2000  # read together
 _SMALLEST_PRIORITY, _LARGEST_PRIORITY = -(2**31), 2**31 - 1
 

@@ -1,0 +1,66 @@
+"""How SQLite reads a page by number: in the usual order along an index, never by sorting all jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+
+from holdfast.core.records import NumberedQuery, Order, Phase
+from holdfast.store import jobs
+
+from .opened import Opened
+
+GROUPS = tuple(f"g{number}" for number in range(20))
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"groups": ("red",)},
+        {"groups": GROUPS, "named_groups": GROUPS[:9]},
+        {"users": ("ann", "bob")},
+        {"users": ("ann",), "groups": GROUPS},
+        {"phases": tuple(Phase)},
+        {"phases": (Phase.FAILED,), "groups": GROUPS},
+        {"phases": (Phase.WAITING, Phase.RUNNING), "users": ("ann",), "groups": GROUPS},
+        {"text": "train", "groups": GROUPS},
+        {"tags_none": ("x",), "other_priorities": (1,)},
+    ],
+)
+def test_by_submission_nothing_is_sorted(tmp_path: Path, more: dict[str, Any], descending: bool) -> None:
+    plan = _plan(tmp_path, NumberedQuery(descending=descending, offset=10, **more))
+    assert not [line for line in plan if "TEMP B-TREE" in line]
+    assert "SCAN jobs" not in plan or not {"groups", "users", "phases"} & more.keys()
+
+
+def test_other_orders_are_sorted(tmp_path: Path) -> None:
+    """Else the test above would see nothing."""
+    assert any("TEMP B-TREE" in line for line in _plan(tmp_path, NumberedQuery(order=Order.GPUS)))
+
+
+def _plan(folder: Path, query: NumberedQuery) -> list[str]:
+    opened = Opened(f"sqlite:///{folder / 'holdfast.db'}")
+    try:
+        return opened.read(_explained, query)
+    finally:
+        opened.close()
+
+
+def _explained(conn: Connection, query: NumberedQuery) -> list[str]:
+    statements: list[tuple[str, Any]] = []
+
+    def note(conn: Any, cursor: Any, statement: str, values: Any, context: Any, many: bool) -> None:
+        statements.append((statement, values))
+
+    event.listen(conn, "before_cursor_execute", note)
+    jobs.numbered_page(conn, query, count=False)
+    event.remove(conn, "before_cursor_execute", note)
+    pages = [(sql, values) for sql, values in statements if sql.startswith("SELECT seq ")]
+    assert len(pages) == 1
+    sql, values = pages[0]
+    return [row[3] for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
