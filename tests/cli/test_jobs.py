@@ -155,6 +155,20 @@ def test_show_tells_all_and_its_json_is_stable(cli: Cli) -> None:
     assert cli.ok("show", job, "--attempts", "--json").json["attempts"][0]["attempt"] == 0
 
 
+def test_show_says_what_to_try_when_the_log_of_an_openpai_job_told_the_cause(cli: Cli) -> None:
+    role = {
+        "dockerImage": "i",
+        "commands": ["echo RuntimeError: CUDA out of memory >&2", "exit 3"],
+        "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
+    }
+    images = [{"type": "dockerimage", "name": "i", "uri": "host"}]
+    file = {"protocolVersion": 2, "name": "pai", "type": "job", "prerequisites": images, "taskRoles": {"t": role}}
+    job = cli("submit", "-", "--wait", "--json", stdin=json.dumps(file).encode()).json["id"]
+    exit = cli.ok("show", job, "--json").json["exit"]
+    assert (exit["kind"], exit["code"], exit["cause"]) == ("user-error", 3, "cuda-oom")
+    assert "try         Use a smaller batch" in cli.ok("show", job).text
+
+
 def test_hostile_words_cannot_steer_the_terminal(cli: Cli) -> None:
     """Names with control characters are refused by the server; descriptions may hold any text."""
     hostile = {"name": "[red]evil[/red]", "command": "true", "description": "\x1b]0;owned\x07\x1b[2J \u202e"}

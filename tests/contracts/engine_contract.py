@@ -164,7 +164,7 @@ class EngineContract:
     def test_an_unknown_image_is_refused_and_leaves_nothing(self) -> None:
         async def scenario(rig: Rig) -> None:
             seen = await rig.engine.start(launch("a", "exit 0", image="no/such:image"))
-            assert (seen.seen, seen.transient) == (Seen.REFUSED, False)
+            assert (seen.seen, seen.transient, seen.cause) == (Seen.REFUSED, False, "image-missing")
             assert "no/such:image" in seen.message
             assert "host" in seen.message
             assert (await rig.look("a")).seen is Seen.ABSENT

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.exit_rows import OLD_ROWS, ROWS
-from holdfast.core.exit_table import CAUSES, ExitSpec, decides_retries, find_cause, spec_for, spec_of
+from holdfast.core.exit_table import CAUSES, ExitSpec, decides_retries, find_cause, hint_for, spec_for, spec_of
 from holdfast.core.exit_texts import TEXTS
 from holdfast.core.exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from holdfast.core.job import Dialect
@@ -145,6 +145,34 @@ def test_codes_without_a_row_keep_their_number() -> None:
 @pytest.mark.parametrize("code", [0, 130, 137, 139, 143])
 def test_a_success_or_a_signal_says_enough_by_itself(code: int) -> None:
     assert find_cause("CUDA out of memory", code) == ""
+
+
+@pytest.mark.parametrize(
+    ("exit", "words"),
+    [
+        (classify(137, oom=True), "more memory"),
+        (classify(135), "shared memory"),
+        (refused_exit("x", Cause.IMAGE_MISSING), "image"),
+        (replace(classify(1), cause=Cause.CUDA_OOM), "smaller batch"),
+        (Exit(kind=ExitKind.TIME_LIMIT, message=""), "time limit"),
+        (classify(0), ""),
+        (classify(1), ""),
+        (classify(137), ""),
+        (platform_exit("x", Cause.LOST), ""),
+        (Exit(kind=ExitKind.CANCELLED, message=""), ""),
+        (Exit(kind=ExitKind.ATTEMPT_OVER, message=""), ""),
+    ],
+)
+def test_people_are_told_what_to_try_where_a_retry_is_of_no_use(exit: Exit, words: str) -> None:
+    hint = hint_for(exit)
+    assert words in hint
+    assert bool(hint) == bool(words)
+
+
+def test_a_cause_is_kept_as_plain_text() -> None:
+    """Databases have their own ideas about enumerations."""
+    causes = [find_cause("core dumped", 1), platform_exit("", Cause.LOST).cause, refused_exit("", Cause.NO_SHELL).cause]
+    assert [type(cause) for cause in causes] == [str, str, str]
 
 
 def test_only_jobs_written_for_openpai_are_retried_by_its_table() -> None:

@@ -77,17 +77,17 @@ def test_a_claim_cut_anywhere_says_only_what_was_finished(cut: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("claim", "oom", "seen", "words"),
+    ("claim", "oom", "seen", "words", "cause"),
     [
-        (b"run 1 2\nready\n" + REPORT + b"end 1 9.0\n", False, Seen.LOST, "could not be set up: bwrap: no"),
-        (b"run 1 2\nend 125 9.0\n", False, Seen.LOST, "could not be set up"),
-        (b"run 1 2\nready\n" + REPORT + b"end 137 9.0\n", False, Seen.LOST, "killed from outside (signal 9)"),
-        (b"run 1 2\nready\n" + REPORT + b"end 137 9.0\n", True, Seen.EXITED, ""),
+        (b"ready\n" + REPORT + b"end 1 9.0\n", False, Seen.LOST, "could not be set up: bwrap: no", "sandbox-failed"),
+        (b"end 125 9.0\n", False, Seen.LOST, "could not be set up", "sandbox-failed"),
+        (b"ready\n" + REPORT + b"end 137 9.0\n", False, Seen.LOST, "killed from outside (signal 9)", "lost"),
+        (b"ready\n" + REPORT + b"end 137 9.0\n", True, Seen.EXITED, "", ""),
     ],
 )
-def test_whose_fault_an_end_is(claim: bytes, oom: bool, seen: Seen, words: str) -> None:
-    found = ended("a", NOTE, parse_claim(claim), oom=oom, complaint="bwrap: no\n")
-    assert found.seen is seen
+def test_whose_fault_an_end_is(claim: bytes, oom: bool, seen: Seen, words: str, cause: str) -> None:
+    found = ended("a", NOTE, parse_claim(b"run 1 2\n" + claim), oom=oom, complaint="bwrap: no\n")
+    assert (found.seen, found.cause) == (seen, cause)
     assert words in found.message
 
 

@@ -260,7 +260,7 @@ def test_a_taken_port_is_a_passing_refusal(tmp_path: Path) -> None:
 
         async def scenario(rig: Rig) -> None:
             seen = await rig.engine.start(launch("a", "true", ports={"http": (port,)}))
-            assert (seen.seen, seen.transient) == (Seen.REFUSED, True)
+            assert (seen.seen, seen.transient, seen.cause) == (Seen.REFUSED, True, "port-in-use")
             assert str(port) in seen.message
             assert rig.engine.log("a", Stream.STDOUT) is None
             server.close()
@@ -270,20 +270,22 @@ def test_a_taken_port_is_a_passing_refusal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "words", "cause"),
     [
-        ({"mounts": (Mount(source="/no/such", target="/x"),)}, "/no/such"),
-        ({"mounts": (Mount(source="/etc", target="x"),)}, "absolute"),
-        ({"env": {"A=B": "x"}}, "A=B"),
-        ({"env": {"A": "x\0y"}}, "not allowed"),
-        ({"env": {"A": "x" * 200_000}}, "longer"),
-        ({"env": {f"V{n}": "x" for n in range(5000)}}, "5000"),
+        ({"mounts": (Mount(source="/no/such", target="/x"),)}, "/no/such", "not-allowed"),
+        ({"mounts": (Mount(source="/etc", target="x"),)}, "absolute", "not-allowed"),
+        ({"env": {"A=B": "x"}}, "A=B", "invalid-task"),
+        ({"env": {"A": "x\0y"}}, "not allowed", "invalid-task"),
+        ({"env": {"A": "x" * 200_000}}, "longer", "invalid-task"),
+        ({"env": {f"V{n}": "x" for n in range(5000)}}, "5000", "invalid-task"),
     ],
 )
-def test_what_cannot_be_given_is_refused_with_a_reason(tmp_path: Path, more: dict[str, object], words: str) -> None:
+def test_what_cannot_be_given_is_refused_with_a_reason(
+    tmp_path: Path, more: dict[str, object], words: str, cause: str
+) -> None:
     async def scenario(rig: Rig) -> None:
         seen = await rig.engine.start(launch("a", "true", **more))
-        assert (seen.seen, seen.transient) == (Seen.REFUSED, False)
+        assert (seen.seen, seen.transient, seen.cause) == (Seen.REFUSED, False, cause)
         assert words in seen.message
         assert not list((tmp_path / "tasks").iterdir())
 

@@ -46,6 +46,8 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
     now = utc_now()
     if job.message:
         yield "why", job.message
+    if job.exit and job.exit.hint:
+        yield "try", job.exit.hint
     if job.description:
         yield "about", job.description
     yield "by", f"{job.user} in {job.group}"

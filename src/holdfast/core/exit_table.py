@@ -76,6 +76,7 @@ _KINDS = {
     ExitKind.USER_ERROR: 255,
 }
 _TOLD_BY_CAUSE = frozenset({ExitKind.REFUSED, ExitKind.PLATFORM, ExitKind.USER_ERROR})
+_OURS_TO_EXPLAIN = _TOLD_BY_CAUSE | {ExitKind.OUT_OF_MEMORY, ExitKind.TIME_LIMIT}
 
 
 def _spec(row: Row) -> ExitSpec:
@@ -106,12 +107,19 @@ def find_cause(tail: str, code: int) -> str:
     """What the end of a failed task's log tells; empty when nothing. A signal says enough by itself."""
     if not may_have_cause(code):
         return ""
-    return match_log(tail, code) or ""
+    return str(match_log(tail, code) or "")
 
 
 def may_have_cause(code: int) -> bool:
     """Whether looking at the log of a task that ended with `code` can tell more."""
     return code != 0 and code not in SIGNAL_CODES
+
+
+def hint_for(exit: Exit) -> str:
+    """What to try after a failure that another try would not mend; empty when there is nothing of use to say."""
+    if exit.kind in _OURS_TO_EXPLAIN and (spec := spec_of(exit)).behaviour is Behaviour.PERMANENT:
+        return " ".join(spec.solution)
+    return ""
 
 
 def decides_retries(dialect: Dialect) -> bool:

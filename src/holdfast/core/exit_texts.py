@@ -169,7 +169,10 @@ TEXTS: dict[int, Text] = {
     135: Text(
         "The program touched memory that cannot be there (SIGBUS). Shared memory that is too small is the usual cause.",
         ("Write more to /dev/shm than it can hold.",),
-        ("Ask for more shared memory: `extraContainerOptions.shmMB`.", "Use fewer loader processes."),
+        (
+            "Ask for more shared memory (`shm`; in OpenPAI's files `extraContainerOptions.shmMB`).",
+            "Use fewer loader processes.",
+        ),
     ),
     136: Text(
         "A calculation had no result, such as a division of a whole number by zero (SIGFPE).",

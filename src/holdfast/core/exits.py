@@ -66,7 +66,7 @@ class Exit:
     behaviour: Behaviour = Behaviour.UNKNOWN
     code: int | None = None  # the program's own exit code, 128+n after signal n
     signal: int | None = None
-    cause: str = ""  # what is known beyond kind and code, a word of Cause
+    cause: str = ""  # what is known beyond kind and code, a word of Cause; plain, as stores keep it
 
 
 SIGNAL_NAMES = {
@@ -107,9 +107,9 @@ def classify(code: int, *, oom: bool = False, memory_limit: str = "") -> Exit:
 
 def platform_exit(message: str, cause: str = "") -> Exit:
     """A failure of ours: no exit code, because no program ended."""
-    return Exit(kind=ExitKind.PLATFORM, message=message, behaviour=Behaviour.TRANSIENT, cause=cause)
+    return Exit(kind=ExitKind.PLATFORM, message=message, behaviour=Behaviour.TRANSIENT, cause=str(cause))
 
 
 def refused_exit(message: str, cause: str = "") -> Exit:
     """Refused before running."""
-    return Exit(kind=ExitKind.REFUSED, message=message, behaviour=Behaviour.PERMANENT, cause=cause)
+    return Exit(kind=ExitKind.REFUSED, message=message, behaviour=Behaviour.PERMANENT, cause=str(cause))

@@ -292,7 +292,7 @@ class _Work:
         if task.stop is not None:
             reason = replace(task.stop, code=code, signal=reason.signal)
         elif reason.kind is ExitKind.USER_ERROR:
-            reason = replace(reason, cause=observation.cause)
+            reason = replace(reason, cause=str(observation.cause))
             if decides_retries(self.job.dialect):
                 reason = replace(reason, behaviour=spec_of(reason).behaviour)
         self.finish(i, task, reason, observation.finished_at)

@@ -45,6 +45,8 @@ class Exit:
     signal: int | None = None
     message: str = ""
     behaviour: str = ""  # what another try would likely bring
+    cause: str = ""  # what is known beyond kind and code, in a word
+    hint: str = ""  # what to try
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,8 @@ class ExitView(Given):
     signal: int | None
     message: str
     behaviour: str
+    cause: str = Field(description="What is known beyond kind and code, in a word; empty when nothing is.")
+    hint: str = Field(description="What to try when another try would end the same way; else empty.")
 
 
 class TaskView(Given):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from holdfast.core.exit_table import hint_for
 from holdfast.core.exits import Exit
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.records import Event, Group, JobSummary, Token, User
@@ -54,6 +55,8 @@ def show_exit(exit: Exit | None) -> dict[str, Any] | None:
         "signal": exit.signal,
         "message": exit.message,
         "behaviour": exit.behaviour.value,
+        "cause": exit.cause,
+        "hint": hint_for(exit),
     }
 
 
