@@ -25,8 +25,8 @@ _TASK = text(
     " AND t.attempt = :attempt AND t.role = :role AND t.task_index = :task_index AND t.number = :number"
 )
 _PAST = text(
-    "SELECT a.* FROM job_attempts a JOIN jobs j ON j.seq = a.job_seq WHERE j.id = :job_id AND a.attempt < j.attempt"
-    " ORDER BY a.attempt"
+    "SELECT a.* FROM job_attempts a JOIN jobs j ON j.seq = a.job_seq WHERE j.id = :job_id"
+    " AND (a.attempt < j.attempt OR j.retry_at IS NOT NULL) ORDER BY a.attempt"
 )
 _LOGS_DUE = text(
     "SELECT j.id, t.attempt, t.role, t.task_index, t.number FROM task_attempts t JOIN jobs j ON j.seq = t.job_seq"
@@ -52,7 +52,10 @@ def task(conn: Connection, attempt_id: str) -> TaskRecord | None:
 
 
 def past_attempts(conn: Connection, job_id: str) -> list[JobAttempt]:
-    """Tries of the whole job before the newest one, oldest first. Of jobs from older releases some are not known."""
+    """Tries of the whole job before the newest one, and that one too while the next is waited for; oldest first.
+
+    Of jobs from older releases some are not known.
+    """
     return [attempt_of(row) for row in conn.execute(_PAST, {"job_id": storable(job_id)})]
 
 
