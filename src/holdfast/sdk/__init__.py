@@ -7,6 +7,7 @@ from .errors import ApiError, BadAddress, CannotConnect, ClientError, Unexpected
 from .models import (
     Attempt,
     Capacity,
+    Dataset,
     Event,
     Exit,
     Group,
@@ -31,6 +32,7 @@ __all__ = [
     "Capacity",
     "Client",
     "ClientError",
+    "Dataset",
     "Event",
     "Exit",
     "Group",

@@ -319,6 +319,22 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """A named folder that jobs mount by its name."""
+
+    name: str
+    path: str = ""
+    description: str = ""
+    read_only: bool = True
+    everyone: bool = False  # else for its groups
+    groups: tuple[str, ...] = ()
+    per_user: bool = False  # each user gets the folder of their own name in it
+    default: bool = False  # mounted when an OpenPAI job asks for its user's default ones
+    kind: str = "folder"  # or nfs
+    data: Mapping[str, str] = field(default_factory=dict)  # with nfs: server, path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     name: str
     size: int | None = None

@@ -24,7 +24,7 @@ from .openpai.cross_origin import CrossOrigin, is_open
 from .openpai.errors import render_outermost as render_for_openpai
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
-from .rest import groups, images, jobs, logs, people, place
+from .rest import datasets, groups, images, jobs, logs, people, place
 
 PREFIX = "/api/v1"
 SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
@@ -43,7 +43,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     # First, and without the framework's own machinery: see rest.jobs.submit_job.
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
-    for module in (jobs, logs, people, groups, images, place):
+    for module in (jobs, logs, people, groups, datasets, images, place):
         app.include_router(module.router, prefix=PREFIX)
     app.router.routes.append(Mount("/rest-server", RestServer(services)))
     app.router.routes.extend(log_routes())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -312,6 +312,51 @@ class GroupListView(Given):
 
 class Membership(Taken):
     admin: bool = False
+
+
+DatasetKind = Literal["folder", "nfs"]
+DatasetData = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=4096)]]
+
+
+class NewDataset(Taken):
+    name: str = Field(max_length=200)
+    path: str = Field(max_length=4096, description="A folder on the machine.")
+    description: str = Field("", max_length=4096)
+    read_only: bool = True
+    everyone: bool = Field(False, description="For all users; else for the groups below.")
+    groups: list[Annotated[str, Field(max_length=200)]] = Field(default_factory=list, max_length=1000)
+    per_user: bool = Field(False, description="Each user gets the folder of their own name in it.")
+    default: bool = Field(False, description="Mounted when a job asks for its user's default ones.")
+    kind: DatasetKind = "folder"
+    data: DatasetData = Field(default_factory=dict, max_length=8, description="With nfs: server and path.")
+
+
+class DatasetChange(Taken):
+    path: str | None = Field(None, max_length=4096)
+    description: str | None = Field(None, max_length=4096)
+    read_only: bool | None = None
+    everyone: bool | None = None
+    per_user: bool | None = None
+    default: bool | None = None
+    kind: DatasetKind | None = None
+    data: DatasetData | None = Field(None, max_length=8)
+
+
+class DatasetView(Given):
+    name: str
+    path: str
+    description: str
+    read_only: bool
+    everyone: bool
+    groups: list[str]
+    per_user: bool
+    default: bool
+    kind: DatasetKind
+    data: dict[str, str]
+
+
+class DatasetListView(Given):
+    items: list[DatasetView]
 
 
 class ImageView(Given):

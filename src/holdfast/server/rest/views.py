@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.core.exit_table import hint_for
 from holdfast.core.exits import Exit
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
-from holdfast.core.records import Event, Group, JobSummary, Token, User
+from holdfast.core.records import Dataset, Event, Group, JobSummary, Token, User
 from holdfast.engines.base import EngineHealth, ImageInfo
 
 
@@ -111,6 +111,21 @@ def show_token(token: Token) -> dict[str, Any]:
         "created_at": show_time(token.created_at),
         "expires_at": show_time(token.expires_at),
         "last_used_at": show_time(token.last_used_at),
+    }
+
+
+def show_dataset(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "path": dataset.path,
+        "description": dataset.description,
+        "read_only": dataset.read_only,
+        "everyone": dataset.everyone,
+        "groups": list(dataset.groups),
+        "per_user": dataset.per_user,
+        "default": dataset.default,
+        "kind": dataset.kind,
+        "data": dict(dataset.data),
     }
 
 
