@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, InvalidJob, NotFound, UserError
-from holdfast.core.records import JobFilter
+from holdfast.core.records import Group, JobFilter, JobSummary, NumberedQuery, Phase
 from holdfast.core.states import JobState, TaskState
 from holdfast.services.intake import HOLD_WARNING
+from holdfast.services.refusals import NameTaken, NoTag
 
-from .house import House
+from .house import House, open_house
 
 pytestmark = pytest.mark.anyio
 
@@ -257,3 +262,219 @@ async def test_the_time_limit_in_force_is_shown(house: House) -> None:
         job = await house.submit(HELLO + extra)
         limits.append((await house.services.jobs.get(house.admin, job.id)).time_limit)
     assert [limit.total_seconds() if limit else None for limit in limits] == [86400, 3600, None]
+
+
+# -- names
+
+
+async def test_a_unique_name_is_taken_once(house: House) -> None:
+    alice = await house.user("alice", "lab", "shop")
+    jobs = house.services.jobs
+    first = (await jobs.submit(alice, HELLO, group="lab", unique=True)).summary
+    await house.until(first.id)
+    with pytest.raises(NameTaken) as caught:
+        await jobs.submit(alice, HELLO, group="shop", unique=True)
+    assert caught.value.name == "hello"
+    await jobs.submit(house.admin, HELLO, unique=True)  # somebody else's
+    await jobs.submit(alice, HELLO, group="lab")  # where it need not be
+    with pytest.raises(NameTaken):  # said before the group is looked at
+        await jobs.submit(alice, HELLO, group="default", unique=True)
+
+
+async def test_of_many_with_one_unique_name_one_is_taken(house: House) -> None:
+    tries = [house.services.jobs.submit(house.admin, SLEEPER, unique=True) for _ in range(10)]
+    done = await asyncio.gather(*tries, return_exceptions=True)
+    assert sorted(type(each).__name__ for each in done) == ["NameTaken"] * 9 + ["Submitted"]
+    assert len((await house.services.jobs.list(house.admin, JobFilter())).items) == 1
+
+
+async def test_the_same_key_comes_before_the_name(house: House) -> None:
+    first = await house.services.jobs.submit(house.admin, SLEEPER, key="k1", unique=True)
+    again = await house.services.jobs.submit(house.admin, SLEEPER, key="k1", unique=True)
+    assert (again.summary.id, again.created) == (first.summary.id, False)
+    with pytest.raises(NameTaken):
+        await house.services.jobs.submit(house.admin, SLEEPER, key="k2", unique=True)
+
+
+async def test_a_job_is_found_by_user_and_name(house: House) -> None:
+    alice, bob = await house.user("alice", "lab"), await house.user("bob", "shop")
+    await house.submit(SLEEPER, alice)
+    newest = await house.submit(SLEEPER, alice)
+    named = house.services.jobs.named
+    assert (await named(alice, "alice", "sleeper")).id == newest.id
+    assert (await named(house.admin, "alice", "sleeper")).id == newest.id
+    for actor, user, name in (
+        (bob, "alice", "sleeper"),
+        (alice, "bob", "sleeper"),
+        (alice, "alice", "sleepe"),
+        (alice, "alice", newest.id),
+        (alice, "alice", "x" * 1000),
+        (alice, "a\0", "\ud800"),
+        (Actor(name="nobody"), "alice", "sleeper"),
+    ):
+        with pytest.raises(NotFound):
+            await named(actor, user, name)
+
+
+# -- pages by number
+
+
+async def test_numbered_pages_show_ones_own_groups(house: House) -> None:
+    alice, bob = await house.user("alice", "lab"), await house.user("bob", "shop")
+    await house.submit(SLEEPER, alice)
+    await house.submit(HELLO, bob)
+
+    async def users(actor: Actor, query: NumberedQuery) -> list[str]:
+        page = await house.services.jobs.numbered(actor, query, count=True)
+        assert page.total == len(page.items)
+        return [job.user for job in page.items]
+
+    every = NumberedQuery()
+    assert await users(house.admin, every) == ["bob", "alice"]
+    assert await users(alice, every) == ["alice"]
+    assert await users(Actor(name="nobody"), every) == []
+    assert await users(Actor(name="reader", reads_all=True), every) == ["bob", "alice"]
+    for groups in (NumberedQuery(named_groups=("shop", "lab")), NumberedQuery(groups=("shop", "lab"))):
+        assert await users(alice, groups) == ["alice"]
+    assert await users(alice, NumberedQuery(named_groups=("shop",))) == []
+    assert await users(house.admin, NumberedQuery(named_groups=("shop",))) == ["bob"]
+    assert await users(house.admin, NumberedQuery(phases=(Phase.CANCELLED,))) == []
+
+
+async def test_tries_of_a_job_are_told(house: House) -> None:
+    job = await house.run("name: retried\nretry: 2\ncommand: exit 7\n")
+    past = await house.services.jobs.past_attempts(house.admin, job.id)
+    assert [each.number for each in past] == [0, 1]
+    assert {each.outcome.exit.code for each in past} == {7}
+    assert (job.attempt, job.user_retries) == (2, 2)
+    with pytest.raises(NotFound):
+        await house.services.jobs.past_attempts(Actor(name="nobody"), job.id)
+
+
+# -- tags
+
+
+async def test_tags_come_and_go_and_say_who(house: House) -> None:
+    alice, bob = await house.user("alice", "lab"), await house.user("bob", "lab", "shop")
+    job = await house.submit(SLEEPER, alice)
+    jobs = house.services.jobs
+    assert (await jobs.tag(bob, job.id, "slow")).tags == ("slow",)
+    assert (await jobs.tag(alice, job.id, "slow")).tags == ("slow",)
+    assert (await jobs.tag(alice, "sleeper", "bad idea")).tags == ("slow", "bad idea")
+    assert (await jobs.untag(alice, job.id, "slow")).tags == ("bad idea",)
+    with pytest.raises(NoTag):
+        await jobs.untag(alice, job.id, "slow")
+    events = [event for event in await jobs.events(alice, job.id) if event.kind in ("tagged", "untagged")]
+    assert [(event.kind, event.actor) for event in events] == [
+        ("tagged", "bob"),
+        ("tagged", "alice"),
+        ("untagged", "alice"),
+    ]
+    assert "slow" in events[0].message
+
+
+@pytest.mark.parametrize("tag", ["", " ", "a,b", "a\nb", "nul\0", "\ud800", "\x7f", "x" * 256])
+async def test_odd_tags_are_refused(house: House, tag: str) -> None:
+    job = await house.submit(SLEEPER)
+    with pytest.raises(UserError) as caught:
+        await house.services.jobs.tag(house.admin, job.id, tag)
+    assert caught.value.field == "tag"
+    with pytest.raises(NoTag):
+        await house.services.jobs.untag(house.admin, job.id, tag)
+
+
+async def test_a_job_has_only_so_many_tags(house: House) -> None:
+    job = await house.submit(SLEEPER)
+    for number in range(100):
+        await house.services.jobs.tag(house.admin, job.id, str(number))
+    with pytest.raises(UserError, match="at most 100"):
+        await house.services.jobs.tag(house.admin, job.id, "one more")
+
+
+# -- where all may read
+
+
+async def test_who_reads_everything_acts_only_in_their_groups(house: House) -> None:
+    alice = await house.user("alice", "lab")
+    bob = replace(await house.user("bob", "shop"), reads_all=True)
+    job = await house.submit(SLEEPER, alice)
+    jobs = house.services.jobs
+    for look in _looks(house):
+        await look(bob, job.id)
+    assert [each.user for each in (await jobs.list(bob, JobFilter())).items] == ["alice"]
+    assert (await jobs.named(bob, "alice", "sleeper")).id == job.id
+    await _refused(house, bob, job)
+
+
+async def test_a_job_one_may_only_read_hides_none_of_ones_own(house: House) -> None:
+    alice, bob = await house.user("alice", "lab"), replace(await house.user("bob", "shop"), reads_all=True)
+    own = await house.submit(SLEEPER, bob)
+    await house.submit(SLEEPER, alice)  # newer, of the same name
+    assert (await house.services.jobs.tag(bob, "sleeper", "mine")).id == own.id
+    summary, stopped = await house.services.jobs.stop(bob, "sleeper")
+    assert (summary.id, stopped) == (own.id, True)
+
+
+async def test_guests_read_jobs_and_do_nothing_else(tmp_path: Path) -> None:
+    async with open_house(tmp_path / "home", settings={"access": {"reading": "anyone"}}) as house:
+        guest = house.services.tokens.guest()
+        assert guest is not None
+        assert not guest.admin
+        job = await house.submit(SLEEPER)
+        for look in _looks(house):
+            await look(guest, job.id)
+        await _refused(house, guest, job)
+        services = house.services
+        for refused in (
+            services.jobs.submit(guest, HELLO),
+            services.jobs.submit(guest, HELLO, group="default", unique=True),
+            services.jobs.plan(guest, HELLO),
+            services.tokens.create(guest, name="mine"),
+            services.tokens.create(guest, name="mine", user="admin"),
+            services.users.list(guest),
+            services.users.get(guest, "admin"),
+            services.users.change(guest, "", email="x@example.org"),
+            services.users.change_own_password(guest, "", "correct horse battery", "127.0.0.1"),
+            services.users.create(guest, name="eve"),
+            services.groups.create(guest, Group(name="eve")),
+            services.groups.set_member(guest, "default", "admin", admin=False),
+            services.images.remove(guest, "busybox"),
+        ):
+            with pytest.raises(UserError) as caught:
+                await refused
+            assert caught.value.code in ("forbidden", "not_found", "not_logged_in")
+
+
+@pytest.mark.parametrize(("reading", "reads_all"), [("groups", False), ("users", True), ("anyone", True)])
+async def test_the_admin_says_who_reads(tmp_path: Path, reading: str, reads_all: bool) -> None:
+    async with open_house(tmp_path / "home", settings={"access": {"reading": reading}}) as house:
+        await house.user("alice", "lab", password="correct horse battery")
+        tokens = house.services.tokens
+        login = await tokens.login("alice", "correct horse battery", "127.0.0.1")
+        alice = await tokens.actor(login.text)
+        assert (alice.reads_all, alice.application) == (reads_all, False)
+        made = await tokens.create(alice, name="ci", expires_in=timedelta(days=1))
+        assert (await tokens.actor(made.text)).application
+        assert (tokens.guest() is not None) == (reading == "anyone")
+
+
+def _looks(house: House) -> list[Callable[[Actor, str], Awaitable[object]]]:
+    jobs = house.services.jobs
+    return [jobs.get, jobs.source, jobs.yaml, jobs.events, jobs.tasks, jobs.attempts, jobs.past_attempts]
+
+
+async def _refused(house: House, actor: Actor, job: JobSummary) -> None:
+    """Whatever acts on the job: it is there, but not theirs."""
+    jobs = house.services.jobs
+    for ref in (job.id, job.name):
+        for act in (
+            jobs.stop(actor, ref),
+            jobs.rerun(actor, ref),
+            jobs.tag(actor, ref, "mine"),
+            jobs.untag(actor, ref, "mine"),
+        ):
+            with pytest.raises(Forbidden):
+                await act
+    report = await jobs.stop_many(actor, [job.id])
+    assert (report.stopped, [type(error) for _, error in report.failed]) == ((), [Forbidden])
+    assert house.controller.active(job.id) is not None

@@ -177,7 +177,8 @@ class Users:
 
 
 def _sees_all(actor: Actor) -> bool:
-    return actor.admin or actor.reads_all
+    """Guests, who have no name, read jobs and nothing of people."""
+    return actor.admin or (actor.reads_all and bool(actor.name))
 
 
 def _needs_admin(change: UserChange) -> bool:
