@@ -1,7 +1,8 @@
 """Signs in the end of a failed task's log that tell more than its exit code does.
 
 Tried in this order; the first that is found wins. A log is written by anyone, so every pattern must take time in
-proportion to its length: no repeat without a bound, and none inside another.
+proportion to its length: no repeat without a bound, and none inside another. Patterns are used in lower case, where a
+class such as `\\S` would mean its opposite.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from functools import cache
 from .exits import Cause
 
 NOT_FOUND_CODE = 127  # of every shell
-
-_FLAGS = re.IGNORECASE | re.MULTILINE
 
 
 def _raised(*errors: str) -> str:
@@ -61,10 +60,12 @@ PATTERNS: tuple[tuple[Cause, str], ...] = (
 
 @cache
 def _compiled() -> tuple[tuple[Cause, re.Pattern[str]], ...]:
-    return tuple((cause, re.compile(pattern, _FLAGS)) for cause, pattern in PATTERNS)
+    return tuple((cause, re.compile(pattern.lower(), re.MULTILINE)) for cause, pattern in PATTERNS)
 
 
 def match_log(tail: str, code: int) -> Cause | None:
+    """Case does not matter; to lower it on both sides is three times as fast as to ignore it."""
+    tail = tail.lower()
     for cause, pattern in _compiled():
         if cause is Cause.COMMAND_NOT_FOUND and code != NOT_FOUND_CODE:
             continue
