@@ -40,7 +40,7 @@ RULES: dict[Verb, tuple[Who, str]] = {
     Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun or clone a job of the group"),
     Verb.MOUNT_ANY_PATH: (Who.ADMIN, "mount a folder of the machine that the settings do not allow for all"),
     Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "add and remove members of the group"),
-    Verb.MANAGE_PLACE: (Who.ADMIN, "manage users, groups, quotas, images and settings"),
+    Verb.MANAGE_PLACE: (Who.ADMIN, "manage users, groups, quotas, datasets, images and settings"),
 }
 
 
