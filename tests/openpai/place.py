@@ -32,6 +32,11 @@ def place(home: Path, **settings: str) -> Iterator[Server]:
         server.stop()
 
 
+def without_runtime(log: str) -> str:
+    """What the job itself wrote: the lines about its start and end are OpenPAI's runtime's."""
+    return "".join(line for line in log.splitlines(keepends=True) if "[openpai-runtime]" not in line)
+
+
 class Pai:
     """A user of OpenPAI's REST API who writes the calls by hand."""
 
@@ -67,4 +72,4 @@ class Pai:
     ) -> str:
         where = f"/attempts/{attempt}/taskRoles/{role}/taskIndex/{index}/attempts/{retry}/logs"
         uri = next(found["uri"] for found in self.job(name, where)["locations"] if found["name"] == stream)
-        return self.http.get(httpx.URL(self.http.base_url).join(uri)).raise_for_status().text
+        return without_runtime(self.http.get(httpx.URL(self.http.base_url).join(uri)).raise_for_status().text)

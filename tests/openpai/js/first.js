@@ -41,6 +41,8 @@ tell(async () => {
   const running = await when(ann, "form-endless", (state) => state === "RUNNING");
   const executed = await ann.job.execute("ann", "form-endless", "STOP");
   const stopped = await when(ann, "form-endless", isFinal);
+  await ann.job.submit("ann", formJob("form-deleted", "sleep 3600"));
+  const deleted = await ann.job.delete("ann", "form-deleted");
   const token = await ann.authn.createApplicationToken();
   return {
     info: await ann.config.clusterInfo(),
@@ -53,6 +55,7 @@ tell(async () => {
     listed: (await ann.job.list("username=ann")).map((each) => each.name),
     all: await ann.job.list(),
     byFramework: await ann.job.getFrameworkInfo("ann", "by-form"),
+    config: await ann.job.getConfig("ann", "by-form"),
     ssh: await refusal(ann.job.getSshInfo("ann", "by-form")),
     twice: await refusal(ann.job.submit("ann", formJob("by-form", "true"))),
     wrong: await refusal(ann.job.submit("ann", { ...formJob("wrong", "true"), colour: "red" })),
@@ -60,7 +63,7 @@ tell(async () => {
     token,
     tokens: await ann.authn.getTokens(),
     revoked: await ann.authn.deleteToken(token.token),
-    deleted: await ann.job.delete("ann", "by-form"),
-    gone: await refusal(ann.job.get("ann", "by-form")),
+    deleted,
+    afterDeleting: (await when(ann, "form-deleted", isFinal)).jobStatus.state,
   };
 });
