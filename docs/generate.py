@@ -20,6 +20,9 @@ from holdfast.core.exit_rows import OLD_ROWS, ROWS, Row
 from holdfast.core.exit_table import CAUSES, spec_for
 from holdfast.core.exits import Behaviour
 from holdfast.core.states import FINAL, TRANSITIONS, Change, JobState, TaskState
+from holdfast.server.openpai import handlers as handlers  # declares every address
+from holdfast.server.openpai.endpoints import ENDPOINTS, Endpoint
+from holdfast.server.openpai.endpoints import Who as Asker
 from holdfast.settings import Section, Settings
 
 FOLDER = Path(__file__).parent / "reference"
@@ -262,6 +265,103 @@ def _exit_rows(rows: Iterable[Row]) -> Iterable[str]:
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
+# --- OpenPAI's addresses
+
+OPENPAI_TOPICS: dict[str, tuple[str, ...]] = {
+    "Logins and tokens": ("", "info", "authn", "token", "tokens"),
+    "Jobs": ("jobs",),
+    "Jobs, first version": ("v1/jobs",),
+    "Users": ("user", "users"),
+    "Groups": ("group", "groups"),
+    "Virtual clusters and sizes": ("virtual-clusters", "cluster"),
+    "Storages": ("storage", "storages"),
+    "Machines and the rest": ("kubernetes", "alerts", "internal"),
+}
+OPENPAI_INTRO = """\
+Clients made for OpenPAI ask below `/rest-server` (`http://HOST:8080/rest-server/api/v2/jobs`), as with OpenPAI behind
+its gateway; `/healthz` answers `Pylon ready.`, by which they know it, and links to logs lead below `/log-manager`.
+[How to come from OpenPAI](../how-to/coming-from-openpai.md) has the rest of the way.
+
+- A login is `Authorization: Bearer <token>`, or `Basic` with a user's name and a token as password.
+- Bodies may be JSON (also when sent as `text/plain`) or forms with `nested[fields]`.
+- A refusal is `{"code": ..., "message": ...}` with OpenPAI's codes. Trailing slashes do not matter. Pages of any origin
+  may ask, with a token of their own; large answers come as gzip to those who take it.
+- Whoever asks too often gets 429 and `X-RateLimit-*` headers: see `openpai` in the [settings](settings.md). Behind a
+  proxy every request comes from the proxy's address, so raise `requests_per_minute` there, or count in the proxy.
+
+*Supported* does what OpenPAI does. *Answered empty*: there is none of it here, and the answer says so in the shape that
+clients expect. *Not offered*: refused with `NotImplementedError` and a sentence.
+
+Who may ask:"""
+OPENPAI_DIFFERENCES = """\
+- **Who reads.** With OpenPAI every user reads every job and every user record. Here members of a group read its jobs,
+  and users see themselves and their own groups, unless `access.reading` says `users` or `anyone`. Admins see all. What
+  one may not see is *not found*.
+- **One group, one virtual cluster.** They are the same thing here, so `grouplist` and `virtualCluster` of a user are
+  both the groups; admins may use all. A group's `acls` name itself, and the datasets granted to it.
+- **Tokens** are not JWTs but texts to be sent back as they are, and only their hashes are kept: a list shows handles
+  (`hf_` and the id), which `DELETE` takes as well as the text. Tokens made by `holdfast token create` are application
+  tokens here.
+- **Passwords** need 8 characters instead of 6, and not ones that everybody tries first. `newPassword` of
+  `PUT /users/me` is accepted *and* set. Repeated wrong ones are answered with 429.
+- **Names** of users and groups may have up to 63 letters, digits, dots, dashes and underscores.
+- **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`) are shown to that user alone. An `extension` may have
+  64 KiB, its `sshKeys` are checked, and a key set to null is removed.
+- **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500.
+- **Roles** may be spelled as in the job file where OpenPAI wants lower-case letters and digits only.
+- **Kubernetes** is not there: machines are listed in its shape, pods are not."""
+
+
+def render_openpai_api() -> str:
+    lines = ["# OpenPAI's API", "", NOTICE.format(source="src/holdfast/server/openpai"), "", OPENPAI_INTRO, ""]
+    lines += [f"- *{who.name.lower()}*: {who.value}" for who in Asker]
+    left = list(ENDPOINTS)
+    for topic, words in OPENPAI_TOPICS.items():
+        here = [each for each in left if _openpai_word(each.path) in words]
+        left = [each for each in left if each not in here]
+        lines += [
+            "",
+            f"## {topic}",
+            "",
+            "| method | below `/rest-server/api` | here | who | note |",
+            "|---|---|---|---|---|",
+        ]
+        lines += _openpai_rows(here)
+    assert not left, f"addresses without a topic: {[each.path for each in left]}"
+    return _page([*lines, "", "## Differences from OpenPAI", "", OPENPAI_DIFFERENCES])
+
+
+def _openpai_word(path: str) -> str:
+    """What decides under which heading an address stands."""
+    version, *rest = path.strip("/").split("/")
+    if version == "v1" and "jobs" in rest:
+        return "v1/jobs"
+    return version if version == "internal" else (rest or [""])[0]
+
+
+def _openpai_rows(endpoints: list[Endpoint]) -> list[str]:
+    """One per handler and method, by path; several addresses may lead to it."""
+    same: dict[Any, list[str]] = {}
+    for each in sorted(endpoints, key=lambda each: _openpai_order(each.path)):
+        key = (each.method, each.support.value, each.who.name.lower(), each.note, each.handler)
+        same.setdefault(key, []).append(f"`{each.path.replace(':path}', '}')}`")
+    return [
+        f"| {method} | {'<br>'.join(paths)} | {support} | {who} | {_sentence(note)} |"
+        for (method, support, who, note, _), paths in same.items()
+    ]
+
+
+def _openpai_order(path: str) -> tuple[str, str]:
+    """Today's version first."""
+    return ("0" if path.startswith("/v2") else "1", path)
+
+
+def _sentence(note: str) -> str:
+    first = note.partition(" ")[0]
+    begun = note[:1].upper() + note[1:] if first.isalpha() and first.islower() else note
+    return (begun if begun.endswith(".") or not begun else f"{begun}.").replace("|", "\\|")
+
+
 # --- writing
 
 
@@ -273,6 +373,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": render_settings,
     "states.md": render_states,
     "access.md": render_access,
+    "openpai-api.md": render_openpai_api,
     "exit-codes.md": render_exit_codes,
 }
 

@@ -12,10 +12,12 @@ _NO_OIDC = "Users log in with a password here: POST /api/v2/authn/basic/login."
 _NO_BLOBS = "Logs are not kept in Azure here; the list of a task's logs leads to them."
 
 
-@endpoint("GET", "/v1/authn/oidc/login", "/v2/authn/oidc/login", who=Who.ANYONE, support=Support.ABSENT, note=_NO_OIDC)
-@endpoint("GET", "/v1/authn/oidc/logout", "/v2/authn/oidc/logout", who=Who.ANYONE, support=Support.ABSENT)
-@endpoint("GET", "/v1/authn/oidc/return", "/v2/authn/oidc/return", who=Who.ANYONE, support=Support.ABSENT)
-@endpoint("POST", "/v1/authn/oidc/return", "/v2/authn/oidc/return", who=Who.ANYONE, support=Support.ABSENT)
+_RETURN = ("/v1/authn/oidc/return", "/v2/authn/oidc/return")
+_OTHERS = tuple(f"/{version}/authn/oidc/{what}" for version in ("v1", "v2") for what in ("login", "logout"))
+
+
+@endpoint("GET", *_OTHERS, *_RETURN, who=Who.ANYONE, support=Support.ABSENT, note=_NO_OIDC)
+@endpoint("POST", *_RETURN, who=Who.ANYONE, support=Support.ABSENT, note=_NO_OIDC)
 async def refuse_oidc(call: Call) -> Response:
     raise PaiError(400, "NotImplementedError", _NO_OIDC)
 

@@ -24,7 +24,7 @@ class Support(StrEnum):
 
 
 class Who(StrEnum):
-    ANYONE = "anyone"
+    ANYONE = "everybody, also without login"
     READER = "a logged-in user, or anyone where access.reading says so"
     USER = "a logged-in user"
     PERSON = "a logged-in user, not an application token"

@@ -17,17 +17,16 @@ from .errors import PaiError, telling
 from .people_shapes import ACLS, EXTERNAL_NAME, show_group
 from .values import bad, names_in, need_object, need_text, object_in, text_in, truth_in
 
-_SEEN = "One's own; all for admins, and where access.reading lets all users read."
 _ACLS = "Of `acls` only `storageConfigs` can be set: it grants datasets to the group and takes them back."
 
 
-@endpoint("GET", "/v2/groups", "/v2/group", note=_SEEN)
+@endpoint("GET", "/v2/groups", "/v2/group")
 async def list_groups(call: Call) -> Response:
     datasets = await call.services.datasets.list(call.actor)
     return answer([show_group(group, datasets) for group in await call.services.groups.list(call.actor)])
 
 
-@endpoint("GET", "/v2/groups/{group}", "/v2/group/{group}", note=_SEEN)
+@endpoint("GET", "/v2/groups/{group}", "/v2/group/{group}")
 async def get_group(call: Call) -> Response:
     found = await _find(call, 400)
     return answer(show_group(found, await call.services.datasets.list(call.actor)))

@@ -51,7 +51,7 @@ _ORDERS = {
     "/v2/jobs",
     who=Who.READER,
     limited=Limited.LIST,
-    note="keyword and jobPriority=default must both hold; in OpenPAI either was enough",
+    note="`keyword` and `jobPriority=default` must both hold; in OpenPAI either was enough",
 )
 async def list_jobs(call: Call) -> Response:
     counted = call.query("withTotalCount") == "true"

@@ -12,8 +12,8 @@ PREFIX = "/rest-server"
 
 _Parts = tuple[str, ...]
 _SUBMITS = {
-    "POST": re.compile(r"/rest-server/api/(v2/jobs|v1/jobs|v1/user/[^/]+/jobs)/?"),
-    "PUT": re.compile(r"/rest-server/api/v1/(user/[^/]+/)?jobs/[^/]+/?"),
+    "POST": re.compile(r"/rest-server/api/(v2/jobs|v1/user/[^/]+/jobs)/?"),
+    "PUT": re.compile(r"/rest-server/api/v1/user/[^/]+/jobs/[^/]+/?"),
 }
 
 

@@ -15,7 +15,7 @@ from .endpoints import endpoint
 from .errors import PaiError
 
 _GRANTED = "Datasets granted to one's groups or to everyone; all, for admins."
-_FORMER = f"The older shape. {_GRANTED}"
+_FORMER = "The older shape."
 
 
 @endpoint("GET", "/v2/storages", note=f"{_GRANTED} With `default=true` only those jobs get without naming them.")
@@ -26,7 +26,7 @@ async def list_storages(call: Call) -> Response:
     return answer({"storages": [_show_brief(dataset) for dataset in found]})
 
 
-@endpoint("GET", "/v2/storages/{storage}", note="`type` is nfs or other. " + _GRANTED)
+@endpoint("GET", "/v2/storages/{storage}", note="`type` is nfs or other.")
 async def get_storage(call: Call) -> Response:
     found = await _find(call, call.path("storage"))
     shown = {

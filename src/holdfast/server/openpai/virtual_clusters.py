@@ -15,14 +15,11 @@ from .call import Call
 from .endpoints import Support, Who, endpoint
 from .errors import PaiError
 
-_SEEN = (
-    "One's own groups; all for admins, and where access.reading lets all users read. "
-    "Capacities are percents of the GPUs, or of the cores where there is no GPU."
-)
-_FIXED = "Groups are made and removed by POST and DELETE on /v2/groups; an admin sets quotas with `holdfast group`."
+_PERCENT = "Capacities are percents of the GPUs, or of the cores where there is no GPU."
+_FIXED = "Make and remove groups in its place, below /api/v2/groups; `holdfast group` sets their quotas."
 
 
-@endpoint("GET", "/v2/virtual-clusters", note=f"{_SEEN} With `?nodes`: the GPUs of each machine.")
+@endpoint("GET", "/v2/virtual-clusters", note=f"{_PERCENT} With `?nodes`: the GPUs of each machine.")
 async def list_clusters(call: Call) -> Response:
     capacity = await call.services.place.capacity(call.actor)
     if "nodes" in call.request.query_params:
@@ -31,28 +28,30 @@ async def list_clusters(call: Call) -> Response:
     return answer({use.group: _show(use, total) for use in capacity.groups})
 
 
-@endpoint("GET", "/v2/virtual-clusters/{vc}", note=_SEEN)
+@endpoint("GET", "/v2/virtual-clusters/{vc}", note=_PERCENT)
 async def get_cluster(call: Call) -> Response:
     capacity = await call.services.place.capacity(call.actor)
     return answer(_show(_need(capacity.groups, call.path("vc")), _total(capacity.nodes)))
 
 
-@endpoint("GET", "/v1/virtual-clusters", note=f"{_SEEN} Also how many jobs there are.")
+@endpoint("GET", "/v1/virtual-clusters", note=f"{_PERCENT} Also how many jobs there are.")
 async def list_clusters_v1(call: Call) -> Response:
     capacity = await call.services.place.capacity(call.actor)
     return answer({use.group: await _show_v1(call, use, capacity.nodes) for use in capacity.groups})
 
 
-@endpoint("GET", "/v1/virtual-clusters/{vc}", note=f"{_SEEN} Also how many jobs there are.")
+@endpoint("GET", "/v1/virtual-clusters/{vc}", note=f"{_PERCENT} Also how many jobs there are.")
 async def get_cluster_v1(call: Call) -> Response:
     capacity = await call.services.place.capacity(call.actor)
     return answer(await _show_v1(call, _need(capacity.groups, call.path("vc")), capacity.nodes))
 
 
-@endpoint("PUT", "/v2/virtual-clusters/{vc}/status", who=Who.ADMIN, support=Support.ABSENT, note=_FIXED)
-@endpoint("PUT", "/v1/virtual-clusters/{vc}/status", who=Who.ADMIN, support=Support.ABSENT, note=_FIXED)
-@endpoint("PUT", "/v1/virtual-clusters/{vc}", "/v2/virtual-clusters/{vc}", who=Who.ADMIN, support=Support.ABSENT)
-@endpoint("DELETE", "/v1/virtual-clusters/{vc}", "/v2/virtual-clusters/{vc}", who=Who.ADMIN, support=Support.ABSENT)
+_ONE = ("/v1/virtual-clusters/{vc}", "/v2/virtual-clusters/{vc}")
+_STATUS = tuple(f"{path}/status" for path in _ONE)
+
+
+@endpoint("PUT", *_ONE, *_STATUS, who=Who.ADMIN, support=Support.ABSENT, note=_FIXED)
+@endpoint("DELETE", *_ONE, who=Who.ADMIN, support=Support.ABSENT, note=_FIXED)
 async def change_cluster(call: Call) -> Response:
     if call.path("vc") == DEFAULT_GROUP:
         raise PaiError(403, "ForbiddenUserError", f"The virtual cluster {DEFAULT_GROUP} stays as it is.")
