@@ -1,0 +1,76 @@
+"""Datasets by command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.datasets import complete_dataset
+
+from .running import Cli
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    (tmp_path / "data").mkdir()
+    return str(tmp_path / "data")
+
+
+def test_a_dataset_from_beginning_to_end(cli: Cli, data: str) -> None:
+    made = cli.ok("dataset", "add", "wiki", data, "--rw", "--nfs", "fe80::1:/export", "--json").json
+    assert (made["path"], made["read_only"], made["groups"], made["everyone"]) == (data, False, [], False)
+    assert (made["kind"], made["data"]) == ("nfs", {"server": "fe80::1", "path": "/export"})
+    assert "read-write, for admins" in cli.ok("dataset", "set", "wiki", "--description", "pages").text
+    shown = cli.ok("dataset", "show", "wiki").text
+    assert "pages" in shown
+    assert "fe80::1:/export" in shown
+    changed = cli.ok("dataset", "set", "wiki", "--ro", "--per-user", "--default", "--nfs", "none", "--json").json
+    assert (changed["read_only"], changed["per_user"], changed["default"]) == (True, True, True)
+    assert (changed["kind"], changed["data"], changed["description"]) == ("folder", {}, "pages")
+    assert "read-only, per user" in cli.ok("dataset", "ls").text
+    assert cli.ok("dataset", "show", "wiki", "--json").json == cli.ok("dataset", "ls", "--json").json["items"][0]
+    assert complete_dataset("wi") == ["wiki"]
+    assert complete_dataset("x") == []
+    assert cli("dataset", "rm", "wiki").code == 1  # there is no terminal to ask on
+    assert "folder is still there" in cli.ok("dataset", "rm", "wiki", "--yes").text
+    assert cli("dataset", "show", "wiki").code == 1
+
+
+def test_granting_and_taking_back(cli: Cli, data: str) -> None:
+    for group in ("reds", "blues"):
+        cli.ok("group", "add", group)
+    made = cli.ok("dataset", "add", "shared", data, "-g", "reds,blues", "--group", "default", "--json").json
+    assert made["groups"] == ["blues", "default", "reds"]
+    assert cli.ok("dataset", "revoke", "shared", "reds", "--json").json["groups"] == ["blues", "default"]
+    assert cli.ok("dataset", "grant", "shared", "reds", "--json").json["groups"] == ["blues", "default", "reds"]
+    assert "for everyone" in cli.ok("dataset", "grant", "shared", "--everyone").text
+    assert "for blues, default, reds" in cli.ok("dataset", "revoke", "shared", "--everyone").text
+    assert cli("dataset", "grant", "shared", "nobody").code == 1
+    for wrong in (("grant", "shared"), ("grant", "shared", "reds", "--everyone"), ("revoke", "shared")):
+        assert cli("dataset", *wrong).code == 2
+    cli.ok("dataset", "rm", "shared", "-y")
+
+
+def test_what_cannot_be_a_dataset(cli: Cli, data: str) -> None:
+    assert "does not exist" in cli("dataset", "add", "none", f"{data}/none").err
+    assert cli("dataset", "add", "../x", data).code == 1
+    for wrong in ("files", "files:export", ":/export"):
+        assert cli("dataset", "add", "a", data, "--nfs", wrong).code == 2
+    assert cli.ok("dataset", "ls", "--json").json["items"] == []
+    assert "holdfast dataset add" not in cli("dataset", "add", "../x", data, "--json").err
+
+
+def test_completion_is_silent_without_a_server(alone: Cli) -> None:
+    assert complete_dataset("") == []
+
+
+def test_a_job_reads_a_dataset_by_its_name(cli: Cli, data: str, tmp_path: Path) -> None:
+    Path(data, "page").write_text("hello from wiki\n")
+    cli.ok("dataset", "add", "pages", data, "--everyone")
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "name: read\nresources: {cpu: 0.1, memory: 64Mi}\ncommand: cat /datasets/pages/page\ndatasets: [pages]\n"
+    )
+    assert cli.ok("submit", str(file), "--follow").out == b"hello from wiki\n"
+    cli.ok("dataset", "rm", "pages", "-y")

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+
+from holdfast.sdk import Dataset
+
+from .conftest import Ask
+from .scripted import Say, ScriptedServer, json_say
+
+WIKI = {"name": "wiki", "path": "/data", "groups": ["red"], "per_user": True, "kind": "nfs", "data": {"server": "s"}}
+
+
+def test_reads_datasets(server: ScriptedServer, ask: Ask) -> None:
+    server.on("GET", "/datasets", json_say({"items": [WIKI]}))
+    server.on("GET", "/datasets/wiki", json_say(WIKI))
+    (found,) = ask("datasets")
+    assert found == ask("dataset", "wiki")
+    assert found == Dataset(name="wiki", path="/data", groups=("red",), per_user=True, kind="nfs", data={"server": "s"})
+
+
+def test_sends_what_is_given(server: ScriptedServer, ask: Ask) -> None:
+    server.on("POST", "/datasets", json_say(WIKI, 201))
+    server.on("PATCH", "/datasets/wiki", json_say(WIKI))
+    ask("add_dataset", "wiki", "/data", groups=("red",), read_only=False)
+    ask("change_dataset", "wiki", everyone=False, data={})
+    assert [json.loads(asked.body) for asked in server.asked] == [
+        {"name": "wiki", "path": "/data", "groups": ["red"], "read_only": False},
+        {"everyone": False, "data": {}},
+    ]
+
+
+def test_grants_and_removes(server: ScriptedServer, ask: Ask) -> None:
+    server.on("PUT", "/datasets/wiki/groups/a%2Fb", json_say(WIKI))
+    server.on("DELETE", "/datasets/wiki/groups/red", Say(status=204))
+    server.on("DELETE", "/datasets/wiki", Say(status=204))
+    assert ask("grant_dataset", "wiki", "a/b").name == "wiki"
+    ask("revoke_dataset", "wiki", "red")
+    ask("remove_dataset", "wiki")
+    assert len(server.asked) == 3

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.server.rest import models
+
+from .rig import Rig, error_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    (tmp_path / "data").mkdir()
+    return str(tmp_path / "data")
+
+
+async def add(rig: Rig, name: str, path: str, **more: Any) -> dict[str, Any]:
+    response = await rig.post("/datasets", json={"name": name, "path": path, **more})
+    assert response.status_code == 201, response.text
+    models.DatasetView.model_validate(response.json())
+    return dict(response.json())
+
+
+async def test_a_dataset_from_beginning_to_end(rig: Rig, data: str) -> None:
+    made = await add(rig, "wiki", data)
+    assert made == {
+        "name": "wiki",
+        "path": data,
+        "description": "",
+        "read_only": True,
+        "everyone": False,
+        "groups": [],
+        "per_user": False,
+        "default": False,
+        "kind": "folder",
+        "data": {},
+    }
+    assert (await rig.get("/datasets/wiki")).json() == made
+    change = {"description": "x", "read_only": False, "kind": "nfs", "data": {"server": "s", "path": "/e"}}
+    changed = (await rig.ask("PATCH", "/datasets/wiki", json=change)).json()
+    assert changed == {**made, **change}
+    listed = (await rig.get("/datasets")).json()
+    models.DatasetListView.model_validate(listed)
+    assert listed == {"items": [changed]}
+    assert (await rig.ask("DELETE", "/datasets/wiki")).status_code == 204
+    error_of(await rig.get("/datasets/wiki"), 404)
+    error_of(await rig.ask("DELETE", "/datasets/wiki"), 404)
+
+
+async def test_grants(rig: Rig, data: str) -> None:
+    ann = await rig.token_of("ann", "red")
+    await add(rig, "wiki", data)
+    assert (await rig.get("/datasets", headers=ann)).json() == {"items": []}
+    assert "wiki" in error_of(await rig.get("/datasets/wiki", headers=ann), 404)["message"]
+    granted = await rig.ask("PUT", "/datasets/wiki/groups/red")
+    assert granted.json()["groups"] == ["red"]
+    assert (await rig.get("/datasets/wiki", headers=ann)).json() == granted.json()
+    assert (await rig.ask("DELETE", "/datasets/wiki/groups/red")).status_code == 204
+    error_of(await rig.get("/datasets/wiki", headers=ann), 404)
+    error_of(await rig.ask("DELETE", "/datasets/wiki/groups/red"), 404)
+    error_of(await rig.ask("PUT", "/datasets/wiki/groups/none"), 404)
+
+
+async def test_only_admins_manage_them(rig: Rig, data: str) -> None:
+    ann = await rig.token_of("ann", "red")
+    await add(rig, "wiki", data, everyone=True)
+    error_of(await rig.post("/datasets", json={"name": "a", "path": data}, headers=ann), 403)
+    error_of(await rig.ask("PATCH", "/datasets/wiki", json={"read_only": False}, headers=ann), 403)
+    error_of(await rig.ask("DELETE", "/datasets/wiki", headers=ann), 403)
+    error_of(await rig.ask("PUT", "/datasets/wiki/groups/red", headers=ann), 403)
+    error_of(await rig.ask("DELETE", "/datasets/wiki/groups/red", headers=ann), 403)
+    error_of(await rig.get("/datasets", headers={"Authorization": ""}), 401)
+
+
+async def test_a_name_is_taken_once(rig: Rig, data: str) -> None:
+    await add(rig, "wiki", data)
+    error_of(await rig.post("/datasets", json={"name": "wiki", "path": data}), 409)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "../x"},
+        {"name": "x" * 300},
+        {"path": "relative"},
+        {"path": "/" + "x" * 5000},
+        {"path": "/nul\0"},
+        {"path": "/half\ud800"},
+        {"description": "half\ud800"},
+        {"kind": "nfs", "data": {"server": "half\ud800", "path": "/"}},
+        {"read_only": "yes"},
+        {"groups": "red"},
+        {"groups": ["g"] * 1001},
+        {"kind": "samba"},
+        {"data": {"server": 1}},
+        {"data": {str(n): "x" for n in range(9)}},
+        {"unknown": 1},
+    ],
+    ids=lambda wrong: str(wrong)[:40],
+)
+async def test_what_cannot_be_a_dataset(rig: Rig, data: str, wrong: dict[str, Any]) -> None:
+    body = json.dumps({"name": "wiki", "path": data, **wrong})
+    error_of(await rig.post("/datasets", content=body, headers={"Content-Type": "application/json"}), 400)
+    assert (await rig.get("/datasets")).json() == {"items": []}
+
+
+async def test_a_job_shows_where_its_mounts_come_from(rig: Rig, data: str) -> None:
+    ann = await rig.token_of("ann", "default")
+    await add(rig, "wiki", data, everyone=True)
+    text = "name: j\ncommand: sleep 60\ndatasets: [wiki]\n"
+    made = (await rig.post("/jobs", content=text, headers=ann)).json()
+    job = (await rig.get(f"/jobs/{made['id']}", headers=ann)).json()["job"]
+    assert job["datasets"] == ["wiki"]
+    mount = {"source": data, "target": "/datasets/wiki", "read_only": True, "dataset": "wiki"}
+    assert job["roles"][0]["mounts"] == [mount]
+    error_of(await rig.post("/jobs", content=text.replace("wiki", "other"), headers=ann), 404)
