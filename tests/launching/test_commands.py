@@ -12,7 +12,9 @@ import pytest
 
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.images import ImageShelf
 from tests.contracts.engine_contract import Rig, read_all
+from tests.engines.archives import config, docker_archive, shell_entries, tar
 from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import need, play
 
@@ -197,3 +199,36 @@ def test_a_stop_ends_commands_without_traps_at_once(tmp_path: Path) -> None:
         assert end.code == 143
 
     play(tmp_path, scenario)
+
+
+# -- images without bash
+
+
+def on_a_tiny_image(home: Path, *programs: str) -> Ran:
+    """It has sh and cat, and what is named."""
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    archive = home / "tiny.tar"
+    (home / "images").mkdir(parents=True)
+    archive.write_bytes(docker_archive([tar(shell_entries(*programs))], config(WorkingDir="/work dir")))
+    ImageShelf(home / "images").add("tiny", archive)
+    commands = [
+        "echo $PAI_WORK_DIR $PAI_JOB_NAME",
+        "false | true",
+        'echo "$PAI_TASK_INDEX"',
+        "echo $NOT_SET",
+        "echo no",
+    ]
+    job = v2_job(commands)
+    return run(home, replace(job, roles=(replace(job.roles[0], image="tiny"),)))
+
+
+def test_without_bash_it_runs_with_sh(tmp_path: Path) -> None:
+    ran = on_a_tiny_image(tmp_path / "home", "/bin/mkdir", "/bin/date")
+    assert (ran.code, ran.out) == (2, "/work dir alice~job\n0\n"), ran.err
+    assert "user.sh: 4: NOT_SET: parameter not set" in ran.err
+
+
+def test_without_a_place_for_files_it_runs_and_says_so(tmp_path: Path) -> None:
+    ran = on_a_tiny_image(tmp_path / "home")
+    assert (ran.code, ran.out) == (2, "/work dir alice~job\n0\n"), ran.err
+    assert "files of the runtime are not laid out" in ran.err

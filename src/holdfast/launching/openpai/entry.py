@@ -40,11 +40,13 @@ def render_entry(entry: Entry) -> str:
     parts = [
         _HEAD,
         SAY,
-        _LAY_OUT.format(places=" ".join(_places(entry)), container=entry.container),
+        _FIND_PLACE.format(places=" ".join(_places(entry)), container=entry.container),
+        'if [ -n "$PAI_RUNTIME_DIR" ]; then\n',
         write_file("$PAI_RUNTIME_DIR/runtime_env.sh", exports(entry.variables)),
         _TELL_PLACES,
         write_file("$PAI_RUNTIME_DIR/job_config.yaml", entry.config),
         '. "$PAI_RUNTIME_DIR/runtime_env.sh"\n',
+        f"else\n{_NO_PLACE}{'exit 1' if entry.steps else ''}\nfi\n",
         _RUN_STEP if entry.steps else "",
         *(f"say WARN {quote(note)}\n" for note in entry.notes),
         *_run_steps(enumerate(entry.steps), "before"),
@@ -88,22 +90,22 @@ trap '__ended=129' HUP
 __shell=${BASH:-/bin/sh}
 """
 
-_LAY_OUT = """\
-__made=
-for PAI_RUNTIME_DIR in {places}; do
-    if mkdir -p "$PAI_RUNTIME_DIR/runtime.d" "$PAI_RUNTIME_DIR/logs/{container}" &&
-        cat "$__script" >"$PAI_RUNTIME_DIR/runtime.d/user.sh"; then
-        __made=yes
+_FIND_PLACE = """\
+PAI_WORK_DIR=$PWD
+PAI_RUNTIME_DIR=
+for __place in {places}; do
+    if mkdir -p "$__place/runtime.d" "$__place/logs/{container}" &&
+        cat "$__script" >"$__place/runtime.d/user.sh"; then
+        PAI_RUNTIME_DIR=$__place
+        __script=$__place/runtime.d/user.sh
         break
     fi 2>/dev/null
 done
-if [ -z "$__made" ]; then
-    say ERROR 'No folder for the files of the runtime can be written, neither in the home folder nor in /tmp.'
-    exit 1
-fi
-PAI_WORK_DIR=$PWD
 export PAI_RUNTIME_DIR PAI_WORK_DIR
 """
+
+# A full disk, or an image without mkdir.
+_NO_PLACE = "say WARN 'The files of the runtime are not laid out: no folder for them can be written.'\n"
 
 # Paths with a quote in them would need more care than they are worth: the environment has them anyway.
 _TELL_PLACES = """\
@@ -138,9 +140,9 @@ _USER = """\
 [ -z "$__ended" ] || exit "$__ended"
 say INFO 'USER COMMAND START'
 if [ -n "${{BASH_VERSION-}}" ]; then
-    "$__shell"{options} "$PAI_RUNTIME_DIR/runtime.d/user.sh"
+    "$__shell"{options} "$__script"
 else
-    "$__shell"{posix} "$PAI_RUNTIME_DIR/runtime.d/user.sh"
+    "$__shell"{posix} "$__script"
 fi
 __code=$?
 say INFO 'USER COMMAND END'
