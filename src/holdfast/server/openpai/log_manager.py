@@ -35,15 +35,15 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def log_routes() -> list[Route]:
     return [
-        Route("/log-manager/pages/{link}/user.pai.{stream}", _answering(show_page)),
-        Route("/log-manager/pages/{link}/user.pai.{stream}/", _answering(show_page)),
-        Route("/log-manager/{machine}/api/v1/logs/user-{stream}", _answering(send_log)),
+        Route("/log-manager/pages/{link}/{file}", _answering(show_page)),
+        Route("/log-manager/pages/{link}/{file}/", _answering(show_page)),
+        Route("/log-manager/{machine}/api/v1/logs/{file}", _answering(send_log)),
     ]
 
 
 async def send_log(request: Request) -> Response:
     """The whole log as a file, or its end with tail-mode."""
-    chosen = await _open(request, request.query_params.get("token", ""))
+    chosen = await _open(request, "user-", request.query_params.get("token", ""))
     source, span = await _source(request, chosen)
     asked = request.headers.get("range", "")
     if "true" not in (request.query_params.get("tail-mode"), request.query_params.get("tailMode")):
@@ -55,18 +55,18 @@ async def send_log(request: Request) -> Response:
 
 async def show_page(request: Request) -> Response:
     """The log within a page, from `start` on; below 0 it counts from the end."""
-    chosen = await _open(request, request.path_params["link"])
+    chosen = await _open(request, "user.pai.", request.path_params["link"])
     source, span = await _source(request, chosen)
-    title = html.escape(f"{request.path_params['stream']} of {chosen.record.task.task}")
+    title = html.escape(f"{request.path_params['file']} of {chosen.record.task.task}")
     begun = replace(span, start=_start(span, request.query_params.get("start", "")))
     return Stream(_page(title, source, begun), media_type="text/html; charset=utf-8")
 
 
-async def _open(request: Request, link: str) -> Chosen:
-    stream = STREAMS.get(request.path_params["stream"])
-    if stream is None:
+async def _open(request: Request, prefix: str, link: str) -> Chosen:
+    start, found, stream = request.path_params["file"].partition(prefix)
+    if start or not found or stream not in STREAMS:
         raise no_log()
-    return await services_of(request).logs.linked(link, stream)
+    return await services_of(request).logs.linked(link, STREAMS[stream])
 
 
 async def _source(request: Request, chosen: Chosen) -> tuple[LogSource, Span]:
