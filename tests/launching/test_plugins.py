@@ -159,6 +159,18 @@ def test_a_repository_is_cloned_before_the_commands(tmp_path: Path) -> None:
 
 
 @needs_git
+def test_cloning_is_tried_again(tmp_path: Path) -> None:
+    """The repository comes only when the plugin pauses after its first try."""
+    bare = repository(tmp_path)
+    pausing = "until grep -qsx sleep /proc/[0-9]*/comm; do :; done"
+    late = cmd([f"({pausing}; cp -r /repository /tmp/late.new; mv /tmp/late.new /tmp/late) >&2 &"], [])
+    call = {"plugin": "git", "parameters": {"repo_uri": "/tmp/late", "clone_dir": "code"}}
+    ran = run(tmp_path / "home", with_mount(with_plugins(["cat code/file"], late, call), bare))
+    assert (ran.code, ran.out) == (0, "content\n"), ran.err
+    assert "could not be cloned; trying again in 1 seconds" in ran.err
+
+
+@needs_git
 def test_nothing_is_cloned_over_what_is_there(tmp_path: Path) -> None:
     call = {"plugin": "git", "parameters": {"repo_uri": "file:///nowhere", "clone_dir": "/tmp/there"}}
     ran = run(tmp_path, with_plugins(["echo run"], cmd(["mkdir /tmp/there", "touch /tmp/there/x"], []), call))
