@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from tests.e2e.server import Server
 
 from .node import PACKAGE, VERSION, run_node, run_script, sdk_folder
 from .place import PASSWORD, place, without_runtime
+from .swagger import TOLD, described, mistakes
 
 Told = dict[str, Any]
+Teller = Callable[[str], Told]
 
 GUEST = "Guest is not allowed to do this operation."
 BAD_TOKEN = "Your token is invalid."
@@ -25,12 +28,26 @@ NOT_FOR_APPLICATIONS = "Applications are not allowed to do this operation."
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     sdk_folder()  # skips before a server is started
-    with place(tmp_path_factory.mktemp("sdk") / "home", HOLDFAST_ACCESS_READING="anyone") as running:
+    folder = tmp_path_factory.mktemp("sdk")
+    with place(folder / "home", HOLDFAST_ACCESS_READING="anyone") as running:
+        _add_storage(running, folder / "corpus")
         yield running
 
 
-def told(server: Server, script: str) -> Told:
-    return dict(run_script(script, server.url, password=PASSWORD))
+def _add_storage(server: Server, folder: Path) -> None:
+    """For ann, by way of the group speech."""
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello from a storage\n")
+    with server.client() as admin:
+        admin.put("/groups/speech/members/ann", json={}).raise_for_status()
+        dataset = {"name": "corpus", "path": str(folder), "groups": ["speech"]}
+        admin.post("/datasets", json=dataset).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def told(server: Server) -> Teller:
+    """What a script tells; each is run once."""
+    return cache(lambda script: dict(run_script(script, server.url, password=PASSWORD)))
 
 
 def ours(server: Server, path: str, **query: str) -> Any:
@@ -48,8 +65,8 @@ def test_the_package_is_the_published_one() -> None:
     assert (package["name"], package["version"]) == (PACKAGE, VERSION)
 
 
-def test_login_and_logout(server: Server) -> None:
-    found = told(server, "login")
+def test_login_and_logout(told: Teller) -> None:
+    found = told("login")
     assert found["info"]["authnMethod"] == "basic"
     assert found["info"]["version"].startswith("v1.8")
     assert (found["login"]["user"], found["login"]["admin"]) == ("ann", False)
@@ -63,8 +80,8 @@ def test_login_and_logout(server: Server) -> None:
 
 
 @pytest.fixture(scope="module")
-def journey(server: Server) -> Told:
-    return told(server, "jobs")
+def journey(told: Teller) -> Told:
+    return told("jobs")
 
 
 def test_a_job_is_submitted_and_ends(server: Server, journey: Told) -> None:
@@ -126,8 +143,8 @@ def test_what_is_not_there_is_said_to_be_missing(journey: Told) -> None:
     assert journey["missingLog"]["status"] == 404
 
 
-def test_lists_are_filtered_ordered_and_paged(server: Server) -> None:
-    found = told(server, "listing")
+def test_lists_are_filtered_ordered_and_paged(server: Server, told: Teller) -> None:
+    found = told("listing")
     in_order = ["list-bad", "list-good", "list-prod"]
     assert found["byName"] == found["ofBoth"] == found["here"] == in_order
     assert found["newestFirst"] == ["list-prod", "list-bad", "list-good"]
@@ -143,8 +160,8 @@ def test_lists_are_filtered_ordered_and_paged(server: Server) -> None:
     assert {job["name"]: job["state"] for job in found["all"]} == native
 
 
-def test_only_the_owner_stops_a_job(server: Server) -> None:
-    found = told(server, "stopping")
+def test_only_the_owner_stops_a_job(server: Server, told: Teller) -> None:
+    found = told("stopping")
     (task,) = found["running"]["taskRoles"]["worker"]["taskStatuses"]
     assert task["taskState"] == "RUNNING"
     assert task["containerIp"]
@@ -159,8 +176,8 @@ def test_only_the_owner_stops_a_job(server: Server) -> None:
     assert ours(server, "/jobs/endless")["state"] == "Cancelled"
 
 
-def test_tags(server: Server) -> None:
-    found = told(server, "tags")
+def test_tags(told: Teller) -> None:
+    found = told("tags")
     assert found["added"] == {"status": 200, "message": "Add tag first for job ann~tagged successfully."}
     assert sorted(found["both"]) == ["first", "second"]
     assert found["deleted"]["message"] == "Delete tag first from job ann~tagged successfully."
@@ -170,8 +187,8 @@ def test_tags(server: Server) -> None:
     assert found["comma"]["status"] == 400
 
 
-def test_every_attempt_of_a_retried_job_can_be_read(server: Server) -> None:
-    found = told(server, "history")
+def test_every_attempt_of_a_retried_job_can_be_read(server: Server, told: Teller) -> None:
+    found = told("history")
     status = found["job"]["jobStatus"]
     assert (status["state"], status["retries"], status["attemptId"]) == ("SUCCEEDED", 2, 2)
     assert status["retryDetails"] == {"user": 2, "platform": 0, "resource": 0}
@@ -185,15 +202,8 @@ def test_every_attempt_of_a_retried_job_can_be_read(server: Server) -> None:
     assert len(ours(server, "/jobs/stubborn/attempts")["items"]) == 3
 
 
-def test_virtual_clusters_and_storages(server: Server, tmp_path: Path) -> None:
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    (folder / "hello.txt").write_text("hello from a storage\n")
-    with server.client() as admin:
-        admin.put("/groups/speech/members/ann", json={}).raise_for_status()
-        dataset = {"name": "corpus", "path": str(folder), "groups": ["speech"]}
-        admin.post("/datasets", json=dataset).raise_for_status()
-    found = told(server, "places")
+def test_virtual_clusters_and_storages(server: Server, told: Teller) -> None:
+    found = told("places")
     _check_clusters(found)
     _check_storages(found)
     native = [node["name"] for node in ours(server, "/capacity")["nodes"]]
@@ -220,8 +230,8 @@ def _check_storages(found: Told) -> None:
     assert found["read"] == "hello from a storage\n"
 
 
-def test_tokens(server: Server) -> None:
-    found = told(server, "tokens")
+def test_tokens(told: Teller) -> None:
+    found = told("tokens")
     assert found["made"]["application"] is True
     assert len(found["mine"]) == 1  # the text itself is kept nowhere
     assert found["state"] == "SUCCEEDED"
@@ -235,8 +245,8 @@ def test_tokens(server: Server) -> None:
     assert set(found["listed"]["tokens"]) - set(found["left"]["tokens"]) == set(found["mine"])
 
 
-def test_users(server: Server) -> None:
-    found = told(server, "users")
+def test_users(server: Server, told: Teller) -> None:
+    found = told("users")
     assert found["created"] == {"message": "User is created successfully"}
     assert refused(found["twice"], 409, "ConflictUserError")
     assert (found["fresh"]["email"], found["fresh"]["admin"]) == ("eve@example.org", False)
@@ -256,8 +266,8 @@ def test_users(server: Server) -> None:
     assert server.get("/users/eve").status_code == 404
 
 
-def test_groups(server: Server) -> None:
-    found = told(server, "groups")
+def test_groups(server: Server, told: Teller) -> None:
+    found = told("groups")
     assert (found["fresh"]["groupname"], found["fresh"]["description"]) == ("robots", "arms and legs")
     assert found["fresh"]["extension"]["colour"] == "green"
     assert (found["changed"]["description"], found["changed"]["extension"]["colour"]) == ("arms", "blue")
@@ -270,8 +280,8 @@ def test_groups(server: Server) -> None:
 
 
 @pytest.fixture(scope="module")
-def first(server: Server) -> Told:
-    return told(server, "first")
+def first(told: Teller) -> Told:
+    return told("first")
 
 
 def test_the_first_client_submits_forms_and_reads_without_login(server: Server, first: Told) -> None:
@@ -326,3 +336,13 @@ def test_the_command_pai_submits_and_lists(server: Server, tmp_path: Path) -> No
     assert pai("ssh", "here", "templates").startswith("ssh -oStrictHostKeyChecking=no -l root -p ")
     storages = [each["name"] for each in json.loads(pai("lists", "here"))["storages"]]
     assert storages == [dataset["name"] for dataset in ours(server, "/datasets")["items"]]
+
+
+def test_every_operation_of_its_description_is_asked_for() -> None:
+    assert set(TOLD) == described()
+
+
+@pytest.mark.parametrize("operation", TOLD)
+def test_answers_are_as_described(told: Teller, operation: str) -> None:
+    script, key = TOLD[operation]
+    assert mistakes(operation, told(script)[key]) == []

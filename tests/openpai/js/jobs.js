@@ -22,6 +22,7 @@ tell(async () => {
     attempt: await ann.job.getJob("ann", "journey", 0),
     config: await ann.job.getJobConfig("ann", "journey"),
     task: await ann.job.getTask("ann", "journey", 0, "worker", 0),
+    logs,
     names: logs.locations.map((each) => each.name),
     stdout: await read(logs, "stdout"),
     stderr: await read(logs, "stderr"),

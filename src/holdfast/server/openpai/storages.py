@@ -35,7 +35,6 @@ async def get_storage(call: Call) -> Response:
         "data": _data(found),
         "readOnly": found.read_only,
         "mountOptions": [],
-        "secretName": None,
     }
     return answer(shown)
 
