@@ -137,7 +137,7 @@ async def test_storages(pai: Pai) -> None:
     assert (await pai.user.get("/v2/storages")).json() == {"storages": [corpus, export]}
     assert (await pai.user.get("/v2/storages?default=true")).json() == {"storages": [corpus]}
     assert len((await pai.admin.get("/v2/storages")).json()["storages"]) == 3
-    fixed = {"mountOptions": [], "secretName": None}
+    fixed = {"mountOptions": []}
     one = (await pai.user.get("/v2/storages/corpus")).json()
     assert one == {**corpus, **fixed, "type": "other", "data": {}, "readOnly": False}
     two = (await pai.user.get("/v2/storages/export")).json()
