@@ -37,7 +37,10 @@ FULL_JOB = Job(
             resources=Resources(cpu=0.5, memory=123456789, gpu=2, shm=64),
             ports={"http": 2},
             env={"KEY": STRANGE},
-            mounts=(Mount(source="/a", target="/b", read_only=False),),
+            mounts=(
+                Mount(source="/a", target="/b", read_only=False),
+                Mount(source="/data", target="/datasets/d", dataset="d"),
+            ),
             completion=Completion(min_failed=None, min_succeeded=2),
             max_task_retries=3,
             workdir="/w",
@@ -52,6 +55,7 @@ FULL_JOB = Job(
     hold=Hold(duration=timedelta(days=1), keep=Keep.FILES),
     priority=7,
     tags=("a", STRANGE),
+    datasets=("d",),
     dialect=Dialect.OPENPAI_V2,
     extras={"x": [1, None, {"y": True}]},
 )

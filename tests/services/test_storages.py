@@ -125,8 +125,9 @@ async def test_two_storages_do_not_cover_each_other(house: House, ann: Actor, on
     assert len(await mounts(house, ann, openpai([{"name": "a", "mountPath": "/m"}, {"name": "b"}]))) == 2
 
 
-async def test_nothing_is_mounted_over_a_mount_of_the_job(house: House, ann: Actor, data: Path) -> None:
-    text = f"name: j\ncommand: a\ndatasets: [b]\nmounts: ['{data}:/datasets']\n"
+@pytest.mark.parametrize("target", ["/datasets", "//datasets/", "/datasets/b", "/datasets/b/sub"])
+async def test_nothing_is_mounted_over_a_mount_of_the_job(house: House, ann: Actor, data: Path, target: str) -> None:
+    text = f"name: j\ncommand: a\ndatasets: [b]\nmounts: ['{data}:{target}']\n"
     assert await problems(house, house.admin, text) == ["datasets[0]"]
 
 

@@ -135,7 +135,7 @@ def _old_wish(index: int, item: Any, problems: list[Problem]) -> Wish:
 
 
 def _target(path: str, field: str, problems: list[Problem]) -> str:
-    target = "/" + posixpath.normpath(path).lstrip("/")
+    target = _normal(path)
     why = None
     if not path.startswith("/"):
         why = "is not an absolute path"
@@ -176,10 +176,14 @@ def _check_beside(job: Job, mounts: list[tuple[Wish, Mount]]) -> None:
         for role in job.roles
         for own in role.mounts
         for wish, mount in mounts
-        if _overlap(mount.target, posixpath.normpath(own.target))
+        if _overlap(mount.target, _normal(own.target))
     ]
     if problems:
         raise InvalidJob(problems)
+
+
+def _normal(path: str) -> str:
+    return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def _overlap(one: str, other: str) -> bool:
