@@ -285,7 +285,8 @@ its gateway; `/healthz` answers `Pylon ready.`, by which they know it, and links
 - A login is `Authorization: Bearer <token>`, or `Basic` with a user's name and a token as password.
 - Bodies may be JSON (also when sent as `text/plain`) or forms with `nested[fields]`.
 - A refusal is `{"code": ..., "message": ...}` with OpenPAI's codes. Trailing slashes do not matter. Pages of any origin
-  may ask, with a token of their own; large answers come as gzip to those who take it.
+  may ask, with a token of their own (or none, with `access.reading = "anyone"`); large answers come as gzip to those
+  who take it.
 - Whoever asks too often gets 429 and `X-RateLimit-*` headers: see `openpai` in the [settings](settings.md). Behind a
   proxy every request comes from the proxy's address, so raise `requests_per_minute` there, or count in the proxy.
 
@@ -303,7 +304,8 @@ OPENPAI_DIFFERENCES = """\
   (`hf_` and the id), which `DELETE` takes as well as the text. Tokens made by `holdfast token create` are application
   tokens here.
 - **Passwords** need 8 characters instead of 6, and not ones that everybody tries first. `newPassword` of
-  `PUT /users/me` is accepted *and* set. Repeated wrong ones are answered with 429.
+  `PUT /users/me` is accepted *and* set. A wrong login says whether user or password are wrong, as with OpenPAI; after
+  a few it is answered with 429, and one has to wait.
 - **Names** of users and groups may have up to 63 letters, digits, dots, dashes and underscores.
 - **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`) are shown to that user alone. An `extension` may have
   64 KiB, its `sshKeys` are checked, and a key set to null is removed.

@@ -84,7 +84,8 @@ class LogSettings(Section):
 class NodeSettings(Section):
     name: str = Field("", description="Name of this machine in listings; empty: its host name.")
     address: str = Field(
-        "", description="Address at which others reach this machine's tasks; empty: the one its network route begins at."
+        "",
+        description="Address at which others reach this machine's tasks; empty: the one its network route begins at.",
     )
     cpus: float | None = Field(None, gt=0, description="Cores jobs may use in all; unset: all of them.")
     memory: int | None = Field(None, gt=0, description="Bytes of memory jobs may use in all; unset: all of it.")
@@ -121,7 +122,8 @@ class AccessSettings(Section):
     reading: Literal["groups", "users", "anyone"] = Field(
         "groups",
         description="Who reads jobs, logs and events. groups: members of the job's group. users: everybody who is "
-        "logged in, as with OpenPAI. anyone: also without login, on the addresses of OpenPAI's first clients.",
+        "logged in, as with OpenPAI; they see all users and groups, too. anyone: also without login, on the addresses "
+        "of OpenPAI's first clients.",
     )
 
 

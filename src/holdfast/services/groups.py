@@ -21,7 +21,7 @@ from holdfast.store.database import Store
 from .access_tokens import AccessTokens
 from .control import Control
 from .extensions import check_extension, merge
-from .names import check_name
+from .names import check_name, check_prose
 from .unfinished import has_jobs, has_unfinished
 
 
@@ -64,6 +64,7 @@ class Groups:
     async def create(self, actor: Actor, group: Group) -> Group:
         _need_admin(actor)
         check_name(group.name, "group")
+        check_prose(group.description, "description")
         check_extension(group.extension)
         await self._store.write(_create, group)
         await self._changed()
@@ -71,6 +72,8 @@ class Groups:
 
     async def change(self, actor: Actor, name: str, change: GroupChange) -> Group:
         _need_admin(actor)
+        if not isinstance(change.description, Unset):
+            check_prose(change.description, "description")
         group = await self._store.write(_change, name, change)
         await self._changed()
         return group

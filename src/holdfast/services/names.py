@@ -27,3 +27,8 @@ def check_text(text: str, field: str) -> None:
     """Free text on one line."""
     if text and not text.isprintable():
         raise UserError(f"{field} may not hold control characters", field=field)
+
+
+def check_prose(text: str, field: str) -> None:
+    """Free text on several lines."""
+    check_text(text.replace("\r\n", "").replace("\n", "").replace("\t", ""), field)

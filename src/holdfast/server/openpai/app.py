@@ -68,7 +68,8 @@ class RestServer:
     async def _call(self, each: Endpoint, request: Request, headers: dict[str, str]) -> Response:
         actor = await find_actor(request, self._services, each.who)
         if each.limited is not None and actor is not None:
-            headers.update(self._rates.user(each.limited, actor.name))
+            asker = actor.name or address_of(request)  # guests have no name
+            headers.update(self._rates.user(each.limited, asker))
         return await each.handler(Call(request, self._services, actor))
 
 

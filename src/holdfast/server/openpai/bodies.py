@@ -32,9 +32,12 @@ async def read_body(request: Request) -> Any:
 
 def parse_json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        found = json.loads(text, parse_constant=_refuse)
+        if "\\u" in text:
+            json.dumps(found, ensure_ascii=False).encode()  # fails for half a character, which no database takes
     except (ValueError, RecursionError):
         raise PaiError(400, "InvalidParametersError", "The body is not JSON.") from None
+    return found
 
 
 def _refuse(constant: str) -> None:

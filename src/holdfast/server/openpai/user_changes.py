@@ -57,7 +57,10 @@ async def update_extension(call: Call) -> Response:
 
 @endpoint("PUT", "/v2/users/{user}/email", "/v2/user/{user}/email", who=Who.PERSON)
 async def update_email(call: Call) -> Response:
-    await _update(call, _own(call), UserChange(email=need_text(await call.body(), "email")))
+    name, email = _own(call), text_in(await call.body(), "email")
+    if email is None:
+        raise bad("email is missing.")
+    await _update(call, name, UserChange(email=email))
     return _done("Update user email successfully.")
 
 
