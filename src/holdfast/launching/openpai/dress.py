@@ -33,6 +33,7 @@ def dress_openpai(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surr
         container=scene.container,
         variables=fitted.file,
         config=config,
+        script=launch.script,
         shell_options=launch.shell_options,
         steps=plugin_steps(scene, surroundings),
         notes=tuple(notes),

@@ -31,6 +31,7 @@ class Entry:
     container: str  # uid, for the folder of logs
     variables: dict[str, str]
     config: str
+    script: str
     shell_options: tuple[str, ...]
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()  # to be said before anything runs
@@ -40,7 +41,8 @@ def render_entry(entry: Entry) -> str:
     parts = [
         _HEAD,
         SAY,
-        _FIND_PLACE.format(places=" ".join(_places(entry)), container=entry.container),
+        # Written out rather than copied: no program need be started for it.
+        _FIND_PLACE.format(places=" ".join(_places(entry)), container=entry.container, script=quote(entry.script)),
         'if [ -n "$PAI_RUNTIME_DIR" ]; then\n',
         write_file("$PAI_RUNTIME_DIR/runtime_env.sh", exports(entry.variables)),
         _TELL_PLACES,
@@ -95,7 +97,7 @@ PAI_WORK_DIR=$PWD
 PAI_RUNTIME_DIR=
 for __place in {places}; do
     if mkdir -p "$__place/runtime.d" "$__place/logs/{container}" &&
-        cat "$__script" >"$__place/runtime.d/user.sh"; then
+        printf %s {script} >"$__place/runtime.d/user.sh"; then
         PAI_RUNTIME_DIR=$__place
         __script=$__place/runtime.d/user.sh
         break
