@@ -10,28 +10,56 @@ have_postgresql() {
     command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
 }
 
+have_openssh() {
+    [ -x /usr/sbin/sshd ] && command -v ssh >/dev/null 2>&1
+}
+
+have_git() {
+    command -v git >/dev/null 2>&1
+}
+
+# Where services are started for whoever is installed, a test should not open the machine to logins.
+may_install_openssh() {
+    [ ! -d /run/systemd/system ]
+}
+
 apt_install() {
     export DEBIAN_FRONTEND=noninteractive
     mkdir -p build
-    apt-get install -y --no-install-recommends "$1" >"$log" 2>&1 && return 0
-    apt-get update >>"$log" 2>&1 && apt-get install -y --no-install-recommends "$1" >>"$log" 2>&1
+    apt-get install -y --no-install-recommends "$@" >"$log" 2>&1 && return 0
+    apt-get update >>"$log" 2>&1 && apt-get install -y --no-install-recommends "$@" >>"$log" 2>&1
 }
 
+# skipped NAME WHY PACKAGE...
 skipped() {
-    printf 'PostgreSQL is not installed: its tests will be SKIPPED (%s).\n' "$1"
-    printf '  To run them too:  sudo apt-get install -y postgresql\n'
+    printf '%s is not installed: its tests will be SKIPPED (%s).\n' "$1" "$2"
+    shift 2
+    printf '  To run them too:  sudo apt-get install -y %s\n' "$*"
 }
 
-if have_postgresql; then
-    exit 0
-elif [ "$(id -u)" != 0 ]; then
-    skipped "only root can install it"
-elif ! command -v apt-get >/dev/null 2>&1; then
-    skipped "this system has no apt-get; install it your own way"
-else
-    echo "Installing PostgreSQL for the tests that run against it (once)"
-    apt_install postgresql || {
-        tail -n 5 "$log"
-        skipped "apt-get failed; all of its output is in $log"
-    }
+# component NAME PACKAGE...: called once it is known to be missing
+component() {
+    name=$1
+    shift
+    if [ "$(id -u)" != 0 ]; then
+        skipped "$name" "only root can install it" "$@"
+    elif ! command -v apt-get >/dev/null 2>&1; then
+        skipped "$name" "this system has no apt-get; install it your own way" "$@"
+    else
+        echo "Installing $name for the tests that run against it (once)"
+        apt_install "$@" || {
+            tail -n 5 "$log"
+            skipped "$name" "apt-get failed; all of its output is in $log" "$@"
+        }
+    fi
+}
+
+have_postgresql || component PostgreSQL postgresql
+have_git || component git git
+if ! have_openssh; then
+    if may_install_openssh; then
+        component OpenSSH openssh-server openssh-client
+    else
+        skipped OpenSSH "installing it would start a service here" openssh-server openssh-client
+    fi
 fi
