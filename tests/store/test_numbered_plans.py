@@ -28,7 +28,6 @@ GROUPS = tuple(f"g{number}" for number in range(20))
         {"phases": tuple(Phase)},
         {"phases": (Phase.FAILED,), "groups": GROUPS},
         {"phases": (Phase.WAITING, Phase.RUNNING), "users": ("ann",), "groups": GROUPS},
-        {"text": "train", "groups": GROUPS},
         {"tags_none": ("x",), "other_priorities": (1,)},
     ],
 )
@@ -64,3 +63,11 @@ def _explained(conn: Connection, query: NumberedQuery) -> list[str]:
     assert len(pages) == 1
     sql, values = pages[0]
     return [row[3] for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+def test_few_jobs_with_a_text_are_looked_up(tmp_path: Path) -> None:
+    opened = Opened(f"sqlite:///{tmp_path / 'holdfast.db'}")
+    opened.submit("train")
+    opened.close()
+    plan = _plan(tmp_path, NumberedQuery(text="train"))
+    assert any("INTEGER PRIMARY KEY (rowid=?)" in line for line in plan)

@@ -6,6 +6,7 @@ By submission, a page is a merge of ranges of one index, as in `listing`; in oth
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,12 @@ from holdfast.core.records import JobSummary, NumberedPage, NumberedQuery, Order
 from holdfast.core.states import FINAL, JobState
 
 from .rows import SUMMARY_COLUMNS, folded, storable, summary_of
+from .search import newest_hits
 from .statements import LARGEST, any_of, distinct_storable, list_value, marked, position
 
 _MOST_RANGES = 400  # merged in one statement; SQLite takes 500
 _ROWS = 2000  # read together
+_FEW = 2000  # jobs found by text
 _SMALLEST_PRIORITY, _LARGEST_PRIORITY = -(2**31), 2**31 - 1
 
 _IN_PHASE: dict[Phase, str] = {
@@ -62,6 +65,16 @@ class Condition:
 
 
 Choices = dict[str, list[str]]  # column -> values, any of which it may have
+Range = dict[str, str]  # column -> value, each the beginning of an index that ends in the paging key
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a query asks of the table."""
+
+    choices: Choices
+    phase: list[Condition]  # what a job that is not final must meet besides its state
+    rest: list[Condition]
 
 
 def numbered_page(conn: Connection, query: NumberedQuery, *, count: bool) -> NumberedPage:
@@ -70,19 +83,21 @@ def numbered_page(conn: Connection, query: NumberedQuery, *, count: bool) -> Num
     Jobs that are equal in the order come as they were submitted, or the other way round when it is descending.
     Those that have not finished come last by time of finish, or first when it is descending.
     """
-    choices, rest = _choices(query), _rest(conn, query)
-    if rest is None or not all(choices.values()):
+    rest = _rest(conn, query)
+    wanted = Wanted(_choices(query), _phase(query), rest or [])
+    if rest is None or not all(wanted.choices.values()):
         return NumberedPage((), 0 if count else None)
-    total = _count(conn, choices, rest) if count else None
+    # Text and tags often leave few jobs, which are then quicker sorted than looked for in every range.
+    ranges = [] if query.text or query.tags_any else _ranges(wanted.choices)
+    total = _run(conn, _count(conn, wanted, ranges)).scalar_one() if count else None
     offset, limit = (min(max(number, 0), LARGEST // 4) for number in (query.offset, query.limit))
     if not limit or (total is not None and offset >= total):
         return NumberedPage((), total)
-    ranges = _ranges(choices) if query.order is Order.SUBMITTED else []
-    if 0 < len(ranges) <= _MOST_RANGES:
-        merge = _union_of_ranges if conn.dialect.name == "sqlite" else _loop_over_ranges
-        statement = merge(ranges, rest, _direction(query), offset, limit)
+    if not ranges or query.order is not Order.SUBMITTED:
+        statement = _sorted(conn, query, wanted, offset, limit)
     else:
-        statement = _sorted(conn, query, choices, rest, offset, limit)
+        merge = _union_of_ranges if conn.dialect.name == "sqlite" else _loop_over_ranges
+        statement = merge(ranges, wanted, _direction(query), offset, limit)
     return NumberedPage(_summaries(conn, _run(conn, statement).scalars().all()), total)
 
 
@@ -101,16 +116,23 @@ def _choices(query: NumberedQuery) -> Choices:
     return choices
 
 
+def _phase(query: NumberedQuery) -> list[Condition]:
+    if all(_STATES[phase][0].final for phase in query.phases or ()):
+        return []
+    return [Condition(" OR ".join(f"({_IN_PHASE[phase]})" for phase in query.phases or ()))]
+
+
 def _rest(conn: Connection, query: NumberedQuery) -> list[Condition] | None:
-    """What must hold besides the choices; None when nothing can."""
+    """What must hold besides choices and phase; None when nothing can."""
     rest: list[Condition] = []
-    if any(not _STATES[phase][0].final for phase in query.phases or ()):
-        rest.append(Condition(" OR ".join(f"({_IN_PHASE[phase]})" for phase in query.phases or ())))
     if query.text:
         needle = folded(query.text)
         if "\n" in needle or storable(needle) != needle:
             return None
-        rest.append(_has_text(conn, needle))
+        has_text = _has_text(conn, needle)
+        if has_text is None:
+            return None
+        rest.append(has_text)
     if query.tags_any is not None:
         tags = list_value(conn, distinct_storable(query.tags_any))
         rest.append(Condition(f"seq IN (SELECT job_seq FROM job_tags WHERE {any_of(conn, 'tag')})", (tags,)))  # noqa: S608
@@ -118,26 +140,35 @@ def _rest(conn: Connection, query: NumberedQuery) -> list[Condition] | None:
         tags = list_value(conn, distinct_storable(query.tags_none))
         has_one = f"EXISTS (SELECT 1 FROM job_tags WHERE job_seq = seq AND {any_of(conn, 'tag')})"  # noqa: S608
         rest.append(Condition(f"NOT {has_one}", (tags,)))
-    if query.priorities is not None or query.other_priorities is not None:
-        rest.append(_has_priority(conn, query))
-    return rest
+    has_priority = _has_priority(conn, query)
+    return rest if has_priority is None else [*rest, has_priority]
 
 
-def _has_text(conn: Connection, needle: str) -> Condition:
-    """In its name, which stands before the first line break of `search`; or in its user's or group's name. Of those
-    there are few, so they are looked at here: databases fold letters each in their own way.
+def _has_text(conn: Connection, needle: str) -> Condition | None:
+    """In its name, or in its user's or group's name; None when there is none such. Of users and groups there are few,
+    so they are looked at here: databases fold letters each in their own way.
     """
+    ways = [_has_name(conn, needle)]
+    for column, names in (("user_name", _USERS), ("group_name", _GROUPS)):
+        fitting = [name for name in conn.scalars(names) if needle in folded(name)]
+        ways.append(Condition(any_of(conn, column), (list_value(conn, fitting),)) if fitting else None)
+    return _any_way([way for way in ways if way])
+
+
+def _has_name(conn: Connection, needle: str) -> Condition | None:
+    """The name stands before the first line break of `search`. When few jobs have the text, the index knows which."""
     place, line_break = (position(conn), "char(10)" if conn.dialect.name == "sqlite" else "chr(10)")
-    name = f"substr(search, 1, {place}(search, {line_break}))"
-    owners = [
-        list_value(conn, [name for name in conn.scalars(names) if needle in folded(name)])
-        for names in (_USERS, _GROUPS)
-    ]
-    return Condition(
-        f"({place}(search, {{}}) > 0 AND {place}({name}, {{}}) > 0)"
-        f" OR {any_of(conn, 'user_name')} OR {any_of(conn, 'group_name')}",
-        (needle, needle, *owners),
-    )
+    in_name = f"{place}(substr(search, 1, {place}(search, {line_break})), {{}}) > 0"
+    hits = newest_hits(conn, needle, 0, LARGEST, _FEW)
+    if hits is None or len(hits) == _FEW:
+        return Condition(f"({place}(search, {{}}) > 0 AND {in_name})", (needle, needle))
+    return Condition(f"({any_of(conn, 'seq')} AND {in_name})", (list_value(conn, hits), needle)) if hits else None
+
+
+def _any_way(ways: Sequence[Condition]) -> Condition | None:
+    if not ways:
+        return None
+    return Condition(" OR ".join(way.sql for way in ways), tuple(value for way in ways for value in way.values))
 
 
 def _names(column: str) -> str:
@@ -152,13 +183,14 @@ def _names(column: str) -> str:
 _USERS, _GROUPS = text(_names("user_name")), text(_names("group_name"))
 
 
-def _has_priority(conn: Connection, query: NumberedQuery) -> Condition:
+def _has_priority(conn: Connection, query: NumberedQuery) -> Condition | None:
+    """One of some, or any but some; None when any will do."""
     ways: list[Condition] = []
     if query.priorities is not None:
         ways.append(Condition(any_of(conn, "priority"), (_priorities(conn, query.priorities),)))
     if query.other_priorities is not None:
         ways.append(Condition(f"NOT ({any_of(conn, 'priority')})", (_priorities(conn, query.other_priorities),)))
-    return Condition(" OR ".join(way.sql for way in ways), tuple(value for way in ways for value in way.values))
+    return _any_way(ways)
 
 
 def _priorities(conn: Connection, numbers: Sequence[int]) -> Any:
@@ -170,16 +202,16 @@ def _priorities(conn: Connection, numbers: Sequence[int]) -> Any:
 Statement = tuple[str, list[Any]]
 
 
-def _count(conn: Connection, choices: Choices, rest: Sequence[Condition]) -> int:
-    where, values = _all_of(_listed(conn, choices, rest))
-    total: int = _run(conn, (f"SELECT count(*) FROM jobs WHERE {where}", values)).scalar_one()  # noqa: S608
-    return total
+def _count(conn: Connection, wanted: Wanted, ranges: Sequence[Range]) -> Statement:
+    if not ranges:
+        where, values = _all_of(_listed(conn, wanted))
+        return f"SELECT count(*) FROM jobs WHERE {where}", values  # noqa: S608
+    sql, values = _parts("count(*) AS number", ranges, wanted)
+    return f"SELECT CAST(sum(number) AS bigint) FROM ({sql}) AS parts", values  # noqa: S608
 
 
-def _sorted(
-    conn: Connection, query: NumberedQuery, choices: Choices, rest: Sequence[Condition], offset: int, limit: int
-) -> Statement:
-    where, values = _all_of(_listed(conn, choices, rest))
+def _sorted(conn: Connection, query: NumberedQuery, wanted: Wanted, offset: int, limit: int) -> Statement:
+    where, values = _all_of(_listed(conn, wanted))
     direction = _direction(query)
     order = f"seq {direction}"
     if query.order is not Order.SUBMITTED:
@@ -192,43 +224,44 @@ def _sorted(
     return sql, [*values, limit, offset]
 
 
-def _ranges(choices: Choices) -> list[dict[str, str]]:
-    """Equal columns, each the beginning of an index that ends in the paging key. None: all jobs."""
+def _ranges(choices: Choices) -> list[Range]:
+    """All that the choices allow; none when they allow everything, or too many."""
     if "user_name" in choices and "group_name" in choices and "state" not in choices:
         choices = {**choices, "state": [state.value for state in JobState]}  # it stands before the paging key there
-    number = 1
-    for values in choices.values():
-        number *= len(values)
-    if not choices or number > _MOST_RANGES:
+    if not choices or math.prod(map(len, choices.values())) > _MOST_RANGES:
         return []
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
 
-def _union_of_ranges(
-    ranges: Sequence[dict[str, str]], rest: Sequence[Condition], direction: str, offset: int, limit: int
-) -> Statement:
+def _union_of_ranges(ranges: Sequence[Range], wanted: Wanted, direction: str, offset: int, limit: int) -> Statement:
     """SQLite merges a union in order as it goes, and reads each part only as far as the page needs."""
-    where, values = _all_of(rest)
-    equal = " AND ".join(f"{column} = {{}}" for column in ranges[0])
-    part = f"SELECT seq FROM jobs WHERE {equal} AND {where}"  # noqa: S608
-    sql = " UNION ALL ".join([part] * len(ranges)) + f" ORDER BY seq {direction} LIMIT {{}} OFFSET {{}}"
-    wanted = [value for columns in ranges for value in (*columns.values(), *values)]
-    return sql, [*wanted, limit, offset]
+    sql, values = _parts("seq", ranges, wanted)
+    return f"{sql} ORDER BY seq {direction} LIMIT {{}} OFFSET {{}}", [*values, limit, offset]
 
 
-def _loop_over_ranges(
-    ranges: Sequence[dict[str, str]], rest: Sequence[Condition], direction: str, offset: int, limit: int
-) -> Statement:
+def _parts(what: str, ranges: Sequence[Range], wanted: Wanted) -> Statement:
+    parts = [_part(what, columns, wanted) for columns in ranges]
+    return " UNION ALL ".join(sql for sql, _ in parts), [value for _, values in parts for value in values]
+
+
+def _part(what: str, columns: Range, wanted: Wanted) -> Statement:
+    final = JobState(columns.get("state", JobState.PENDING)).final
+    where, values = _all_of([*([] if final else wanted.phase), *wanted.rest])
+    equal = " AND ".join(f"{column} = {{}}" for column in columns)
+    return f"SELECT {what} FROM jobs WHERE {equal} AND {where}", [*columns.values(), *values]  # noqa: S608
+
+
+def _loop_over_ranges(ranges: Sequence[Range], wanted: Wanted, direction: str, offset: int, limit: int) -> Statement:
     """PostgreSQL looks up each range by itself; bounds of whole index keys make it take that index."""
-    where, values = _all_of(rest)
+    where, values = _all_of([*wanted.phase, *wanted.rest])
     columns = list(ranges[0])
     key = [*(f"jobs.{column}" for column in columns), "seq"]
-    wanted = ", ".join(f"wanted.{column}" for column in columns)
+    bounds = ", ".join(f"wanted.{column}" for column in columns)
     order = ", ".join(f"{each} {direction}" for each in key)
     sql = (
         f"SELECT part.seq FROM unnest({', '.join(['{}::text[]'] * len(columns))}) AS wanted ({', '.join(columns)})"  # noqa: S608
         f" CROSS JOIN LATERAL (SELECT seq FROM jobs"
-        f" WHERE ({', '.join(key)}) >= ({wanted}, 0) AND ({', '.join(key)}) < ({wanted}, {LARGEST}) AND {where}"
+        f" WHERE ({', '.join(key)}) >= ({bounds}, 0) AND ({', '.join(key)}) < ({bounds}, {LARGEST}) AND {where}"
         f" ORDER BY {order} LIMIT {{}}) AS part"
         f" ORDER BY part.seq {direction} LIMIT {{}} OFFSET {{}}"
     )
@@ -236,9 +269,9 @@ def _loop_over_ranges(
     return sql, [*lists, *values, offset + limit, limit, offset]
 
 
-def _listed(conn: Connection, choices: Choices, rest: Sequence[Condition]) -> list[Condition]:
-    lists = [Condition(any_of(conn, column), (list_value(conn, values),)) for column, values in choices.items()]
-    return [*lists, *rest]
+def _listed(conn: Connection, wanted: Wanted) -> list[Condition]:
+    lists = [Condition(any_of(conn, column), (list_value(conn, values),)) for column, values in wanted.choices.items()]
+    return [*lists, *wanted.phase, *wanted.rest]
 
 
 def _all_of(conditions: Sequence[Condition]) -> Statement:
