@@ -63,7 +63,9 @@ def read_document(data: str | bytes) -> Document:
     if not text.lstrip().startswith(("{", "[")):
         return _read_yaml(text)
     try:
-        return Document(_read_json(text), json_text=text)
+        root = _read_json(text)
+        root.line = text.count("\n", 0, len(text) - len(text.lstrip())) + 1
+        return Document(root, json_text=text)
     except json.JSONDecodeError as error:
         return _read_flow_yaml(text, error)
     except _DuplicateKey as error:
@@ -87,9 +89,20 @@ def with_lines(document: Document) -> Document | None:
     if document.json_text is None:
         return None
     try:
-        return _read_yaml(document.json_text, spelling=False)
+        return _read_yaml(_PAIR.sub(_join_pair, document.json_text), spelling=False)
     except InvalidJob:
         return None
+
+
+# A character beyond the first 65536 as JSON may spell it, and YAML may not; told apart from an escaped backslash.
+_PAIR = re.compile(r"\\\\|\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+
+
+def _join_pair(found: re.Match[str]) -> str:
+    if found[1] is None:
+        return found[0]
+    high, low = int(found[1], 16), int(found[2], 16)
+    return chr(0x10000 + ((high - 0xD800) << 10) + low - 0xDC00)
 
 
 def _refuse(message: str, *, hint: str | None = None, line: int | None = None) -> NoReturn:
