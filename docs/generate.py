@@ -202,6 +202,9 @@ def render_access() -> str:
         "Everyone may change their own password and manage their own tokens. A token can do what its user can.",
         "",
         "Jobs of groups you are not in do not exist for you: asking for one answers *not found*, not *forbidden*.",
+        "",
+        'With `access.reading = "users"` everyone who is logged in sees every job, as with OpenPAI; with `"anyone"`'
+        " also those who are not, on the addresses of OpenPAI's clients. To act on a job one must still be in its group.",
     ]
     return _page(lines)
 

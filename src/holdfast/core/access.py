@@ -37,7 +37,7 @@ class Who(StrEnum):
 RULES: dict[Verb, tuple[Who, str]] = {
     Verb.SEE_JOB: (Who.MEMBER, "see a job, its logs, events and attempts"),
     Verb.SUBMIT_JOB: (Who.MEMBER, "submit a job to the group"),
-    Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun or clone a job of the group"),
+    Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun, tag or clone a job of the group"),
     Verb.MOUNT_ANY_PATH: (Who.ADMIN, "mount a folder of the machine that the settings do not allow for all"),
     Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "add and remove members of the group"),
     Verb.MANAGE_PLACE: (Who.ADMIN, "manage users, groups, quotas, datasets, images and settings"),
