@@ -204,7 +204,7 @@ def render_access() -> str:
         "Jobs of groups you are not in do not exist for you: asking for one answers *not found*, not *forbidden*.",
         "",
         'With `access.reading = "users"` everyone who is logged in sees every job, as with OpenPAI; with `"anyone"`'
-        " also those who are not, on the addresses of OpenPAI's clients. To act on a job one must still be in its group.",
+        " also those who are not, on the addresses of OpenPAI's clients. To act on a job one must be in its group.",
     ]
     return _page(lines)
 
