@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -246,3 +248,11 @@ def test_a_job_of_many_roles_fits() -> None:
 def test_what_neither_shell_nor_environment_can_hold_is_said() -> None:
     job = v1_job("true", role={"name": "a.b~c", "taskNumber": 400})
     assert "variables are left out: no shell can set them" in launch_of(placed(job, ports_from=1)).entry
+
+
+def test_every_variable_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "openpai-task.md").read_text()
+    for name in (*EXPECTED, "PAI_WORK_DIR", "PAI_RUNTIME_DIR", "NVIDIA_VISIBLE_DEVICES"):
+        shown = re.sub(r"(Ps_2|ps2|worker)(_\d)?", lambda found: "<role>" + ("_<i>" if found[2] else ""), name)
+        shown = re.sub(r"(?<=<i>_)\w+?(?=_PORT|$)|(?<=HOST_)(debug|http)", "<label>", shown)
+        assert f"`{shown}`" in page, shown
