@@ -34,6 +34,7 @@ def test_invalid_file_is_told(path: Path) -> None:
     with pytest.raises(InvalidJob) as caught:
         parse_job(path.read_bytes(), defaults=SITE)
     check_golden(path, [_shown(problem) for problem in caught.value.problems])
+    assert all(problem.rule for problem in caught.value.problems)
 
 
 @pytest.mark.parametrize("path", VALID, ids=name_of)

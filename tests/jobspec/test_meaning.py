@@ -193,6 +193,69 @@ def test_v2_priority_classes(word: str, priority: int) -> None:
     assert parse(text).priority == priority
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"), [("3", 3), ("0", 0), ("-1", -1), ("-2", -2), ("-3", 0), ("-2000000000", 0)]
+)
+def test_v2_any_number_of_task_retries_is_taken(written: str, meant: int) -> None:
+    text = PAI.replace("COMPLETION", "{}").replace("instances: 5", f"taskRetryCount: {written}")
+    assert parse(text).roles[0].max_task_retries == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "fine"), [("1.10", True), ("one", True), ("'2'", True), ("true", False), ("[1]", False)]
+)
+def test_v2_versions_are_text_or_numbers(written: str, fine: bool) -> None:
+    text = PAI.replace("COMPLETION", "{}")
+    for place in (f"{text}version: {written}\n", text.replace("uri: i}", f"uri: i, version: {written}}}")):
+        if fine:
+            parse(place)
+        else:
+            [(_, message)] = problems(place)
+            assert message.startswith("must be text or a number")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "defaults: {anything: 1}",
+        "extras: {submitFrom: a, tags: [b], sdk: {plugins: []}, jobStatusChangeNotification: {running: true}}",
+        "extras: {tensorBoard: {randomStr: x, storage: {type: NFS}, logDirectories: {a: /b}}}",
+        "extras: {hivedScheduler: {taskRoles: {w: {skuNum: 1, affinityGroupName: null}}}}",
+        "deployments: [{name: d, taskRoles: {nobody: {preCommands: [x]}}}]",
+        "parameters: {a: null, b: [1, {c: d}]}",
+    ],
+)
+def test_v2_keys_of_other_clients_are_tolerated(more: str) -> None:
+    assert parse(PAI.replace("COMPLETION", "{}") + more + "\n").name == "n"
+
+
+@pytest.mark.parametrize(
+    ("written", "rule", "field"),
+    [
+        ("deployments: []", "minItems", "deployments"),
+        ("deployments: [{name: d, taskRoles: {}}]", "minProperties", "deployments[0].taskRoles"),
+        ("deployments: [{name: d, taskRoles: {w: {preCommands: []}}}]", "minItems",
+         "deployments[0].taskRoles.w.preCommands"),
+        ("deployments: [{name: d, taskRoles: {w: {}}, more: 1}]", "additionalProperties", "deployments[0].more"),
+        ("jobRetryCount: 1.5", "type", "jobRetryCount"),
+        ("secrets: [a]", "type", "secrets"),
+        ("parameters: text", "type", "parameters"),
+        ("extras: {gangAllocation: 'false'}", "type", "extras.gangAllocation"),
+        ("taskroles: {}", "additionalProperties", "taskroles"),
+    ],
+)  # fmt: skip
+def test_v2_rules(written: str, rule: str, field: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse(PAI.replace("COMPLETION", "{}") + written + "\n")
+    assert [(problem.rule, problem.field) for problem in caught.value.problems] == [(rule, field)]
+
+
+def test_v2_plugins_for_roles_that_are_not_there_are_only_warned_of() -> None:
+    plugin = "extras: {com.microsoft.pai.runtimeplugin: [{plugin: ssh, taskroles: [v]}]}\n"
+    [warning] = parse_job(PAI.replace("COMPLETION", "{}") + plugin).warnings
+    assert "'v', which is not a task role" in warning.message
+
+
 def test_v2_commands_that_vanish() -> None:
     text = PAI.replace("COMPLETION", "{}").replace("[x]", "['<% $parameters.a %>']") + "parameters: {a: ' '}\n"
     assert problems(text) == [("taskRoles.w.commands", "has nothing to run once its references are filled in")]

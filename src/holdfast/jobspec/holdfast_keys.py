@@ -46,7 +46,8 @@ def _read_port_list(at: At) -> dict[str, int]:
     labels = _PORT_LABELS.read(at)
     twice = {label for label in labels if labels.count(label) > 1}
     if twice:
-        raise Wrong(f"names {sorted(twice)[0]!r} twice", "Write a mapping of label to count to ask for several.")
+        hint = "Write a mapping of label to count to ask for several."
+        raise Wrong(f"names {sorted(twice)[0]!r} twice", hint, rule="uniqueItems")
     return dict.fromkeys(labels, 1)
 
 
@@ -124,9 +125,8 @@ _DATASETS = list_of(rules.DATASET, most=32)
 
 def _read_command(at: At) -> str:
     if isinstance(at.node.value, list):
-        raise Wrong(
-            "must be text, not a list", "Use commands for a list of lines; write a program's arguments as one text."
-        )
+        hint = "Use commands for a list of lines; write a program's arguments as one text."
+        raise Wrong("must be text, not a list", hint, rule="type", expected="string")
     return rules.COMMAND.read(at)
 
 

@@ -81,6 +81,8 @@ def _read_secret(at: At) -> str:
         raise Wrong(
             "must be text to become an environment variable",
             "Set export_secrets: false to keep other values; refer to them as <% $secrets.name.part %>.",
+            rule="type",
+            expected="string",
         )
     return rules.ENV_VALUE.read(at)
 
@@ -116,7 +118,7 @@ def _over(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 def _commands(values: Mapping[str, Any], at: At) -> tuple[str, ...]:
     if "command" in values and "commands" in values:
-        at.child("command", at.node).problem("must not stand beside commands", "Keep one of the two.")
+        at.child("command", at.node).problem("must not stand beside commands", "Keep one of the two.", rule="oneOf")
     if "command" in values:
         return (values["command"],)
     commands: tuple[str, ...] = values.get("commands", ())
@@ -124,7 +126,7 @@ def _commands(values: Mapping[str, Any], at: At) -> tuple[str, ...]:
     if not commands and not any(key in written and written[key].value is not None for key in ("command", "commands")):
         misspelt = guess("command", (key for key in written if key not in JOB_KEYS), "Is {!r} meant to be it?")
         hint = misspelt or "Say what to run: a command, or a list of commands."
-        at.child("command", at.node).problem("is required", hint)
+        at.child("command", at.node).problem("is required", hint, rule="required", expected="command")
     return commands
 
 

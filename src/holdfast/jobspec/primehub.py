@@ -62,7 +62,8 @@ def _instance_type(at: At, defaults: Defaults) -> tuple[str, Resources]:
     if name not in defaults.instance_types:
         known = sorted(defaults.instance_types)
         listed = list_known(known) if known else "No instance types are set up here."
-        raise Wrong(f"{clip(name)!r} is not an instance type", " ".join(filter(None, (guess(name, known), listed))))
+        hint = " ".join(filter(None, (guess(name, known), listed)))
+        raise Wrong(f"{clip(name)!r} is not an instance type", hint, rule="reference", expected=name)
     return name, defaults.instance_types[name]
 
 
@@ -71,5 +72,5 @@ def _name_of(at: At) -> str:
         return spelled(at)
     inner = at.node.value.get("name") or at.node.value.get("id")
     if inner is None:
-        raise Wrong("needs a name")
+        raise Wrong("needs a name", rule="required", expected="name")
     return spelled(at.child("name", inner))

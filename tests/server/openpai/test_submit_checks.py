@@ -232,6 +232,13 @@ async def test_a_virtual_cluster_one_is_not_in(pai: Pai, known: bool) -> None:
     assert said == "User alice is not allowed to do operation in vision"
 
 
+async def test_a_job_that_names_no_virtual_cluster_means_default(pai: Pai) -> None:
+    bob = await pai.new_user("bob", "vision", "speech")
+    said = message_of(await send(bob, job()), 403, "ForbiddenUserError")
+    assert said.startswith("User bob is not allowed to do operation in default")
+    assert (await send(bob, job(defaults={"virtualCluster": "speech"}))).status_code == 202
+
+
 # -- 10: storages
 
 

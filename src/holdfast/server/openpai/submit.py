@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from holdfast.core.errors import InvalidJob, NotFound, Problem, UserError
 from holdfast.core.identity import framework_name
-from holdfast.core.job import Dialect
+from holdfast.core.job import DEFAULT_GROUP, Dialect
 from holdfast.server.answers import answer
 from holdfast.services.refusals import NameTaken, NoDataset, NotInGroup, TooManyRequests, Unavailable
 
@@ -56,6 +56,9 @@ def translate(refusal: UserError, user: str) -> PaiError:
         return PaiError(404, "NoStorageError", refusal.message)
     if isinstance(refusal, NotFound):
         return PaiError(404, "NoVirtualClusterError", say(refusal))
+    if refusal.field == "group":  # none is named, and there is no usual one
+        message = f"User {user} is not allowed to do operation in {DEFAULT_GROUP}. Set defaults.virtualCluster."
+        return PaiError(403, "ForbiddenUserError", message)
     return PaiError(400, "InvalidProtocolError", say(refusal))
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from holdfast.core.errors import InvalidJob, NotFound, UserError
-from holdfast.core.job import Dialect
+from holdfast.core.job import DEFAULT_GROUP, Dialect
 from holdfast.server.answers import answer
 from holdfast.services.jobs import Submitted
 from holdfast.services.refusals import NameTaken, NotInGroup, TooManyRequests, Unavailable
@@ -78,6 +78,9 @@ async def _translate(call: Call, refusal: UserError) -> PaiError:
         return PaiError(409, "ConflictJobError", f"Job name {refusal.name} already exists")
     if isinstance(refusal, NotInGroup):
         return await _no_group(call, refusal.group)
+    if refusal.field == "group":  # none is named, and there is no usual one
+        message = f"Virtual cluster {DEFAULT_GROUP} is not found. Name one of yours as virtualCluster."
+        return PaiError(404, "NoVirtualClusterError", message)
     return PaiError(400, "InvalidParametersError", say(refusal))
 
 
