@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import string
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Mount, Resources, Role
 from holdfast.jobspec import Defaults, job_to_json, parse_job
 from holdfast.jobspec.openpai_render import render_openpai
-from tests.jobspec.jobs import jobs
+from tests.jobspec.jobs import jobs, json_values, scripts, texts, variables
 
 
 def again(config: dict[str, Any]) -> Job:
@@ -83,6 +85,45 @@ def test_a_registry_password_in_the_open_is_not_shown() -> None:
     written = {**V2, "prerequisites": [{"name": "i", "type": "dockerimage", "uri": "host", "auth": auth}]}
     text = json.dumps(render_openpai(parse_job(json.dumps(written)).job))
     assert "tell-nobody-5c1f" not in text
+
+
+_v1_words = st.text(string.ascii_letters + string.digits + "._~", min_size=1, max_size=63)
+_v1_role = st.fixed_dictionaries(
+    {"name": _v1_words.filter(lambda name: name[0] != "."), "command": scripts},
+    optional={
+        "taskNumber": st.integers(1, 9),
+        "memoryMB": st.integers(64, 4096),
+        "portList": st.lists(st.fixed_dictionaries({"label": _v1_words, "portNumber": st.integers(0, 3)}), max_size=3),
+        "minFailedTaskCount": st.none() | st.just(1),
+        "minSucceededTaskCount": st.none() | st.just(1),
+    },
+)
+_v1_files = st.fixed_dictionaries(
+    {
+        "jobName": st.text(string.ascii_letters + string.digits + "-._~", min_size=1, max_size=255),
+        "image": st.just("host"),
+        "taskRoles": st.lists(_v1_role, min_size=1, max_size=4, unique_by=lambda role: role["name"]),
+    },
+    optional={
+        "jobEnvs": st.dictionaries(variables, texts | st.booleans() | st.integers(), max_size=3),
+        "extras": st.dictionaries(st.sampled_from(["storages", "gangAllocation", "other.one"]), json_values),
+        "dataDir": texts,
+        "codeDir": texts,
+        "authFile": texts,
+        "retryCount": st.integers(-2, 9),
+    },
+)
+
+
+@given(_v1_files)
+def test_any_v1_file_becomes_a_v2_file_that_parses(written: dict[str, Any]) -> None:
+    old = parse_job(json.dumps(written), dialect=Dialect.OPENPAI_V1, defaults=Defaults(user="alice")).job
+    new = again(render_openpai(old))
+    assert new.hold == old.hold
+    assert [role.resources for role in new.roles] == [role.resources for role in old.roles]
+    assert [role.completion for role in new.roles] == [role.completion for role in old.roles]
+    assert [sum(role.ports.values()) for role in new.roles] == [sum(role.ports.values()) for role in old.roles]
+    assert [role.commands[-1] for role in new.roles] == [role.commands[-1].strip() for role in old.roles]
 
 
 V1 = {

@@ -240,6 +240,38 @@ async def test_a_stopped_job(pai: Pai) -> None:
     assert only_task(body)["containerExitCode"] == -210
 
 
+async def test_others_stop_once_it_is_decided(pai: Pai) -> None:
+    roles = {"chief": role("sleep 9"), "worker": role("trap '' TERM", "sleep 9")}
+    made = await pai.house.submit(job(roles=roles), pai.alice)
+    await pai.house.until(made.id, JobState.RUNNING)
+    async with asyncio.timeout(20):
+        while len(pai.house.engine.running()) < 2:
+            await asyncio.sleep(0.01)
+        chief = next(each for each in pai.house.engine.running() if ".chief-" in each)
+        pai.house.engine.finish(chief, 1)
+        while not pai.house.engine.machine.stops:
+            await asyncio.sleep(0.01)
+    body = await detail(pai)
+    assert body["jobStatus"]["state"] == "RUNNING"
+    assert body["jobStatus"]["appExitCode"] is None
+    assert only_task(body, "chief")["taskState"] == "FAILED"
+    assert only_task(body, "worker")["taskState"] == "STOPPING"
+
+
+async def test_stopped_while_the_next_attempt_is_waited_for(pai: Pai) -> None:
+    made = await pai.house.submit(job(roles={"worker": role("sleep 9")}), pai.alice)
+    await pai.house.until(made.id, JobState.RUNNING)
+    pai.house.engine.lose(pai.house.engine.running()[0])
+    await pai.house.until(made.id, JobState.PENDING)
+    await pai.house.services.jobs.stop(pai.alice, made.id)
+    await pai.house.until(made.id)
+    body = await detail(pai)
+    assert (body["jobStatus"]["state"], body["jobStatus"]["appExitCode"]) == ("STOPPED", -210)
+    assert only_task(body)["containerExitCode"] == -1001
+    (item,) = (await pai.user.get("/v2/jobs")).json()
+    assert item["appExitCode"] == -210
+
+
 async def test_a_refused_job(pai: Pai) -> None:
     await ran(pai, job(roles={"worker": role(asked={"gpu": 64})}))
     body = await detail(pai)

@@ -193,6 +193,16 @@ async def test_all_read_all_where_the_admin_says_so(tmp_path: Path) -> None:
         refused(stop, 403, "ForbiddenUserError")
 
 
+async def test_guests_read_where_the_admin_says_so(tmp_path: Path) -> None:
+    async with open_pai(tmp_path / "home", {"access": {"reading": "anyone"}}) as pai:
+        await pai.house.run(job("mine"), pai.alice)
+        assert [each["name"] for each in (await pai.guest.get("/v2/jobs")).json()] == ["mine"]
+        for more in ("", "/attempts/0", "/config", "/events", "/job-attempts"):
+            assert (await pai.guest.get(f"/v2/jobs/alice~mine{more}")).status_code == 200, more
+        stop = await pai.guest.put("/v2/jobs/alice~mine/executionType", json={"value": "STOP"})
+        refused(stop, 401, "UnauthorizedUserError")
+
+
 async def test_priorities_that_are_none_of_the_classes(pai: Pai) -> None:
     await pai.house.submit(json.dumps({"name": "p", "command": "sleep 9", "priority": 100}), pai.alice)
     await pai.house.submit(json.dumps({"name": "q", "command": "sleep 9", "priority": 99}), pai.alice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -45,7 +45,8 @@ _REASONS = {
 async def list_job_events(call: Call) -> Response:
     found = await find_framework(call, call.path("framework"))
     detail = await call.services.jobs.get(call.actor, found.id)
-    history = _History(detail, wanted=call.query("type") or None)
+    name, roles = debug_id(found.user, found.name), role_keys(detail.record.job)
+    history = _History(detail, name, roles, wanted=call.query("type") or None)
     after = 0
     while events := await call.services.jobs.events(call.actor, found.id, after=after, limit=_PAGE):
         await asyncio.to_thread(history.add, events)
@@ -59,6 +60,8 @@ class _History:
     """Events as they come, oldest first; the newest are kept in the shape of the answer."""
 
     detail: Detail
+    framework: str  # its name in events
+    spelled: Mapping[str, str]  # its roles
     wanted: str | None  # Warning or Normal
     newest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_SHOWN))
     total: int = 0
@@ -101,13 +104,13 @@ class _History:
     def _about_task(self, event: Event) -> dict[str, Any]:
         role, _, index = (event.task or "").rpartition("-")
         record = self.detail.record
-        spelled = role_keys(record.job).get(role, role)
+        spelled = self.spelled.get(role, role)
         number = self.retried[event.attempt, event.task]
         attempt = event.attempt if event.attempt is not None else record.summary.attempt
         return {
             "podUid": container_uid(task_attempt_id(record.summary.id, attempt, role, int(index), number)),
             "taskroleName": spelled,
-            "taskName": f"{debug_id(record.summary.user, record.summary.name)}-{spelled}-{index}",
+            "taskName": f"{self.framework}-{spelled}-{index}",
             "taskIndex": int(index),
         }
 
@@ -115,7 +118,7 @@ class _History:
         summary = self.detail.record.summary
         return {
             "uid": str(uuid5(NAMESPACE_OID, f"{summary.id} {key}")),
-            "frameworkName": debug_id(summary.user, summary.name),
+            "frameworkName": self.framework,
             "podUid": None,
             "taskroleName": None,
             "taskName": None,
