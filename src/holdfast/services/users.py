@@ -165,12 +165,14 @@ class Users:
         await self.update(actor, name, UserChange(password=password))
 
     async def change_own_password(self, actor: Actor, old: str, new: str, address: str) -> None:
-        """Ends all of one's logins, also the one this came by."""
+        """Ends all of one's logins, also the one this came by; none when the new password is the old one."""
         await self._guesses.begin(actor.name, address)
         hashed = await self._store.read(people.password_hash, actor.name)
         if not await self._passwords.verify(hashed, old):
             raise Forbidden("The old password is not right", field="old", hint="An admin can set a new password.")
         self._guesses.succeeded(actor.name, address)
+        if new == old:
+            return
         check_password(new, "new", user=actor.name)
         await self._store.write(_set_password, actor.name, await self._passwords.hash(new))
         self._access.forget()

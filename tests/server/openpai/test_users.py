@@ -182,6 +182,7 @@ async def test_change_ones_own_password_really(pai: Pai) -> None:
     refused(await change(None, "a new long password"), 400, "InvalidParametersError")
     refused(await change("wrong", "a new long password"), 400, "IncorrectPasswordError", "Password is incorrect.")
     refused(await change(PASSWORD, "short"), 400, "InvalidParametersError")
+    done(await change(PASSWORD, PASSWORD))  # no change, so the login it came by stays
     done(await change(PASSWORD, "a new long password"))
     await pai.login("alice", "a new long password")
     refused(await pai.user.get("/v2/users/alice"), 401, "UnauthorizedUserError")
