@@ -133,7 +133,7 @@ def _spoil(draw: st.DrawFn, tree: Tree) -> None:
     if how == "add" or key is None:
         _grow(draw, inside)
     elif how == "replace":
-        inside[key] = draw(_JUNK)
+        inside[key] = copy.deepcopy(draw(_JUNK))
     else:
         del inside[key]
 
@@ -144,9 +144,10 @@ def _values(inside: Any) -> list[Any]:
 
 def _grow(draw: st.DrawFn, inside: Any) -> None:
     if isinstance(inside, dict):
-        inside[draw(_KEYS)] = draw(_JUNK)
+        inside[draw(_KEYS)] = copy.deepcopy(draw(_JUNK))
     else:
-        inside.append(copy.deepcopy(draw(st.sampled_from(inside))) if inside and draw(st.booleans()) else draw(_JUNK))
+        source = st.sampled_from(inside) if inside and draw(st.booleans()) else _JUNK
+        inside.append(copy.deepcopy(draw(source)))
 
 
 # -- hostile text

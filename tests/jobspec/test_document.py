@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.errors import InvalidJob
+from holdfast.jobspec import parse_job
 from holdfast.jobspec.document import Node, read_document
 
 
@@ -84,3 +86,27 @@ def test_the_same_document_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> N
     quick = read_document(text)
     monkeypatch.setattr("holdfast.jobspec.document._Loader", yaml.SafeLoader)
     assert read_document(text) == quick
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{"a": "NaN",\n"b": NaN}', 2),
+        ('{"a": "\\"NaN",\n\n"b": -Infinity}', 3),
+        ('{"a": "\\ud83d\\ude00",\n"b": 1e999}', 2),
+        ('{"a": 1,\n"b": "\\ud800"}', 2),
+        ('{"a": 1,\n"b": "\\u0000"}', 2),
+        ('\n{"a": ' + "[" * 70 + "]" * 70 + "}", 2),
+        ("", 1),
+    ],
+)
+def test_what_is_wrong_with_json_has_a_line(text: str, line: int) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        read_document(text)
+    assert [problem.line for problem in caught.value.problems] == [line]
+
+
+def test_characters_spelled_in_pairs_do_not_hide_lines() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job('{"name": "\\\\ud83d\\ud83d\\ude00",\n"command": "x",\n"gpu": -1}')
+    assert [(problem.field, problem.line) for problem in caught.value.problems][-1] == ("gpu", 3)

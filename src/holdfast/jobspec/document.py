@@ -76,8 +76,10 @@ def read_document(data: str | bytes) -> Document:
 
 def _with_line(refusal: InvalidJob, json_text: str) -> InvalidJob:
     """What is wrong with JSON, where the YAML reader stumbles over the same thing."""
+    if refusal.problems[0].line is not None:
+        return refusal
     try:
-        _read_yaml(json_text, spelling=False)
+        _read_yaml(_PAIR.sub(_join_pair, json_text), spelling=False)
     except InvalidJob as same:
         line = same.problems[0].line
         return InvalidJob([replace(problem, line=line) for problem in refusal.problems])
@@ -421,13 +423,21 @@ def _read_duplicate(text: str, key: str) -> Document:
     try:
         return _read_yaml(text, spelling=False)
     except InvalidJob:
-        line = text.count("\n", 0, text.find(json.dumps(key, ensure_ascii=False))) + 1
+        line = _line_at(text, text.find(json.dumps(key, ensure_ascii=False)))
         _refuse(f"The key {clip(key)!r} is written twice", hint="Keep one of the two.", line=line)
 
 
 def _refuse_constant(text: str, name: str) -> NoReturn:
-    line = text.count("\n", 0, text.find(name)) + 1
+    outside = (found.start() for found in _CONSTANT.finditer(text) if found[1] == name)
+    line = _line_at(text, next(outside, 0))
     _refuse(f"The file holds {name}, which is not a number JSON knows", line=line)
+
+
+_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)  # whole texts, so as not to look into them
+
+
+def _line_at(text: str, index: int) -> int:
+    return text.count("\n", 0, max(0, index)) + 1
 
 
 def _json_node(value: Any, depth: int, budget: _Budget) -> Node:

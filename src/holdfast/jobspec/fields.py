@@ -175,7 +175,7 @@ class Fields:
         for name, at in self._entries.items():
             if name not in known and name not in tolerated:
                 advice = partial(self._advice, name)
-                at.problem("is not a known field", advice, rule="additionalProperties", expected=name)
+                at.problem("is not a known field", advice, rule="additionalProperties", expected=clip(name, 255))
 
     def _advice(self, name: str) -> str:
         return guess(name, self._known) or list_known(dict.fromkeys(self._known))

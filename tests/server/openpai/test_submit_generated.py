@@ -61,7 +61,8 @@ def check_problems(body: dict[str, Any]) -> None:
     for problem in body["problems"]:
         assert _DATA_PATH.fullmatch(problem["dataPath"]), problem
         assert problem["keyword"] != "rule", problem
-        assert problem["dataPath"] or problem["line"] or problem["keyword"] == "more", problem
+        named = problem["params"].get("missingProperty") or problem["params"].get("additionalProperty")
+        assert problem["dataPath"] or named or problem["line"] or problem["keyword"] == "more", problem
 
 
 @made_up(130)
