@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.identity import container_uid
+from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.images import ImageShelf
@@ -20,6 +22,7 @@ from tests.engines.playing import need, play
 
 from .scene import Ran, launch_of, placed, run, v1_job, v2_job
 
+CONTAINER = container_uid("j1.0.worker-0.0")
 PLAIN = EmbeddedOptions(isolation="off")
 
 
@@ -45,7 +48,7 @@ def test_an_ordinary_user_has_the_same() -> None:
 )
 def test_the_first_command_that_fails_ends_the_task(tmp_path: Path, commands: list[str], code: int, out: str) -> None:
     ran = run(tmp_path, v2_job(commands))
-    place = "/usr/local/pai" if os.geteuid() == 0 else "/home/jovyan/.pai"
+    place = "/usr/local/pai" if os.geteuid() == 0 else f"/home/jovyan/.pai/{CONTAINER}"
     assert (ran.code, ran.out) == (code, out.format(place=place)), ran.err
 
 
@@ -128,8 +131,19 @@ def test_without_a_sandbox_nothing_of_the_machine_is_touched(tmp_path: Path) -> 
     before = Path("/usr/local/pai").exists()
     ran = run(tmp_path, v2_job(['echo "$PAI_RUNTIME_DIR"; echo "$PAI_JOB_NAME"; exit 4']), PLAIN, isolated=False)
     assert ran.code == 4, ran.err
-    assert ran.out.splitlines() == [f"{tmp_path}/tasks/j1.0.worker-0.0/scratch/.pai", "alice~job"]
+    assert ran.out.splitlines() == [f"{tmp_path}/tasks/j1.0.worker-0.0/scratch/.pai/{CONTAINER}", "alice~job"]
     assert Path("/usr/local/pai").exists() is before
+
+
+@pytest.mark.parametrize("target", ["/usr/local/pai", "/usr/local/", "/usr/local/pai/runtime.d/x"])
+def test_nothing_is_written_into_what_is_mounted(tmp_path: Path, target: str) -> None:
+    need(Isolation.FULL)
+    (tmp_path / "data").mkdir()
+    mount = Mount(source=str(tmp_path / "data"), target=target, read_only=False)
+    job = v2_job(['echo "$PAI_RUNTIME_DIR"'])
+    ran = run(tmp_path / "home", replace(job, roles=(replace(job.roles[0], mounts=(mount,)),)))
+    assert (ran.code, ran.out) == (0, f"/home/jovyan/.pai/{CONTAINER}\n"), ran.err
+    assert not list((tmp_path / "data").iterdir())
 
 
 def test_variables_beyond_the_environment_reach_programs_too(tmp_path: Path) -> None:

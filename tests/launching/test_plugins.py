@@ -12,7 +12,9 @@ import pytest
 
 from holdfast.core.job import Job, Mount
 from holdfast.engines.embedded.render import PATH
+from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
+from tests.engines.playing import play
 
 from .scene import Ran, launch_of, run, v2_job, with_plugins
 
@@ -114,6 +116,29 @@ def test_a_plugin_that_cannot_run_fails_the_task_and_says_why(tmp_path: Path, ca
     ignored = run(tmp_path / "b", with_plugins(["echo run"], {**call, "failurePolicy": "ignore"}))
     assert (ignored.code, ignored.out) == (0, "run\n")
     assert words in ignored.err
+
+
+def test_references_that_stand_for_too_much_are_not_filled_in(tmp_path: Path) -> None:
+    much = {"preCommands": ["<% $parameters.x %>" * 1000]}
+    ran = run(tmp_path, with_plugins(["echo run"], {"plugin": "cmd", "parameters": much}, parameters={"x": "x" * 5000}))
+    assert (ran.code, ran.out) == (1, "")
+    assert "its parameters are longer than" in ran.err
+
+
+def test_a_stop_while_a_plugin_runs_starts_nothing_more(tmp_path: Path) -> None:
+    job = with_plugins(["echo run"], cmd(["echo up", "sleep 600", "echo on"], [], failurePolicy="ignore"))
+    launch = replace(launch_of(job), ports={})
+
+    async def scenario(rig: Rig) -> None:
+        await rig.engine.start(launch)
+        log = rig.log(launch.attempt_id)
+        while b"up" not in await read_all(log):
+            await log.grown(await log.size(), 1.0)
+        await rig.engine.stop(launch.attempt_id, 500.0)
+        assert (await rig.end_of(launch.attempt_id)).code == 143
+        assert await read_all(log) == b"up\n"
+
+    play(tmp_path, scenario)
 
 
 def test_storages_are_no_plugin_here(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from holdfast.engines.base import Launch
 from holdfast.jobspec import MASK
 
 from ..surroundings import Surroundings
-from .entry import Entry, render_entry
+from .entry import SYSTEM_PLACE, Entry, render_entry
 from .filling import has_secrets, openpai_config
 from .fitting import fit_variables
 from .plugins import plugin_steps
@@ -29,7 +29,7 @@ def dress_openpai(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surr
         notes.append("The job's file is too long to be laid down in job_config.yaml.")
         config = ""
     entry = Entry(
-        isolated=surroundings.isolated,
+        system=surroundings.isolated and not any(_touches(mount.target) for mount in launch.mounts),
         container=scene.container,
         variables=fitted.file,
         config=config,
@@ -39,6 +39,12 @@ def dress_openpai(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surr
         notes=tuple(notes),
     )
     return replace(launch, env=fitted.env, entry=render_entry(entry))
+
+
+def _touches(target: str) -> bool:
+    """What is mounted there is not the task's alone."""
+    mounted, ours = f"{target.rstrip('/')}/", f"{SYSTEM_PLACE}/"
+    return mounted.startswith(ours) or ours.startswith(mounted)
 
 
 def render_config(job: Job) -> str:

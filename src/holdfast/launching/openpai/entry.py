@@ -11,8 +11,8 @@ from shlex import quote
 
 from .shell import SAY, exports, write_file
 
-HOME_PLACES = ('"${HOME:-/tmp}/.pai"', '"${TMPDIR:-/tmp}/.pai"')
-SYSTEM_PLACE = "/usr/local/pai"  # where OpenPAI has it; only for a task that has the file system to itself
+SYSTEM_PLACE = "/usr/local/pai"  # where OpenPAI has it
+HOME_PLACES = ('"${{HOME:-/tmp}}/.pai/{}"', '"${{TMPDIR:-/tmp}}/.pai/{}"')  # by container: tasks may share a folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    isolated: bool
-    container: str  # uid, for the folder of logs
+    system: bool  # files may lie in the system's folder: the task has it to itself
+    container: str  # uid
     variables: dict[str, str]
     config: str
     script: str
@@ -60,7 +60,8 @@ def render_entry(entry: Entry) -> str:
 
 
 def _places(entry: Entry) -> Sequence[str]:
-    return (SYSTEM_PLACE, *HOME_PLACES) if entry.isolated else HOME_PLACES
+    homes = tuple(place.format(entry.container) for place in HOME_PLACES)
+    return (SYSTEM_PLACE, *homes) if entry.system else homes
 
 
 def _posix(options: Iterable[str]) -> tuple[str, ...]:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.core.job import Job
+from holdfast.jobspec.rules import MAX_JOB_CHARS
 from holdfast.jobspec.templates import Filler
+
+from .parameters import BadParameters
 
 _PASSWORDS = "_registry_passwords"  # put among the secrets when the file is read, by us and not by its author
 
@@ -22,6 +25,8 @@ def openpai_filler(job: Job, role: str) -> Callable[[str], str]:
 def fill_parameters(job: Job, role: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """A plugin's parameters with every reference in them filled in."""
     filler = Filler({**_references(job, role), "secrets": job.secrets}, drop=has_secrets(job))
+    if _size(parameters, filler) > MAX_JOB_CHARS:
+        raise BadParameters(f"with everything filled in, its parameters are longer than {MAX_JOB_CHARS} characters")
     return {key: _fill(value, filler) for key, value in parameters.items()}
 
 
@@ -47,6 +52,15 @@ def _references(job: Job, role: str) -> dict[str, Any]:
             if name is not None and item.get("type") == kind and item.get("name") == name:
                 values[kind] = item
     return values
+
+
+def _size(value: Any, filler: Filler) -> int:
+    """Looked at before anything is filled in: a short reference may stand for much, many times."""
+    if isinstance(value, str):
+        return filler.size(value)
+    if isinstance(value, Mapping):
+        return sum(_size(each, filler) for each in value.values())
+    return sum(_size(each, filler) for each in value) if isinstance(value, list | tuple) else 0
 
 
 def _fill(value: Any, filler: Filler) -> Any:
