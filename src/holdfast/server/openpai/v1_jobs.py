@@ -44,12 +44,12 @@ _FRAMEWORK = "/v1/jobs/{framework}"
 # -- looking
 
 
-@endpoint("GET", "/v1/jobs", who=Who.READER, limited=Limited.LIST, note="filters and pages as in the second list")
+@endpoint("GET", "/v1/jobs", who=Who.READER, limited=Limited.LIST, note="filters and pages as GET /v2/jobs")
 async def list_jobs(call: Call) -> Response:
     return await _list(call, None)
 
 
-@endpoint("GET", "/v1/user/{user}/jobs", who=Who.READER, limited=Limited.LIST)
+@endpoint("GET", "/v1/user/{user}/jobs", who=Who.READER, limited=Limited.LIST, note="filters and pages as GET /v2/jobs")
 async def list_jobs_of_user(call: Call) -> Response:
     return await _list(call, call.path("user"))
 
@@ -140,7 +140,7 @@ async def get_ssh(call: Call) -> Response:
 # -- acting
 
 
-@endpoint("PUT", f"{_USERS_JOB}/executionType", f"{_FRAMEWORK}/executionType")
+@endpoint("PUT", f"{_USERS_JOB}/executionType", f"{_FRAMEWORK}/executionType", note="START changes nothing")
 async def set_execution_type(call: Call) -> Response:
     summary = await _find(call)
     check_owner(call, summary)

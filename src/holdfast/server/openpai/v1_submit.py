@@ -33,7 +33,7 @@ async def submit_config(call: Call) -> Response:
     return await _submit(call, None)
 
 
-@endpoint("PUT", "/v1/user/{user}/jobs/{job}", limited=Limited.SUBMIT, note="the same, with the name in the address")
+@endpoint("PUT", "/v1/user/{user}/jobs/{job}", limited=Limited.SUBMIT, note="as POST; the config may leave jobName out")
 async def put_config(call: Call) -> Response:
     return await _submit(call, call.path("job"))
 
