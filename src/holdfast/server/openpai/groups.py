@@ -32,11 +32,17 @@ async def get_group(call: Call) -> Response:
     return answer(show_group(found, await call.services.datasets.list(call.actor)))
 
 
-@endpoint("GET", "/v2/groups/{group}/userlist", "/v2/group/{group}/userlist", who=Who.ADMIN)
+@endpoint(
+    "GET",
+    "/v2/groups/{group}/userlist",
+    "/v2/group/{group}/userlist",
+    who=Who.ADMIN,
+    note="A group that is not there has no users.",
+)
 async def list_members(call: Call) -> Response:
-    found = await _find(call, 400)
+    name = call.path("group")
     users = await call.services.users.list(call.actor)
-    return answer([{"username": u.name, "clusterAdmin": u.admin} for u in users if u.name in found.members])
+    return answer([{"username": u.name, "clusterAdmin": u.admin} for u in users if name in u.groups])
 
 
 @endpoint("POST", "/v2/groups", "/v2/group", who=Who.ADMIN, note=_ACLS)
