@@ -135,6 +135,14 @@ class EngineContract:
 
         self.play(scenario)
 
+    def test_an_entry_runs_in_place_of_the_script_and_is_given_it(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            seen = await rig.run("a", "echo mine\nexit 4", entry='sh "$1"')
+            assert (seen.seen, seen.code) == (Seen.EXITED, 4)
+            assert await read_all(rig.log("a")) == b"mine\n"
+
+        self.play(scenario)
+
     def test_times_are_told_and_stay_the_same(self) -> None:
         async def scenario(rig: Rig) -> None:
             before = datetime.now(UTC) - timedelta(milliseconds=1)
