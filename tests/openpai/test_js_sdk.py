@@ -19,7 +19,6 @@ from .swagger import TOLD, described, mistakes
 Told = dict[str, Any]
 Teller = Callable[[str], Told]
 
-GUEST = "Guest is not allowed to do this operation."
 BAD_TOKEN = "Your token is invalid."
 NOT_ADMIN = "Non-admin is not allow to do this operation."
 NOT_FOR_APPLICATIONS = "Applications are not allowed to do this operation."
@@ -230,7 +229,7 @@ def _check_storages(found: Told) -> None:
     assert found["read"] == "hello from a storage\n"
 
 
-def test_tokens(told: Teller) -> None:
+def test_tokens(server: Server, told: Teller) -> None:
     found = told("tokens")
     assert found["made"]["application"] is True
     assert len(found["mine"]) == 1  # the text itself is kept nowhere
@@ -243,6 +242,9 @@ def test_tokens(told: Teller) -> None:
     for name in ("afterwards", "loggedOut"):
         assert refused(found[name], 401, "UnauthorizedUserError", BAD_TOKEN)
     assert set(found["listed"]["tokens"]) - set(found["left"]["tokens"]) == set(found["mine"])
+    native = {f"hf_{token['id']}" for token in ours(server, "/tokens", user="ann")["items"]}
+    assert set(found["left"]["tokens"]) <= native
+    assert not set(found["mine"]) & native
 
 
 def test_users(server: Server, told: Teller) -> None:
@@ -264,6 +266,8 @@ def test_users(server: Server, told: Teller) -> None:
     assert found["deleted"] == {"message": "user is removed successfully"}
     assert refused(found["gone"], 400, "NoUserError")
     assert server.get("/users/eve").status_code == 404
+    dora = ours(server, "/users/dora")
+    assert (dora["email"], set(dora["groups"]), dora["admin"]) == ("dora@example.org", {"default", "vision"}, False)
 
 
 def test_groups(server: Server, told: Teller) -> None:
@@ -277,6 +281,8 @@ def test_groups(server: Server, told: Teller) -> None:
     assert refused(found["noGroup"], 400, "NoGroupError")
     assert refused(found["gone"], 400, "NoGroupError")
     assert server.get("/groups/robots").status_code == 404
+    painters = ours(server, "/groups/painters")
+    assert (painters["description"], list(painters["members"])) == ("they stay", ["ann"])
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from tests.e2e.server import PATIENCE, Server
 
 from .place import FINAL, PASSWORD, place
 
+GUEST = "Guest is not allowed to do this operation."
 JOB = """
 protocolVersion: 2
 name: {name}
@@ -133,4 +134,4 @@ def test_nobody_acts_without_login_where_anyone_may_read(http: httpx.Client) -> 
         ("GET", "/v2/tokens"),
     ]:
         reply = http.request(method, f"/rest-server/api{path}", json={"value": "STOP"})
-        assert (reply.status_code, reply.json()["code"]) == (401, "UnauthorizedUserError"), path
+        assert (reply.status_code, reply.json()) == (401, {"code": "UnauthorizedUserError", "message": GUEST}), path

@@ -11,6 +11,8 @@ tell(async () => {
     externalName: "",
     extension: { acls: { admin: false, virtualClusters: ["robots"], storageConfigs: [] }, colour: "green" },
   });
+  await boss.group.createGroup({ groupname: "painters", description: "they stay" });
+  await boss.user.updateUserGroup("ann", "painters");
   const fresh = await boss.group.getGroup("robots");
   const updated = await boss.group.updateGroup({
     patch: true,

@@ -7,6 +7,7 @@ tell(async () => {
   const [ann, boss] = [client("ann"), client("boss")];
   const eve = { username: "eve", password: given.password, email: "eve@example.org", virtualCluster: ["vision"] };
   const created = await boss.user.createUser({ ...eve, extension: { colour: "red" } });
+  await boss.user.createUser({ ...eve, username: "dora", email: "dora@example.org" }); // she stays
   const twice = await refusal(boss.user.createUser(eve));
   const fresh = await boss.user.getUser("eve");
   const updated = await boss.user.updateUser({ username: "eve", email: "e@example.org", extension: { size: 3 } });
