@@ -36,7 +36,7 @@ from holdfast.core.plan import Plan, Policy, Remove, Start, Step, Stop, assignme
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
 from holdfast.engines.base import Engine
-from holdfast.launching import build_launch
+from holdfast.launching import Launcher
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
@@ -444,9 +444,10 @@ class Controller:
         self._set_timer(live, work.plans[-1].wake_in if work.plans else None)
         if after.state.final:
             self._forget(live)
+        launcher = Launcher(after)
         for result in work.plans:
             for step in result.steps:
-                self._perform(after, step)
+                self._perform(launcher, step)
 
     def _forget(self, live: Live) -> None:
         if live.timer:
@@ -468,20 +469,20 @@ class Controller:
 
     # -- acting
 
-    def _perform(self, snapshot: JobSnapshot, step: Step) -> None:
+    def _perform(self, launcher: Launcher, step: Step) -> None:
         match step:
             case Start():
-                self._spawn(self._start(snapshot, step))
+                self._spawn(self._start(launcher, step))
             case Stop():
                 self._spawn(self._stop(step))
             case Remove():
                 self._spawn(self._remove(step))
 
-    async def _start(self, snapshot: JobSnapshot, step: Start) -> None:
+    async def _start(self, launcher: Launcher, step: Start) -> None:
         try:
             async with self._starts:
-                surroundings = await self._surroundings.find(snapshot)
-                observation = await self.engine.start(build_launch(snapshot, step.task, surroundings))
+                surroundings = await self._surroundings.find(launcher.snapshot)
+                observation = await self.engine.start(launcher.launch(step.task, surroundings))
         except Exception as error:
             log.exception("could not start a task", extra={"event": "start", "attempt": step.attempt_id})
             text = f"could not be started: {error}"

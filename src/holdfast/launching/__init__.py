@@ -1,6 +1,6 @@
 """A placed task -> the Launch an engine starts. Pure: what must be looked up comes in as `Surroundings`."""
 
-from .build import build_launch
+from .build import Launcher
 from .surroundings import Surroundings, wants_job_key, wants_user_keys
 
-__all__ = ["Surroundings", "build_launch", "wants_job_key", "wants_user_keys"]
+__all__ = ["Launcher", "Surroundings", "wants_job_key", "wants_user_keys"]

@@ -9,15 +9,25 @@ from holdfast.core.job import Job, Role
 from holdfast.engines.base import Launch
 from holdfast.jobspec import fill_secrets
 
-from .openpai import dress_openpai, openpai_filler
+from .openpai import Company, Crowd, dress_openpai, openpai_filler
 from .surroundings import Surroundings, is_openpai
 
 
-def build_launch(snapshot: JobSnapshot, task: TaskAttempt, surroundings: Surroundings) -> Launch:
-    if not is_openpai(snapshot.job):
-        return _launch(snapshot, task, _filler(snapshot.job))
-    launch = _launch(snapshot, task, openpai_filler(snapshot.job, task.role))
-    return dress_openpai(launch, snapshot, task, surroundings)
+class Launcher:
+    """For the tasks of one attempt that start together; what they share is worked out once."""
+
+    def __init__(self, snapshot: JobSnapshot) -> None:
+        self.snapshot = snapshot
+        self._company: Company | None = None
+
+    def launch(self, task: TaskAttempt, surroundings: Surroundings) -> Launch:
+        snapshot = self.snapshot
+        if not is_openpai(snapshot.job):
+            return _launch(snapshot, task, _filler(snapshot.job))
+        if self._company is None:
+            self._company = Company(Crowd(snapshot, surroundings.addresses))
+        launch = _launch(snapshot, task, openpai_filler(snapshot.job, task.role))
+        return dress_openpai(launch, task, self._company, surroundings)
 
 
 def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:

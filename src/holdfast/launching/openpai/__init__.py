@@ -2,5 +2,7 @@
 
 from .dress import dress_openpai
 from .filling import openpai_filler
+from .fitting import Company
+from .variables import Crowd
 
-__all__ = ["dress_openpai", "openpai_filler"]
+__all__ = ["Company", "Crowd", "dress_openpai", "openpai_filler"]

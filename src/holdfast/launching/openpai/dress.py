@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.attempt import TaskAttempt
 from holdfast.core.job import Job
 from holdfast.engines.base import Launch
 from holdfast.jobspec import MASK
@@ -13,17 +13,17 @@ from holdfast.jobspec import MASK
 from ..surroundings import Surroundings
 from .entry import SYSTEM_PLACE, Entry, render_entry
 from .filling import has_secrets, openpai_config
-from .fitting import fit_variables
+from .fitting import Company, fit_variables
 from .plugins import plugin_steps
 from .variables import Scene
 
 LONGEST_CONFIG = 1024 * 1024  # characters; a job's file is for its tasks to look at, not to carry data
 
 
-def dress_openpai(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surroundings: Surroundings) -> Launch:
-    scene = Scene(snapshot, task, surroundings.addresses)
-    fitted = fit_variables(scene, launch.env)
-    config = render_config(snapshot.job)
+def dress_openpai(launch: Launch, task: TaskAttempt, company: Company, surroundings: Surroundings) -> Launch:
+    scene = Scene(company.crowd, task)
+    fitted = fit_variables(scene, company, launch.env)
+    config = render_config(scene.snapshot.job)
     notes = list(fitted.left_out)
     if len(config) > LONGEST_CONFIG:
         notes.append("The job's file is too long to be laid down in job_config.yaml.")
@@ -31,7 +31,7 @@ def dress_openpai(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surr
     entry = Entry(
         system=surroundings.isolated and not any(_touches(mount.target) for mount in launch.mounts),
         container=scene.container,
-        variables=fitted.file,
+        exports=fitted.exports,
         config=config,
         script=launch.script,
         shell_options=launch.shell_options,

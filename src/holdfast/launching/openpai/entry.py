@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from .shell import SAY, exports, write_file
+from .shell import SAY, write_file
 
 SYSTEM_PLACE = "/usr/local/pai"  # where OpenPAI has it
 HOME_PLACES = ('"${{HOME:-/tmp}}/.pai/{}"', '"${{TMPDIR:-/tmp}}/.pai/{}"')  # by container: tasks may share a folder
@@ -29,7 +29,7 @@ class Step:
 class Entry:
     system: bool  # files may lie in the system's folder: the task has it to itself
     container: str  # uid
-    variables: dict[str, str]
+    exports: tuple[str, ...]  # commands that set the variables
     config: str
     script: str
     shell_options: tuple[str, ...]
@@ -44,7 +44,7 @@ def render_entry(entry: Entry) -> str:
         # Written out rather than copied: no program need be started for it.
         _FIND_PLACE.format(places=" ".join(_places(entry)), container=entry.container, script=quote(entry.script)),
         'if [ -n "$PAI_RUNTIME_DIR" ]; then\n',
-        write_file("$PAI_RUNTIME_DIR/runtime_env.sh", exports(entry.variables)),
+        write_file("$PAI_RUNTIME_DIR/runtime_env.sh", *entry.exports),
         _TELL_PLACES,
         write_file("$PAI_RUNTIME_DIR/job_config.yaml", entry.config),
         '. "$PAI_RUNTIME_DIR/runtime_env.sh"\n',

@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 
-from .variables import Scene, own_variables, role_variables, task_variables
+from .shell import exports
+from .variables import Crowd, Scene, own_variables, task_variables
 
 MOST_VARIABLES = 1900  # engines take 2000, and add some
 MOST_BYTES = 900_000  # of names and values together
@@ -24,48 +27,77 @@ _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
     env: dict[str, str]
-    file: dict[str, str]  # what a shell can export, of ours; more than fits into `env` where that is too much
+    exports: tuple[str, ...]  # the same for a shell, and more where that is too much for `env`
     left_out: tuple[str, ...] = ()  # each a sentence
 
 
-def fit_variables(scene: Scene, given: Mapping[str, str]) -> Fitted:
+class Shared:
+    """Variables that all tasks of an attempt have alike."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self.values, self.left_out = _short_enough(variables)
+        self.size = _size(self.values)
+        named = {name: value for name, value in self.values.items() if _SHELL_NAME.fullmatch(name)}
+        self.exports = exports(named)
+        self.nameless = len(self.values) - len(named)
+        # What only the environment can hold comes before what a file can.
+        self._ordered = {name: value for name, value in self.values.items() if name not in named} | named
+
+    def first(self, room: int) -> dict[str, str]:
+        return dict(islice(self._ordered.items(), max(room, 0)))
+
+
+class Company:
+    """What one attempt's tasks are told of each other, worked out once and not for each."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        self.crowd = crowd
+        self.count = sum(map(len, crowd.placed.values()))
+
+    @cached_property
+    def alone(self) -> Shared:
+        return Shared(self.crowd.variables)
+
+    @cached_property
+    def together(self) -> Shared | None:
+        """Also with where each of them is; None when they are too many for that."""
+        if self.count > MOST_TASKS:
+            return None
+        everyone = [task for tasks in self.crowd.placed.values() for task in tasks]
+        return Shared({**self.crowd.variables, **task_variables(self.crowd, everyone)})
+
+
+def fit_variables(scene: Scene, company: Company, given: Mapping[str, str]) -> Fitted:
     """The task's variables besides those already given, which win."""
-    left_out: list[str] = []
-    ours = {**own_variables(scene), **role_variables(scene), **task_variables(scene, [scene.task])}
-    ours.update(_others(scene, ours, given, left_out))
-    for name in [name for name, value in ours.items() if len(value) > LONGEST]:
-        left_out.append(f"{name} is left out: it would be longer than a variable can be.")
-        del ours[name]
-    ours = {name: value for name, value in ours.items() if name not in given}
-    env = {**given, **_first(ours, MOST_VARIABLES - len(given))}
-    file = {name: value for name, value in ours.items() if _SHELL_NAME.fullmatch(name)}
-    lost = sum(name not in env and name not in file for name in ours)
-    if lost:
+    own, left_out = _short_enough(own_variables(scene))
+    shared = company.together
+    if shared is None or shared.size + _size(own) + _size(given) > MOST_BYTES:
+        shared = company.alone
+        left_out.append(_too_many(company.count))
+    left_out += shared.left_out
+    own = {name: value for name, value in own.items() if name not in given}
+    room = MOST_VARIABLES - len(given) - len(own)
+    fitting = shared.first(room)
+    lost = shared.nameless - len(fitting)
+    if lost > 0:
         left_out.append(f"{lost} variables are left out: no shell can set them, and there are too many of them.")
-    return Fitted(env=env, file=file, left_out=tuple(left_out))
+    again = {name: value for name, value in given.items() if name in shared.values} | own
+    ours = exports({name: value for name, value in again.items() if _SHELL_NAME.fullmatch(name)})
+    return Fitted(env={**fitting, **own, **given}, exports=(shared.exports, ours), left_out=tuple(left_out))
 
 
-def _others(scene: Scene, ours: dict[str, str], given: Mapping[str, str], left_out: list[str]) -> dict[str, str]:
-    tasks = [task for tasks in scene.placed.values() for task in tasks]
-    if len(tasks) <= MOST_TASKS:
-        others = task_variables(scene, tasks)
-        if sum(map(_size, (ours, given, others))) <= MOST_BYTES:
-            return others
-    left_out.append(
+def _too_many(tasks: int) -> str:
+    return (
         f"The variables that say where the other tasks are (PAI_HOST_IP_*, PAI_PORT_LIST_*, PAI_*_PORT) are left out: "
-        f"for {len(tasks)} tasks they would be too much to start a program with. "
+        f"for {tasks} tasks they would be too much to start a program with. "
         "PAI_TASK_ROLE_*_HOST_LIST has the addresses."
     )
-    return {}
 
 
-def _first(ours: dict[str, str], room: int) -> dict[str, str]:
-    """As many as there is room for; those that only the environment can hold come before those a file can."""
-    if len(ours) <= room:
-        return ours
-    names = sorted(ours, key=lambda name: _SHELL_NAME.fullmatch(name) is not None)
-    kept = set(names[: max(room, 0)])
-    return {name: value for name, value in ours.items() if name in kept}
+def _short_enough(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    kept = {name: value for name, value in variables.items() if len(value) <= LONGEST}
+    longer = "is left out: it would be longer than a variable can be."
+    return kept, [f"{name} {longer}" for name in variables if name not in kept]
 
 
 def _size(variables: Mapping[str, str]) -> int:

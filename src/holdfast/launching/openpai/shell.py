@@ -21,6 +21,6 @@ def exports(variables: Mapping[str, str]) -> str:
     return "".join(f"export {name}={quote(value)}\n" for name, value in variables.items())
 
 
-def write_file(path: str, text: str) -> str:
-    """A command that writes the text; `path` is put as it is between double quotes."""
-    return f'printf %s {quote(text)} >"{path}"\n'
+def write_file(path: str, *texts: str) -> str:
+    """A command that writes the texts, one behind the other; `path` is put as it is between double quotes."""
+    return f'printf %s {" ".join(map(quote, texts))} >"{path}"\n'

@@ -48,16 +48,16 @@ def _user_keys(surroundings: Surroundings, parameters: Mapping[str, Any]) -> lis
 
 
 def _host_blocks(scene: Scene) -> Iterator[str]:
-    for tasks in scene.placed.values():
+    for tasks in scene.crowd.placed.values():
         for task in tasks:
             yield _HOST.format(
-                names=" ".join(_names(scene, task)), address=scene.address(task), port=first_port(task, "ssh")
+                names=" ".join(_names(scene, task)), address=scene.crowd.address(task), port=first_port(task, "ssh")
             )
 
 
 def _names(scene: Scene, task: TaskAttempt) -> list[str]:
     """Plain first. A name of the first age may hold a `~`, which ssh takes as it is."""
-    return [f"{spelling}-{task.index}" for spelling in reversed(scene.spellings(task.role))]
+    return [f"{spelling}-{task.index}" for spelling in reversed(scene.crowd.spellings(task.role))]
 
 
 def _barrier(scene: Scene, parameters: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ def _barrier(scene: Scene, parameters: Mapping[str, Any]) -> str:
     roles = _roles_with_ssh(scene)
     others = [
         _names(scene, task)[0]
-        for role, tasks in scene.placed.items()
+        for role, tasks in scene.crowd.placed.items()
         for task in tasks
         if role in roles and (task.role, task.index) != (scene.task.role, scene.task.index)
     ]

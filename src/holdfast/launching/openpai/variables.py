@@ -19,16 +19,11 @@ _FALLBACK = "127.0.0.1"  # for a machine that is no longer known
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One task among the others of its job."""
+class Crowd:
+    """All tasks of one attempt as they were placed: the same for each of them, so worked out once."""
 
     snapshot: JobSnapshot
-    task: TaskAttempt
     addresses: Mapping[str, str]
-
-    @cached_property
-    def role(self) -> Role:
-        return self.snapshot.job.role(self.task.role)
 
     @cached_property
     def plain(self) -> dict[str, str]:
@@ -51,6 +46,27 @@ class Scene:
         return self.addresses.get(task.node or "", _FALLBACK)
 
     @cached_property
+    def variables(self) -> dict[str, str]:
+        """About the job and each of its roles."""
+        return {**_job(self), **_roles(self)}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One task among the others of its job."""
+
+    crowd: Crowd
+    task: TaskAttempt
+
+    @property
+    def snapshot(self) -> JobSnapshot:
+        return self.crowd.snapshot
+
+    @cached_property
+    def role(self) -> Role:
+        return self.snapshot.job.role(self.task.role)
+
+    @cached_property
     def container(self) -> str:
         return identity.container_uid(self.snapshot.attempt_id(self.task))
 
@@ -61,15 +77,16 @@ def first_port(task: TaskAttempt, label: str) -> str:
 
 
 def own_variables(scene: Scene) -> dict[str, str]:
-    """About the job and this task."""
-    return {**_job(scene), **_task(scene), **_ports(scene), **_controller(scene), **_first_age(scene)}
+    """About this task alone."""
+    own = {**_task(scene), **_ports(scene), **_controller(scene), **_first_age(scene)}
+    return {**own, **task_variables(scene.crowd, [scene.task])}
 
 
-def _job(scene: Scene) -> dict[str, str]:
-    snapshot, job = scene.snapshot, scene.snapshot.job
+def _job(crowd: Crowd) -> dict[str, str]:
+    snapshot, job = crowd.snapshot, crowd.snapshot.job
     full_name = identity.framework_name(snapshot.user, job.name)
     roles = ",".join(role.name for role in job.roles)
-    instances = [f"{scene.plain[role.name]}:{index}" for role in job.roles for index in range(role.instances)]
+    instances = [f"{crowd.plain[role.name]}:{index}" for role in job.roles for index in range(role.instances)]
     return {
         "PAI_JOB_NAME": full_name,
         "PAI_FRAMEWORK_NAME": full_name,
@@ -86,7 +103,7 @@ def _job(scene: Scene) -> dict[str, str]:
 
 
 def _task(scene: Scene) -> dict[str, str]:
-    index, address = str(scene.task.index), scene.address(scene.task)
+    index, address = str(scene.task.index), scene.crowd.address(scene.task)
     return {
         "PAI_CURRENT_TASK_ROLE_NAME": scene.task.role,
         "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": index,
@@ -116,7 +133,7 @@ def _controller(scene: Scene) -> dict[str, str]:
     snapshot, task = scene.snapshot, scene.task
     name = identity.debug_id(snapshot.user, snapshot.job.name)
     attempt_uid = identity.attempt_uid(snapshot.id, snapshot.attempt)
-    plain = scene.plain[task.role]
+    plain = scene.crowd.plain[task.role]
     return {
         "FC_FRAMEWORK_NAMESPACE": "default",
         "FC_FRAMEWORK_NAME": name,
@@ -139,7 +156,7 @@ def _controller(scene: Scene) -> dict[str, str]:
 def _first_age(scene: Scene) -> dict[str, str]:
     """What only OpenPAI's first age had; the folders are the job's own where it names them."""
     snapshot, role = scene.snapshot, scene.role
-    gpu, cpu, memory, shm = _amounts(scene, role)
+    gpu, cpu, memory, shm = _amounts(scene.crowd, role)
     failed, succeeded = _rule(role.completion.min_failed), _rule(role.completion.min_succeeded)
     return {
         "APP_ID": snapshot.id,
@@ -159,30 +176,29 @@ def _first_age(scene: Scene) -> dict[str, str]:
     }
 
 
-def role_variables(scene: Scene) -> dict[str, str]:
-    """About each role of the job."""
+def _roles(crowd: Crowd) -> dict[str, str]:
     found: dict[str, str] = {}
-    for role in scene.snapshot.job.roles:
-        tasks = [f"{scene.address(task)}:{first_port(task, 'http')}" for task in scene.placed[role.name]]
+    for role in crowd.snapshot.job.roles:
+        tasks = [f"{crowd.address(task)}:{first_port(task, 'http')}" for task in crowd.placed[role.name]]
         about = {
             "PAI_TASK_ROLE_TASK_COUNT_{}": str(role.instances),
-            "PAI_RESOURCE_{}": ",".join(_amounts(scene, role)),
+            "PAI_RESOURCE_{}": ",".join(_amounts(crowd, role)),
             "PAI_MIN_FAILED_TASK_COUNT_{}": _rule(role.completion.min_failed),
             "PAI_MIN_SUCCEEDED_TASK_COUNT_{}": _rule(role.completion.min_succeeded),
             "PAI_TASK_ROLE_{}_HOST_LIST": ",".join(tasks),
         }
-        for spelling in scene.spellings(role.name):
+        for spelling in crowd.spellings(role.name):
             found.update({name.format(spelling): value for name, value in about.items()})
     return found
 
 
-def task_variables(scene: Scene, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
+def task_variables(crowd: Crowd, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
     """Where these tasks are: their machines and ports."""
     found: dict[str, str] = {}
     for task in tasks:
-        address = scene.address(task)
+        address = crowd.address(task)
         lists = {label: _joined(numbers) for label, numbers in task.ports.items()}
-        for spelling in scene.spellings(task.role):
+        for spelling in crowd.spellings(task.role):
             place = f"{spelling}_{task.index}"
             found[f"PAI_HOST_IP_{place}"] = address
             for label, numbers in lists.items():
@@ -191,17 +207,17 @@ def task_variables(scene: Scene, tasks: Iterable[TaskAttempt]) -> dict[str, str]
     return found
 
 
-def _amounts(scene: Scene, role: Role) -> tuple[str, str, str, str]:
+def _amounts(crowd: Crowd, role: Role) -> tuple[str, str, str, str]:
     """GPUs, cores, MiB of memory and of shared memory, of which 0 means that the file does not say."""
     asked = role.resources
-    shm = (asked.shm or 0) // MIB if _names_shm(scene, role) else 0
+    shm = (asked.shm or 0) // MIB if _names_shm(crowd, role) else 0
     return str(asked.gpu), _whole(asked.cpu), str(asked.memory // MIB), str(shm)
 
 
-def _names_shm(scene: Scene, role: Role) -> bool:
-    if scene.snapshot.job.dialect is Dialect.OPENPAI_V1:
+def _names_shm(crowd: Crowd, role: Role) -> bool:
+    if crowd.snapshot.job.dialect is Dialect.OPENPAI_V1:
         return True
-    roles = openpai_config(scene.snapshot.job).get("taskRoles")
+    roles = openpai_config(crowd.snapshot.job).get("taskRoles")
     written = roles.get(role.name) if isinstance(roles, Mapping) else None
     options = written.get("extraContainerOptions") if isinstance(written, Mapping) else None
     return isinstance(options, Mapping) and options.get("shmMB") is not None
