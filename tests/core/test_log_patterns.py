@@ -12,9 +12,14 @@ import pytest
 
 from holdfast.core.exit_table import find_cause
 from holdfast.core.exits import Cause
-from holdfast.core.log_patterns import PATTERNS
+from holdfast.core.log_patterns import ONLY_WITH, PATTERNS
 
 FOUND = {
+    Cause.SSH_BARRIER: [
+        "[2026-01-01T00:00:00+0000] [openpai-runtime] [ERROR] SSH barrier reaches max retry count: ps-0 did not answer",
+        "[] [openpai-runtime] [ERROR] The SSH barrier can never be passed: it needs openssh-server",
+    ],
+    Cause.PLUGIN_FAILED: ["[] [openpai-runtime] [ERROR] The runtime plugin git failed with code 128."],
     Cause.COMMAND_NOT_FOUND: ["bash: line 1: trian: command not found\n", "sh: 1: trian: not found\n"],
     Cause.TENSORFLOW_OOM: [
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[8]",
@@ -62,6 +67,8 @@ FOUND = {
     Cause.CORE_DUMPED: ["run.sh: line 3: 77 Aborted (core dumped) ./a"],
 }
 NOT_FOUND = {
+    Cause.SSH_BARRIER: "[] [openpai-runtime] [INFO] SSH barrier passed: every other task answers.",
+    Cause.PLUGIN_FAILED: "[] [openpai-runtime] [WARN] The runtime plugin git failed with code 128, which is ignored.",
     Cause.COMMAND_NOT_FOUND: "the page was not found, trying again",
     Cause.TENSORFLOW_OOM: "no OOM seen; tensors allocated",
     Cause.MPI_SEGFAULT: "Signal code: none",
@@ -82,7 +89,7 @@ SAMPLES = [(cause, text) for cause, texts in FOUND.items() for text in texts]
 
 
 def code_for(cause: Cause) -> int:
-    return 127 if cause is Cause.COMMAND_NOT_FOUND else 1
+    return ONLY_WITH.get(cause, 1)
 
 
 def test_every_pattern_has_samples() -> None:
@@ -100,8 +107,9 @@ def test_words_that_only_look_like_a_sign_are_not_blamed(cause: Cause, text: str
     assert find_cause(text, code_for(cause)) == ""
 
 
-def test_a_missing_command_counts_only_with_the_shells_code_for_it() -> None:
-    assert find_cause("sh: x: command not found", 1) == ""
+@pytest.mark.parametrize("cause", ONLY_WITH)
+def test_some_signs_count_only_with_their_exit_code(cause: Cause) -> None:
+    assert find_cause(FOUND[cause][0], 1) == ""
 
 
 def test_the_first_in_the_table_wins_not_the_first_in_the_log() -> None:

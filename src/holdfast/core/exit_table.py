@@ -47,6 +47,8 @@ CAUSES: dict[Cause, int] = {
     Cause.PORT_IN_USE: 253,
     Cause.LOST: -1001,
     Cause.FILES_GONE: -101,
+    Cause.SSH_BARRIER: 249,
+    Cause.PLUGIN_FAILED: 256,
     Cause.COMMAND_NOT_FOUND: 220,
     Cause.TENSORFLOW_OOM: 221,
     Cause.MPI_SEGFAULT: 222,

@@ -306,7 +306,11 @@ TEXTS: dict[int, Text] = {
         ("Run `exit 1`.",),
         (_READ, "Run the commands by hand in the same image."),
     ),
-    256: Text("It ended with a code that has no entry here.", ("No sure way is known.",), (_READ, _EVENTS)),
+    256: Text(
+        "It failed before or beside the commands, or with a code that has no entry here.",
+        ("Let the git plugin clone an address that does not exist.",),
+        (_READ, _EVENTS),
+    ),
     154: Text("How the container ended was not written down.", ("No sure way is known.",), (_READ,)),
     193: Text("The container could not be run.", ("Use an image that does not exist.",), ("Check the image's name.",)),
     196: Text("The container used more memory than it asked for.", ("Fill a list.",), ("Ask for more memory.",)),

@@ -42,6 +42,8 @@ class Cause(StrEnum):
     LOST = "lost"
     FILES_GONE = "files-gone"
     # told by its log
+    SSH_BARRIER = "ssh-barrier"
+    PLUGIN_FAILED = "plugin-failed"
     COMMAND_NOT_FOUND = "command-not-found"
     TENSORFLOW_OOM = "tensorflow-oom"
     MPI_SEGFAULT = "mpi-segfault"

@@ -12,7 +12,8 @@ from functools import cache
 
 from .exits import Cause
 
-NOT_FOUND_CODE = 127  # of every shell
+# Signs that count only beside this exit code: a shell's for a command it lacks, and that of our ssh plugin.
+ONLY_WITH = {Cause.COMMAND_NOT_FOUND: 127, Cause.SSH_BARRIER: 249}
 
 
 def _raised(*errors: str) -> str:
@@ -21,7 +22,9 @@ def _raised(*errors: str) -> str:
 
 
 PATTERNS: tuple[tuple[Cause, str], ...] = (
-    (Cause.COMMAND_NOT_FOUND, r"command not found|: not found\s{0,5}$"),  # only with exit code 127
+    (Cause.SSH_BARRIER, r"\[openpai-runtime\] \[ERROR\] (?:SSH barrier reaches|The SSH barrier can never)"),
+    (Cause.PLUGIN_FAILED, r"\[openpai-runtime\] \[ERROR\] The runtime plugin "),
+    (Cause.COMMAND_NOT_FOUND, r"command not found|: not found\s{0,5}$"),
     (Cause.TENSORFLOW_OOM, r"ResourceExhaustedError: OOM|OOM when allocating tensor"),
     (Cause.MPI_SEGFAULT, r"Signal code: Address not mapped"),
     (Cause.GPU_MEMORY_ERROR, r"CUDA_ERROR_ECC_UNCORRECTABLE|uncorrectable ECC error"),
@@ -67,7 +70,7 @@ def match_log(tail: str, code: int) -> Cause | None:
     """Case does not matter; to lower it on both sides is three times as fast as to ignore it."""
     tail = tail.lower()
     for cause, pattern in _compiled():
-        if cause is Cause.COMMAND_NOT_FOUND and code != NOT_FOUND_CODE:
+        if ONLY_WITH.get(cause, code) != code:
             continue
         if pattern.search(tail):
             return cause
