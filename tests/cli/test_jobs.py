@@ -203,6 +203,24 @@ def test_the_time_limit_has_its_own_code(cli: Cli) -> None:
     assert cli("submit", "--wait", "--time-limit", "1s", "--", "sleep 600").code == 124
 
 
+def test_tags_are_put_on_and_taken_off(cli: Cli) -> None:
+    job = submitted(cli, "--", "true")
+    assert cli.ok("tag", job, "nightly", "günstig/50%", "--json").json["tags"] == ["nightly", "günstig/50%"]
+    assert "nightly, günstig/50%" in cli.ok("show", job).text
+    assert cli.ok("tag", "--remove", job, "günstig/50%", "--json").json["tags"] == ["nightly"]
+    assert "none" in cli.ok("tag", "-r", job, "nightly").err
+    assert cli("tag", "-r", job, "nightly").code == 1
+    assert cli("tag", job, "a,b").code == 1
+
+
+def test_ports_of_tasks_are_shown(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: ports\nports: {web: 2}\ncommand: 'true'\n")
+    job = cli.ok("submit", "--wait", "--json", str(file)).json["id"]
+    (ports,) = (task["ports"]["web"] for task in cli.ok("show", job, "--json").json["tasks"])
+    assert f"web {ports[0]} {ports[1]}" in cli.ok("show", job).text
+
+
 def test_rerun_and_clone(cli: Cli, tmp_path: Path) -> None:
     job = cli("submit", "--wait", "--json", "--name", "again", "--", "echo once more").json["id"]
     rerun = cli("rerun", "-f", job)

@@ -172,6 +172,24 @@ def rerun(job: JobRef, follow: Follow = False, wait: Wait = False, json: Json = 
     output.hint(f"holdfast logs -f {sent.id}")
 
 
+def tag(
+    job: JobRef,
+    tags: Annotated[list[str], typer.Argument(help="One or more words, without commas.", show_default=False)],
+    remove: Annotated[bool, typer.Option("--remove", "-r", help="Take them away instead.")] = False,
+    json: Json = False,
+) -> None:
+    """Mark a job with words of your own."""
+    with connect() as client:
+        id = client.job(job).id
+        for each in tags:
+            changed = client.untag(id, each) if remove else client.tag(id, each)
+    if json:
+        output.emit_json(changed)
+    else:
+        words = ", ".join(map(output.safe, changed.tags)) or "none"
+        output.note(f"Tags of {output.safe(changed.name)} ({changed.id}): {words}")
+
+
 def clone(
     job: JobRef,
     to: Annotated[Path | None, typer.Option("--output", "-o", help="Write it to this file.")] = None,

@@ -46,7 +46,8 @@ def _root(
 
 Command = Callable[..., None]
 _JOBS: tuple[Command, ...] = (
-    jobs.ls, jobs.show, logs.logs, jobs.stop, jobs.rerun, jobs.clone, jobs.wait, jobs.events, top.top,
+    jobs.ls, jobs.show, logs.logs, jobs.stop, jobs.rerun, jobs.clone, jobs.tag, jobs.wait, jobs.events,
+    top.top,
 )  # fmt: skip
 _SERVER: tuple[Command, ...] = (
     serve.up, serve.down, serve.status, serve.doctor,

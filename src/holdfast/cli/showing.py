@@ -108,6 +108,8 @@ def _amount(job: JobDetail) -> str:
 
 def _show_tasks(tasks: Sequence[Task]) -> None:
     now = utc_now()
+    ports = [_ports(task) for task in tasks]
+    columns = TASK_COLUMNS if not any(ports) else (*TASK_COLUMNS, "PORTS")
     rows = [
         [
             task.task,
@@ -118,10 +120,16 @@ def _show_tasks(tasks: Sequence[Task]) -> None:
             show_span(task.started_at, task.finished_at, now),
             task.exit.message if task.exit else "",
             task.logs,
+            *([listed] if any(ports) else ()),
         ]
-        for task in tasks
+        for task, listed in zip(tasks, ports, strict=True)
     ]
-    output.table(TASK_COLUMNS, rows, cut=("EXIT",))
+    output.table(columns, rows, cut=("EXIT", "PORTS"))
+
+
+def _ports(task: Task) -> str:
+    """ssh 23456, http 31021"""
+    return ", ".join(f"{label} {' '.join(map(str, numbers))}" for label, numbers in task.ports.items())
 
 
 def _show_next(job: JobDetail) -> None:

@@ -98,6 +98,16 @@ class JobCalls:
         return call("POST", f"{_job(ref)}/rerun", as_a(JobSummary), headers=_key(key), repeatable=True)
 
     @endpoint
+    def tag(self, ref: str, tag: str) -> Call[JobSummary]:
+        """Mark a job with a word; no change when it has it."""
+        return call("PUT", f"{_job(ref)}/tags/{segment(tag)}", as_a(JobSummary), repeatable=True)
+
+    @endpoint
+    def untag(self, ref: str, tag: str) -> Call[JobSummary]:
+        """Take such a word away again."""
+        return call("DELETE", f"{_job(ref)}/tags/{segment(tag)}", as_a(JobSummary))
+
+    @endpoint
     def job_yaml(self, ref: str) -> Call[str]:
         """The job in Holdfast's own YAML, secrets masked: to change and submit again."""
         return call("GET", f"{_job(ref)}/yaml", as_text)

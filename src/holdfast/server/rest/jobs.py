@@ -160,6 +160,18 @@ async def rerun_job(
     return _show_submitted(await services.jobs.rerun(actor, ref, key=idempotency_key))
 
 
+@router.put("/jobs/{ref}/tags/{tag:path}", response_model=models.JobView)
+async def tag_job(ref: str, tag: str, actor: Caller, services: Ask) -> Response:
+    """Mark a job with a word; no change when it has it."""
+    return answer(show_summary(await services.jobs.tag(actor, ref, tag)))
+
+
+@router.delete("/jobs/{ref}/tags/{tag:path}", response_model=models.JobView)
+async def untag_job(ref: str, tag: str, actor: Caller, services: Ask) -> Response:
+    """Take such a word away again."""
+    return answer(show_summary(await services.jobs.untag(actor, ref, tag)))
+
+
 @router.get("/jobs/{ref}/yaml")
 async def job_yaml(ref: str, actor: Caller, services: Ask) -> Response:
     """In Holdfast's own YAML, secrets masked: to change and submit again."""
