@@ -247,6 +247,26 @@ def test_a_task_runs_on_an_imported_image(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
+def test_links_of_an_image_do_not_lead_its_scripts_out(tmp_path: Path) -> None:
+    """Bubblewrap makes the places of what it binds, and follows links when it does."""
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    file, victim = tmp_path / "tiny.tar", tmp_path / "victim"
+    victim.mkdir()
+    traps = [link(f"run/holdfast/{name}", f"/oldroot{victim}/{name}") for name in ("script", "entry")]
+    file.write_bytes(tar([*shell_entries(), folder("run"), folder("run/holdfast"), *traps]))
+
+    async def scenario(rig: Rig) -> None:
+        engine = rig.engine
+        assert isinstance(engine, EmbeddedEngine)
+        await engine.import_image("tiny:1", file)
+        seen = await rig.run("a", "cat /etc/issue", image="tiny:1", entry='. "$1"')
+        assert seen.code == 0
+        assert await read_all(rig.log("a")) == b"tiny image\n"
+        assert list(victim.iterdir()) == []
+
+    play(tmp_path / "home", scenario)
+
+
 def test_an_image_without_a_shell_is_refused_before_it_runs(tmp_path: Path) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
     file = tmp_path / "empty.tar"

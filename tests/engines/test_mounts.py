@@ -75,7 +75,21 @@ def test_a_working_directory_cannot_be_made_outside(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
-@pytest.mark.parametrize("target", ["/", "/proc/x", "/dev", "/sys/fs", "relative", "/a/../../proc", "/loop"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "/proc/x",
+        "/dev",
+        "/sys/fs",
+        "relative",
+        "/a/../../proc",
+        "/loop",
+        "/run",
+        "/run/holdfast",
+        "/run/holdfast/x",
+    ],
+)
 def test_targets_that_are_refused(tmp_path: Path, target: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(BadMount):

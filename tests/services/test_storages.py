@@ -108,7 +108,24 @@ async def test_our_own_words_for_a_dataset_that_is_not_granted(house: House, ann
 
 @pytest.mark.parametrize(
     "path",
-    ["", "x", "/", "//", "/.", "/proc", "/proc/self", "/sys/", "/dev/shm", "//dev", "/a/../b", "..", "/\n", "/x" * 999],
+    [
+        "",
+        "x",
+        "/",
+        "//",
+        "/.",
+        "/proc",
+        "/proc/self",
+        "/sys/",
+        "/dev/shm",
+        "//dev",
+        "/run",
+        "/run/holdfast",
+        "/a/../b",
+        "..",
+        "/\n",
+        "/x" * 999,
+    ],
 )
 async def test_paths_where_nothing_can_be_mounted(house: House, ann: Actor, path: str) -> None:
     if not path or len(path) > 1024:  # the reader refuses it by itself

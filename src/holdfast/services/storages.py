@@ -28,6 +28,7 @@ from .refusals import NoDataset, Unavailable
 MOST = 32  # per job
 LONGEST = 4096  # characters of a target
 _SYSTEM = ("/proc", "/sys", "/dev")
+_OURS = "/run/holdfast"  # where a task's script lies
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def _target(path: str, field: str, problems: list[Problem]) -> str:
         why = "must not hold '..'"
     elif target == "/":
         why = "would cover the whole file system"
-    elif _within(target, _SYSTEM):
+    elif _within(target, _SYSTEM) or _overlap(target, _OURS):
         why = "is the system's own"
     if why is not None:
         problems.append(Problem(field, f"{path[:100]!r} {why}", "Choose a path such as /mnt/data."))

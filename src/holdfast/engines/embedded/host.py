@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cleaning import remove_tree
-from .render import HOME, SCRIPT
+from .render import ENTRY, HOME, OWN, SCRIPT
 
 # Shown of the root folder; everything else there is hidden unless an admin shows it.
 SHOWN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "var", "nix")
 # Always there, fresh and writable: path and mode.
 FRESH = (
     ("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/root", 0o700), ("/home", 0o755), (HOME, 0o755), ("/run", 0o755),
-    ("/run/lock", 0o1777), ("/run/holdfast", 0o755), ("/mnt", 0o755), ("/media", 0o755), ("/srv", 0o755),
+    ("/run/lock", 0o1777), (OWN, 0o755), ("/mnt", 0o755), ("/media", 0o755), ("/srv", 0o755),
     ("/proc", 0o555), ("/sys", 0o555), ("/dev", 0o755),
 )  # fmt: skip
 # Looked through for what is private. The rest of /usr comes out of packages, which hold no secrets.
@@ -151,6 +151,7 @@ def _judge(path: str, status: os.stat_result, devices: set[int], private: list[H
 
 def _skeleton_files() -> Iterable[tuple[str, bytes, int]]:
     yield SCRIPT, b"", 0o555
+    yield ENTRY, b"", 0o555
     # Often links into /run, which is hidden.
     for path in ("/etc/resolv.conf", "/etc/hosts"):
         if Path(path).is_symlink() and Path(path).is_file():
@@ -201,7 +202,7 @@ def write_layers(view: HostView, base: Path) -> Path:
 
 def write_skeleton(base: Path) -> Path:
     """What lies over every imported image: places to write to, and how to reach the network."""
-    files = [(SCRIPT, b"", 0o555)]
+    files = [(SCRIPT, b"", 0o555), (ENTRY, b"", 0o555)]
     for path in ("/etc/resolv.conf", "/etc/hosts"):
         if Path(path).is_file():
             files.append((path, Path(path).read_bytes(), 0o644))

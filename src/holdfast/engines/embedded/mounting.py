@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 from holdfast.core.job import Mount
 
-from .render import Bind
+from .render import OWN, Bind
 from .roots import follow_inside
 
 MOST = 64  # descriptors set aside for them
@@ -52,7 +52,7 @@ def plan_mounts(mounts: Sequence[Mount], lower: str) -> list[Bind]:
         if not mount.target.startswith("/"):
             raise BadMount(f"The mount target {mount.target!r} is not an absolute path.")
         target = follow_inside(lower, mount.target)
-        if target in (None, "/") or within(str(target), _SYSTEM):
+        if target in (None, "/") or within(str(target), (*_SYSTEM, OWN)) or within(OWN, [str(target)]):
             raise BadMount(f"Nothing can be mounted at {mount.target}.")
         binds.append(Bind(source=mount.source, target=str(target), read_only=mount.read_only))
     for bind in binds:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from holdfast.engines.base import Launch
 
 HOME = "/home/jovyan"
-SCRIPT = "/run/holdfast/script"
-ENTRY = "/run/holdfast/entry"
+OWN = "/run/holdfast"  # what bubblewrap lays there last must meet no link: it would follow it out of the sandbox
+SCRIPT = f"{OWN}/script"
+ENTRY = f"{OWN}/entry"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # File descriptors the runner hands through.
