@@ -104,6 +104,7 @@ def test_a_plugin_is_for_the_roles_it_names() -> None:
         ({"plugin": "it's $(x)"}, "The runtime plugin it's $(x) cannot run"),
         ({"plugin": "cmd", "parameters": {"preCommands": "echo"}}, "preCommands must be a list"),
         ({"plugin": "cmd", "parameters": {"callbacks": [{"event": "x"}]}}, "taskStarts and taskSucceeds"),
+        ({"plugin": "cmd", "parameters": {"callbacks": [{"event": []}]}}, "taskStarts and taskSucceeds"),
         ({"plugin": "git", "parameters": {"clone_dir": "x"}}, "repo_uri must be text"),
         ({"plugin": "tensorboard", "parameters": {"port": "x"}}, "port must be a whole number"),
         ({"plugin": "tensorboard", "parameters": {"port": 9}}, "logdir must be a mapping"),

@@ -26,9 +26,10 @@ def _callbacks(callbacks: Any) -> tuple[list[str], list[str]]:
     if not isinstance(callbacks, list | tuple) or not all(isinstance(each, Mapping) for each in callbacks):
         raise BadParameters("its parameter callbacks must be a list of events with their commands")
     for callback in callbacks:
-        if callback.get("event") not in found:
+        event = callback.get("event")
+        if event not in _EVENTS:
             raise BadParameters(f"its callbacks know the events {' and '.join(_EVENTS)}")
-        found[callback["event"]] += lines_of(callback, "commands")
+        found[event] += lines_of(callback, "commands")
     before, after = found.values()
     return before, after
 
