@@ -60,7 +60,18 @@ async def test_the_first_task_is_that_of_the_first_role(house: House) -> None:
     assert await text(house, await choose(house, job.id, task="a-0")) == b"a\n"
 
 
-@pytest.mark.parametrize("task", ["../../etc/passwd", "main-1", "main", "", "main-0/../main-0", "main-0\0", "x" * 300])
+async def test_roles_with_numbers_in_their_names(house: House) -> None:
+    roles = "  a: {command: echo a, instances: 2}\n  a-1: {command: echo a-1, instances: 2}\n"
+    job = await house.run(f"name: two\nroles:\n{roles}")
+    for task, written in (("a-1", b"a\n"), ("a-1-1", b"a-1\n")):
+        chosen = await choose(house, job.id, task=task)
+        assert chosen.record.task.task == task
+        assert await text(house, chosen) == written
+
+
+@pytest.mark.parametrize(
+    "task", ["../../etc/passwd", "main-1", "main", "", "main-0/../main-0", "main-0\0", "main-00", "main-٠", "x" * 300]
+)
 async def test_odd_tasks_are_not_there(house: House, task: str) -> None:
     job = await house.run(TALKER)
     if task == "":

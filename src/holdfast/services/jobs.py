@@ -208,26 +208,32 @@ class Jobs:
         return found
 
     async def get(self, actor: Actor, ref: str) -> Detail:
-        found = await find_job(self._store, actor, ref)
-        record = await self._store.read(job_rows.get, found.id)
-        pending = record.summary.state is JobState.PENDING
+        record = await self.record(actor, ref)
         return Detail(
             record=record,
             tasks=await self._current_tasks(record.summary, record.job),
-            waiting=self._control.waiting(found.id) if pending else None,
+            waiting=self.waiting(record),
             time_limit=self._control.time_limit(record.job),
             isolation=self._engine.health().isolation,
         )
 
+    async def record(self, actor: Actor, ref: str) -> job_rows.JobDetail:
+        """The job without its tasks, of which there may be many."""
+        found = await find_job(self._store, actor, ref)
+        return await self._store.read(job_rows.get, found.id)
+
+    def waiting(self, record: job_rows.JobDetail) -> tuple[str, ...] | None:
+        """Why it waits; None when it does not."""
+        pending = record.summary.state is JobState.PENDING
+        return self._control.waiting(record.summary.id) if pending else None
+
     async def source(self, actor: Actor, ref: str) -> str:
         """As it was submitted, secrets masked."""
-        found = await find_job(self._store, actor, ref)
-        return (await self._store.read(job_rows.get, found.id)).source
+        return (await self.record(actor, ref)).source
 
     async def yaml(self, actor: Actor, ref: str) -> str:
         """As our own YAML, secrets masked: the way to clone it."""
-        found = await find_job(self._store, actor, ref)
-        return self._intake.render((await self._store.read(job_rows.get, found.id)).job)
+        return self._intake.render((await self.record(actor, ref)).job)
 
     async def events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
         found = await find_job(self._store, actor, ref)
@@ -235,8 +241,7 @@ class Jobs:
 
     async def tasks(self, actor: Actor, ref: str) -> tuple[TaskRecord, ...]:
         """The newest try of each task of the current attempt."""
-        found = await find_job(self._store, actor, ref)
-        record = await self._store.read(job_rows.get, found.id)
+        record = await self.record(actor, ref)
         return await self._current_tasks(record.summary, record.job)
 
     async def attempts(self, actor: Actor, ref: str) -> tuple[AttemptTasks, ...]:

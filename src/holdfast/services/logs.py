@@ -187,10 +187,8 @@ def _stored_try(conn: Connection, job_id: str, selection: Selection) -> TaskReco
     task = selection.task or _first_task(conn, job_id)
     fitting = [
         record
-        for record in job_rows.tasks(conn, job_id)
-        if record.task.task == task
-        and selection.attempt in (None, record.attempt)
-        and selection.number in (None, record.task.number)
+        for record in job_rows.tries(conn, job_id, task)
+        if selection.attempt in (None, record.attempt) and selection.number in (None, record.task.number)
     ]
     return fitting[-1] if fitting else None
 

@@ -14,6 +14,7 @@ from holdfast.core.records import JobAttempt, TaskRecord
 
 from .rows import attempt_of, maybe_instant, micros, storable, task_of
 
+_TASK_NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})", re.DOTALL)
 _ATTEMPT_ID = re.compile(r"([^.]+)\.(\d{1,9})\.(.+)-(\d{1,9})\.(\d{1,9})", re.DOTALL)
 
 _TASKS = text(
@@ -23,6 +24,10 @@ _TASKS = text(
 _TASK = text(
     "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
     " AND t.attempt = :attempt AND t.role = :role AND t.task_index = :task_index AND t.number = :number"
+)
+_TRIES = text(
+    "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
+    " AND t.role = :role AND t.task_index = :task_index ORDER BY t.attempt, t.number"
 )
 _PAST = text(
     "SELECT a.* FROM job_attempts a JOIN jobs j ON j.seq = a.job_seq WHERE j.id = :job_id"
@@ -43,6 +48,15 @@ _MARK_REMOVED = text(
 def tasks(conn: Connection, job_id: str) -> list[TaskRecord]:
     """All tries of all tasks in all attempts of a job, in that order."""
     return [_record(job_id, row) for row in conn.execute(_TASKS, {"job_id": storable(job_id)})]
+
+
+def tries(conn: Connection, job_id: str, task: str) -> list[TaskRecord]:
+    """All tries of one task, such as worker-3, in all attempts of a job, in that order."""
+    match = _TASK_NAME.fullmatch(task)
+    if match is None or storable(task) != task:
+        return []
+    key = {"job_id": storable(job_id), "role": match[1], "task_index": int(match[2])}
+    return [_record(job_id, row) for row in conn.execute(_TRIES, key)]
 
 
 def task(conn: Connection, attempt_id: str) -> TaskRecord | None:

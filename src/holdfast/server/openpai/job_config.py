@@ -24,8 +24,8 @@ from .finding import find_framework
 )
 async def get_config(call: Call) -> Response:
     found = await find_framework(call, call.path("framework"))
-    detail = await call.services.jobs.get(call.actor, found.id)
-    text = await asyncio.to_thread(write_config, detail.record.job)
+    job = (await call.services.jobs.record(call.actor, found.id)).job
+    text = await asyncio.to_thread(write_config, job)
     return Response(text.encode(), media_type="text/yaml")
 
 

@@ -14,10 +14,9 @@ from starlette.responses import Response
 
 from holdfast.core.attempt import task_attempt_id
 from holdfast.core.exit_table import spec_of
-from holdfast.core.exits import ExitKind
+from holdfast.core.exits import Exit, ExitKind
 from holdfast.core.identity import container_uid, debug_id
-from holdfast.core.records import Event
-from holdfast.services.jobs import Detail
+from holdfast.core.records import Event, JobSummary
 
 from .big_answers import answer_big
 from .call import Call
@@ -44,14 +43,15 @@ _REASONS = {
 @endpoint("GET", "/v2/jobs/{framework}/events", who=Who.READER, note="Normal events are kept, too")
 async def list_job_events(call: Call) -> Response:
     found = await find_framework(call, call.path("framework"))
-    detail = await call.services.jobs.get(call.actor, found.id)
-    name, roles = debug_id(found.user, found.name), role_keys(detail.record.job)
-    history = _History(detail, name, roles, wanted=call.query("type") or None)
+    jobs = call.services.jobs
+    record = await jobs.record(call.actor, found.id)
+    name, roles = debug_id(found.user, found.name), role_keys(record.job)
+    history = _History(record.summary, record.exit, name, roles, wanted=call.query("type") or None)
     after = 0
-    while events := await call.services.jobs.events(call.actor, found.id, after=after, limit=_PAGE):
+    while events := await jobs.events(call.actor, found.id, after=after, limit=_PAGE):
         await asyncio.to_thread(history.add, events)
         after = events[-1].seq
-    history.add_waiting(detail.waiting or ())
+    history.add_waiting(jobs.waiting(record) or ())
     return await answer_big(history.answer, len(history.newest))
 
 
@@ -59,7 +59,8 @@ async def list_job_events(call: Call) -> Response:
 class _History:
     """Events as they come, oldest first; the newest are kept in the shape of the answer."""
 
-    detail: Detail
+    summary: JobSummary
+    exit: Exit | None  # of the job
     framework: str  # its name in events
     spelled: Mapping[str, str]  # its roles
     wanted: str | None  # Warning or Normal
@@ -75,10 +76,10 @@ class _History:
 
     def add_waiting(self, reasons: Iterable[str]) -> None:
         """Waiting is no event of ours, but clients look for its reasons here."""
-        summary, now = self.detail.record.summary, datetime.now(UTC)
+        now = datetime.now(UTC)
         for reason in reasons:
             item = self._shape(f"waiting-{reason}", "Warning", "FailedScheduling", reason, now)
-            self._keep({**item, "firstTimestamp": iso(min(summary.submitted_at, now))})
+            self._keep({**item, "firstTimestamp": iso(min(self.summary.submitted_at, now))})
 
     def answer(self) -> dict[str, Any]:
         data = list(reversed(self.newest))
@@ -96,28 +97,25 @@ class _History:
         return {**item, **self._about_task(event)} if event.task else item
 
     def _reason(self, event: Event) -> str:
-        exit = self.detail.record.exit
-        if event.kind == "failed" and exit is not None and exit.kind is ExitKind.REFUSED:
-            return spec_of(exit).phrase
+        if event.kind == "failed" and self.exit is not None and self.exit.kind is ExitKind.REFUSED:
+            return spec_of(self.exit).phrase
         return _REASONS.get(event.kind, event.kind.title().replace("-", ""))
 
     def _about_task(self, event: Event) -> dict[str, Any]:
         role, _, index = (event.task or "").rpartition("-")
-        record = self.detail.record
         spelled = self.spelled.get(role, role)
         number = self.retried[event.attempt, event.task]
-        attempt = event.attempt if event.attempt is not None else record.summary.attempt
+        attempt = event.attempt if event.attempt is not None else self.summary.attempt
         return {
-            "podUid": container_uid(task_attempt_id(record.summary.id, attempt, role, int(index), number)),
+            "podUid": container_uid(task_attempt_id(self.summary.id, attempt, role, int(index), number)),
             "taskroleName": spelled,
             "taskName": f"{self.framework}-{spelled}-{index}",
             "taskIndex": int(index),
         }
 
     def _shape(self, key: str, kind: str, reason: str, message: str, at: datetime) -> dict[str, Any]:
-        summary = self.detail.record.summary
         return {
-            "uid": str(uuid5(NAMESPACE_OID, f"{summary.id} {key}")),
+            "uid": str(uuid5(NAMESPACE_OID, f"{self.summary.id} {key}")),
             "frameworkName": self.framework,
             "podUid": None,
             "taskroleName": None,

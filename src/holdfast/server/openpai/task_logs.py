@@ -29,7 +29,7 @@ NO_LOG = "Log of task is not found."
 )
 async def list_task_logs(call: Call) -> Response:
     summary = await find_framework(call, call.path("framework"))
-    job = (await call.services.jobs.get(call.actor, summary.id)).record.job
+    job = (await call.services.jobs.record(call.actor, summary.id)).job
     role = find_role(job, call.path("role"))
     if role is None:
         raise no_log()
