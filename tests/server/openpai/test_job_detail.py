@@ -14,6 +14,7 @@ from holdfast.core.identity import container_uid, task_uid
 from holdfast.core.placement import Node
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeEngine
+from holdfast.server.openpai.error_logs import ErrorLogs, pick_lines
 
 from .job_files import job, role
 from .pai import Pai, open_pai, refused
@@ -102,6 +103,58 @@ async def test_a_job_that_failed_tells_both_codes(pai: Pai) -> None:
     assert (task["containerExitCode"], task["taskState"], task["attemptState"]) == (255, "FAILED", "FAILED")
     assert set(task["containerExitSpec"]) == SPEC_KEYS
     assert task["containerExitDiagnostics"] == "Exit code 3"
+
+
+async def test_a_failed_job_tells_the_end_of_its_log(pai: Pai) -> None:
+    made = await pai.house.submit(job(roles={"worker": role("sleep 100")}, jobRetryCount=1), pai.alice)
+    seen: set[str] = set()
+    for words in ("first", "second"):
+        while not (running := set(pai.house.engine.running()) - seen):
+            await asyncio.sleep(0.01)
+        seen |= running
+        lines = [f"{words} {number}" for number in range(20)]
+        runtime = "[2026-03-01T00:00:00+0000] [openpai-runtime] [INFO] USER COMMAND START"
+        text = "\n".join([*lines[:3], runtime, *lines[3:], "ValueError: b\u00f6\u00f6m", ""])
+        pai.house.engine.write(min(running), text.encode())
+        pai.house.engine.finish(min(running), 1)
+    await pai.house.until(made.id)
+
+    def told(words: str) -> dict[str, str]:
+        end = [f"{words} {number}" for number in range(6, 20)]
+        return {"user": "\n".join([*end, "ValueError: b\u00f6\u00f6m"]), "platform": "[INFO] USER COMMAND START"}
+
+    base = "/v2/jobs/alice~train"
+    newest = (told("second"), base, "/v1/user/alice/jobs/train")
+    for expected, *paths in (newest, (told("first"), f"{base}/attempts/0")):
+        for path in paths:
+            body = (await pai.user.get(path)).json()
+            assert body["jobStatus"]["appExitMessages"]["runtime"]["errorLogs"] == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "whole", "user", "platform"),
+    [
+        (b"", True, "", ""),
+        (b"one\ntwo", True, "one\ntwo", ""),
+        (b"lf of a line\nnext\n", False, "next", ""),
+        (b"one line that is longer than all", False, "one line that is longer than all", ""),
+        (b"a\x1cb\xff\r\n\n", True, "a\x1cb\ufffd\r\n", ""),
+        (b"[t] [openpai-runtime] [INFO] A\nx\n[t] [openpai-runtime] B\n", True, "x", "[INFO] A\nB"),
+        (b"x [t] [openpai-runtime] mine\n", True, "x [t] [openpai-runtime] mine", ""),
+    ],
+)
+def test_the_last_lines_of_a_log(data: bytes, whole: bool, user: str, platform: str) -> None:
+    assert pick_lines(data, whole=whole) == ErrorLogs(user, platform)
+
+
+async def test_a_job_that_was_stopped_says_nothing_of_the_program(pai: Pai) -> None:
+    made = await pai.house.submit(job(roles={"worker": role("sleep 100")}), pai.alice)
+    await pai.house.until(made.id, JobState.RUNNING)
+    assert (await pai.user.put("/v2/jobs/alice~train/executionType", json={"value": "STOP"})).status_code == 202
+    await pai.house.until(made.id)
+    status = (await detail(pai))["jobStatus"]
+    assert (status["state"], status["appExitCode"], status["appExitType"]) == ("STOPPED", -210, "Failed")
+    assert status["appExitMessages"] == {"container": None, "runtime": None, "launcher": "Cancelled by alice"}
 
 
 async def test_a_job_that_runs_has_no_exit_yet(pai: Pai) -> None:
@@ -291,7 +344,8 @@ async def test_out_of_memory(pai: Pai) -> None:
     await pai.house.until(made.id)
     status = (await detail(pai))["jobStatus"]
     assert (status["appExitCode"], status["appExitSpec"]["phrase"]) == (-1200, "UserContainerDockerOOMKilled")
-    assert status["appExitMessages"]["runtime"]["originUserExitCode"] == 137
+    assert status["appExitMessages"]["runtime"] is None  # not its own doing
+    assert "memory" in status["appExitMessages"]["launcher"]
 
 
 async def test_the_time_limit(pai: Pai) -> None:
@@ -387,18 +441,20 @@ async def test_history_of_attempts(pai: Pai) -> None:
     await ran(pai, job(roles={"worker": role("exit 3")}, jobRetryCount=1))
     base = "/v2/jobs/alice~train/job-attempts"
     every = (await pai.user.get(base)).json()
-    assert [each["attemptIndex"] for each in every] == [0, 1]
-    assert [each["isLatest"] for each in every] == [False, True]
-    assert (await pai.user.get(f"{base}/0")).json() == every[0]
-    assert (await pai.user.get(f"{base}/1")).json() == every[1]
-    first = every[0]
+    assert [each["attemptIndex"] for each in every] == [1, 0]
+    assert [each["isLatest"] for each in every] == [True, False]
+    assert (await pai.user.get(f"{base}/0")).json() == every[1]
+    assert (await pai.user.get(f"{base}/1")).json() == every[0]
+    first = every[1]
+    assert first["uid"] == every[0]["uid"]  # the job's
     assert (first["userName"], first["jobName"], first["state"]) == ("alice", "train", "FAILED")
     assert (first["exitCode"], first["exitPhrase"], first["exitType"]) == (
         255,
         "PAIRuntimeUnknownFailed",
-        "UNKNOWN_FAILURE",
+        "Failed",
     )
     assert first["exitDiagnostics"]["runtime"]["originUserExitCode"] == 3
+    assert first["exitDiagnostics"]["launcher"] is None
     assert set(first["taskRoles"]["worker"]["taskStatuses"][0]) == {
         "taskIndex", "taskState", "containerId", "containerIp", "containerGpus", "containerLog", "containerExitCode",
     }  # fmt: skip

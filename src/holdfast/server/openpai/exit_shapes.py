@@ -8,6 +8,8 @@ from holdfast.core.attempt import Outcome, Result
 from holdfast.core.exit_table import spec_of
 from holdfast.core.exits import Exit
 
+from .error_logs import NOTHING, ErrorLogs
+
 NO_EXIT: dict[str, Any] = {
     "appExitCode": None,
     "appExitSpec": None,
@@ -43,35 +45,39 @@ def exit_spec(exit: Exit | None) -> dict[str, Any] | None:
     }
 
 
-def app_exit(exit: Exit, outcome: Outcome | None, role: str | None) -> dict[str, Any]:
+def app_exit(exit: Exit, outcome: Outcome | None, role: str | None, error_logs: ErrorLogs = NOTHING) -> dict[str, Any]:
     """How a whole attempt ended. `role`: the role that decided it, as answers spell it."""
     return {
         "appExitCode": exit_code(exit),
         "appExitSpec": exit_spec(exit),
         "appExitDiagnostics": outcome.message if outcome else exit.message,
-        "appExitMessages": exit_messages(exit),
+        "appExitMessages": exit_messages(exit, error_logs),
         "appExitTriggerMessage": outcome and trigger_message(outcome),
         "appExitTriggerTaskRoleName": role,
         "appExitTriggerTaskIndex": outcome.index if outcome else None,
-        "appExitType": "Succeeded" if exit_code(exit) == 0 else "Failed",
+        "appExitType": exit_type(exit),
     }
 
 
-def exit_messages(exit: Exit) -> dict[str, Any]:
+def exit_type(exit: Exit) -> str:
+    return "Succeeded" if exit_code(exit) == 0 else "Failed"
+
+
+def exit_messages(exit: Exit, error_logs: ErrorLogs = NOTHING) -> dict[str, Any]:
     """A program's own failure is told under `runtime`, everything else under `launcher`."""
-    runtime = runtime_report(exit)
+    runtime = runtime_report(exit, error_logs)
     return {"container": None, "runtime": runtime, "launcher": None if runtime else exit.message}
 
 
-def runtime_report(exit: Exit) -> dict[str, Any] | None:
-    """The program's own exit code. What it wrote is in its log; no part of it is repeated here."""
-    if not exit.code:
+def runtime_report(exit: Exit, error_logs: ErrorLogs = NOTHING) -> dict[str, Any] | None:
+    """The program's own exit code, unless it was stopped: codes below 0 are for what others did to it."""
+    if not exit.code or (exit_code(exit) or 0) <= 0:
         return None
     return {
         "name": "app",
         "exitCode": exit_code(exit),
         "originUserExitCode": exit.code,
-        "errorLogs": {"user": "", "platform": ""},
+        "errorLogs": {"user": error_logs.user, "platform": error_logs.platform},
     }
 
 

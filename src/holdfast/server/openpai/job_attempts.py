@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.identity import attempt_uid, debug_id
+from holdfast.core.identity import debug_id, framework_uid
 from holdfast.core.records import TaskRecord
 from holdfast.server.answers import answer_text
 
@@ -14,7 +14,7 @@ from . import states
 from .big_answers import answer_big
 from .call import Call
 from .endpoints import Who, endpoint
-from .exit_shapes import exit_code, runtime_report
+from .exit_shapes import exit_code, exit_type
 from .finding import find_framework
 from .job_detail import describe_exit, find_attempt
 from .job_list import PRIORITY_NAMES, sizes_of
@@ -34,7 +34,7 @@ async def check_history(call: Call) -> Response:
 async def list_attempts(call: Call) -> Response:
     every = await load_every_attempt(call, await find_framework(call, call.path("framework")))
     tasks = sum(shown.task_count for shown in every)
-    return await answer_big(lambda: [describe_try(shown) for shown in every], tasks)
+    return await answer_big(lambda: [describe_try(shown) for shown in reversed(every)], tasks)  # newest first
 
 
 @endpoint("GET", "/v2/jobs/{framework}/job-attempts/{attempt}", who=Who.READER)
@@ -49,7 +49,7 @@ def describe_try(shown: ShownAttempt) -> dict[str, Any]:
     return {
         "jobName": summary.name,
         "frameworkName": debug_id(summary.user, summary.name),
-        "uid": attempt_uid(summary.id, shown.number),
+        "uid": framework_uid(summary.id),
         "userName": summary.user,
         "state": shown.state,
         "originState": _origin(shown),
@@ -59,7 +59,7 @@ def describe_try(shown: ShownAttempt) -> dict[str, Any]:
         "attemptCompletedTime": millis(shown.finished_at),
         "exitCode": exit_code(shown.exit),
         "exitPhrase": exits["appExitSpec"] and exits["appExitSpec"]["phrase"],
-        "exitType": exits["appExitSpec"] and exits["appExitSpec"]["type"],
+        "exitType": exit_type(shown.exit) if shown.exit else None,
         "exitDiagnostics": _diagnostics(shown, exits),
         **{key: exits[key] for key in exits if key not in ("appExitCode", "appExitType")},
         **sizes_of(summary),
@@ -76,8 +76,12 @@ def _origin(shown: ShownAttempt) -> str:
 def _diagnostics(shown: ShownAttempt, exits: dict[str, Any]) -> dict[str, Any] | None:
     if shown.exit is None:
         return None
-    text = exits["appExitDiagnostics"]
-    return {"diagnosticsSummary": text, "runtime": runtime_report(shown.exit), "launcher": text}
+    text, messages = exits["appExitDiagnostics"], exits["appExitMessages"]
+    return {
+        "diagnosticsSummary": text,
+        "runtime": messages["runtime"],
+        "launcher": None if messages["runtime"] else text,
+    }
 
 
 def _roles(shown: ShownAttempt) -> dict[str, Any]:
