@@ -28,6 +28,7 @@ class Step:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     system: bool  # files may lie in the system's folder: the task has it to itself
+    own_home: bool  # the home that the image names is the task's own
     container: str  # uid
     exports: tuple[str, ...]  # commands that set the variables
     config: str
@@ -40,6 +41,7 @@ class Entry:
 def render_entry(entry: Entry) -> str:
     parts = [
         _HEAD,
+        _HOME if entry.own_home else "",
         SAY,
         # Written out rather than copied: no program need be started for it.
         _FIND_PLACE.format(places=" ".join(_places(entry)), container=entry.container, script=quote(entry.script)),
@@ -49,6 +51,7 @@ def render_entry(entry: Entry) -> str:
         write_file("$PAI_RUNTIME_DIR/job_config.yaml", entry.config),
         '. "$PAI_RUNTIME_DIR/runtime_env.sh"\n',
         f"else\n{_NO_PLACE}{'exit 1' if entry.steps else ''}\nfi\n",
+        _RUN,
         _RUN_STEP if entry.steps else "",
         *(f"say WARN {quote(note)}\n" for note in entry.notes),
         *_run_steps(enumerate(entry.steps), "before"),
@@ -93,6 +96,18 @@ trap '__ended=129' HUP
 __shell=${BASH:-/bin/sh}
 """
 
+# Where the image keeps what its makers put into their home: .bashrc, programs, models. Only bash knows without HOME.
+_HOME = """\
+__given=$HOME
+unset HOME
+__own=~
+HOME=$__given
+case $__own in
+/?*) [ ! -d "$__own" ] || [ ! -w "$__own" ] || HOME=$__own ;;
+esac
+export HOME
+"""
+
 _FIND_PLACE = """\
 PAI_WORK_DIR=$PWD
 PAI_RUNTIME_DIR=
@@ -119,13 +134,20 @@ case $PWD$PAI_RUNTIME_DIR in
 esac
 """
 
+# A shell tells on its stderr when a signal ended what it ran; the log is for the commands to write.
+_RUN = """\
+__run() {
+    { "$__shell" "$@" 2>&3 3>&-; } 3>&2 2>/dev/null
+}
+"""
+
 _RUN_STEP = """\
 __step() {
     [ -z "$__ended" ] || exit "$__ended"
     if [ "$3" = ignore ]; then
-        "$__shell" "$1"
+        __run "$1"
     else
-        "$__shell" -o errexit "$1"
+        __run -o errexit "$1"
     fi
     __code=$?
     [ -z "$__ended" ] || exit "$__ended"
@@ -141,13 +163,11 @@ __step() {
 
 _USER = """\
 [ -z "$__ended" ] || exit "$__ended"
-say INFO 'USER COMMAND START'
 if [ -n "${{BASH_VERSION-}}" ]; then
-    "$__shell"{options} "$__script"
+    __run{options} "$__script"
 else
-    "$__shell"{posix} "$__script"
+    __run{posix} "$__script"
 fi
 __code=$?
-say INFO 'USER COMMAND END'
 [ "$__code$__ended" = 0 ] || exit "$__code"
 """
