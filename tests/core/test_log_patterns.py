@@ -19,7 +19,10 @@ FOUND = {
         "[2026-01-01T00:00:00+0000] [openpai-runtime] [ERROR] SSH barrier reaches max retry count: ps-0 did not answer",
         "[] [openpai-runtime] [ERROR] The SSH barrier can never be passed: it needs openssh-server",
     ],
-    Cause.PLUGIN_FAILED: ["[] [openpai-runtime] [ERROR] The runtime plugin git failed with code 128."],
+    Cause.PLUGIN_FAILED: [
+        "[] [openpai-runtime] [ERROR] The runtime plugin git failed with code 128.",
+        "[] [openpai-runtime] [ERROR] The runtime plugin cmd cannot run: its parameter preCommands must be a list.",
+    ],
     Cause.COMMAND_NOT_FOUND: ["bash: line 1: trian: command not found\n", "sh: 1: trian: not found\n"],
     Cause.TENSORFLOW_OOM: [
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[8]",
@@ -107,6 +110,15 @@ def test_words_that_only_look_like_a_sign_are_not_blamed(cause: Cause, text: str
     assert find_cause(text, code_for(cause)) == ""
 
 
+@pytest.mark.parametrize(
+    ("before", "code", "cause"),
+    [("", 7, ""), ("0-before.sh: line 1: trian: command not found", 127, Cause.COMMAND_NOT_FOUND)],
+)
+def test_commands_of_a_plugin_are_told_by_what_they_said(before: str, code: int, cause: str) -> None:
+    said = f"{before}\n[] [openpai-runtime] [ERROR] The runtime plugin cmd failed with code {code}.\n"
+    assert find_cause(said, code) == cause
+
+
 @pytest.mark.parametrize("cause", ONLY_WITH)
 def test_some_signs_count_only_with_their_exit_code(cause: Cause) -> None:
     assert find_cause(FOUND[cause][0], 1) == ""
@@ -129,6 +141,8 @@ def _repeats(pattern: Any) -> Iterator[tuple[int, Any]]:
             yield from _repeats(value[2])
         elif op is words.SUBPATTERN:
             yield from _repeats(value[3])
+        elif op is words.ASSERT_NOT:
+            yield from _repeats(value[1])
         elif op is words.BRANCH:
             for branch in value[1]:
                 yield from _repeats(branch)

@@ -23,7 +23,8 @@ def _raised(*errors: str) -> str:
 
 PATTERNS: tuple[tuple[Cause, str], ...] = (
     (Cause.SSH_BARRIER, r"\[openpai-runtime\] \[ERROR\] (?:SSH barrier reaches|The SSH barrier can never)"),
-    (Cause.PLUGIN_FAILED, r"\[openpai-runtime\] \[ERROR\] The runtime plugin "),
+    # Not commands of the plugin `cmd` that failed: they are the user's, and tell as much as any others.
+    (Cause.PLUGIN_FAILED, r"\[openpai-runtime\] \[ERROR\] The runtime plugin (?!cmd failed )"),
     (Cause.COMMAND_NOT_FOUND, r"command not found|: not found\s{0,5}$"),
     (Cause.TENSORFLOW_OOM, r"ResourceExhaustedError: OOM|OOM when allocating tensor"),
     (Cause.MPI_SEGFAULT, r"Signal code: Address not mapped"),
