@@ -188,6 +188,20 @@ class NumberedContract:
                 assert self._names(opened, **more) == [], text
             assert self._names(opened, tags_none=(text,)) == ["plain"]
 
+    @pytest.mark.parametrize("descending", [False, True])
+    def test_priorities_that_do_not_count_are_none(self, opened: Opened, descending: bool) -> None:
+        """They come last, or first when it is descending, whatever they are."""
+        for name, priority in (("low", -1), ("some", 5), ("high", 100), ("none", 0), ("most", 2**31 - 1)):
+            opened.submit(name, job=replace(a_job(name), priority=priority))
+        found = self._names(
+            opened, order=Order.PRIORITY, ordered_priorities=(100, -1, 2**40), descending=descending, text="o"
+        )
+        expected = ["low", "some", "none", "most"]
+        assert found == (expected[::-1] if descending else expected)
+        everything = self._names(opened, order=Order.PRIORITY, ordered_priorities=(100, -1), descending=descending)
+        expected = ["low", "high", "some", "none", "most"]
+        assert everything == (expected[::-1] if descending else expected)
+
     def test_hostile_names_are_found(self, opened: Opened) -> None:
         for name in HOSTILE:
             opened.submit(name, user=f"u {name}", job=a_job(name, tags=(name,)))

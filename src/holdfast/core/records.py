@@ -101,6 +101,7 @@ class NumberedQuery:
     priorities: tuple[int, ...] | None = None
     other_priorities: tuple[int, ...] | None = None  # or any priority but these
     order: Order = Order.SUBMITTED
+    ordered_priorities: tuple[int, ...] | None = None  # by priority, all but these are as if there was none
     descending: bool = True
     offset: int = 0
     limit: int = 5000

@@ -55,6 +55,7 @@ _SORTED_BY: dict[Order, str] = {
     Order.FINISHED: "finished_at",
     Order.PRIORITY: "priority",
 }
+_MAY_BE_NONE = (Order.FINISHED, Order.PRIORITY)
 _TEXTS = (Order.NAME, Order.USER, Order.GROUP, Order.STATE)
 
 
@@ -81,7 +82,7 @@ def numbered_page(conn: Connection, query: NumberedQuery, *, count: bool) -> Num
     """The jobs that fit from number `offset` on, and how many fit in all when asked to count.
 
     Jobs that are equal in the order come as they were submitted, or the other way round when it is descending.
-    Those that have not finished come last by time of finish, or first when it is descending.
+    Those without what it is about, such as a time of finish, come last, or first when it is descending.
     """
     rest = _rest(conn, query)
     wanted = Wanted(_choices(query), _phase(query), rest or [])
@@ -212,16 +213,23 @@ def _count(conn: Connection, wanted: Wanted, ranges: Sequence[Range]) -> Stateme
 
 def _sorted(conn: Connection, query: NumberedQuery, wanted: Wanted, offset: int, limit: int) -> Statement:
     where, values = _all_of(_listed(conn, wanted))
-    direction = _direction(query)
-    order = f"seq {direction}"
+    order = Condition(f"seq {_direction(query)}")
     if query.order is not Order.SUBMITTED:
-        by = _SORTED_BY[query.order]
-        if query.order in _TEXTS and conn.dialect.name != "sqlite":
-            by = f'({by}) COLLATE "C"'  # the same order everywhere
-        nulls = "NULLS FIRST" if query.descending else "NULLS LAST"
-        order = f"{by} {direction}{f' {nulls}' if query.order is Order.FINISHED else ''}, {order}"
-    sql = f"SELECT seq FROM jobs WHERE {where} ORDER BY {order} LIMIT {{}} OFFSET {{}}"  # noqa: S608
-    return sql, [*values, limit, offset]
+        by, last = _sort_key(conn, query), order.sql
+        nulls = " NULLS FIRST" if query.descending else " NULLS LAST"
+        order = Condition(f"{by.sql} {_direction(query)}{nulls * (query.order in _MAY_BE_NONE)}, {last}", by.values)
+    sql = f"SELECT seq FROM jobs WHERE {where} ORDER BY {order.sql} LIMIT {{}} OFFSET {{}}"  # noqa: S608
+    return sql, [*values, *order.values, limit, offset]
+
+
+def _sort_key(conn: Connection, query: NumberedQuery) -> Condition:
+    by = _SORTED_BY[query.order]
+    if query.order is Order.PRIORITY and query.ordered_priorities is not None:
+        known = _priorities(conn, query.ordered_priorities)
+        return Condition(f"CASE WHEN {any_of(conn, 'priority')} THEN {by} END", (known,))
+    if query.order in _TEXTS and conn.dialect.name != "sqlite":
+        by = f'({by}) COLLATE "C"'  # the same order everywhere
+    return Condition(by)
 
 
 def _ranges(choices: Choices) -> list[Range]:

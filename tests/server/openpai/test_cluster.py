@@ -142,7 +142,8 @@ async def test_storages(pai: Pai) -> None:
     assert one == {**corpus, **fixed, "type": "other", "data": {}, "readOnly": False}
     two = (await pai.user.get("/v2/storages/export")).json()
     assert two == {**export, **fixed, "type": "nfs", "data": exported, "readOnly": True}
-    refused(await pai.user.get("/v2/storages/theirs"), 403, "ForbiddenUserError")
+    text = "User alice is not allowed to access theirs."
+    refused(await pai.user.get("/v2/storages/theirs"), 403, "ForbiddenUserError", text)
     refused(await pai.user.get("/v2/storages/nothing"), 404, "NoStorageError", "Storage nothing is not found.")
 
 

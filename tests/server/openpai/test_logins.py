@@ -75,7 +75,7 @@ async def test_application_tokens(pai: Pai) -> None:
     assert not made
     checked = (await program.get("/v2/tokens/check")).json()
     assert checked.pop("iat") > 0
-    assert checked == {"username": "alice", "application": True, "admin": False}
+    assert checked == {"username": "alice", "application": True, "jobSpecific": False, "admin": False}
     for method, path in (("GET", "/v2/tokens"), ("POST", "/v2/tokens/application"), ("DELETE", "/v2/tokens/x")):
         text = "Applications are not allowed to do this operation."
         refused(await program.request(method, path), 403, "ForbiddenUserError", text)

@@ -133,6 +133,7 @@ def read_query(call: Call) -> NumberedQuery | None:
         priorities=priorities or None,
         other_priorities=others,
         order=order,
+        ordered_priorities=tuple(PRIORITY_NAMES),
         descending=descending,
         offset=offset,
         limit=limit,

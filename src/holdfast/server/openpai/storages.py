@@ -26,7 +26,7 @@ async def list_storages(call: Call) -> Response:
     return answer({"storages": [_show_brief(dataset) for dataset in found]})
 
 
-@endpoint("GET", "/v2/storages/{storage}", note="`type` is nfs or other.")
+@endpoint("GET", "/v2/storages/{storage}", note="`type` is nfs or other; nothing here has a `secretName`.")
 async def get_storage(call: Call) -> Response:
     found = await _find(call, call.path("storage"))
     shown = {
@@ -65,7 +65,7 @@ async def _find(call: Call, name: str) -> Dataset:
         return await service.get(call.actor, name)
     except NotFound:
         if await service.exists(name):
-            text = f"User {call.actor.name} is not allowed to access storage {name[:100]}."
+            text = f"User {call.actor.name} is not allowed to access {name[:100]}."
             raise PaiError(403, "ForbiddenUserError", text) from None
         raise PaiError(404, "NoStorageError", f"Storage {name[:100]} is not found.") from None
 

@@ -41,6 +41,7 @@ async def check_token(call: Call) -> Response:
     shown: dict[str, Any] = {
         "username": call.actor.name,
         "application": call.actor.application,
+        "jobSpecific": False,
         "iat": _seconds(token.created_at),
     }
     if token.expires_at is not None:

@@ -69,7 +69,7 @@ async def list_skus(call: Call) -> Response:
     if vc:
         _need((await call.services.place.capacity(call.actor)).groups, vc)
     types = call.services.settings.jobs.instance_types
-    return answer({name: {"cpu": t.cpu, "memory": t.memory // MIB, "gpu": t.gpu} for name, t in types.items()})
+    return answer({name: {"cpu": _plain(t.cpu), "memory": t.memory // MIB, "gpu": t.gpu} for name, t in types.items()})
 
 
 def _need(groups: tuple[GroupUse, ...], name: str) -> GroupUse:
@@ -116,8 +116,13 @@ def _percent(part: Amount, total: Amount) -> float:
 
 
 def _show_amount(amount: Amount) -> dict[str, float]:
-    cpu = round(amount.cpu, 3)
+    cpu = _plain(amount.cpu)
     return {"cpu": cpu, "memory": amount.memory // MIB, "gpu": amount.gpu, "vCores": cpu, "GPUs": amount.gpu}
+
+
+def _plain(cores: float) -> float:
+    """Whole numbers as clients know them: 2, not 2.0."""
+    return int(cores) if cores == int(cores) else round(cores, 3)
 
 
 def _show_gpus(use: NodeUse) -> dict[str, int]:
