@@ -310,8 +310,9 @@ OPENPAI_DIFFERENCES = """\
   `PUT /users/me` is accepted *and* set. A wrong login says whether user or password are wrong, as with OpenPAI; after
   a few it is answered with 429, and one has to wait.
 - **Names** of users and groups may have up to 63 letters, digits, dots, dashes and underscores.
-- **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`) are shown to that user alone. An `extension` may have
-  64 KiB, its `sshKeys` are checked, and a key set to null is removed.
+- **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`, `boundedClusters`) are shown to that user alone; users
+  who are no admins see public keys of others and nothing else of it. An `extension` may have 64 KiB, its `sshKeys` are
+  checked, its numbers are finite, and a key set to null is removed.
 - **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500.
 - **Roles** may be spelled as in the job file where OpenPAI wants lower-case letters and digits only.
 - **Kubernetes** is not there: machines are listed in its shape, pods are not."""

@@ -21,11 +21,18 @@ def merge(before: Mapping[str, Any], changes: Mapping[str, Any], *, replace: boo
 
 def check_extension(extension: Mapping[str, Any]) -> None:
     _check_depth(extension, DEEPEST)
-    size = len(json.dumps(extension))
+    size = _size(extension)
     if size > MOST_BYTES:
         raise _bad(f"may have at most {MOST_BYTES} bytes as JSON, this one has {size}")
     if "sshKeys" in extension:
         _check_keys(extension["sshKeys"])
+
+
+def _size(extension: Mapping[str, Any]) -> int:
+    try:
+        return len(json.dumps(extension, allow_nan=False))
+    except ValueError:
+        raise _bad("may hold finite numbers only") from None
 
 
 def _check_depth(value: Any, left: int) -> None:

@@ -7,6 +7,8 @@ import re
 from holdfast.core.errors import UserError
 
 LONGEST = 63
+LONGEST_TEXT = 4096  # characters; as long as a path may be
+LONGEST_EMAIL = 320
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _RESERVED = frozenset({"holdfast", "me"})  # the platform itself in events; oneself in commands
 
@@ -23,12 +25,19 @@ def check_name(name: str, what: str, field: str = "name") -> None:
         raise UserError(f"The name {name} is reserved", field=field, hint="Choose another one.")
 
 
-def check_text(text: str, field: str) -> None:
+def check_text(text: str, field: str, *, longest: int = LONGEST_TEXT) -> None:
     """Free text on one line."""
+    _check_length(text, field, longest)
     if text and not text.isprintable():
         raise UserError(f"{field} may not hold control characters", field=field)
 
 
 def check_prose(text: str, field: str) -> None:
     """Free text on several lines."""
+    _check_length(text, field, LONGEST_TEXT)
     check_text(text.replace("\r\n", "").replace("\n", "").replace("\t", ""), field)
+
+
+def _check_length(text: str, field: str, longest: int) -> None:
+    if len(text) > longest:
+        raise UserError(f"{field} may have at most {longest} characters, this one has {len(text)}", field=field)

@@ -21,7 +21,7 @@ from holdfast.store.database import Store
 from .access_tokens import AccessTokens, Kind, end_tokens
 from .extensions import check_extension, merge
 from .guessing import Guesses
-from .names import check_name, check_text
+from .names import LONGEST_EMAIL, check_name, check_text
 from .passwords import Passwords, check_password, generate_password
 from .unfinished import has_unfinished
 
@@ -39,6 +39,9 @@ class UserChange:
     groups: frozenset[str] | None = None  # beside the default group, which is never left
     extension: Mapping[str, Any] | None = None  # merged key by key
     replace_extension: bool = False
+
+
+NO_CHANGE = UserChange()
 
 
 class Users:
@@ -101,7 +104,7 @@ class Users:
     ) -> User:
         _need_admin(actor)
         check_name(name, "user")
-        check_text(email, "email")
+        check_text(email, "email", longest=LONGEST_EMAIL)
         if password is not None:
             check_password(password, user=name)
         kept = merge({}, extension or {}, replace=True)
@@ -137,10 +140,7 @@ class Users:
 
     async def update(self, actor: Actor, name: str, change: UserChange) -> User:
         """All of it or nothing. Admins change everything; anyone their own email and extension."""
-        if actor.name != name or _needs_admin(change):
-            _need_admin(actor)
-        if change.email is not None:
-            check_text(change.email, "email")
+        _check_change(actor, name, change)
         hashed = None
         if change.password is not None:
             check_password(change.password, user=name)
@@ -164,23 +164,36 @@ class Users:
         _need_admin(actor)
         await self.update(actor, name, UserChange(password=password))
 
-    async def change_own_password(self, actor: Actor, old: str, new: str, address: str) -> None:
-        """Ends all of one's logins, also the one this came by; none when the new password is the old one."""
+    async def change_own_password(
+        self, actor: Actor, old: str, new: str, address: str, also: UserChange = NO_CHANGE
+    ) -> None:
+        """Ends all of one's logins, also the one this came by; none when the new password is the old one. `also`: what
+        else of oneself is changed with it, all of it or nothing.
+        """
+        _check_change(actor, actor.name, also)
         await self._guesses.begin(actor.name, address)
         hashed = await self._store.read(people.password_hash, actor.name)
         if not await self._passwords.verify(hashed, old):
             raise Forbidden("The old password is not right", field="old", hint="An admin can set a new password.")
         self._guesses.succeeded(actor.name, address)
-        if new == old:
-            return
-        check_password(new, "new", user=actor.name)
-        await self._store.write(_set_password, actor.name, await self._passwords.hash(new))
+        hashed = None
+        if new != old:
+            check_password(new, "new", user=actor.name)
+            hashed = await self._passwords.hash(new)
+        await self._store.write(_update, actor.name, also, hashed)
         self._access.forget()
 
 
 def _sees_all(actor: Actor) -> bool:
     """Guests, who have no name, read jobs and nothing of people."""
     return actor.admin or (actor.reads_all and bool(actor.name))
+
+
+def _check_change(actor: Actor, name: str, change: UserChange) -> None:
+    if actor.name != name or _needs_admin(change):
+        _need_admin(actor)
+    if change.email is not None:
+        check_text(change.email, "email", longest=LONGEST_EMAIL)
 
 
 def _needs_admin(change: UserChange) -> bool:

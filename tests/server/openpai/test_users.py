@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from holdfast.core.errors import UserError
+
 from .pai import PASSWORD, Pai, open_pai, refused
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +63,21 @@ async def test_all_see_all_where_all_read_all_but_no_secrets(tmp_path: Path) -> 
         refused(await pai.guest.get("/v2/users/alice"), 401, "UnauthorizedUserError")
 
 
+async def test_what_clients_keep_with_a_user_is_for_that_user(tmp_path: Path) -> None:
+    kept = {
+        "boundedClusters": {"far": {"token": "secret"}},
+        "sshKeys": [{**KEY, "private": "secret"}],
+        "jobSSH": "secret",
+        "note": "mine",
+    }
+    async with open_pai(tmp_path / "home", {"access": {"reading": "users"}}) as pai:
+        bob = await pai.new_user("bob")
+        done(await pai.user.put("/v2/users/alice/extension", json={"extension": kept}))
+        public = {"sshKeys": [KEY], "jobSSH": {}}
+        for client, seen in ((pai.user, kept), (bob, public), (pai.admin, {**public, "note": "mine"})):
+            assert (await client.get("/v2/users/alice")).json()["extension"] == seen
+
+
 # -- making and removing
 
 
@@ -97,6 +114,7 @@ async def test_make_an_admin_by_form(pai: Pai) -> None:
         ({"password": "short"}, "InvalidParametersError"),
         ({"password": 12345678}, "InvalidParametersError"),
         ({"email": "a\nb"}, "InvalidParametersError"),
+        ({"email": "a" * 321}, "InvalidParametersError"),
         ({"admin": "perhaps"}, "InvalidParametersError"),
         ({"virtualCluster": "nowhere"}, "NoVirtualClusterError"),
         ({"virtualCluster": [1]}, "InvalidParametersError"),
@@ -158,6 +176,25 @@ async def test_a_change_is_made_whole_or_not_at_all(pai: Pai) -> None:
     data = {"username": "alice", "email": "new@example.com", "extension": {"a": "x" * 70_000}}
     refused(await pai.admin.put("/v2/users", json={"patch": True, "data": data}), 400, "InvalidParametersError")
     assert (await pai.user.get("/v2/users/alice")).json()["email"] == ""
+
+
+async def test_a_wrong_password_changes_nothing_else(pai: Pai) -> None:
+    data = {"username": "alice", "email": "new@example.com", "newPassword": "a new long password"}
+    for old, more in (("wrong", {}), (PASSWORD, {"extension": {"a": "x" * 70_000}})):
+        body = {"patch": True, "data": {**data, "oldPassword": old, **more}}
+        assert (await pai.user.put("/v2/users/me", json=body)).status_code == 400
+        assert (await pai.user.get("/v2/users/alice")).json()["email"] == ""
+    done(await pai.user.put("/v2/users/me", json={"data": {**data, "oldPassword": PASSWORD}}))
+    again = await pai.login("alice", "a new long password")
+    assert (await again.get("/v2/users/alice")).json()["email"] == "new@example.com"
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
+async def test_numbers_that_no_client_could_read_again(pai: Pai, number: str) -> None:
+    body = '{"extension": {"sshKeys": [{"title": "t", "value": "v", "time": NUMBER}]}}'.replace("NUMBER", number)
+    refused(await pai.user.put("/v2/users/alice/extension", content=body), 400, "InvalidParametersError")
+    with pytest.raises(UserError, match="finite"):
+        await pai.house.services.users.extend(pai.alice, "alice", {"a": float(number)})
 
 
 async def test_the_last_admin_stays_one(pai: Pai) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import math
+from typing import Any, NoReturn
 
 from starlette.requests import Request
 
@@ -32,7 +33,7 @@ async def read_body(request: Request) -> Any:
 
 def parse_json(text: str) -> Any:
     try:
-        found = json.loads(text, parse_constant=_refuse)
+        found = json.loads(text, parse_constant=_refuse, parse_float=_finite)
         if "\\u" in text:
             json.dumps(found, ensure_ascii=False).encode()  # fails for half a character, which no database takes
     except (ValueError, RecursionError):
@@ -40,5 +41,11 @@ def parse_json(text: str) -> Any:
     return found
 
 
-def _refuse(constant: str) -> None:
+def _finite(digits: str) -> float:
+    """1e999 would be infinity, which no JSON can say when it is read again."""
+    number = float(digits)
+    return number if math.isfinite(number) else _refuse(digits)
+
+
+def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)

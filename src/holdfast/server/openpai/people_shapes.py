@@ -11,6 +11,8 @@ from holdfast.core.records import Dataset, Group, User
 EXTERNAL_NAME = "externalName"  # beside what is shown as extension
 ACLS = "acls"  # made of what is so; never kept
 
+_SECRET = ("githubPAT", "boundedClusters", "jobSSH")  # the second has tokens for other clusters in it
+
 
 def show_user(user: User, *, to: Actor, groups: Iterable[str], datasets: Iterable[Dataset]) -> dict[str, Any]:
     """`groups` and `datasets`: all there are that `to` may see."""
@@ -31,15 +33,26 @@ def _granted(dataset: Dataset, user: User) -> bool:
 
 
 def _shown_extension(user: User, to: Actor) -> dict[str, Any]:
-    """Without what is secret, unless it is one's own."""
-    shown = dict(user.extension)
+    """All of one's own. Clients keep what they like in there: others see public keys, and admins what is not known to
+    be secret.
+    """
     if to.name == user.name:
-        return shown
-    shown.pop("githubPAT", None)
-    pair = shown.get("jobSSH")
-    if pair is not None:
-        shown["jobSSH"] = {"pubKey": pair["pubKey"]} if isinstance(pair, Mapping) and "pubKey" in pair else {}
-    return shown
+        return dict(user.extension)
+    shown = {key: value for key, value in user.extension.items() if to.admin and key not in _SECRET}
+    return {**shown, **_public_keys(user.extension)}
+
+
+def _public_keys(extension: Mapping[str, Any]) -> dict[str, Any]:
+    public: dict[str, Any] = {}
+    if "sshKeys" in extension:
+        public["sshKeys"] = [_only(key, "title", "value", "time") for key in extension["sshKeys"]]
+    if "jobSSH" in extension:
+        public["jobSSH"] = _only(extension["jobSSH"], "pubKey")
+    return public
+
+
+def _only(value: Any, *keys: str) -> dict[str, Any]:
+    return {key: value[key] for key in keys if key in value} if isinstance(value, Mapping) else {}
 
 
 def show_group(group: Group, datasets: Iterable[Dataset]) -> dict[str, Any]:

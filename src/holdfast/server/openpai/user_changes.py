@@ -11,7 +11,7 @@ from holdfast.core.job import DEFAULT_GROUP
 from holdfast.core.records import User
 from holdfast.server.answers import answer
 from holdfast.server.auth import address_of
-from holdfast.services.users import UserChange
+from holdfast.services.users import NO_CHANGE, UserChange
 
 from .call import Call
 from .endpoints import Who, endpoint
@@ -42,10 +42,10 @@ async def update_me(call: Call) -> Response:
         raise PaiError(403, "ForbiddenUserError", "Can't update other user's data")
     change = UserChange(email=text_in(data, "email"), extension=object_in(data, "extension"))
     new = text_in(data, "newPassword")
-    old = need_text(data, "oldPassword") if new is not None else ""
-    await _update(call, call.actor.name, change)
-    if new is not None:
-        await _change_own_password(call, old, new)  # last: it ends the login this came by
+    if new is None:
+        await _update(call, call.actor.name, change)
+    else:
+        await _change_own_password(call, need_text(data, "oldPassword"), new, change)
     return _done(f"Update user {call.actor.name} successfully.")
 
 
@@ -168,9 +168,9 @@ async def _update(call: Call, name: str, change: UserChange) -> None:
         await call.services.users.update(call.actor, name, change)
 
 
-async def _change_own_password(call: Call, old: str, new: str) -> None:
+async def _change_own_password(call: Call, old: str, new: str, also: UserChange = NO_CHANGE) -> None:
     with telling((Forbidden, 400, "IncorrectPasswordError", "Password is incorrect.")):
-        await call.services.users.change_own_password(call.actor, old, new, address_of(call.request))
+        await call.services.users.change_own_password(call.actor, old, new, address_of(call.request), also)
 
 
 def _done(message: str) -> Response:

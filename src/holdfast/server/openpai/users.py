@@ -17,7 +17,7 @@ from .errors import PaiError, telling
 from .people_shapes import show_user
 from .values import names_in, need_text, object_in, text_in, truth_in
 
-_SEEN = "Secrets in `extension` are shown to their owner alone."
+_SEEN = "Of the `extension` of others one sees public keys only; admins see all but secrets."
 
 
 @endpoint("GET", "/v1/users", "/v2/users", "/v2/user", note=_SEEN)
