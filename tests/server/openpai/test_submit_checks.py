@@ -207,6 +207,29 @@ async def test_more_skus_than_there_are(pai: Pai) -> None:
     assert said == "Job requests 9 SKUs, exceeds maximum 4 SKUs in VC default."
 
 
+async def test_opportunistic_jobs_may_be_of_any_size(pai: Pai) -> None:
+    cells = {"jobPriorityClass": "oppo", "taskRoles": {"worker": {"skuType": "cpu-1"}}}
+    text = job("oppo", roles={"worker": role(instances=9)}, extras={"hivedScheduler": cells})
+    assert (await send(pai.user, text)).status_code == 202
+
+
+async def test_roles_of_one_affinity_group_must_agree(pai: Pai) -> None:
+    cells = {
+        "worker": {"skuType": "cpu-1", "affinityGroupName": "g"},
+        "ps": {"skuType": "cpu-2", "affinityGroupName": "g"},
+    }
+    text = job(roles={"worker": role(), "ps": role()}, extras={"hivedScheduler": {"taskRoles": cells}})
+    refused = await send(pai.user, text)
+    assert "affinity" in message_of(refused, 400, "InvalidProtocolError")
+    assert refused.json()["problems"][0]["dataPath"] == ".extras.hivedScheduler.taskRoles.ps.affinityGroupName"
+
+
+async def test_a_sku_without_what_is_asked_for(pai: Pai) -> None:
+    cell = {"hivedScheduler": {"taskRoles": {"worker": {"skuType": "cpu-1"}}}}
+    text = job(roles={"worker": role(asked={"gpu": 1})}, extras=cell)
+    assert "gpu" in message_of(await send(pai.user, text), 400, "InvalidProtocolError").lower()
+
+
 # -- 8: a name of one's own
 
 
