@@ -296,6 +296,16 @@ its gateway; `/healthz` answers `Pylon ready.`, by which they know it, and links
 *Supported* does what OpenPAI does. *Answered empty*: there is none of it here, and the answer says so in the shape that
 clients expect. *Not offered*: refused with `NotImplementedError` and a sentence.
 
+At the root, where OpenPAI has its gateway:
+
+| address | here |
+|---|---|
+| `/healthz` | supported |
+| `/log-manager/...` | supported, as links to logs give it |
+| `/` and its pages, such as `/job-detail.html` | not offered |
+| `/grafana/`, `/prometheus/`, `/alert-manager/`, `/kubernetes-dashboard/` | not offered |
+| port 9186, without the gateway | not offered |
+
 Who may ask:"""
 OPENPAI_DIFFERENCES = """\
 - **Who reads.** With OpenPAI every user reads every job and every user record. Here members of a group read its jobs,
@@ -313,7 +323,8 @@ OPENPAI_DIFFERENCES = """\
 - **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`, `boundedClusters`) are shown to that user alone; users
   who are no admins see public keys of others and nothing else of it. An `extension` may have 64 KiB, its `sshKeys` are
   checked, its numbers are finite, and a key set to null is removed.
-- **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500.
+- **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500. What is wrong with
+  a prerequisite is said once, for the type it names, where OpenPAI complains about every type there is.
 - **Roles** may be spelled as in the job file where OpenPAI wants lower-case letters and digits only.
 - **Kubernetes** is not there: machines are listed in its shape, pods are not."""
 

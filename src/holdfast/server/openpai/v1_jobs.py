@@ -18,9 +18,10 @@ from holdfast.server.answers import answer
 from .big_answers import answer_big
 from .call import Call
 from .endpoints import Support, Who, endpoint
+from .error_logs import ErrorLogs
 from .finding import find_framework, find_named
 from .job_acts import check_owner, execute
-from .job_detail import describe_status
+from .job_detail import describe_status, find_error_logs
 from .job_list import list_item, read_query
 from .job_ssh import no_ssh_info
 from .log_links import origin_of, pages_base
@@ -76,11 +77,12 @@ def _item(summary: JobSummary) -> dict[str, Any]:
 )
 async def get_job(call: Call) -> Response:
     shown = await load_newest(call, await _find(call))
-    return await answer_big(lambda: _detail(call, shown), shown.task_count)
+    error_logs = await find_error_logs(call, shown)
+    return await answer_big(lambda: _detail(call, shown, error_logs), shown.task_count)
 
 
-def _detail(call: Call, shown: ShownAttempt) -> dict[str, Any]:
-    status = {key: value for key, value in describe_status(shown).items() if key not in _ATTEMPT_KEYS}
+def _detail(call: Call, shown: ShownAttempt, error_logs: ErrorLogs) -> dict[str, Any]:
+    status = {key: value for key, value in describe_status(shown, error_logs).items() if key not in _ATTEMPT_KEYS}
     status["appTrackingUrl"] = f"{origin_of(call.request)}/rest-server/api/v2/jobs/{quote(shown.framework)}"
     return {"name": shown.summary.name, "jobStatus": status, "taskRoles": _roles(call, shown)}
 
@@ -112,7 +114,7 @@ def _task(call: Call, shown: ShownAttempt, tries: list[TaskRecord]) -> dict[str,
 )
 async def get_config(call: Call) -> Response:
     found = await _find(call)
-    job = (await call.services.jobs.get(call.actor, found.id)).record.job
+    job = (await call.services.jobs.record(call.actor, found.id)).job
     config = await asyncio.to_thread(_config, job)
     if "yaml" not in call.request.headers.get("accept", "").lower():
         return answer(config)
