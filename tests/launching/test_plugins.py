@@ -123,6 +123,27 @@ def test_references_that_stand_for_too_much_are_not_filled_in(tmp_path: Path) ->
     assert "its parameters are longer than" in ran.err
 
 
+def test_many_plugins_together_cannot_stand_for_too_much(tmp_path: Path) -> None:
+    """Each is short enough by itself; all of them would not fit into memory."""
+    call = cmd(["x=<% $parameters.x %>", "echo $#"], [], failurePolicy="ignore")
+    job = with_plugins(["echo run"], *[call] * 99, parameters={"x": "x" * 900_000})
+    assert len(launch_of(job).entry) < 10_000_000
+    assert (ran := run(tmp_path, job)).out == "0\n" * 4 + "run\n", ran.err
+    assert ran.err.count("its parameters are longer than") == 95
+
+
+def test_more_plugins_than_a_task_can_have_fail_it(tmp_path: Path) -> None:
+    ran = run(tmp_path, with_plugins(["echo run"], *[cmd(["true"], [], failurePolicy="ignore")] * 101))
+    assert (ran.code, ran.out) == (1, "")
+    assert "The runtime plugin cmd cannot run: the job has 101 plugins, and 100 is the most." in ran.err
+
+
+def test_ssh_is_set_up_once() -> None:
+    call = {"plugin": "ssh", "parameters": {"jobssh": True}}
+    entry = launch_of(with_plugins(["true"], call, call), job_seed=b"s" * 32).entry
+    assert "The runtime plugin ssh cannot run: the task has it already." in entry
+
+
 def test_a_stop_while_a_plugin_runs_starts_nothing_more(tmp_path: Path) -> None:
     job = with_plugins(["echo run"], cmd(["echo up", "sleep 600", "echo on"], [], failurePolicy="ignore"))
     launch = replace(launch_of(job), ports={})

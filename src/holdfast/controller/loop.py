@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest
+from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
 from holdfast.core.errors import HoldfastError
 from holdfast.core.exits import Cause
 from holdfast.core.job import Job
@@ -35,8 +35,8 @@ from holdfast.core.placement import (
 from holdfast.core.plan import Plan, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
-from holdfast.engines.base import Engine
-from holdfast.launching import Launcher
+from holdfast.engines.base import Engine, Launch
+from holdfast.launching import Launcher, Surroundings
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
@@ -482,7 +482,7 @@ class Controller:
         try:
             async with self._starts:
                 surroundings = await self._surroundings.find(launcher.snapshot)
-                observation = await self.engine.start(launcher.launch(step.task, surroundings))
+                observation = await self.engine.start(await _build(launcher, step.task, surroundings))
         except Exception as error:
             log.exception("could not start a task", extra={"event": "start", "attempt": step.attempt_id})
             text = f"could not be started: {error}"
@@ -532,6 +532,12 @@ class Controller:
 
     def _quotas(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}
+
+
+async def _build(launcher: Launcher, task: TaskAttempt, surroundings: Surroundings) -> Launch:
+    if launcher.takes_time:
+        return await asyncio.to_thread(launcher.launch, task, surroundings)
+    return launcher.launch(task, surroundings)
 
 
 def _job_of(observation: Observation) -> str:

@@ -19,6 +19,7 @@ class Launcher:
     def __init__(self, snapshot: JobSnapshot) -> None:
         self.snapshot = snapshot
         self._company: Company | None = None
+        self.takes_time = is_openpai(snapshot.job)  # a launch of it may be long: build it in a thread
 
     def launch(self, task: TaskAttempt, surroundings: Surroundings) -> Launch:
         snapshot = self.snapshot

@@ -22,12 +22,20 @@ def openpai_filler(job: Job, role: str) -> Callable[[str], str]:
     return lambda text: filler.render(text).text
 
 
-def fill_parameters(job: Job, role: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A plugin's parameters with every reference in them filled in."""
-    filler = Filler({**_references(job, role), "secrets": job.secrets}, drop=has_secrets(job))
-    if _size(parameters, filler) > MAX_JOB_CHARS:
-        raise BadParameters(f"with everything filled in, its parameters are longer than {MAX_JOB_CHARS} characters")
-    return {key: _fill(value, filler) for key, value in parameters.items()}
+class ParameterFiller:
+    """For the plugins of one task, whose parameters are bounded together: there may be many."""
+
+    def __init__(self, job: Job, role: str) -> None:
+        self._filler = Filler({**_references(job, role), "secrets": job.secrets}, drop=has_secrets(job))
+        self._room = MAX_JOB_CHARS
+
+    def fill(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """One plugin's, with every reference in them filled in."""
+        self._room -= _size(parameters, self._filler)
+        if self._room < 0:
+            most = f"{MAX_JOB_CHARS} characters, which is what all plugins of a task may have together"
+            raise BadParameters(f"with everything filled in, its parameters are longer than what is left of {most}")
+        return {key: _fill(value, self._filler) for key, value in parameters.items()}
 
 
 def has_secrets(job: Job) -> bool:
@@ -41,13 +49,23 @@ def openpai_config(job: Job) -> Mapping[str, Any]:
     return config if isinstance(config, Mapping) else {}
 
 
+def listed_prerequisites(job: Job, role: str) -> list[str]:
+    """What the role is to have, in its order, each once."""
+    listed = _written_role(job, role).get("prerequisites")
+    return list(dict.fromkeys(map(str, listed))) if isinstance(listed, list) else []
+
+
+def _written_role(job: Job, role: str) -> Mapping[str, Any]:
+    roles = openpai_config(job).get("taskRoles")
+    found = roles.get(role) if isinstance(roles, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
 def _references(job: Job, role: str) -> dict[str, Any]:
-    config = openpai_config(job)
+    config, chosen = openpai_config(job), _written_role(job, role)
     values: dict[str, Any] = {"parameters": config.get("parameters") or {}}
-    roles = config.get("taskRoles")
-    chosen = roles.get(role) if isinstance(roles, Mapping) else None
     for kind in ("script", "output", "data"):
-        name = chosen.get(kind) if isinstance(chosen, Mapping) else None
+        name = chosen.get(kind)
         for item in config.get("prerequisites") or ():
             if name is not None and item.get("type") == kind and item.get("name") == name:
                 values[kind] = item

@@ -7,16 +7,20 @@ from dataclasses import replace
 from shlex import quote
 from typing import Any
 
+from holdfast.core.job import Job
+
 from ..surroundings import Surroundings, plugin_calls
 from .cmd import cmd_step
 from .entry import Step
-from .filling import fill_parameters
+from .filling import ParameterFiller, listed_prerequisites
 from .git import git_step
 from .parameters import BadParameters
 from .shell import SAY
 from .ssh import ssh_step
 from .tensorboard import tensorboard_step
 from .variables import Scene
+
+MOST_CALLS = 100  # for one role
 
 
 def _storages_are_mounts(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> None:
@@ -33,25 +37,44 @@ _MAKERS: Mapping[str, Callable[[Scene, Surroundings, Mapping[str, Any]], Step | 
 
 
 def plugin_steps(scene: Scene, surroundings: Surroundings) -> tuple[Step, ...]:
-    """In the order of the file, those of this task's role."""
-    role = scene.task.role
-    calls = [call for call in plugin_calls(scene.snapshot.job) if role in call.get("taskroles", (role,))]
-    steps = (_step(call, scene, surroundings) for call in calls)
-    return tuple(step for step in steps if step is not None)
+    """Those of this task's role: its prerequisites as it lists them, then the others in the order of the file."""
+    job, role = scene.snapshot.job, scene.task.role
+    calls = _calls(job, role)
+    if len(calls) > MOST_CALLS:
+        return (_failing(_name(calls[MOST_CALLS]), f"the job has {len(calls)} plugins, and {MOST_CALLS} is the most"),)
+    filler = ParameterFiller(job, role)
+    steps: list[Step] = []
+    for call in calls:
+        step = _step(call, scene, surroundings, filler, steps)
+        if step is not None:
+            steps.append(replace(step, ignore=call.get("failurePolicy") == "ignore"))
+    return tuple(steps)
 
 
-def _step(call: Mapping[str, Any], scene: Scene, surroundings: Surroundings) -> Step | None:
-    name = str(call.get("plugin", ""))
+def _calls(job: Job, role: str) -> list[Mapping[str, Any]]:
+    calls = [call for call in plugin_calls(job) if role in call.get("taskroles", (role,))]
+    places = {name: number for number, name in enumerate(listed_prerequisites(job, role))}
+    return sorted(calls, key=lambda call: places.get(str(call.get("prerequisite", "")), len(places)))
+
+
+def _step(
+    call: Mapping[str, Any], scene: Scene, surroundings: Surroundings, filler: ParameterFiller, before: list[Step]
+) -> Step | None:
+    name = _name(call)
     make = _MAKERS.get(name)
     try:
         if make is None:
             raise BadParameters(f"there is none of that name here; known are {', '.join(_MAKERS)}")
+        if name == "ssh" and any(step.plugin == name for step in before):  # a second sshd would find its port taken
+            raise BadParameters("the task has it already")
         given = call.get("parameters")
-        parameters = fill_parameters(scene.snapshot.job, scene.task.role, given if isinstance(given, Mapping) else {})
-        step = make(scene, surroundings, parameters)
+        return make(scene, surroundings, filler.fill(given if isinstance(given, Mapping) else {}))
     except BadParameters as bad:
-        step = _failing(name, str(bad))
-    return step and replace(step, ignore=call.get("failurePolicy") == "ignore")
+        return _failing(name, str(bad))
+
+
+def _name(call: Mapping[str, Any]) -> str:
+    return str(call.get("plugin", ""))
 
 
 def _failing(name: str, why: str) -> Step:
