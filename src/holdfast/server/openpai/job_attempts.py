@@ -76,12 +76,8 @@ def _origin(shown: ShownAttempt) -> str:
 def _diagnostics(shown: ShownAttempt, exits: dict[str, Any]) -> dict[str, Any] | None:
     if shown.exit is None:
         return None
-    text, messages = exits["appExitDiagnostics"], exits["appExitMessages"]
-    return {
-        "diagnosticsSummary": text,
-        "runtime": messages["runtime"],
-        "launcher": None if messages["runtime"] else text,
-    }
+    text = exits["appExitDiagnostics"]
+    return {"diagnosticsSummary": text, "runtime": exits["appExitMessages"]["runtime"], "launcher": text}
 
 
 def _roles(shown: ShownAttempt) -> dict[str, Any]:
