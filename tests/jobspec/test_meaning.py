@@ -261,6 +261,28 @@ def test_v2_commands_that_vanish() -> None:
     assert problems(text) == [("taskRoles.w.commands", "has nothing to run once its references are filled in")]
 
 
+@pytest.mark.parametrize(("secrets", "fate"), [("{a: b}", "it vanishes from the text"), ("{}", "stays")])
+def test_v2_warnings_tell_what_becomes_of_tags_that_refer_to_nothing(secrets: str, fate: str) -> None:
+    line = "echo <% $parameters.no %> <% $secrets.no %>"
+    text = PAI.replace("COMPLETION", "{}").replace("[x]", f"['{line}']") + f"secrets: {secrets}\n"
+    warnings = [warning.message for warning in parse_job(text).warnings]
+    assert len(warnings) == 2
+    assert all(fate in warning for warning in warnings), warnings
+
+
+@pytest.mark.parametrize(("written", "meant"), [("0", 512), ("null", 512), ("1", 1)])
+def test_v2_shared_memory(written: str, meant: int) -> None:
+    options = f"extraContainerOptions: {{shmMB: {written}}}"
+    assert parse(PAI.replace("completion: COMPLETION", options)).roles[0].resources.shm == meant * MIB
+
+
+@pytest.mark.parametrize("dialect", ["v1", "v2"])
+def test_an_empty_virtual_cluster_is_the_usual_one(dialect: str) -> None:
+    v1 = '{"jobName": "a", "image": "i", "virtualCluster": "", "taskRoles": [{"name": "w", "command": "true"}]}'
+    v2 = PAI.replace("COMPLETION", "{}") + 'defaults: {virtualCluster: ""}\n'
+    assert parse(v1 if dialect == "v1" else v2, group="staff").group == "staff"
+
+
 def test_v2_secrets_are_kept_apart_from_the_config() -> None:
     text = PAI.replace("COMPLETION", "{}") + "secrets: {a: swordfish}\n"
     job = parse(text)

@@ -9,13 +9,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Mount, Resources, Role
 from holdfast.jobspec import Defaults, job_to_json, parse_job
 from holdfast.jobspec.openpai_render import render_openpai
 from tests.jobspec.jobs import jobs, json_values, scripts, texts, variables
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
 
 
 def again(config: dict[str, Any]) -> Job:
@@ -25,6 +27,7 @@ def again(config: dict[str, Any]) -> Job:
     return parse_job(json.dumps(config), dialect=Dialect.OPENPAI_V2).job
 
 
+@unhurried
 @given(jobs())
 def test_any_job_of_ours_becomes_a_file_that_parses(job: Job) -> None:
     config = render_openpai(replace(job, dialect=Dialect.HOLDFAST))
@@ -42,6 +45,7 @@ def test_any_job_of_ours_becomes_a_file_that_parses(job: Job) -> None:
         assert made.commands[len(made.commands) - len(own) :] == own
 
 
+@unhurried
 @given(jobs())
 def test_secrets_are_never_in_it(job: Job) -> None:
     secret = "tell-nobody-5c1f"
@@ -115,6 +119,7 @@ _v1_files = st.fixed_dictionaries(
 )
 
 
+@unhurried
 @given(_v1_files)
 def test_any_v1_file_becomes_a_v2_file_that_parses(written: dict[str, Any]) -> None:
     old = parse_job(json.dumps(written), dialect=Dialect.OPENPAI_V1, defaults=Defaults(user="alice")).job

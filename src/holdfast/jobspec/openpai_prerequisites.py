@@ -161,6 +161,7 @@ def plugin_call(item: Prerequisite) -> dict[str, Any] | None:
         "parameters": {key: value for key, value in item.values.items() if key not in own},
         "failurePolicy": item.values.get("failurePolicy", "fail"),
         "taskroles": [],
+        "prerequisite": item.name,
     }
 
 

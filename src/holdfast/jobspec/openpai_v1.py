@@ -46,7 +46,7 @@ def read_openpai_v1(root: At, defaults: Defaults) -> Job:
     job = Job(
         name=name,
         roles=tuple(role for role, _ in roles.values()),
-        group=top.take("virtualCluster", rules.GROUP_NAME, defaults.group),
+        group=_group(top, defaults),
         max_retries=top.take("retryCount", rules.RETRIES, 0),
         hold=hold or extras.hold,
         time_limit=extras.time_limit,
@@ -57,6 +57,12 @@ def read_openpai_v1(root: At, defaults: Defaults) -> Job:
     top.close()
     rules.check_job(job, root, {role_name: at for role_name, (_, at) in roles.items()})
     return job
+
+
+def _group(top: Fields, defaults: Defaults) -> str:
+    """Forms send an empty field for what was not filled in."""
+    at = top.get("virtualCluster")
+    return defaults.group if at is None or at.node.value == "" else at.read(rules.GROUP_NAME, defaults.group)
 
 
 def _read_roles(top: Fields, image: str, env: Mapping[str, str]) -> dict[str, tuple[Role, At]]:

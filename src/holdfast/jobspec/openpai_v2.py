@@ -4,7 +4,8 @@ What a Job has no field for is kept under extras.openpai:
     protocol    2
     config      the file as written, without its secrets
     registries  image prerequisite -> registryuri, username, password; passwords are references to secrets
-    plugins     runtime plugin calls in order: plugin, parameters, failurePolicy, taskroles (absent: all roles)
+    plugins     runtime plugin calls in order: plugin, parameters, failurePolicy, taskroles (absent: all roles);
+                where it is one, the name of the prerequisite, since each role lists those in an order of its own
     storages    name and mountPath of each; [] means the user's default ones; absent when not asked for
 """
 
@@ -64,6 +65,7 @@ class _Scope:
     prerequisites: Prerequisites
     parameters: Mapping[str, Any]
     deployment: Mapping[str, Mapping[str, At]]  # role -> preCommands, postCommands
+    secrets: bool  # the file has some, so tags that refer to nothing vanish at the launch
     plugins: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)  # by prerequisite
     room: int = rules.MAX_JOB_CHARS
 
@@ -113,6 +115,7 @@ def _read_scope(top: Fields) -> _Scope:
         prerequisites=listed.apply(read_prerequisites, Prerequisites()) if listed else Prerequisites(),
         parameters=top.take("parameters", OBJECT, {}),
         deployment=_chosen_deployment(top),
+        secrets=(at := top.get("secrets")) is not None and bool(at.node.value),
     )
 
 
@@ -142,7 +145,7 @@ def _group(top: Fields, defaults: Defaults) -> str:
     at = top.get("defaults")
     entries = at.apply(At.entries, {}) if at else {}
     chosen = entries.get("virtualCluster")
-    if chosen is None or chosen.node.value is None:
+    if chosen is None or chosen.node.value in (None, ""):
         return defaults.group
     return chosen.read(rules.GROUP_NAME, defaults.group)
 
@@ -271,7 +274,7 @@ def _read_resources(fields: Fields) -> tuple[Resources, dict[str, int]]:
 def _read_options(at: At) -> int:
     fields = Fields(at)
     fields.take("infiniband", BOOLEAN, False)
-    return fields.take("shmMB", integer(least=0, most=2**40), DEFAULT_SHM)
+    return fields.take("shmMB", integer(least=0, most=2**40), DEFAULT_SHM) or DEFAULT_SHM
 
 
 def _read_asked(at: At, shm: int) -> tuple[Resources, dict[str, int]]:
@@ -343,7 +346,8 @@ def _fill(at: At, filler: Filler, scope: _Scope) -> str:
         return ""
     rendered = filler.render(written)
     for reference in rendered.unresolved:
-        at.warn(f"refers to <% {reference} %>, which is not defined; it stays in the text as it is")
+        fate = "at the launch it vanishes from the text" if scope.secrets else "it stays in the text as it is"
+        at.warn(f"refers to <% {reference} %>, which is not defined; {fate}")
     return rendered.text
 
 

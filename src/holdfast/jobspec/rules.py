@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from holdfast.core.codec import MASK, holds_mask
-from holdfast.core.job import MIB, Job, Mount, Role
+from holdfast.core.job import MIB, Dialect, Job, Mount, Role
 
 from .fields import At, Key, Kind, Wrong, describe
 from .kinds import BOOLEAN, choice, integer, list_of, number, object_of, size, spelled, text
@@ -188,7 +188,7 @@ def check_job(job: Job, root: At, roles: Mapping[str, At]) -> None:
     for role in job.roles:
         if role.name in roles:
             _check_role(job, role, roles[role.name])
-            _check_secrets(role, roles[role.name], unknown)
+            _check_secrets(job, role, roles[role.name], unknown)
 
 
 def _check_role(job: Job, role: Role, at: At) -> None:
@@ -205,10 +205,12 @@ def _check_role(job: Job, role: Role, at: At) -> None:
         at.problem("mounts two folders at the same place", rule="uniqueItems")
 
 
-def _check_secrets(role: Role, at: At, unknown: Callable[[str], tuple[str, ...]]) -> None:
+def _check_secrets(job: Job, role: Role, at: At, unknown: Callable[[str], tuple[str, ...]]) -> None:
     names = (name for written in (*role.commands, *role.env.values()) for name in unknown(written))
+    vanishes = job.dialect is Dialect.OPENPAI_V2 and bool(job.secrets)
+    fate = "at the launch it vanishes from the text" if vanishes else "the text stays as it is"
     for name in dict.fromkeys(names):
-        at.warn(f"refers to <% {clip(name)} %>, which is not among the secrets; the text stays as it is")
+        at.warn(f"refers to <% {clip(name)} %>, which is not among the secrets; {fate}")
 
 
 def _is_too_large(job: Job, filler: Filler) -> bool:
