@@ -139,7 +139,7 @@ def test_nothing_is_written_into_what_is_mounted(tmp_path: Path, target: str) ->
     mount = Mount(source=str(tmp_path / "data"), target=target, read_only=False)
     job = v2_job(['echo "$PAI_RUNTIME_DIR"'])
     ran = run(tmp_path / "home", replace(job, roles=(replace(job.roles[0], mounts=(mount,)),)))
-    assert (ran.code, ran.out) == (0, f"/home/jovyan/.pai/{CONTAINER}\n"), ran.err
+    assert (ran.code, ran.out) == (0, f"/root/.pai/{CONTAINER}\n"), ran.err
     assert not list((tmp_path / "data").iterdir())
 
 

@@ -30,6 +30,7 @@ def dress_openpai(launch: Launch, task: TaskAttempt, company: Company, surroundi
         config = ""
     entry = Entry(
         system=surroundings.isolated and not any(_touches(mount.target) for mount in launch.mounts),
+        own_home=surroundings.isolated and "HOME" not in launch.env,
         container=scene.container,
         exports=fitted.exports,
         config=config,
