@@ -209,7 +209,7 @@ def test_a_user_logs_in_with_their_key_and_others_do_not(tmp_path: Path) -> None
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(launch)
         log = rig.log(launch.attempt_id, Stream.STDERR)
-        while b"START" not in await read_all(log):
+        while b"sshd listens" not in await read_all(log):
             await log.grown(await log.size(), 1.0)
         code, said = await login("other", "true")
         assert (code, "Permission denied" in said) == (255, True), said
