@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from holdfast.core.access import Actor
 from holdfast.core.errors import UserError
 from holdfast.server.auth import address_of
 from holdfast.services import Services
@@ -20,8 +21,9 @@ from .call import Call
 from .compression import compress
 from .endpoints import ENDPOINTS, Endpoint
 from .errors import PaiError, answer_error, no_api, render, store_failed
-from .rates import Rates, TooOften, refuse
+from .rates import Rates, TooOften, neighbourhood, refuse
 from .routes import PREFIX, Routes
+from .turns import Turn, Turns
 
 log = logging.getLogger(__name__)
 
@@ -31,19 +33,24 @@ class RestServer:
         self._services = services
         self._routes = Routes(ENDPOINTS)
         self._rates = Rates(services.settings.openpai)
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        response = await self._answer(request)
-        await compress(request, response)
-        await response(scope, receive, send)
+        request, turn = Request(scope, receive), Turn(self._turns)
+        try:
+            response = await self._answer(request, turn)
+            await compress(request, response)
+            turn.made()
+            await response(scope, receive, send)
+        finally:
+            turn.end()
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Request, turn: Turn) -> Response:
         """What we did not foresee goes on to the outermost layer, which logs it."""
         headers: dict[str, str] = {}
         try:
             headers = self._rates.address(address_of(request))
-            response = await self._find_and_call(request, headers)
+            response = await self._find_and_call(request, turn, headers)
         except TooOften as error:
             return refuse(error)
         except (PaiError, UserError) as error:
@@ -56,21 +63,26 @@ class RestServer:
         response.headers.update(headers)
         return response
 
-    async def _find_and_call(self, request: Request, headers: dict[str, str]) -> Response:
+    async def _find_and_call(self, request: Request, turn: Turn, headers: dict[str, str]) -> Response:
         path = _path_of(request)
         found = self._routes.find(request.method, path)
         if found is None:
             query = request.url.query
             raise no_api(f"{path}?{query}" if query else path)
         each, request.scope["path_params"] = found
-        return await self._call(each, request, headers)
+        return await self._call(each, request, turn, headers)
 
-    async def _call(self, each: Endpoint, request: Request, headers: dict[str, str]) -> Response:
+    async def _call(self, each: Endpoint, request: Request, turn: Turn, headers: dict[str, str]) -> Response:
         actor = await find_actor(request, self._services, each.who)
-        if each.limited is not None and actor is not None:
-            asker = actor.name or address_of(request)  # guests have no name
+        asker = _asker(actor, request)
+        if each.limited is not None:
             headers.update(self._rates.user(each.limited, asker))
-        return await each.handler(Call(request, self._services, actor))
+        return await each.handler(Call(request, self._services, actor, asker, turn))
+
+
+def _asker(actor: Actor | None, request: Request) -> str:
+    """Guests have no name. No user is called as their addresses are here."""
+    return actor.name if actor is not None and actor.name else f"from {neighbourhood(address_of(request))}"
 
 
 def _path_of(request: Request) -> str:

@@ -8,14 +8,29 @@ from collections.abc import Callable
 from typing import Any
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+PIECE = 256 * 1024  # bytes
+SEND_WITHIN = 300.0  # seconds; then the client is cut off
 MANY = 500  # tasks, jobs or events; fewer take less time than handing them to a thread costs
 
 
 async def answer_big(make: Callable[[], Any], size: int) -> Response:
     """What `make` returns, as JSON; `size` is how many things it tells of."""
     text = await asyncio.to_thread(_make, make) if size > MANY else _make(make)
-    return Response(text.encode(), media_type="application/json")
+    return InPieces(text.encode(), media_type="application/json")
+
+
+class InPieces(Response):
+    """Sent piece by piece, each once the one before is taken, so that it is known when all of it was."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with asyncio.timeout(SEND_WITHIN):
+            for first in range(0, len(self.body), PIECE):
+                piece = bytes(self.body[first : first + PIECE])
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _make(make: Callable[[], Any]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from holdfast.core.access import Actor
 from holdfast.services import Services
 
 from .bodies import read_body
 from .errors import PaiError, no_guest
+from .turns import Turn
 
 
 @dataclass(slots=True)
@@ -19,6 +20,8 @@ class Call:
     request: Request
     services: Services
     _actor: Actor | None  # None: a guest
+    asker: str  # as requests are counted
+    turn: Turn
 
     @property
     def actor(self) -> Actor:
@@ -41,6 +44,12 @@ class Call:
 
     def query(self, name: str) -> str | None:
         return self.request.query_params.get(name)
+
+    async def take_turn(self, *, large: bool) -> None:
+        """Before work that costs much. Who has left meanwhile is not worked for."""
+        await self.turn.take(self.asker, large=large)
+        if await self.request.is_disconnected():
+            raise ClientDisconnect
 
     async def body(self) -> dict[str, Any]:
         """A JSON object, sent as JSON, as text or as a form."""

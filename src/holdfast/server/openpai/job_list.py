@@ -12,7 +12,7 @@ from holdfast.core.states import JobState
 from holdfast.jobspec.openpai_extras import PRIORITIES
 
 from . import states
-from .big_answers import answer_big
+from .big_answers import MANY, answer_big
 from .call import Call
 from .endpoints import Who, endpoint
 from .errors import PaiError
@@ -56,8 +56,15 @@ _ORDERS = {
 async def list_jobs(call: Call) -> Response:
     counted = call.query("withTotalCount") == "true"
     query = read_query(call)
-    page = await call.services.jobs.numbered(call.actor, query, count=counted) if query else NumberedPage((), 0)
+    page = await find_page(call, query, count=counted)
     return await answer_big(lambda: show_page(page, counted=counted), len(page.items))
+
+
+async def find_page(call: Call, query: NumberedQuery | None, *, count: bool) -> NumberedPage:
+    if query is None:
+        return NumberedPage((), 0)
+    await call.take_turn(large=query.limit > MANY)
+    return await call.services.jobs.numbered(call.actor, query, count=count)
 
 
 def show_page(page: NumberedPage, *, counted: bool) -> Any:

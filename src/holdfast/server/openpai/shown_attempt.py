@@ -13,6 +13,7 @@ from holdfast.core.records import JobAttempt, JobSummary, TaskRecord
 from holdfast.services.jobs import Detail
 
 from . import states
+from .big_answers import MANY
 from .call import Call
 from .finding import full_name, role_keys
 
@@ -45,14 +46,14 @@ class ShownAttempt:
 
 
 async def load_newest(call: Call, summary: JobSummary) -> ShownAttempt:
-    detail = await call.services.jobs.get(call.actor, summary.id)
+    detail = await _detail(call, summary)
     past = await _past(call, detail.record.summary)
     return _shown(detail, past, detail.record.summary.attempt, await _newest_tries(call, detail), await _machines(call))
 
 
 async def load_attempt(call: Call, summary: JobSummary, number: int) -> ShownAttempt | None:
     """None when there is no such attempt."""
-    detail = await call.services.jobs.get(call.actor, summary.id)
+    detail = await _detail(call, summary)
     newest = detail.record.summary.attempt
     if number > newest:
         return None
@@ -63,13 +64,19 @@ async def load_attempt(call: Call, summary: JobSummary, number: int) -> ShownAtt
 
 async def load_every_attempt(call: Call, summary: JobSummary) -> list[ShownAttempt]:
     """Oldest first."""
-    detail = await call.services.jobs.get(call.actor, summary.id)
+    detail = await _detail(call, summary)
     past = await _past(call, detail.record.summary)
     every = {each.attempt: each.tasks for each in await call.services.jobs.attempts(call.actor, summary.id)}
     newest = detail.record.summary.attempt
     every[newest] = tuple(_with_unbegun(every.get(newest, ()), detail.tasks))
     machines = await _machines(call)
     return [_shown(detail, past, number, every[number], machines) for number in sorted(every)]
+
+
+async def _detail(call: Call, summary: JobSummary) -> Detail:
+    if summary.task_count > MANY:
+        await call.take_turn(large=True)
+    return await call.services.jobs.get(call.actor, summary.id)
 
 
 async def _past(call: Call, summary: JobSummary) -> Mapping[int, JobAttempt]:

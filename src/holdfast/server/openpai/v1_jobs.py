@@ -10,7 +10,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from holdfast.core.job import Dialect, Job
-from holdfast.core.records import JobSummary, NumberedPage, TaskRecord
+from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.jobspec.openpai_render import render_openpai
 from holdfast.jobspec.render import dump_yaml
 from holdfast.server.answers import answer
@@ -22,7 +22,7 @@ from .error_logs import ErrorLogs
 from .finding import find_framework, find_named
 from .job_acts import check_owner, execute
 from .job_detail import describe_status, find_error_logs
-from .job_list import list_item, read_query
+from .job_list import find_page, list_item, read_query
 from .job_ssh import no_ssh_info
 from .log_links import origin_of, pages_base
 from .rates import Limited
@@ -59,7 +59,7 @@ async def _list(call: Call, user: str | None) -> Response:
     query = read_query(call)
     if query is not None and user is not None:
         query = replace(query, users=(user,))
-    page = await call.services.jobs.numbered(call.actor, query, count=False) if query else NumberedPage((), 0)
+    page = await find_page(call, query, count=False)
     return await answer_big(lambda: [_item(summary) for summary in page.items], len(page.items))
 
 

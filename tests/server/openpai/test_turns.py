@@ -1,0 +1,139 @@
+"""Turns at answers that cost much."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.server.openpai.turns import AT_ONCE, UNSENT, WAITING, Turn, Turns
+from holdfast.services.refusals import TooManyRequests
+
+from .job_files import job
+from .pai import API, Pai, refused
+
+pytestmark = pytest.mark.anyio
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_one_asker_has_one_turn_at_a_time() -> None:
+    turns = Turns()
+    first, second, other = Turn(turns), Turn(turns), Turn(turns)
+    await first.take("alice", large=True)
+    await first.take("alice", large=True)  # again: nothing
+    waiting = asyncio.create_task(second.take("alice", large=False))
+    first.made()
+    await other.take("bob", large=True)
+    await settle()
+    assert not waiting.done()
+    first.end()
+    await waiting
+    second.end()
+    other.end()
+    assert turns.askers == {}
+
+
+async def test_few_are_made_at_once_and_few_are_kept() -> None:
+    turns = Turns()
+    made = [Turn(turns) for _ in range(UNSENT)]
+    for number, turn in enumerate(made):
+        await turn.take(f"user{number}", large=True)
+        turn.made()
+    large = asyncio.create_task(Turn(turns).take("large", large=True))
+    small = [Turn(turns) for _ in range(AT_ONCE)]
+    for number, turn in enumerate(small):
+        await turn.take(f"small{number}", large=False)
+    one_more = asyncio.create_task(Turn(turns).take("one more", large=False))
+    await settle()
+    assert not large.done()
+    assert not one_more.done()
+    small[0].made()
+    await one_more
+    small[1].made()
+    made[0].end()
+    await large
+
+
+async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
+    turns = Turns()
+    first, second, third = Turn(turns), Turn(turns), Turn(turns)
+    await first.take("alice", large=True)
+    waiting = asyncio.create_task(second.take("alice", large=True))
+    await settle()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    second.end()
+    first.end()
+    await third.take("alice", large=True)
+    third.end()
+    assert turns.askers == {}
+
+
+async def test_too_many_waiting_are_refused() -> None:
+    turns = Turns()
+    waiting = [asyncio.create_task(Turn(turns).take("alice", large=False)) for _ in range(WAITING + 1)]
+    await settle()
+    refused_one = Turn(turns)
+    with pytest.raises(TooManyRequests):
+        await refused_one.take("alice", large=False)
+    refused_one.end()
+    assert turns.askers["alice"].here == WAITING + 1
+    for task in waiting:
+        task.cancel()
+
+
+class Slow:
+    """A client who takes nothing after the first piece until told to."""
+
+    def __init__(self, pai: Pai, path: str) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.taken = 0
+        token = pai.user.headers["authorization"]
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+            "path": f"{API}{path}", "raw_path": f"{API}{path}".encode(), "query_string": b"", "root_path": "",
+            "headers": [(b"authorization", token.encode())], "client": ("127.0.0.1", 1), "server": ("test", 80),
+        }  # fmt: skip
+        self.task = asyncio.create_task(pai.app(scope, self.receive, self.send))  # type: ignore[arg-type]
+
+    async def receive(self) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def send(self, message: Any) -> None:
+        self.taken += len(message.get("body", b""))
+        if self.taken:
+            self.begun.set()
+            await self.go_on.wait()
+
+
+async def test_a_large_answer_keeps_its_turn_until_it_is_taken(pai: Pai) -> None:
+    await pai.house.run(job(), pai.alice)
+    slow = Slow(pai, "/v2/jobs")
+    await asyncio.wait_for(slow.begun.wait(), 20)
+    waiting = asyncio.create_task(pai.user.get("/v1/jobs"))
+    assert (await pai.admin.get("/v2/jobs")).status_code == 200
+    assert not waiting.done()
+    slow.go_on.set()
+    await asyncio.wait_for(slow.task, 20)
+    assert (await waiting).status_code == 200
+    assert slow.taken == len((await pai.user.get("/v2/jobs", headers={"Accept-Encoding": "identity"})).content)
+
+
+async def test_too_many_lists_at_once_are_told_so(pai: Pai) -> None:
+    slow = Slow(pai, "/v2/jobs")
+    await asyncio.wait_for(slow.begun.wait(), 20)
+    waiting = [asyncio.create_task(pai.user.get("/v2/jobs")) for _ in range(WAITING + 1)]
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    (first,) = done
+    refused(first.result(), 429, "TooManyRequestsError")
+    assert int(first.result().headers["retry-after"]) > 0
+    slow.go_on.set()
+    answers = await asyncio.gather(slow.task, *waiting)
+    assert [each.status_code for each in answers[1:]].count(200) == WAITING
