@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from holdfast.core.records import Group, JobFilter, JobSummary, NumberedQuery, P
 from holdfast.core.states import JobState, TaskState
 from holdfast.services.intake import HOLD_WARNING
 from holdfast.services.refusals import NameTaken, NoTag
+from holdfast.store.database import Store
 
 from .house import House, open_house
 
@@ -228,6 +230,30 @@ async def test_tasks_are_shown_before_they_begin(house: House) -> None:
         ("a-0", TaskState.WAITING),
         ("a-1", TaskState.WAITING),
     ]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_job_and_its_tasks_are_of_one_moment(
+    house: House, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Also when the job ends after so many reads of the database."""
+    job = await house.submit(SLEEPER)
+    await house.until(job.id, JobState.RUNNING)
+    read, reads = Store.read, 0
+
+    async def slow_read(store: Store, *args: Any, **more: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        found = await read(store, *args, **more)
+        if reads == number:
+            house.engine.finish(house.engine.running()[0], 1)
+            await house.until(job.id)
+        return found
+
+    monkeypatch.setattr(Store, "read", slow_read)
+    found = await house.services.jobs.get(house.admin, job.id)
+    [task] = found.tasks
+    assert task.task.state.ended == found.record.summary.state.final
 
 
 async def test_every_attempt_is_kept(house: House) -> None:

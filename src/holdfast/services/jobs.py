@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from sqlalchemy import Connection
+
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
 from holdfast.core.errors import Conflict, NotFound, UserError
@@ -208,10 +210,11 @@ class Jobs:
         return found
 
     async def get(self, actor: Actor, ref: str) -> Detail:
-        record = await self.record(actor, ref)
+        found = await find_job(self._store, actor, ref)
+        record, kept = await self._store.read(_with_tasks, found.id)
         return Detail(
             record=record,
-            tasks=await self._current_tasks(record.summary, record.job),
+            tasks=_current_tasks(record, kept),
             waiting=self.waiting(record),
             time_limit=self._control.time_limit(record.job),
             isolation=self._engine.health().isolation,
@@ -241,8 +244,8 @@ class Jobs:
 
     async def tasks(self, actor: Actor, ref: str) -> tuple[TaskRecord, ...]:
         """The newest try of each task of the current attempt."""
-        record = await self.record(actor, ref)
-        return await self._current_tasks(record.summary, record.job)
+        found = await find_job(self._store, actor, ref)
+        return _current_tasks(*await self._store.read(_with_tasks, found.id))
 
     async def attempts(self, actor: Actor, ref: str) -> tuple[AttemptTasks, ...]:
         """Every try of every task, newest attempt first."""
@@ -312,16 +315,22 @@ class Jobs:
             raise NotFound(f"There is no job {job_id}")
         return found
 
-    async def _current_tasks(self, summary: JobSummary, job: Job) -> tuple[TaskRecord, ...]:
-        kept = await self._store.read(job_rows.tasks, summary.id)
-        newest = {
-            (record.task.role, record.task.index): record for record in kept if record.attempt == summary.attempt
-        }  # tries come in order, so the last one stays
-        missing = () if summary.state.final else fresh_tasks(job)
-        for task in missing:
-            newest.setdefault((task.role, task.index), _not_begun(summary, task))
-        order = {role.name: n for n, role in enumerate(job.roles)}
-        return tuple(sorted(newest.values(), key=lambda r: (order.get(r.task.role, 0), r.task.index)))
+
+def _with_tasks(conn: Connection, job_id: str) -> tuple[job_rows.JobDetail, list[TaskRecord]]:
+    """Read together, so that a job and its tasks tell the same."""
+    return job_rows.get(conn, job_id), job_rows.tasks(conn, job_id)
+
+
+def _current_tasks(job: job_rows.JobDetail, kept: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+    summary = job.summary
+    newest = {
+        (record.task.role, record.task.index): record for record in kept if record.attempt == summary.attempt
+    }  # tries come in order, so the last one stays
+    missing = () if summary.state.final else fresh_tasks(job.job)
+    for task in missing:
+        newest.setdefault((task.role, task.index), _not_begun(summary, task))
+    order = {role.name: n for n, role in enumerate(job.job.roles)}
+    return tuple(sorted(newest.values(), key=lambda r: (order.get(r.task.role, 0), r.task.index)))
 
 
 def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
