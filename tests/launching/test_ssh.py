@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import pwd
 import shutil
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.attempt import JobSnapshot
+from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, Launch, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.launching import wants_job_key, wants_user_keys
@@ -177,6 +179,27 @@ def test_tasks_of_a_job_reach_each_other_by_name(tmp_path: Path) -> None:
     assert (first.code, first.out) == (0, "1 of alice~job\n"), first.err
     assert second.code == 0, second.err
     assert "SSH barrier passed" in first.err
+
+
+@needs_openssh
+def test_keys_of_a_home_that_is_mounted_stay(tmp_path: Path) -> None:
+    """It may be a folder that the user keeps, with a key that is nowhere else."""
+    need(Isolation.FULL)
+    kept = tmp_path / "kept"
+    (kept / ".ssh").mkdir(parents=True)
+    mine = {"id_rsa": "my key\n", "config": "Host mine\n    Port 1\n"}
+    for name, content in mine.items():
+        (kept / ".ssh" / name).write_text(content)
+    job = with_plugins(["ssh worker-0 echo in"], ssh(jobssh=True))
+    snapshot = on_free_ports(placed(job))
+    launch = launch_of(snapshot, addresses=HERE, job_seed=SEED)
+    home = Mount(source=str(kept), target=pwd.getpwuid(0).pw_dir, read_only=False)
+    for number in (1, 2):
+        (ran,) = run_together(tmp_path / f"home{number}", [replace(launch, mounts=(home,))])
+        assert (ran.code, ran.out) == (0, "in\n"), ran.err
+        assert (kept / ".ssh/id_rsa").read_text() == mine["id_rsa"]
+        config = (kept / ".ssh/config").read_text()
+        assert (config.count("Host worker-0\n"), config.endswith(mine["config"])) == (1, True), config
 
 
 @needs_openssh

@@ -31,7 +31,7 @@ def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, 
         pair = job_pair(seed)
         keys = [pair.public, *keys]
         parts.append(_KEY_PAIR.format(private=quote(pair.private), public=quote(pair.public + "\n")))
-        parts.append(write_file("$ssh/config", "".join(_host_blocks(scene))))
+        parts.append(_CONFIG.format(hosts=quote("".join(_host_blocks(scene))).replace(_OWN, "'\"$own\"'")))
     parts.append(write_file("$own/authorized_keys", "".join(f"{key}\n" for key in keys)))
     parts.append(_SSHD)
     if seed is not None and parameters.get("sshbarrier") is True:
@@ -51,7 +51,10 @@ def _host_blocks(scene: Scene) -> Iterator[str]:
     for tasks in scene.crowd.placed.values():
         for task in tasks:
             yield _HOST.format(
-                names=" ".join(_names(scene, task)), address=scene.crowd.address(task), port=first_port(task, "ssh")
+                names=" ".join(_names(scene, task)),
+                address=scene.crowd.address(task),
+                port=first_port(task, "ssh"),
+                own=_OWN,
             )
 
 
@@ -84,11 +87,13 @@ def _roles_with_ssh(scene: Scene) -> set[str]:
 
 _NOT_ISOLATED = "say WARN 'There is no ssh between or into these tasks: jobs are not isolated on this machine.'\n"
 
+_OWN = "<own>"  # put in by the shell, which knows it; no role and no address holds it
 _HOST = """\
 Host {names}
     HostName {address}
     Port {port}
     User root
+    IdentityFile {own}/id_ed25519
     StrictHostKeyChecking no
     UserKnownHostsFile /dev/null
     LogLevel ERROR
@@ -106,13 +111,26 @@ own=$PAI_RUNTIME_DIR/ssh
 mkdir -p "$ssh" "$own"
 """
 
-# Under both names: OpenPAI's pairs were RSA, and scripts name the file.
+# Under both names: OpenPAI's pairs were RSA, and scripts name the file. The folder may be a user's own, mounted: a key
+# that is there stays, and ours is found by what the config says.
 _KEY_PAIR = """\
 for name in id_ed25519 id_rsa; do
-    rm -f "$ssh/$name" "$ssh/$name.pub"
-    printf %s {private} >"$ssh/$name"
-    printf %s {public} >"$ssh/$name.pub"
+    rm -f "$own/$name" "$own/$name.pub"
+    printf %s {private} >"$own/$name"
+    printf %s {public} >"$own/$name.pub"
+    [ -e "$ssh/$name" ] || cp "$own/$name" "$own/$name.pub" "$ssh/"
 done
+"""
+
+# Before what is there already, since ssh takes the first that it finds; in place of what an earlier job put there.
+_CONFIG = """\
+{{
+    echo '# pai-job-ssh begins'
+    printf %s {hosts}
+    printf '%s\\n' 'Host *' '# pai-job-ssh ends'
+    [ ! -f "$ssh/config" ] || sed '/^# pai-job-ssh begins/,/^# pai-job-ssh ends/d' "$ssh/config"
+}} >"$own/config"
+cat "$own/config" >"$ssh/config"
 """
 
 _SSHD = """\
