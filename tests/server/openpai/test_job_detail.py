@@ -15,6 +15,7 @@ from holdfast.core.placement import Node
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeEngine
 from holdfast.server.openpai.error_logs import ErrorLogs, pick_lines
+from holdfast.store import jobs as job_rows
 
 from .job_files import job, role
 from .pai import Pai, open_pai, refused
@@ -129,6 +130,15 @@ async def test_a_failed_job_tells_the_end_of_its_log(pai: Pai) -> None:
         for path in paths:
             body = (await pai.user.get(path)).json()
             assert body["jobStatus"]["appExitMessages"]["runtime"]["errorLogs"] == expected
+
+
+async def test_a_log_that_is_gone_has_no_end(pai: Pai) -> None:
+    await ran(pai, job(roles={"worker": role("echo hi; exit 1")}))
+    read = [(await detail(pai))["jobStatus"]["appExitMessages"]["runtime"]["errorLogs"]["user"]]
+    [task] = (await pai.house.services.jobs.get(pai.alice, "train")).tasks
+    await pai.house.store.write(job_rows.mark_logs_removed, [task.attempt_id], pai.house.clock.now())
+    read.append((await detail(pai))["jobStatus"]["appExitMessages"]["runtime"]["errorLogs"]["user"])
+    assert read == ["hi", ""]
 
 
 @pytest.mark.parametrize(
