@@ -111,6 +111,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         engine = _engine(home, settings)
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
+            openpai_time_limit=_seconds(settings.openpai.time_limit),
             grace=timedelta(seconds=settings.jobs.grace),
             max_grace=timedelta(seconds=settings.jobs.max_grace),
         )

@@ -91,7 +91,13 @@ class NodeSettings(Section):
     memory: int | None = Field(None, gt=0, description="Bytes of memory jobs may use in all; unset: all of it.")
     gpus: list[int] | None = Field(None, description="GPU numbers jobs may use; unset: all of them.")
     port_start: int = Field(15000, ge=1024, le=65535, description="First port handed to tasks.")
-    port_end: int = Field(40000, ge=1025, le=65536, description="Port after the last one handed to tasks.")
+    port_end: int | None = Field(
+        None,
+        ge=1025,
+        le=65536,
+        description="Port after the last one handed to tasks; unset: 40000, or where the ports begin that this machine "
+        "uses for its own outgoing connections, if that is lower.",
+    )
     max_processes: int = Field(4096, ge=16, description="Most processes and threads one task may have.")
 
 
@@ -128,6 +134,13 @@ class AccessSettings(Section):
 
 
 class OpenPaiSettings(Section):
+    time_limit: float = Field(
+        0,
+        ge=0,
+        le=LONGEST,
+        description="Seconds an attempt of a job in OpenPAI's format may run unless group or job say otherwise, in "
+        "place of jobs.time_limit; 0: no limit, as OpenPAI had none.",
+    )
     requests_per_minute: int = Field(
         600, ge=0, description="Most requests of one address below /rest-server in a minute; 0: no limit."
     )

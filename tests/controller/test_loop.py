@@ -15,7 +15,7 @@ from holdfast.controller.loop import Controller, Limits
 from holdfast.controller.retention import Retention
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.exits import ExitKind
-from holdfast.core.job import Job, Resources, Role
+from holdfast.core.job import Dialect, Job, Resources, Role
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import JobState
@@ -365,3 +365,22 @@ def test_an_observation_of_a_task_nobody_knows_is_ignored(tmp_path: Path) -> Non
             await place.until(await place.submit(a_job("exit 0")), JobState.SUCCEEDED)
 
     run(story)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "group", "own", "limit"),
+    [
+        (Dialect.HOLDFAST, None, None, timedelta(hours=24)),
+        (Dialect.PRIMEHUB, None, None, timedelta(hours=24)),
+        (Dialect.OPENPAI_V2, None, None, None),
+        (Dialect.OPENPAI_V1, timedelta(hours=2), None, timedelta(hours=2)),
+        (Dialect.OPENPAI_V2, timedelta(hours=2), timedelta(hours=3), timedelta(hours=3)),
+    ],
+)
+def test_the_limit_in_force(
+    tmp_path: Path, dialect: Dialect, group: timedelta | None, own: timedelta | None, limit: timedelta | None
+) -> None:
+    groups = [Group(name="default", time_limit=group)]
+    place = Place(tmp_path, FakeMachine(), groups=groups)
+    assert place.controller.time_limit(a_job(dialect=dialect, time_limit=own)) == limit
+    asyncio.run(place.store.close())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.exit_rows import OLD_ROWS, ROWS
-from holdfast.core.exit_table import CAUSES, ExitSpec, decides_retries, find_cause, hint_for, spec_for, spec_of
+from holdfast.core.exit_table import CAUSES, ExitSpec, find_cause, hint_for, spec_for, spec_of
 from holdfast.core.exit_texts import TEXTS
 from holdfast.core.exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from holdfast.core.job import Dialect
@@ -176,4 +176,4 @@ def test_a_cause_is_kept_as_plain_text() -> None:
 
 
 def test_only_jobs_written_for_openpai_are_retried_by_its_table() -> None:
-    assert {dialect for dialect in Dialect if decides_retries(dialect)} == {Dialect.OPENPAI_V1, Dialect.OPENPAI_V2}
+    assert {dialect for dialect in Dialect if dialect.openpai} == {Dialect.OPENPAI_V1, Dialect.OPENPAI_V2}

@@ -179,7 +179,7 @@ def test_retries_of_openpai_jobs_go_by_its_table(
 ) -> None:
     after = end(running(job(max_retries=1, dialect=dialect)), Seen.EXITED, code=code, cause=cause).after
     counts = {"again": (1, 0), "free": (0, 1), "over": (0, 0)}
-    expected = of_openpai if dialect in (Dialect.OPENPAI_V1, Dialect.OPENPAI_V2) else of_ours
+    expected = of_openpai if dialect.openpai else of_ours
     assert (after.user_retries, after.platform_retries) == counts[expected]
     assert after.state is (JobState.FAILED if expected == "over" else JobState.PENDING)
 

@@ -11,7 +11,7 @@ from holdfast.core.attempt import Seen
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedOptions, cgroups
-from holdfast.engines.embedded.machine import find_memory
+from holdfast.engines.embedded.machine import find_memory, find_port_end
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .playing import folder_of, play
@@ -235,3 +235,13 @@ def test_the_node_tells_what_is_there_unless_told_otherwise(tmp_path: Path) -> N
         assert (await rig.engine.start(launch("a", "true"))).seen in (Seen.RUNNING, Seen.EXITED)
 
     play(tmp_path, scenario, options)
+
+
+@pytest.mark.parametrize(
+    ("setting", "end"), [("32768\t60999\n", 32768), ("50000 60000", 40000), ("15001 60000", 40000), ("", 40000)]
+)
+def test_ports_for_tasks_lie_below_those_of_outgoing_connections(tmp_path: Path, setting: str, end: int) -> None:
+    file = tmp_path / "range"
+    file.write_text(setting)
+    assert find_port_end(15000, file) == end
+    assert find_port_end(15000, tmp_path / "none") == 40000

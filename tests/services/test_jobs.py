@@ -83,6 +83,18 @@ async def test_secrets_are_never_shown(house: House) -> None:
     assert all("token" in part for part in shown)
 
 
+async def test_nobody_reruns_a_job_with_the_secrets_of_another(house: House) -> None:
+    ann, bob = await house.user("ann", "team"), await house.user("bob", "team")
+    text = "name: a\ngroup: team\nsecrets: {token: abc}\ncommand: echo $token"
+    first = await house.submit(text, ann)
+    with pytest.raises(Forbidden, match="secrets of ann"):
+        await house.services.jobs.rerun(bob, first.id)
+    for actor in (ann, house.admin):
+        assert (await house.services.jobs.rerun(actor, first.id)).summary.rerun_of == first.id
+    plain = await house.submit("name: b\ngroup: team\ncommand: 'true'", ann)
+    assert (await house.services.jobs.rerun(bob, plain.id)).summary.user == "bob"
+
+
 async def test_a_rerun_has_the_secrets(house: House) -> None:
     text = "name: s\nsecrets: {token: hunter2}\nenv: {T: '<% $secrets.token %>'}\ncommand: exit 0\n"
     first = await house.run(text)

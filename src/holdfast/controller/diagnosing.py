@@ -11,7 +11,7 @@ import logging
 from dataclasses import replace
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
-from holdfast.core.exit_table import decides_retries, find_cause, may_have_cause
+from holdfast.core.exit_table import find_cause, may_have_cause
 from holdfast.engines.base import Engine, LogSource, Stream
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def wants_diagnosis(snapshot: JobSnapshot, observation: Observation) -> bool:
     """It failed by itself. Once a stop or an outcome is decided, that is its cause."""
     return (
         observation.seen is Seen.EXITED
-        and decides_retries(snapshot.job.dialect)
+        and snapshot.job.dialect.openpai
         and may_have_cause(observation.code or 0)
         and not (observation.oom or observation.cause or snapshot.stop or snapshot.outcome)
     )

@@ -58,6 +58,7 @@ class Limits:
     """The admin's defaults."""
 
     time_limit: timedelta | None
+    openpai_time_limit: timedelta | None = None  # for jobs whose authors know no limit
     grace: timedelta
     max_grace: timedelta
 
@@ -527,7 +528,8 @@ class Controller:
     def time_limit(self, job: Job) -> timedelta | None:
         group = self.groups.get(job.group)
         limit = job.time_limit if job.time_limit is not None else group.time_limit if group else None
-        limit = limit if limit is not None else self.limits.time_limit
+        if limit is None:
+            limit = self.limits.openpai_time_limit if job.dialect.openpai else self.limits.time_limit
         return limit or None
 
     def _quotas(self) -> dict[str, tuple[Quota, Quota]]:

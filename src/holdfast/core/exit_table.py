@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from .exit_rows import OLD_ROWS, OTHER_NEGATIVE, OTHER_POSITIVE, ROWS, SIGNAL_CODES, Row
 from .exit_texts import TEXTS
 from .exits import Behaviour, Cause, Exit, ExitKind
-from .job import Dialect
 from .log_patterns import match_log
 
 
@@ -122,8 +121,3 @@ def hint_for(exit: Exit) -> str:
     if exit.kind in _OURS_TO_EXPLAIN and (spec := spec_of(exit)).behaviour is Behaviour.PERMANENT:
         return " ".join(spec.solution)
     return ""
-
-
-def decides_retries(dialect: Dialect) -> bool:
-    """Whether jobs of that dialect are retried as their users know it from OpenPAI."""
-    return dialect in (Dialect.OPENPAI_V1, Dialect.OPENPAI_V2)

@@ -23,6 +23,11 @@ class Dialect(StrEnum):
     OPENPAI_V1 = "openpai-v1"
     PRIMEHUB = "primehub"
 
+    @property
+    def openpai(self) -> bool:
+        """Its jobs get what OpenPAI put around them, and are retried as its users know it."""
+        return self in (Dialect.OPENPAI_V1, Dialect.OPENPAI_V2)
+
 
 class Keep(StrEnum):
     """What a hold keeps of a failed task."""

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from .attempt import JobSnapshot, Observation, Outcome, Result, Seen, TaskAttempt
 from .completion import decide_outcome
-from .exit_table import decides_retries, spec_of
+from .exit_table import spec_of
 from .exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from .job import Job, Role
 from .placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
@@ -293,7 +293,7 @@ class _Work:
             reason = replace(task.stop, code=code, signal=reason.signal)
         elif reason.kind is ExitKind.USER_ERROR:
             reason = replace(reason, cause=str(observation.cause))
-            if decides_retries(self.job.dialect):
+            if self.job.dialect.openpai:
                 reason = replace(reason, behaviour=spec_of(reason).behaviour)
         self.finish(i, task, reason, observation.finished_at)
 

@@ -10,7 +10,7 @@ from holdfast.engines.base import Launch
 from holdfast.jobspec import fill_secrets
 
 from .openpai import Company, Crowd, dress_openpai, openpai_filler
-from .surroundings import Surroundings, is_openpai
+from .surroundings import Surroundings
 
 
 class Launcher:
@@ -19,11 +19,11 @@ class Launcher:
     def __init__(self, snapshot: JobSnapshot) -> None:
         self.snapshot = snapshot
         self._company: Company | None = None
-        self.takes_time = is_openpai(snapshot.job)  # a launch of it may be long: build it in a thread
+        self.takes_time = snapshot.job.dialect.openpai  # a launch of it may be long: build it in a thread
 
     def launch(self, task: TaskAttempt, surroundings: Surroundings) -> Launch:
         snapshot = self.snapshot
-        if not is_openpai(snapshot.job):
+        if not snapshot.job.dialect.openpai:
             return _launch(snapshot, task, _filler(snapshot.job))
         if self._company is None:
             self._company = Company(Crowd(snapshot, surroundings.addresses))

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.core.job import Dialect, Job
-
-OPENPAI = frozenset({Dialect.OPENPAI_V1, Dialect.OPENPAI_V2})
+from holdfast.core.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,22 +17,26 @@ class Surroundings:
     job_seed: bytes | None = None  # 32 secret bytes of this job alone; see wants_job_key
 
 
-def is_openpai(job: Job) -> bool:
-    return job.dialect in OPENPAI
-
-
 def wants_user_keys(job: Job) -> bool:
     return any("userssh" in parameters for parameters in _ssh_calls(job))
 
 
 def wants_job_key(job: Job) -> bool:
     """Tasks of the job are to reach each other by ssh; only those placed together can know where the others are."""
-    return job.gang and any(parameters.get("jobssh") is True for parameters in _ssh_calls(job))
+    asked = [parameters.get("jobssh") for parameters in _ssh_calls(job)]
+    return job.gang and any(
+        is_on(value) or "<%" in str(value) for value in asked
+    )  # a reference may turn out to be true
+
+
+def is_on(value: Any) -> bool:
+    """As OpenPAI's plugins read what is true or false: `"True"` is true as well."""
+    return str(value).lower() == "true"
 
 
 def plugin_calls(job: Job) -> list[Mapping[str, Any]]:
     """The job's runtime plugins in order, for whichever roles."""
-    ours = job.extras.get("openpai", {}) if is_openpai(job) else {}
+    ours = job.extras.get("openpai", {}) if job.dialect.openpai else {}
     return [call for call in ours.get("plugins", ()) if isinstance(call, Mapping)]
 
 

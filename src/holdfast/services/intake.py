@@ -9,7 +9,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import NotFound, Problem, UserError
 from holdfast.core.job import DEFAULT_GROUP, HOST_IMAGE, Dialect, Job, Resources
 from holdfast.engines.base import Engine
-from holdfast.jobspec import Defaults, Parsed, parse_job, render_yaml
+from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_yaml
 from holdfast.settings import Settings
 from holdfast.store import jobs as job_rows
 from holdfast.store import people
@@ -22,7 +22,6 @@ from .skus import Skus
 from .storages import Storages, wishes_of, without_datasets
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
-OPENPAI = (Dialect.OPENPAI_V1, Dialect.OPENPAI_V2)
 HOLD_WARNING = "hold is recorded, but this version does not keep failed tasks yet"
 
 
@@ -66,13 +65,17 @@ class Intake:
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
             raise _which_group(actor)
-        source = self.render(job) if job.secrets else text
+        source = await self.clone(job) if job.secrets else text
         warnings = tuple(_show(warning) for warning in parsed.warnings)
         return await self._allow(actor, job, source, warnings, unique=unique)
 
     def render(self, job: Job) -> str:
         """Our own YAML, secrets masked; what equals this site's defaults is left out."""
         return render_yaml(job, defaults=self._defaults)
+
+    async def clone(self, job: Job) -> str:
+        """A file to submit again, secrets masked. OpenPAI's jobs are given more than our own YAML can say."""
+        return await asyncio.to_thread(render_openpai_yaml if job.dialect.openpai else self.render, job)
 
     async def again(self, actor: Actor, job: Job, source: str) -> Ready:
         """A job that was accepted before; what is allowed may have changed since."""
@@ -122,7 +125,7 @@ class Intake:
             raise NotInGroup(message, group=group, field="group", hint=f"Your groups: {mine}.")
         if await self._store.read(people.get_group, group) is None:
             message = f"There is no group {group[:100]}"
-            if job.dialect in OPENPAI:  # to whose clients that is a group which nobody is in
+            if job.dialect.openpai:  # to whose clients that is a group which nobody is in
                 raise NotInGroup(message, group=group, field="group")
             raise NotFound(message, field="group")
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
-from holdfast.core.errors import Conflict, NotFound, UserError
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Job
 from holdfast.core.placement import Verdict
 from holdfast.core.plan import fresh_tasks
@@ -129,11 +129,17 @@ class Jobs:
         return await self._add(actor, ready, key=key, unique=unique)
 
     async def rerun(self, actor: Actor, ref: str, *, key: str | None = None) -> Submitted:
-        """The same job again, as whoever asks."""
+        """The same job again, as whoever asks. Secrets are its owner's: the new one would run with what others lay in
+        its way, such as their own folder of a dataset."""
         _check_key(key)
         old = await find_own_job(self._store, actor, ref)
         detail = await self._store.read(job_rows.get, old.id)
         snapshot = await self._store.read(job_rows.load_snapshot, old.id)  # with its secrets
+        if snapshot.job.secrets and actor.name != old.user and not actor.admin:
+            raise Forbidden(
+                f"{old.name} has secrets of {old.user}, so only {old.user} can rerun it",
+                hint=f"`holdfast clone {old.id}` gives its file: fill in your own, and submit that.",
+            )
         ready = await self._intake.again(actor, snapshot.job, detail.source)
         return await self._add(actor, ready, key=key, rerun_of=old.id)
 
@@ -235,8 +241,8 @@ class Jobs:
         return (await self.record(actor, ref)).source
 
     async def yaml(self, actor: Actor, ref: str) -> str:
-        """As our own YAML, secrets masked: the way to clone it."""
-        return self._intake.render((await self.record(actor, ref)).job)
+        """As a file to change and submit again, secrets masked: OpenPAI's for its jobs, ours for all others."""
+        return await self._intake.clone((await self.record(actor, ref)).job)
 
     async def events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
         found = await find_job(self._store, actor, ref)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob, Problem
-from holdfast.core.job import Dialect, Job, Resources, Role
+from holdfast.core.job import Job, Resources, Role
 from holdfast.core.placement import EPSILON, Node, Quota
 from holdfast.engines.base import Engine
 from holdfast.jobspec.fields import guess
@@ -76,7 +76,7 @@ class Skus:
 
     async def check(self, actor: Actor, job: Job) -> None:
         """InvalidJob with everything that its SKUs cannot be. Files of other kinds have none."""
-        if job.dialect not in (Dialect.OPENPAI_V2, Dialect.OPENPAI_V1) or not self._types:
+        if not job.dialect.openpai or not self._types:
             return
         scheduler = _scheduler(job)
         cells = list(_cells(job, scheduler))

@@ -12,6 +12,9 @@ from holdfast.core.placement import Node
 from .gpus import Gpu
 from .options import EmbeddedOptions
 
+LAST_PORT = 40000  # exclusive
+FEWEST_PORTS = 1000
+
 
 def find_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
     found = tuple(gpu.index for gpu in gpus)
@@ -21,7 +24,7 @@ def find_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
         memory=options.memory if options.memory is not None else find_memory(),
         gpus=found if options.gpus is None else tuple(index for index in options.gpus if index in found),
         port_start=options.port_start,
-        port_end=options.port_end,
+        port_end=options.port_end or find_port_end(options.port_start),
         address=options.address or find_address(),
     )
 
@@ -36,6 +39,15 @@ def find_address() -> str:
         except OSError:
             continue
     return "127.0.0.1"
+
+
+def find_port_end(start: int, setting: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> int:
+    """Below the ports that outgoing connections take by themselves: one of those may be in use at any moment."""
+    try:
+        outgoing = int(setting.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return LAST_PORT
+    return min(LAST_PORT, outgoing) if outgoing >= start + FEWEST_PORTS else LAST_PORT
 
 
 def find_memory(meminfo: Path = Path("/proc/meminfo"), limits: tuple[Path, ...] = ()) -> int:

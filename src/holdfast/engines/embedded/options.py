@@ -13,7 +13,7 @@ class EmbeddedOptions:
     memory: int | None = None  # bytes to give out; None: all there is
     gpus: tuple[int, ...] | None = None  # device indices to give out; None: every one found
     port_start: int = 15000  # inclusive
-    port_end: int = 40000  # exclusive
+    port_end: int | None = None  # exclusive; None: see machine.find_port_end
     default_shm: int = 64 * MIB
     log_cap: int = 10 * GIB  # bytes kept of each stream
     pids_max: int = 8192  # processes and threads of one task
