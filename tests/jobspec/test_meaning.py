@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -222,6 +223,7 @@ def test_v2_versions_are_text_or_numbers(written: str, fine: bool) -> None:
         "extras: {tensorBoard: {randomStr: x, storage: {type: NFS}, logDirectories: {a: /b}}}",
         "extras: {hivedScheduler: {taskRoles: {w: {skuNum: 1, affinityGroupName: null}}}}",
         "deployments: [{name: d, taskRoles: {nobody: {preCommands: [x]}}}]",
+        "deployments: [{protocolVersion: 2, description: a, name: d, taskRoles: {w: {}}}]",
         "parameters: {a: null, b: [1, {c: d}]}",
     ],
 )
@@ -236,7 +238,9 @@ def test_v2_keys_of_other_clients_are_tolerated(more: str) -> None:
         ("deployments: [{name: d, taskRoles: {}}]", "minProperties", "deployments[0].taskRoles"),
         ("deployments: [{name: d, taskRoles: {w: {preCommands: []}}}]", "minItems",
          "deployments[0].taskRoles.w.preCommands"),
-        ("deployments: [{name: d, taskRoles: {w: {}}, more: 1}]", "additionalProperties", "deployments[0].more"),
+        ("deployments: [{name: d, taskRoles: {w: {more: 1}}}]", "additionalProperties",
+         "deployments[0].taskRoles.w.more"),
+        ("deployments: [{protocolVersion: 3, name: d, taskRoles: {w: {}}}]", "enum", "deployments[0].protocolVersion"),
         ("jobRetryCount: 1.5", "type", "jobRetryCount"),
         ("secrets: [a]", "type", "secrets"),
         ("parameters: text", "type", "parameters"),
@@ -274,6 +278,24 @@ def test_v2_warnings_tell_what_becomes_of_tags_that_refer_to_nothing(secrets: st
 def test_v2_shared_memory(written: str, meant: int) -> None:
     options = f"extraContainerOptions: {{shmMB: {written}}}"
     assert parse(PAI.replace("completion: COMPLETION", options)).roles[0].resources.shm == meant * MIB
+
+
+def test_v1_numbers_in_quotes_are_numbers() -> None:
+    ports = {"label": "p", "beginAt": "0", "portNumber": "2"}
+    role = {"name": "w", "command": "x", "taskNumber": "2", "cpuNumber": "3", "memoryMB": " 64", "shmMB": "32"}
+    role |= {"gpuNumber": "1", "minFailedTaskCount": "2"}
+    file = {"jobName": "a", "image": "i", "retryCount": "-1", "taskRoles": [{**role, "portList": [ports]}]}
+    job = parse(json.dumps(file))
+    assert (job.max_retries, job.roles[0].instances, job.roles[0].completion.min_failed) == (-1, 2, 2)
+    assert job.roles[0].resources == Resources(cpu=3, memory=64 * MIB, gpu=1, shm=32 * MIB)
+    assert job.roles[0].ports["p"] == 2
+
+
+@pytest.mark.parametrize("written", ["two", "2.5", "", "\u0662", "1_0", "9" * 16])
+def test_v1_other_texts_are_no_numbers(written: str) -> None:
+    role = {"name": "w", "command": "x", "taskNumber": written}
+    [(field, message)] = problems(json.dumps({"jobName": "a", "image": "i", "taskRoles": [role]}))
+    assert (field, "whole number" in message) == ("taskRoles[0].taskNumber", True)
 
 
 @pytest.mark.parametrize("dialect", ["v1", "v2"])

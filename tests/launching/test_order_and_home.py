@@ -1,9 +1,10 @@
-"""In which order each role runs its prerequisites, and which folder is home, on a real engine."""
+"""What files say to runtime plugins in more than one way, and which folder is home, on a real engine."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from holdfast.launching import wants_job_key
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.archives import config, docker_archive, entry, folder, shell_entries, tar
 from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
@@ -42,6 +44,34 @@ def test_each_role_runs_its_prerequisites_in_its_own_order(tmp_path: Path) -> No
     one, two = (run(tmp_path / str(number), launch_of(job, number)) for number in range(2))
     assert one.out == "a starts\nb starts\nextra\nb succeeds\na succeeds\n", one.err
     assert two.out == "b starts\na starts\nextra\na succeeds\nb succeeds\n", two.err
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+def test_a_repository_without_a_folder_stays_where_it_is_cloned(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    make = "git init -q /tmp/r; cd /tmp/r; git -c user.name=x -c user.email=y commit -qm it --allow-empty"
+    calls = [("cmd", {"preCommands": [make]}), ("git", {"repo_uri": "file:///tmp/r"}), ("tensorboard", {})]
+    plugins = [{"plugin": plugin, "parameters": parameters} for plugin, parameters in calls]
+    ran = run(tmp_path, v2_job(['git -C "$PAI_RUNTIME_DIR/code" log --format=%s'], extras={PLUGINS: plugins}))
+    assert (ran.code, ran.out) == (0, "it\n"), ran.err
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"), [(True, True), ("True", True), (False, False), ("no", False), (None, False)]
+)
+def test_what_is_true_may_stand_in_quotes(written: Any, wanted: bool) -> None:
+    calls = [{"plugin": "ssh", "parameters": {"jobssh": written}}]
+    job = v2_job(["true"], extras={PLUGINS: calls})
+    assert wants_job_key(job) is wanted
+    assert ("id_rsa" in launch_of(job, job_seed=bytes(32)).entry) is wanted
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_what_is_true_may_be_a_parameter(value: str) -> None:
+    calls = [{"plugin": "ssh", "parameters": {"jobssh": "<% $parameters.ssh %>"}}]
+    job = v2_job(["true"], extras={PLUGINS: calls}, parameters={"ssh": value})
+    assert wants_job_key(job)
+    assert ("id_rsa" in launch_of(job, job_seed=bytes(32)).entry) is (value == "true")
 
 
 def test_home_is_the_users_own_where_it_can_be(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Resources, Role
 
 from . import rules
 from .defaults import Defaults
-from .fields import At, Fields
+from .fields import At, Fields, Kind
 from .kinds import check_count, check_name, integer, map_of, text
 from .openpai_extras import Extras, read_our_extras
 from .openpai_v2 import with_standard_ports
@@ -26,8 +27,26 @@ _ROLE_NAME = text(most=63, pattern=r"^(?!\.)[A-Za-z0-9._~]+$", rule=f"{_LABEL_RU
 _PORT_LABEL = text(most=63, pattern=r"^[A-Za-z0-9._~]+$", rule=_LABEL_RULE)
 _EXTRA_NAME = text(most=255, pattern=r"^[A-Za-z0-9._]+$", rule="must be made of letters, digits, . and _")
 _TEXT = text(least=0)
-_COUNT = integer(least=1, most=rules.MAX_TASKS)
-_ANY_NUMBER = integer(least=0, most=2**40)
+
+
+def _or_quoted(kind: Kind[int]) -> Kind[int]:
+    """A number, which may stand in quotes: OpenPAI took those for numbers too."""
+
+    def read(at: At) -> int:
+        value = at.node.value
+        if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,15}\s*", value, re.ASCII):
+            at = At(replace(at.node, value=int(value)), at.path, at.report)
+        return kind.read(at)
+
+    return Kind(read, kind.schema)
+
+
+_COUNT = _or_quoted(integer(least=1, most=rules.MAX_TASKS))
+_SHM = _or_quoted(integer(least=0, most=2**40))
+_PORT_COUNT = _or_quoted(integer(least=0, most=1_000))
+_PORT = _or_quoted(integer(least=0, most=65535))
+_INSTANCES, _CPU, _GPU = _or_quoted(rules.INSTANCES), _or_quoted(rules.WHOLE_CPU), _or_quoted(rules.GPU)
+_MEBIBYTES, _RETRIES = _or_quoted(rules.MEBIBYTES), _or_quoted(rules.RETRIES)
 
 _PATHS = {"dataDir": "PAI_DATA_DIR", "outputDir": "PAI_OUTPUT_DIR", "codeDir": "PAI_CODE_DIR"}  # and the variable
 _PATH_VARIABLE = re.compile(r"\$(PAI_DEFAULT_FS_URI|PAI_JOB_NAME|PAI_USER_NAME|PAI_USERNAME)\b")
@@ -47,7 +66,7 @@ def read_openpai_v1(root: At, defaults: Defaults) -> Job:
         name=name,
         roles=tuple(role for role, _ in roles.values()),
         group=_group(top, defaults),
-        max_retries=top.take("retryCount", rules.RETRIES, 0),
+        max_retries=top.take("retryCount", _RETRIES, 0),
         hold=hold or extras.hold,
         time_limit=extras.time_limit,
         grace=extras.grace,
@@ -141,7 +160,7 @@ def _warn_ignored(top: Fields) -> None:
 def _role(at: At, image: str, env: Mapping[str, str]) -> Role:
     fields = Fields(at)
     name = fields.need("name", _ROLE_NAME, "")
-    count = fields.take("taskNumber", rules.INSTANCES, 1)
+    count = fields.take("taskNumber", _INSTANCES, 1)
     role = Role(
         name=name,
         commands=(fields.need("command", rules.COMMAND, ""),),
@@ -158,15 +177,15 @@ def _role(at: At, image: str, env: Mapping[str, str]) -> Role:
 
 
 def _read_resources(fields: Fields) -> Resources:
-    memory = fields.take("memoryMB", rules.MEBIBYTES, 100)
-    shm = fields.take("shmMB", _ANY_NUMBER, min(64, memory))
+    memory = fields.take("memoryMB", _MEBIBYTES, 100)
+    shm = fields.take("shmMB", _SHM, min(64, memory))
     at = fields.get("shmMB")
     if at is not None and shm > memory:
         at.problem(f"must not be more than memoryMB, which is {memory}", rule="maximum", expected=memory)
     return Resources(
-        cpu=float(fields.take("cpuNumber", rules.WHOLE_CPU, 1)),
+        cpu=float(fields.take("cpuNumber", _CPU, 1)),
         memory=memory * MIB,
-        gpu=fields.take("gpuNumber", rules.GPU, 0),
+        gpu=fields.take("gpuNumber", _GPU, 0),
         shm=shm * MIB,
     )
 
@@ -192,9 +211,9 @@ def _read_ports(fields: Fields) -> dict[str, int]:
 def _read_port(at: At) -> tuple[str, int]:
     fields = Fields(at)
     label = fields.need("label", _PORT_LABEL, "")
-    count = fields.take("portNumber", integer(least=0, most=1_000), 1)
+    count = fields.take("portNumber", _PORT_COUNT, 1)
     begin = fields.get("beginAt")
-    if begin is not None and begin.read(integer(least=0, most=65535), 0):
+    if begin is not None and begin.read(_PORT, 0):
         begin.warn("is kept but has no effect: ports are chosen among those free")
     fields.close()
     return label, count

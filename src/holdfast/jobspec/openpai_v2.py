@@ -186,6 +186,7 @@ def _read_deployments(at: At) -> dict[str, Mapping[str, Mapping[str, At]]]:
 
 
 def _read_deployment(at: At) -> tuple[str, Mapping[str, Mapping[str, At]]]:
+    """Beside these two, OpenPAI tolerates any keys."""
     fields = Fields(at)
     name = fields.need("name", NAME, "")
     listed = fields.get("taskRoles")
@@ -194,7 +195,7 @@ def _read_deployment(at: At) -> tuple[str, Mapping[str, Mapping[str, At]]]:
     entries = listed.apply(At.entries, {}) if listed else {}
     if listed and listed.node.value == {}:
         listed.problem("must have at least one entry", rule="minProperties", expected=1)
-    fields.close()
+    fields.take("protocolVersion", _PROTOCOL, 2)
     return name, {role: entry.apply(_read_deployed, {}) for role, entry in entries.items()}
 
 

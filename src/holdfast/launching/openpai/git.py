@@ -21,7 +21,7 @@ def git_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, 
     script = _CLONE.format(
         options="".join(f" {quote(word)}" for word in options),
         repository=quote(text_of(parameters, "repo_uri")),
-        target=quote(text_of(parameters, "clone_dir")),
+        target=quote(text_of(parameters, "clone_dir")) if parameters.get("clone_dir") else "$code",
         tries=TRIES,
         longest=LONGEST_PAUSE,
     )
@@ -37,6 +37,7 @@ def _words(option: str) -> list[str]:
 
 
 _CLONE = """\
+code=$PAI_RUNTIME_DIR/code
 target={target}
 case $target in
 "~" | "~/"*) target=$HOME${{target#"~"}} ;;
@@ -50,7 +51,6 @@ if [ -e "$target" ] && {{ [ ! -d "$target" ] || [ -n "$(ls -A "$target")" ]; }};
     exit 1
 fi
 export GIT_TERMINAL_PROMPT=0
-code=$PAI_RUNTIME_DIR/code
 try=1
 pause=1
 while :; do
@@ -65,7 +65,9 @@ while :; do
     try=$((try + 1))
     pause=$((pause * 2 < {longest} ? pause * 2 : {longest}))
 done
-mkdir -p "$target"
-rmdir "$target"
-mv "$code" "$target"
+if [ "$target" != "$code" ]; then
+    mkdir -p "$target"
+    rmdir "$target"
+    mv "$code" "$target"
+fi
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core.attempt import TaskAttempt
 
-from ..surroundings import Surroundings, plugin_calls
+from ..surroundings import Surroundings, is_on, plugin_calls
 from .entry import Step
 from .keys import job_pair, sane_keys
 from .parameters import number_of
@@ -21,11 +21,13 @@ _LONGEST_BARRIER = 60 * 24 * 7  # minutes
 
 def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step | None:
     keys = _user_keys(surroundings, parameters)
-    seed = surroundings.job_seed if scene.snapshot.job.gang and parameters.get("jobssh") is True else None
+    seed = surroundings.job_seed if scene.snapshot.job.gang and is_on(parameters.get("jobssh")) else None
     if not keys and seed is None:
         return None
     if not surroundings.isolated:  # its files and its sshd would be the machine's own
-        return Step(plugin="ssh", before=f"{SAY}{_NOT_ISOLATED}{'exit 249' if parameters.get('sshbarrier') else ''}\n")
+        return Step(
+            plugin="ssh", before=f"{SAY}{_NOT_ISOLATED}{'exit 249' if is_on(parameters.get('sshbarrier')) else ''}\n"
+        )
     parts = [SAY, _FOLDERS]
     if seed is not None:
         pair = job_pair(seed)
@@ -34,7 +36,7 @@ def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, 
         parts.append(_CONFIG.format(hosts=quote("".join(_host_blocks(scene))).replace(_OWN, "'\"$own\"'")))
     parts.append(write_file("$own/authorized_keys", "".join(f"{key}\n" for key in keys)))
     parts.append(_SSHD)
-    if seed is not None and parameters.get("sshbarrier") is True:
+    if seed is not None and is_on(parameters.get("sshbarrier")):
         parts.append(_barrier(scene, parameters))
     return Step(plugin="ssh", before="".join(parts))
 

@@ -14,7 +14,7 @@ from .variables import Scene
 
 
 def tensorboard_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step | None:
-    if scene.task.role != scene.snapshot.job.roles[0].name or scene.task.index != 0:
+    if not parameters or scene.task.role != scene.snapshot.job.roles[0].name or scene.task.index != 0:
         return None
     port = number_of(parameters, "port", least=1, most=65535)
     folders = _folders(parameters.get("logdir"))
