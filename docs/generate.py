@@ -310,12 +310,12 @@ Who may ask:"""
 OPENPAI_DIFFERENCES = """\
 - **Who reads.** With OpenPAI every user reads every job and every user record. Here members of a group read its jobs,
   and users see themselves and their own groups, unless `access.reading` says `users` or `anyone`. Admins see all. What
-  one may not see is *not found*.
+  one may not see is *not found*, also a storage.
 - **One group, one virtual cluster.** They are the same thing here, so `grouplist` and `virtualCluster` of a user are
   both the groups; admins may use all. A group's `acls` name itself, and the datasets granted to it.
 - **Tokens** are not JWTs but texts to be sent back as they are, and only their hashes are kept: a list shows handles
   (`hf_` and the id), which `DELETE` takes as well as the text. Tokens made by `holdfast token create` are application
-  tokens here.
+  tokens here. At Holdfast's own addresses an application token can do all that its user can.
 - **Passwords** need 8 characters instead of 6, and not ones that everybody tries first. `newPassword` of
   `PUT /users/me` is accepted *and* set. A wrong login says whether user or password are wrong, as with OpenPAI; after
   a few it is answered with 429, and one has to wait.

@@ -142,9 +142,17 @@ async def test_storages(pai: Pai) -> None:
     assert one == {**corpus, **fixed, "type": "other", "data": {}, "readOnly": False}
     two = (await pai.user.get("/v2/storages/export")).json()
     assert two == {**export, **fixed, "type": "nfs", "data": exported, "readOnly": True}
-    text = "User alice is not allowed to access theirs."
-    refused(await pai.user.get("/v2/storages/theirs"), 403, "ForbiddenUserError", text)
-    refused(await pai.user.get("/v2/storages/nothing"), 404, "NoStorageError", "Storage nothing is not found.")
+    for name in ("theirs", "nothing"):
+        refused(await pai.user.get(f"/v2/storages/{name}"), 404, "NoStorageError", f"Storage {name} is not found.")
+
+
+async def test_a_storage_of_others_is_refused_where_all_read_all(tmp_path: Path) -> None:
+    async with open_pai(tmp_path / "home", {"access": {"reading": "users"}}) as pai:
+        await pai.house.add_group("research")
+        await add_dataset(pai, "theirs", groups=("research",))
+        text = "User alice is not allowed to access theirs."
+        refused(await pai.user.get("/v2/storages/theirs"), 403, "ForbiddenUserError", text)
+        refused(await pai.user.get("/v2/storages/nothing"), 404, "NoStorageError", "Storage nothing is not found.")
 
 
 async def test_storages_in_the_older_shape(pai: Pai) -> None:

@@ -84,9 +84,19 @@ async def test_parts_can_be_asked_for(pai: Pai) -> None:
     uri = (await locations(pai.user, logs_of("parts")))["stdout"]
     part = await read(pai, uri, Range="bytes=2-4")
     assert (part.status_code, part.text, part.headers["content-range"]) == (206, "234", "bytes 2-4/11")
-    assert (await read(pai, uri, Range="bytes=50-")).status_code == 416
+    nothing = await read(pai, uri, Range="bytes=50-")
+    refused(nothing, 416, "InvalidParametersError")
+    assert nothing.headers["content-range"].startswith("bytes */")
     head = await pai.guest.head(f"http://test{uri}")
     assert (head.status_code, head.content) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["", "pages/x", "pages/x/user.pai.stdout", "%2e%2e/a/b", "m/api/v1/logs/user-stdout"])
+async def test_nothing_else_is_below_log_manager(pai: Pai, path: str) -> None:
+    uri = f"http://test/log-manager/{path}"
+    refused(await pai.guest.post(uri), 404, "NoApiError")
+    if "user" not in path:
+        refused(await pai.guest.get(uri), 404, "NoApiError")
 
 
 async def test_links_are_soon_over(pai: Pai) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.server.openpai import big_answers
 from holdfast.server.openpai.turns import AT_ONCE, UNSENT, WAITING, Turn, Turns
 from holdfast.services.refusals import TooManyRequests
 
@@ -124,6 +125,14 @@ async def test_a_large_answer_keeps_its_turn_until_it_is_taken(pai: Pai) -> None
     await asyncio.wait_for(slow.task, 20)
     assert (await waiting).status_code == 200
     assert slow.taken == len((await pai.user.get("/v2/jobs", headers={"Accept-Encoding": "identity"})).content)
+
+
+async def test_who_takes_nothing_is_cut_off(pai: Pai, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(big_answers, "SEND_WITHIN", 0.01)
+    slow = Slow(pai, "/v2/jobs")
+    done, _ = await asyncio.wait({slow.task}, timeout=20)
+    assert isinstance(next(iter(done)).exception(), TimeoutError)
+    assert (await pai.user.get("/v2/jobs")).status_code == 200
 
 
 async def test_too_many_lists_at_once_are_told_so(pai: Pai) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,7 +22,7 @@ from holdfast.server.streams import Stream
 from holdfast.services.log_reading import Span, read_span
 from holdfast.services.logs import Chosen
 
-from .errors import PaiError, render, say
+from .errors import PaiError, answer_error, no_api, render, say
 from .log_links import STREAMS
 from .task_logs import NO_LOG, no_log
 
@@ -29,6 +30,7 @@ TAIL = 16384  # bytes
 OLD_TAIL = 4096  # bytes, of a page whose start nobody gave
 
 _NUMBER = re.compile(r"-?\d{1,18}")
+_EVERY = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -38,6 +40,7 @@ def log_routes() -> list[Route]:
         Route("/log-manager/pages/{link}/{file}", _answering(show_page)),
         Route("/log-manager/pages/{link}/{file}/", _answering(show_page)),
         Route("/log-manager/{machine}/api/v1/logs/{file}", _answering(send_log)),
+        Route("/log-manager/{path:path}", _answering(refuse), methods=_EVERY),
     ]
 
 
@@ -60,6 +63,10 @@ async def show_page(request: Request) -> Response:
     title = html.escape(f"{request.path_params['file']} of {chosen.record.task.task}")
     begun = replace(span, start=_start(span, request.query_params.get("start", "")))
     return Stream(_page(title, source, begun), media_type="text/html; charset=utf-8")
+
+
+async def refuse(request: Request) -> Response:
+    raise no_api(request.url.path)
 
 
 async def _open(request: Request, prefix: str, link: str) -> Chosen:
@@ -99,6 +106,8 @@ def _answering(handler: Handler) -> Handler:
             return render(error)
         except UserError as error:
             return render(_translate(error))
+        except HTTPException as error:  # a range that holds nothing
+            return answer_error(error.status_code, "InvalidParametersError", error.detail, error.headers)
 
     return answer
 

@@ -64,7 +64,7 @@ async def _find(call: Call, name: str) -> Dataset:
     try:
         return await service.get(call.actor, name)
     except NotFound:
-        if await service.exists(name):
+        if call.actor.reads_all and await service.exists(name):  # elsewhere what is not for one is not there
             text = f"User {call.actor.name} is not allowed to access {name[:100]}."
             raise PaiError(403, "ForbiddenUserError", text) from None
         raise PaiError(404, "NoStorageError", f"Storage {name[:100]} is not found.") from None
