@@ -383,6 +383,22 @@ class JobsContract:
         assert record is not None
         assert record.logs_removed_at == later(days=8)
 
+    def test_a_job_that_is_tried_for_ever_keeps_logs_of_its_newest_tries(self, opened: Opened) -> None:
+        id = opened.submit().id
+        task = TaskAttempt(role="main", index=0, state=TaskState.FAILED)
+        outcome = Outcome(result=Result.FAILED, message="", exit=classify(137))
+        for number in (0, 1, 2, jobs.KEPT_TRIES + 1):
+            after = opened.advance(id, JobState.RUNNING, task, attempt=number)
+            ended = JobAttempt(number=number, started_at=None, finished_at=NOW, outcome=outcome, counted=False)
+            after = replace(after, version=after.version + 1)
+            opened.write(jobs.save, [jobs.Saved(before_version=after.version - 1, after=after, attempts=(ended,))])
+        assert opened.read(jobs.logs_due, NOW) == [f"{id}.1.main-0.0"]
+        tries = [replace(task, number=number) for number in (1, 2, jobs.KEPT_TRIES + 2)]
+        opened.advance(id, JobState.RUNNING, *tries, attempt=2)
+        assert sorted(opened.read(jobs.logs_due, NOW)) == [f"{id}.1.main-0.0", f"{id}.2.main-0.2"]
+        of_one = [record.task.number for record in opened.read(jobs.tasks, id, 2)]
+        assert of_one == [0, 1, 2, jobs.KEPT_TRIES + 2]
+
     @staticmethod
     def _moved(opened: Opened, id: str, *, before_version: int, version: int = 0, **more: object) -> jobs.Saved:
         before = opened.read(jobs.load_snapshot, id)

@@ -21,6 +21,10 @@ _TASKS = text(
     "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
     " ORDER BY t.attempt, t.role, t.task_index, t.number"
 )
+_TASKS_OF_ATTEMPT = text(
+    "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
+    " AND t.attempt = :attempt ORDER BY t.role, t.task_index, t.number"
+)
 _TASK = text(
     "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
     " AND t.attempt = :attempt AND t.role = :role AND t.task_index = :task_index AND t.number = :number"
@@ -45,9 +49,10 @@ _MARK_REMOVED = text(
 )
 
 
-def tasks(conn: Connection, job_id: str) -> list[TaskRecord]:
-    """All tries of all tasks in all attempts of a job, in that order."""
-    return [_record(job_id, row) for row in conn.execute(_TASKS, {"job_id": storable(job_id)})]
+def tasks(conn: Connection, job_id: str, attempt: int | None = None) -> list[TaskRecord]:
+    """All tries of all tasks in all attempts of a job, in that order; or those of one attempt."""
+    statement, key = (_TASKS, {}) if attempt is None else (_TASKS_OF_ATTEMPT, {"attempt": attempt})
+    return [_record(job_id, row) for row in conn.execute(statement, {"job_id": storable(job_id), **key})]
 
 
 def tries(conn: Connection, job_id: str, task: str) -> list[TaskRecord]:

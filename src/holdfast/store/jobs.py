@@ -80,6 +80,8 @@ __all__ = [
     "tries",
 ]
 
+KEPT_TRIES = 100  # of a job that is tried again for ever, logs of so many are kept
+
 ACTIVE = tuple(state.value for state in JobState if state not in FINAL)
 
 
@@ -356,6 +358,15 @@ _PUT_ATTEMPT = text(
     " ON CONFLICT (job_seq, attempt) DO UPDATE SET started_at = excluded.started_at,"
     " finished_at = excluded.finished_at, outcome_json = excluded.outcome_json, counted = excluded.counted"
 )
+# Due at once: a job that never ends would keep the logs of all its tries.
+_OUTDATE_ATTEMPT = text(
+    "UPDATE task_attempts SET job_finished_at = 0 WHERE job_seq = :job_seq AND attempt = :attempt"
+    " AND logs_removed_at IS NULL"
+)
+_OUTDATE_TRY = text(
+    "UPDATE task_attempts SET job_finished_at = 0 WHERE job_seq = :job_seq AND attempt = :attempt AND role = :role"
+    " AND task_index = :task_index AND number = :number AND logs_removed_at IS NULL"
+)
 _END_TASKS = text("UPDATE task_attempts SET job_finished_at = :finished_at WHERE job_seq = :seq")
 
 
@@ -384,9 +395,20 @@ def save(conn: Connection, changes: Sequence[Saved]) -> None:
         conn.execute(_PUT_TASK, tries)
     if attempts:
         conn.execute(_PUT_ATTEMPT, attempts)
+    _outdate(conn, tries, attempts)
     if ends:
         conn.execute(_END_TASKS, ends)
     insert_events(conn, happened)
+
+
+def _outdate(conn: Connection, tries: Sequence[dict[str, Any]], attempts: Sequence[dict[str, Any]]) -> None:
+    """Let go of logs so many tries ago."""
+    old = [{**each, "attempt": each["attempt"] - KEPT_TRIES} for each in attempts if each["attempt"] >= KEPT_TRIES]
+    if old:
+        conn.execute(_OUTDATE_ATTEMPT, old)
+    old = [{**each, "number": each["number"] - KEPT_TRIES} for each in tries if each["number"] >= KEPT_TRIES]
+    if old:
+        conn.execute(_OUTDATE_TRY, old)
 
 
 def _checked_seqs(conn: Connection, changes: Sequence[Saved]) -> dict[str, int]:

@@ -141,7 +141,8 @@ task_attempts = Table(
     Column("user_retries", Integer, nullable=False),
     Column("platform_retries", Integer, nullable=False),
     Column("retry_at", Micros),
-    Column("job_finished_at", Micros),  # set on all attempts of a job when it ends: what retention counts from
+    # Set on all attempts of a job when it ends: what retention counts from. 0: a later try made its logs due.
+    Column("job_finished_at", Micros),
     Column("logs_removed_at", Micros),
     Index(
         "ix_task_attempts_logs_due",
