@@ -261,6 +261,11 @@ class Jobs:
             by_attempt.setdefault(record.attempt, []).append(record)
         return tuple(AttemptTasks(n, tuple(by_attempt[n])) for n in sorted(by_attempt, reverse=True))
 
+    async def tries(self, actor: Actor, ref: str, attempt: int) -> tuple[TaskRecord, ...]:
+        """Every try of every task in one attempt."""
+        found = await find_job(self._store, actor, ref)
+        return tuple(await self._store.read(job_rows.tasks, found.id, attempt))
+
     async def past_attempts(self, actor: Actor, ref: str) -> tuple[JobAttempt, ...]:
         """Tries of the whole job before the newest one, oldest first."""
         found = await find_job(self._store, actor, ref)
@@ -323,14 +328,15 @@ class Jobs:
 
 
 def _with_tasks(conn: Connection, job_id: str) -> tuple[job_rows.JobDetail, list[TaskRecord]]:
-    """Read together, so that a job and its tasks tell the same."""
-    return job_rows.get(conn, job_id), job_rows.tasks(conn, job_id)
+    """Read together, so that a job and its tasks tell the same. Of its attempts, the newest."""
+    job = job_rows.get(conn, job_id)
+    return job, job_rows.tasks(conn, job_id, job.summary.attempt)
 
 
 def _current_tasks(job: job_rows.JobDetail, kept: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
     summary = job.summary
     newest = {
-        (record.task.role, record.task.index): record for record in kept if record.attempt == summary.attempt
+        (record.task.role, record.task.index): record for record in kept
     }  # tries come in order, so the last one stays
     missing = () if summary.state.final else fresh_tasks(job.job)
     for task in missing:

@@ -94,8 +94,7 @@ async def _newest_tries(call: Call, detail: Detail) -> Iterable[TaskRecord]:
 
 
 async def _tries_of(call: Call, job_id: str, number: int) -> tuple[TaskRecord, ...]:
-    every = await call.services.jobs.attempts(call.actor, job_id)
-    return next((each.tasks for each in every if each.attempt == number), ())
+    return await call.services.jobs.tries(call.actor, job_id, number)
 
 
 def _with_unbegun(tries: Iterable[TaskRecord], newest: Iterable[TaskRecord]) -> list[TaskRecord]:
