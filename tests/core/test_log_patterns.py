@@ -27,6 +27,7 @@ FOUND = {
     Cause.TENSORFLOW_OOM: [
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[8]",
         "W allocator.cc] OOM when allocating tensor",
+        "W bfc_allocator.cc:211] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.1GiB.",
     ],
     Cause.MPI_SEGFAULT: ["[node:1] Signal code: Address not mapped (1)"],
     Cause.GPU_MEMORY_ERROR: ["failed call to cuInit: CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error seen"],
@@ -36,6 +37,7 @@ FOUND = {
     ],
     Cause.CUDNN_MISMATCH: [
         "RuntimeError: dropout state descriptors requires cudnn 7 or later",
+        "RuntimeError: dropout supported only in cuDNN v5.1 and above",
         "E Loaded runtime CuDNN library: 7.1.2 but source was compiled with: 7.6.0.",
     ],
     Cause.CUDA_OOM: [
@@ -47,10 +49,12 @@ FOUND = {
         "tar: unrecognized option '--x'",
         "main.py: error: unrecognized arguments: --bs",
         "unknown option",
+        "train.lua:9: bad argument #2 to 'view' (invalid type)",
     ],
     Cause.BAD_DATA: [
         "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff",
-        "Traceback:\nEOFError\n",
+        "Traceback:\nEOFError: Ran out of input\n",
+        "DataLossError: not an sstable; perhaps your file is in a different file format and you need another reader",
         "cp: error reading 'x': Input/output error",
     ],
     Cause.BAD_SAVE_PATH: [
@@ -63,6 +67,7 @@ FOUND = {
         "AttributeError: 'NoneType' object has no attribute 'x'",
         "NameError: name 'x' is not defined",
         "_pickle.UnpicklingError: invalid load key",
+        "InvalidArgumentError: Assign requires shapes of both tensors to match. lhs shape= [2] rhs shape= [3]",
     ],
     Cause.IMPORT_ERROR: ["ImportError: cannot import name 'x' from 'os'"],
     Cause.INDEX_ERROR: ["IndexError: list index out of range", "IndexError: index 5 is out of bounds for axis 0"],
@@ -80,7 +85,7 @@ NOT_FOUND = {
     Cause.CUDNN_MISMATCH: "dropout 0.5; cudnn 8.9 found",
     Cause.CUDA_OOM: "cuda runtime error 2 is told in brackets",
     Cause.BAD_ARGUMENT: "error: the option is unknown",
-    Cause.BAD_DATA: "caught an EOFError while reading and went on",
+    Cause.BAD_DATA: "Traceback:\n  File 'connection.py', in _recv\nEOFError\n",
     Cause.BAD_SAVE_PATH: "saved to the path model",
     Cause.SYNTAX_ERROR: "0 times SyntaxError or MyNameError: fine",
     Cause.IMPORT_ERROR: "ModuleNotFoundError: No module named 'x'",

@@ -26,7 +26,10 @@ PATTERNS: tuple[tuple[Cause, str], ...] = (
     # Not commands of the plugin `cmd` that failed: they are the user's, and tell as much as any others.
     (Cause.PLUGIN_FAILED, r"\[openpai-runtime\] \[ERROR\] The runtime plugin (?!cmd failed )"),
     (Cause.COMMAND_NOT_FOUND, r"command not found|: not found\s{0,5}$"),
-    (Cause.TENSORFLOW_OOM, r"ResourceExhaustedError: OOM|OOM when allocating tensor"),
+    (
+        Cause.TENSORFLOW_OOM,
+        r"ResourceExhaustedError: OOM|OOM when allocating tensor|ran out of memory trying to allocate",
+    ),
     (Cause.MPI_SEGFAULT, r"Signal code: Address not mapped"),
     (Cause.GPU_MEMORY_ERROR, r"CUDA_ERROR_ECC_UNCORRECTABLE|uncorrectable ECC error"),
     (
@@ -35,7 +38,7 @@ PATTERNS: tuple[tuple[Cause, str], ...] = (
     ),
     (
         Cause.CUDNN_MISMATCH,
-        r"dropout[^\n]{0,100}requires cudnn|cudnn[^\n]{0,100}\bdropout\b"
+        r"dropout supported only in cudnn v|dropout[^\n]{0,100}requires cudnn|cudnn[^\n]{0,100}\bdropout\b"
         r"|Loaded runtime CuDNN library: [^\n]{0,40}but source was compiled with",
     ),
     (
@@ -44,16 +47,19 @@ PATTERNS: tuple[tuple[Cause, str], ...] = (
     ),
     (
         Cause.BAD_ARGUMENT,
-        r"unknown option|unrecognized option|unrecognized arguments?:|invalid argument:",
+        r"unknown option|unrecognized option|unrecognized arguments?:|invalid argument:|bad argument #2 to ",
     ),
     (
         Cause.BAD_DATA,
-        _raised("UnicodeDecodeError", "UnicodeEncodeError", "UnicodeError", "EOFError") + r"|input/output error",
+        # Of EOFErrors only this one: others come from helpers that were killed, and may well pass.
+        _raised("UnicodeDecodeError", "UnicodeEncodeError", "UnicodeError")
+        + r"|\beoferror: ran out of input|input/output error|perhaps your file is in a different file format",
     ),
     (Cause.BAD_SAVE_PATH, r"called with invalid save path|save_path is not a valid checkpoint"),
     (
         Cause.SYNTAX_ERROR,
-        _raised("SyntaxError", "IndentationError", "TabError", "AttributeError", "NameError", "UnpicklingError"),
+        _raised("SyntaxError", "IndentationError", "TabError", "AttributeError", "NameError", "UnpicklingError")
+        + r"|assign requires shapes of both tensors to match",
     ),
     (Cause.IMPORT_ERROR, _raised("ImportError")),
     (Cause.INDEX_ERROR, r"\bIndexError: [^\n]{0,100}out of (?:range|bounds)"),
