@@ -9,13 +9,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.core.errors import InvalidJob
 from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Mount, Resources, Role
 from holdfast.jobspec import Defaults, job_to_json, parse_job
-from holdfast.jobspec.openpai_render import render_openpai
+from holdfast.jobspec.openpai_render import render_openpai, render_openpai_yaml
 from tests.jobspec.jobs import jobs, json_values, scripts, texts, variables
+from tests.jobspec.openpai_files import good_trees
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
 
@@ -271,3 +274,57 @@ def test_a_job_with_odd_leftovers_is_rendered_all_the_same() -> None:
         config = render_openpai(replace(job, extras=leftovers))
         assert config["taskRoles"]["main"]["commands"] == ["true"]
         assert job_to_json(again(config))["name"] == "n"
+
+
+# -- clones
+
+
+def cloned(written: dict[str, Any], **changes: Any) -> str:
+    return render_openpai_yaml(replace(parse_job(json.dumps(written)).job, **changes))
+
+
+def test_a_clone_is_the_same_job_again() -> None:
+    plugins = [{"plugin": "cmd", "parameters": {"preCommands": ["echo a\necho b"]}}]
+    commands = ["if true; then\n  echo $PAI_JOB_NAME\nfi", "yes: no", "0.10"]
+    written = {key: value for key, value in V2.items() if key != "secrets"}
+    written["taskRoles"] = {"worker": {**V2["taskRoles"]["worker"], "commands": commands}}
+    written["extras"] = {"com.microsoft.pai.runtimeplugin": plugins}
+    text = cloned(written)
+    assert parse_job(text).job == parse_job(json.dumps(written)).job
+    assert list(yaml.safe_load(text)) == list(written)
+    assert "    - |-\n      if true; then\n        echo $PAI_JOB_NAME\n      fi\n" in text
+
+
+@unhurried
+@given(good_trees())
+def test_any_clone_is_the_same_job_again(written: dict[str, Any]) -> None:
+    written.pop("secrets", None)
+    job = parse_job(json.dumps(written)).job
+    assert parse_job(render_openpai_yaml(job)).job == job
+
+
+def test_a_clone_names_its_secrets_and_is_refused_until_they_are_filled_in() -> None:
+    auth = {"username": "u", "password": "tell-nobody-5c1f", "registryuri": "r.example"}
+    images = [{"name": "i", "type": "dockerimage", "uri": "host", "auth": auth}]
+    text = cloned({**V2, "prerequisites": images, "secrets": {"token": "tell-nobody-5c1f", "more": ["x"]}})
+    assert "tell-nobody" not in text
+    with pytest.raises(InvalidJob) as caught:
+        parse_job(text)
+    (problem,) = caught.value.problems
+    assert problem.field == "secrets"
+    assert problem.message.endswith("the values of token, more[0], _registry_passwords.i")
+    filled = parse_job(text.replace("******", "new")).job
+    assert filled.secrets == {"token": "new", "more": ["new"], "_registry_passwords": {"i": "new"}}
+
+
+def test_a_clone_is_in_the_group_the_job_is_in() -> None:
+    assert "defaults" not in cloned(V2)
+    assert parse_job(cloned(V2, group="other", secrets={})).job.group == "other"
+    written = {**V2, "defaults": {"virtualCluster": "vc1"}}
+    assert parse_job(cloned(written, group="default", secrets={})).job.group == "default"
+
+
+def test_a_v1_job_is_cloned_as_v2() -> None:
+    text = cloned(V1)
+    assert parse_job(text).job.dialect is Dialect.OPENPAI_V2
+    assert "    - |-\n      python train.py\n      echo done\n" in text

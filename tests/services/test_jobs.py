@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -81,6 +82,28 @@ async def test_secrets_are_never_shown(house: House) -> None:
     shown = [await house.services.jobs.source(house.admin, job.id), await house.services.jobs.yaml(house.admin, job.id)]
     assert all("hunter2" not in part for part in [*shown, repr(detail)])
     assert all("token" in part for part in shown)
+
+
+async def test_an_openpai_job_is_kept_and_cloned_as_openpai_yaml(house: House) -> None:
+    role = {"dockerImage": "i", "commands": ["echo hello"], "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0}}
+    written = {
+        "protocolVersion": 2,
+        "name": "pai",
+        "type": "job",
+        "prerequisites": [{"type": "dockerimage", "name": "i", "uri": "host"}],
+        "taskRoles": {"t": role},
+    }
+    plain = await house.submit(json.dumps(written))
+    clone = await house.services.jobs.yaml(house.admin, plain.id)
+    assert clone.startswith("protocolVersion: 2\nname: pai\n")
+    assert (await house.submit(clone)).dialect is plain.dialect
+    hidden = await house.submit(json.dumps({**written, "secrets": {"token": "hunter2"}}))
+    clone, source = (
+        await house.services.jobs.yaml(house.admin, hidden.id),
+        await house.services.jobs.source(house.admin, hidden.id),
+    )
+    assert source == clone
+    assert clone.endswith("secrets:\n  token: '******'\n")
 
 
 async def test_nobody_reruns_a_job_with_the_secrets_of_another(house: House) -> None:

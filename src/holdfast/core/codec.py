@@ -23,15 +23,6 @@ def mask(value: Any) -> Any:
     return MASK
 
 
-def holds_mask(value: Any) -> bool:
-    """Some value in it is still the mask."""
-    if isinstance(value, Mapping):
-        return any(map(holds_mask, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(holds_mask, value))
-    return bool(value == MASK)
-
-
 def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
     """Plain JSON values. Secrets are masked unless asked for."""
     return {

@@ -5,6 +5,7 @@ from holdfast.core.job import Dialect
 
 from .defaults import Defaults
 from .holdfast_schema import job_schema
+from .openpai_render import render_openpai_yaml
 from .parse import Parsed, parse_job, recognise
 from .render import render_yaml
 from .templates import Rendered, fill_secrets, render_templates
@@ -21,6 +22,7 @@ __all__ = [
     "job_to_json",
     "parse_job",
     "recognise",
+    "render_openpai_yaml",
     "render_templates",
     "render_yaml",
 ]

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from holdfast.core.codec import MASK
-from holdfast.core.job import MIB, Dialect, Hold, Job, Keep, Role
+from holdfast.core.codec import MASK, mask
+from holdfast.core.job import DEFAULT_GROUP, MIB, Dialect, Hold, Job, Keep, Role
 
 from .openpai_extras import PRIORITIES
 from .openpai_v2 import SHELL_OPTIONS
 from .quantities import render_duration
+from .render import dump_yaml
 
 DEFAULT = "default"  # names the only image, deployment and so on
 _MOST_RETRIES = 1_000_000
@@ -28,12 +29,28 @@ _LONGEST_NAME, _LONGEST_WORD = 255, 63
 
 
 def render_openpai(job: Job) -> dict[str, Any]:
+    config = _config(job)
+    return {**config, "secrets": MASK} if job.secrets else config
+
+
+def render_openpai_yaml(job: Job) -> str:
+    """A v2 file to change and submit again: it names each secret, and the group that the job is really in."""
+    config = _in_group(_config(job), job.group)
+    return dump_yaml({**config, "secrets": mask(job.secrets)} if job.secrets else config)
+
+
+def _config(job: Job) -> dict[str, Any]:
     written = _written(job)
     if job.dialect is Dialect.OPENPAI_V2 and written is not None:
-        config = dict(written)
-    else:
-        config = _Conversion(job, written if job.dialect is Dialect.OPENPAI_V1 else None).config()
-    return {**config, "secrets": MASK} if job.secrets else config
+        return dict(written)
+    return _Conversion(job, written if job.dialect is Dialect.OPENPAI_V1 else None).config()
+
+
+def _in_group(config: dict[str, Any], group: str) -> dict[str, Any]:
+    defaults = config.get("defaults") or {}
+    if (defaults.get("virtualCluster") or DEFAULT_GROUP) == group:
+        return config
+    return {**config, "defaults": {**defaults, "virtualCluster": group}}
 
 
 def _written(job: Job) -> Mapping[str, Any] | None:

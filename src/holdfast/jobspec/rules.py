@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from typing import Any
 
-from holdfast.core.codec import MASK, holds_mask
+from holdfast.core.codec import MASK
 from holdfast.core.job import MIB, Dialect, Job, Mount, Role
 
 from .fields import At, Key, Kind, Wrong, describe
 from .kinds import BOOLEAN, choice, integer, list_of, number, object_of, size, spelled, text
-from .paths import clip
+from .paths import clip, join_path
 from .templates import Filler, secrets_in, value_text
 
 MAX_TASKS = 10_000
 MAX_ROLES = 256
 MAX_VARIABLES = 1_000
 MAX_JOB_CHARS = 4 * MIB  # of commands and variables, with everything filled in and repeated
+MAX_NAMED = 20  # secrets that are masked still, named in one message
 MAX_VARIABLE_BYTES = 120_000  # Linux passes no longer string to a program
 
 JOB_NAME = text(most=255, line=True)
@@ -147,15 +149,37 @@ def _mount(source: str, target: str, read_only: bool) -> Mount:
 MOUNT = Kind(_read_mount, {"anyOf": [dict(_MOUNT_TEXT.schema), {**_MOUNT_OBJECT.schema, "required": ["source"]}]})
 
 
+_FILL_IN = "Secrets are never shown: fill them in again."
+
+
 def _read_secrets(at: At) -> dict[str, Any]:
     """Messages about secrets never show one."""
-    if at.node.value == MASK or holds_mask(at.node.plain()):
-        hint = "Secrets are never shown: fill the secret in again."
-        raise Wrong(f"holds {MASK} in place of a value", hint, rule="type", expected="object")
+    masked = list(islice(_masked(at.node.plain()), MAX_NAMED + 1))
     if not isinstance(at.node.value, dict):
-        raise Wrong("must be a mapping of names to values", rule="type", expected="object")
+        said = f"holds {MASK} in place of all secrets" if masked else "must be a mapping of names to values"
+        raise Wrong(said, _FILL_IN if masked else None, rule="type", expected="object")
+    if masked:
+        raise Wrong(f"holds {MASK} in place of {_name_masked(masked)}", _FILL_IN, rule="not")
     plain: dict[str, Any] = at.node.plain()
     return plain
+
+
+def _masked(value: Any, path: str = "") -> Iterator[str]:
+    """Where the mask still stands."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _masked(inner, join_path(path, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _masked(inner, f"{path}[{number}]")
+    elif value == MASK:
+        yield path
+
+
+def _name_masked(paths: list[str]) -> str:
+    named = ", ".join(clip(path) for path in paths[:MAX_NAMED])
+    more = " and others" if len(paths) > MAX_NAMED else ""
+    return f"the value{'s' if len(paths) > 1 else ''} of {named}{more}"
 
 
 SECRETS = Kind(_read_secrets, {"type": "object"})

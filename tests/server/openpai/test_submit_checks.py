@@ -289,4 +289,7 @@ async def test_application_tokens_submit(pai: Pai) -> None:
 async def test_a_masked_config_has_to_be_filled_in_again(pai: Pai) -> None:
     [error] = errors_of(await send(pai.user, job(secrets="******")))
     assert (error["dataPath"], error["message"]) == (".secrets", "should be object")
-    assert "fill the secret in again" in error["hint"]
+    assert "fill them in again" in error["hint"]
+    masked = {"token": "******", "registry": {"password": "******", "user": "ann"}}
+    [error] = errors_of(await send(pai.user, job(secrets=masked)))
+    assert error["message"] == "holds ****** in place of the values of token, registry.password"

@@ -174,7 +174,7 @@ async def untag_job(ref: str, tag: str, actor: Caller, services: Ask) -> Respons
 
 @router.get("/jobs/{ref}/yaml")
 async def job_yaml(ref: str, actor: Caller, services: Ask) -> Response:
-    """In Holdfast's own YAML, secrets masked: to change and submit again."""
+    """As a file to change and submit again, secrets masked: OpenPAI's jobs as v2 YAML, all others in Holdfast's own."""
     return answer_text(await services.jobs.yaml(actor, ref), "text/yaml")
 
 
@@ -256,6 +256,7 @@ def _show_detail(detail: Detail) -> dict[str, Any]:
         "time_limit": show_seconds(detail.time_limit),
         "stop": {"actor": stop.actor, "at": show_time(stop.at)} if stop is not None else None,
         "tasks": [show_task(task) for task in detail.tasks],
+        "decided_by": record.outcome.task if record.outcome else None,
         "waiting": list(detail.waiting) if detail.waiting is not None else None,
         "isolation": detail.isolation.value,
     }
