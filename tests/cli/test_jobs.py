@@ -109,6 +109,22 @@ def test_env_and_instances(cli: Cli) -> None:
     assert cli.ok("logs", result.json["id"], "main-1").out == b"a b\n"
 
 
+def test_the_log_of_the_task_that_failed_is_shown_and_named(cli: Cli) -> None:
+    command = "echo I am $HOLDFAST_TASK_INDEX; if [ $HOLDFAST_TASK_INDEX = 1 ]; then exit 4; fi; sleep 60"
+    followed = cli("submit", "-f", "--name", "pair", "--instances", "2", "--cpu", "0.1", "--", command)
+    assert (followed.code, followed.out) == (4, b"I am 0\n")
+    job = cli.ok("ls", "--json", "--limit", "1").json["items"][0]["id"]
+    assert f"log of main-0, one of 2 tasks; `holdfast show {job}` lists them\n" in followed.err
+    assert f"holdfast logs {job} main-1\n" in followed.err
+    shown = cli.ok("logs", job)
+    assert (shown.out, shown.err) == (b"I am 1\n", f"log of main-1, one of 2 tasks; `holdfast show {job}` lists them\n")
+    assert cli.ok("logs", "-f", job).out == b"I am 1\n"
+    assert cli.ok("logs", job, "--attempt", "0").out == b"I am 1\n"
+    assert cli.ok("logs", job, "--json").json["task"] == "main-1"
+    named = cli.ok("logs", job, "main-0")
+    assert (named.out, named.err) == (b"I am 0\n", "")
+
+
 def test_ls_filters_and_pages(cli: Cli) -> None:
     for number in range(3):
         cli("submit", "--wait", "--name", f"paged-{number}", "--", f"exit {number}")

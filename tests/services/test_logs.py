@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from holdfast.core.access import Actor
+from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import Expired, NotFound
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Stream
+from holdfast.engines.base import Launch, Stream
 from holdfast.services.log_reading import read_span
 from holdfast.services.logs import Chosen, Selection
 from holdfast.services.refusals import NoLog
@@ -147,3 +148,61 @@ async def test_since_gives_what_came_after(house: House) -> None:
     nothing = await house.services.logs.since(source, house.clock.now() + timedelta(days=36500))
     assert (everything.start, everything.end) == (0, 8)
     assert (nothing.start, nothing.end) == (8, 8)
+
+
+TWO_ROLES = "name: two\nroles:\n  a: {command: exit 0}\n  b: {command: exit 3, instances: 2}\n"
+
+
+async def test_the_task_that_made_it_fail_is_shown_first(house: House) -> None:
+    job = await house.run(f"{TWO_ROLES}retry: 1\n")
+    detail = (await house.services.jobs.get(house.admin, job.id)).record
+    assert detail.outcome is not None
+    assert detail.outcome.role == "b"
+    assert (await choose(house, job.id)).record.task.task == detail.outcome.task
+    past = await house.services.jobs.past_attempts(house.admin, job.id)
+    assert (await choose(house, job.id, attempt=0)).record.task.task == past[0].outcome.task
+    assert (await choose(house, job.id, task="a-0")).record.task.task == "a-0"
+
+
+async def test_it_is_shown_before_the_next_attempt_begins_too(house: House) -> None:
+    job = await house.submit(f"{TWO_ROLES}retry: -1\n")
+    async with asyncio.timeout(20):
+        while (live := house.controller.active(job.id)) is not None and live.user_retries < 5:
+            await house.controller.changed(job.id, 1.0)
+    assert live is not None
+    assert live.retry_at is not None
+    assert (await choose(house, job.id)).record.task.role == "b"
+    await house.services.jobs.stop(house.admin, job.id)
+    await house.until(job.id)
+
+
+async def test_the_first_one_is_shown_when_no_task_decided_alone(house: House) -> None:
+    job = await house.run("name: all\nroles:\n  a: {command: echo a}\n  b: {command: echo b}\n")
+    assert (await choose(house, job.id)).record.task.task == "a-0"
+
+
+async def test_a_try_that_never_started_says_why_itself(house: House) -> None:
+    def refuse(launch: Launch) -> Observation:
+        house.engine.refuse = lambda _: None
+        return Observation(attempt_id=launch.attempt_id, seen=Seen.REFUSED, message="no room left", transient=True)
+
+    house.engine.refuse = refuse
+    job = await house.run("name: x\ncommand: exit 7\n")
+    assert job.attempt == 1
+    with pytest.raises(NoLog, match="main-0 never started, so there is no log: no room left") as refused:
+        house.services.logs.source(await choose(house, job.id, attempt=0))
+    assert "7" not in f"{refused.value.message}{refused.value.hint}"
+
+
+async def test_a_job_that_was_refused_says_so_once(house: House) -> None:
+    job = await house.run("name: big\ncommand: exit 0\nresources: {cpu: 400}\n")
+    with pytest.raises(NoLog, match=r"main-0 never started, so there is no log: The job was refused$"):
+        house.services.logs.source(await choose(house, job.id))
+
+
+async def test_tasks_may_be_spelled_plainly(house: House) -> None:
+    job = await house.run("name: odd\nroles:\n  Work_er: {command: echo hi, instances: 2}\n")
+    assert (await choose(house, job.id, task="worker-1")).record.task.task == "Work_er-1"
+    with pytest.raises(NotFound) as refused:
+        await choose(house, job.id, task="worker-2")
+    assert "Work_er-0, Work_er-1" in (refused.value.hint or "")

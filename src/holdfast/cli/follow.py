@@ -26,7 +26,13 @@ def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
         output.emit_json(ended)
     else:
         say_end(ended)
+        if follow and str(ended.state) == "Failed" and ended.decided_by not in (None, *_first(ended)):
+            output.note(f"log of {output.safe(ended.decided_by)}: holdfast logs {ended.id} {ended.decided_by}")
     raise typer.Exit(exit_code_of(ended))
+
+
+def _first(job: JobDetail) -> list[str]:
+    return [task.task for task in job.tasks[:1]]
 
 
 def follow_log(client: Client, job_id: str) -> JobDetail:
@@ -34,6 +40,8 @@ def follow_log(client: Client, job_id: str) -> JobDetail:
     seen: set[tuple[int, int]] = set()
     while True:
         job = client.job(job_id)
+        if not seen and job.task_count > 1 and job.tasks:
+            say_whose(job, job.tasks[0].task)
         new = _new_tries(client, job, seen)
         for task in new:
             seen.add(_try_of(task))
@@ -43,6 +51,12 @@ def follow_log(client: Client, job_id: str) -> JobDetail:
         if job.state.final or str(job.state) == "Held":
             return job
         client.wait(job_id, timeout=BETWEEN_TRIES)
+
+
+def say_whose(job: JobDetail, task: str) -> None:
+    """On stderr: the log is that of one task of several."""
+    text = f"log of {output.safe(task)}, one of {job.task_count} tasks; `holdfast show {job.id}` lists them"
+    output.note(text, "dim")
 
 
 def _new_tries(client: Client, job: JobDetail, seen: set[tuple[int, int]]) -> list[Task]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import output
+from .follow import say_whose
 from .options import JobRef, Json, connect
 from .quantities import parse_since
+
+if TYPE_CHECKING:
+    from holdfast.sdk import Client
 
 
 def logs(
     job: JobRef,
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Which task: worker-0. Default: the first.")
+        str | None,
+        typer.Argument(metavar="TASK", help="Which task: worker-0. Default: the one that decided, or the first."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,
     tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, help="Begin with the last so many lines.")] = None,
@@ -39,8 +44,10 @@ def logs(
             found = client.log(job, task=task, attempt=attempt, number=number, stream=stream, lines=tail, since=start)
             text = found.data.decode("utf-8", "replace")
             where = {"start": found.start, "end": found.end, "size": found.size, "complete": found.complete}
-            output.emit_json({**where, "text": text})
+            output.emit_json({"task": found.task, **where, "text": text})
             return
+        if task is None:
+            task = _whose(client, job, attempt)
         pieces = client.stream_log(
             job,
             follow=follow,
@@ -53,3 +60,15 @@ def logs(
         )
         for piece in pieces:
             output.emit_bytes(piece)
+
+
+def _whose(client: Client, ref: str, attempt: int | None) -> str | None:
+    """The task to show when none is named; says so where there are several."""
+    job = client.job(ref)
+    if job.task_count == 1 or not job.tasks:
+        return None
+    task = job.decided_by or job.tasks[0].task
+    if attempt not in (None, job.attempt):
+        task = client.log(job.id, attempt=attempt, lines=0).task
+    say_whose(job, task)
+    return task

@@ -61,6 +61,12 @@ class Outcome:
     reached: int | None = None  # how many tasks of the role had ended so
     needed: int | None = None  # how many it takes by its completion rule; None: no rule decided
 
+    @property
+    def task(self) -> str | None:
+        """The task to look at, such as worker-0: the one that failed first, or whose success was enough."""
+        alone = self.result is Result.FAILED or self.needed == 1
+        return f"{self.role}-{self.index}" if alone and self.role is not None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSnapshot:

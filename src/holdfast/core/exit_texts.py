@@ -107,9 +107,9 @@ TEXTS: dict[int, Text] = {
         (_WAIT, "Ask an admin to run `holdfast doctor` on the machine."),
     ),
     -1100: Text(
-        "The job as a whole cannot be taken: it asks for more than any machine or quota has, or its file is too big.",
+        "The job as a whole cannot be taken: it asks for more than any machine or quota has.",
         ("Ask for more cores than the largest machine has.",),
-        ("Ask for less per task, or for more and smaller tasks.", "Move large files out of the job file."),
+        ("Ask for less per task, or for more and smaller tasks.",),
     ),
     -1200: Text(
         "The task used more memory than it asked for and was ended by the kernel.",

@@ -20,6 +20,8 @@ from .records import JobAttempt, NewEvent
 from .retry import CONFLICT_MAX, GiveUp, decide_retry
 from .states import Change, JobState, TaskState, transition
 
+NEVER_STARTED = "Never started. "  # before why, in what is said of a task that was stopped before it ran
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -326,14 +328,14 @@ class _Work:
         text = f"System Error: {'; '.join(decision.reasons)}"
         reason = refused_exit(text, Cause.TOO_LARGE)
         self.after = replace(self.after, outcome=Outcome(result=Result.FAILED, message=text, exit=reason))
-        self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message="Not started: the job was refused"))
+        self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message="The job was refused"))
 
     def stop_tasks(self, reason: Exit) -> None:
         """Everything that has not ended is to end for `reason`."""
         for i, task in enumerate(self.tasks):
             unstarted = self.starts.pop(self.after.attempt_id(task), None)
             if task.state is TaskState.WAITING or unstarted:
-                self.finish(i, task, replace(reason, message=f"Never started. {reason.message}"))
+                self.finish(i, task, replace(reason, message=f"{NEVER_STARTED}{reason.message}"))
             elif task.state.live and task.stop is None:
                 self.put(i, replace(task, stop=reason))
                 self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
@@ -380,7 +382,7 @@ class _Work:
             outcome=outcome,
             counted=verdict.counted,
         )
-        text = f"{outcome.message}; tried again{_in(verdict.delay)}: {verdict.why}"
+        text = f"{outcome.message.removesuffix('.')}; tried again{_in(verdict.delay)}: {verdict.why}"
         self.after = replace(
             self.after,
             retry_at=self.now + verdict.delay,

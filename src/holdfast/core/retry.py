@@ -41,7 +41,11 @@ def decide_retry(
         return GiveUp("it succeeded")
     if exit.behaviour is Behaviour.TRANSIENT:
         ours = exit.kind is ExitKind.PLATFORM
-        why = "the platform failed, not the job" if ours else "another try may well end better"
+        why = (
+            "the platform failed, not the job"
+            if ours
+            else "an end like this is tried again until it goes well or is stopped"
+        )
         return RetryAfter(_backoff(platform_retries, PLATFORM_MAX), False, why)
     if exit.behaviour is Behaviour.TRANSIENT_CONFLICT:
         seconds = CONFLICT_MIN + chance * (CONFLICT_MAX - CONFLICT_MIN)

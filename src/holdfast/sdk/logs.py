@@ -36,7 +36,7 @@ RECONNECT = 0.1  # seconds before asking again for a log whose stream ended befo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which log of a job: by default the first task's newest try, both streams."""
+    """Which log of a job: by default the newest try of the task that decided, or the first; both streams."""
 
     ref: str
     task: str | None = None
@@ -162,7 +162,8 @@ def _pin(chosen: Selection) -> Steps[Selection]:
         raise
     if chosen.attempt is not None:
         return chosen
-    named = [task for task in job.tasks if chosen.task in (None, task.task)]
+    wanted = chosen.task or job.decided_by
+    named = [task for task in job.tasks if wanted in (None, task.task)]
     if not named:
         return replace(chosen, ref=job.id)
     number = chosen.number if chosen.number is not None else named[0].number
@@ -199,6 +200,7 @@ def _as_log(reply: Reply) -> Log:
         end=int(reply.headers.get("x-log-end", end)),
         size=int(reply.headers.get("x-log-size", end)),
         complete=reply.headers.get("x-log-complete") == "true",
+        task=reply.headers.get("x-log-task", ""),
     )
 
 

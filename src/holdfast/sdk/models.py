@@ -121,6 +121,7 @@ class JobDetail(JobSummary):
     time_limit: float | None = None  # seconds, as it applies; None: no limit
     stop: StopRequest | None = None
     tasks: tuple[Task, ...] = ()
+    decided_by: str | None = None  # the task that decided how this attempt ended; None: not one alone, or not yet
     waiting: tuple[str, ...] | None = None  # why it waits
     isolation: str = ""  # full, read-only or none
 
@@ -188,6 +189,7 @@ class Log:
     end: int
     size: int  # of the whole log so far
     complete: bool  # no more bytes will come
+    task: str = ""  # whose log it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

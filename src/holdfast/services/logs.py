@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -12,7 +12,8 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import Expired, NotFound
-from holdfast.core.plan import fresh_tasks
+from holdfast.core.job import Job
+from holdfast.core.plan import NEVER_STARTED, fresh_tasks
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine, LogSource, Stream
@@ -21,6 +22,7 @@ from holdfast.store.database import Store
 
 from .control import Control
 from .finding import find_job
+from .log_choice import meant_task, task_names, usual_task
 from .log_links import Linked, LogLinks
 from .log_reading import TICK, Span, follow, last_lines_start, whole
 from .log_search import Found, Question, Searches
@@ -31,7 +33,7 @@ SETTLE = 2.0  # seconds the end of a task may take to be noted after its last by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which log: without more, the newest try of the first task."""
+    """Which log: without more, the newest try of the task that decided, or of the first while none has."""
 
     ref: str
     task: str | None = None
@@ -75,12 +77,17 @@ class Logs:
         return await self._choose(await find_job(self._store, actor, selection.ref), selection)
 
     async def _choose(self, job: JobSummary, selection: Selection) -> Chosen:
-        record = self._live_try(job.id, selection)
+        record = await self._try(job, selection)
         if record is None:
-            record = await self._store.read(_stored_try, job.id, selection)
-        if record is None:
-            raise _no_such_try(job, selection)
+            roles = (await self._store.read(job_rows.get, job.id)).job
+            meant = meant_task(roles, selection.task or "")
+            record = await self._try(job, replace(selection, task=meant)) if meant else None
+            if record is None:
+                raise _no_such_try(job, roles, selection)
         return Chosen(job=job, record=record, stream=selection.stream)
+
+    async def _try(self, job: JobSummary, selection: Selection) -> TaskRecord | None:
+        return self._live_try(job.id, selection) or await self._store.read(_stored_try, job.id, selection)
 
     def link(self, record: TaskRecord) -> str:
         """Opens the log of this try for whoever has it, for a short while."""
@@ -100,8 +107,11 @@ class Logs:
         live = self._control.active(job_id)
         if live is None or selection.attempt not in (None, live.attempt):
             return None
+        if not selection.task and live.retry_at is not None:
+            return None  # who decided the attempt that is over is in the store
+        wanted = selection.task or (live.outcome.task if live.outcome else None)
         for task in live.tasks or fresh_tasks(live.job):
-            if selection.task in (None, task.task):
+            if wanted in (None, task.task):
                 if selection.number not in (None, task.number):
                     return None
                 return TaskRecord(job_id=job_id, attempt=live.attempt, task=task, attempt_id=live.attempt_id(task))
@@ -184,7 +194,7 @@ def _find(live: JobSnapshot | None, record: TaskRecord) -> TaskRecord | None:
 
 def _stored_try(conn: Connection, job_id: str, selection: Selection) -> TaskRecord | None:
     """The newest try that fits."""
-    task = selection.task or _first_task(conn, job_id)
+    task = selection.task or usual_task(conn, job_id, selection.attempt)
     fitting = [
         record
         for record in job_rows.tries(conn, job_id, task)
@@ -193,11 +203,7 @@ def _stored_try(conn: Connection, job_id: str, selection: Selection) -> TaskReco
     return fitting[-1] if fitting else None
 
 
-def _first_task(conn: Connection, job_id: str) -> str:
-    return f"{job_rows.get(conn, job_id).job.roles[0].name}-0"
-
-
-def _no_such_try(job: JobSummary, selection: Selection) -> NotFound:
+def _no_such_try(job: JobSummary, roles: Job, selection: Selection) -> NotFound:
     if job.started_at is None:
         return NoLog(f"{job.name} never started, so there is no log", hint=job.message or None)
     asked = {"task": selection.task and selection.task[:100], "attempt": selection.attempt, "try": selection.number}
@@ -205,7 +211,7 @@ def _no_such_try(job: JobSummary, selection: Selection) -> NotFound:
     return NotFound(
         f"{job.name} has no {what or 'task'}",
         field="task",
-        hint=f"`holdfast show {job.id}` lists its tasks and attempts.",
+        hint=f"Its tasks are {task_names(roles)}. `holdfast show --attempts {job.id}` lists every try of them.",
     )
 
 
@@ -217,5 +223,7 @@ def _missing(chosen: Chosen) -> Expired | NoLog:
             hint="The job's record and events are kept.",
         )
     if record.task.state.ended:
-        return NoLog(f"{record.task.task} never started, so there is no log", hint=chosen.job.message or None)
+        exit = record.task.exit
+        why = exit.message.removeprefix(NEVER_STARTED) if exit is not None else ""
+        return NoLog(f"{record.task.task} never started, so there is no log{why and f': {why}'}")
     return NoLog(f"{record.task.task} has not started yet", hint="Follow the log to see it as soon as it starts.")

@@ -39,9 +39,12 @@ MOST_LINES = 1_000_000
 _DIGITS = re.compile(r"\d{1,18}")
 
 
+TASK = "worker-0; left out: the task that decided how the job ended, or the first while none has."
+
+
 def select(
     ref: str,
-    task: Annotated[str | None, Query(max_length=300, description="worker-0; left out: the first task.")] = None,
+    task: Annotated[str | None, Query(max_length=300, description=TASK)] = None,
     attempt: Annotated[int | None, Query(ge=0, le=BIG, description="Left out: the newest.")] = None,
     number: Annotated[int | None, Query(alias="try", ge=0, le=BIG, description="Left out: the newest.")] = None,
     stream: Annotated[LogStream, Query()] = LogStream.MERGED,
@@ -93,7 +96,9 @@ async def read_log(
 ) -> Response:
     """The bytes of a log as they were written: all of it, or a part. `Range: bytes=a-b` works too."""
     chosen = await services.logs.choose(actor, selection)
-    headers = {"Content-Disposition": f'attachment; filename="{chosen.file_name}"'} if download else {}
+    headers = {"X-Log-Task": chosen.record.task.task}
+    if download:
+        headers["Content-Disposition"] = f'attachment; filename="{chosen.file_name}"'
     if follow and not request.scope.get("holdfast.head"):
         return await _follow_plain(services, chosen, part, headers)
     source = services.logs.source(chosen)

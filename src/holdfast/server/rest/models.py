@@ -125,6 +125,9 @@ class JobDetailView(JobView):
     time_limit: float | None = Field(description="Seconds an attempt may run; null: no limit.")
     stop: StopView | None
     tasks: list[TaskView]
+    decided_by: str | None = Field(
+        description="The task that decided how this attempt ended, whose log is shown first; null when none did alone."
+    )
     waiting: list[str] | None = Field(description="Why it waits; null when it does not.")
     isolation: Literal["full", "read-only", "none"]
 
