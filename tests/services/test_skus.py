@@ -141,9 +141,10 @@ async def test_other_dialects_have_no_skus(cluster: House) -> None:
     await cluster.submit(json.dumps({"name": "j", "command": "sleep 60", "extras": clone}))
 
 
-async def test_nothing_is_checked_where_there_are_no_types(tmp_path: Path) -> None:
-    async with open_house(tmp_path / "home", settings={"jobs": {"instance_types": {}}}) as house:
-        await house.submit(job({"a": {"skuType": "V100"}}))
+@pytest.mark.parametrize("settings", [{}, {"jobs": {"time_limit": 9.0}}, {"jobs": {"instance_types": {}}}])
+async def test_nothing_is_checked_where_nobody_has_named_types(tmp_path: Path, settings: dict[str, Any]) -> None:
+    async with open_house(tmp_path / "home", settings=settings) as house:
+        await house.submit(job({"a": {"skuType": "V100"}, "b": {"pinnedCellId": "cell", "affinityGroupName": "g"}}))
 
 
 def test_counting() -> None:

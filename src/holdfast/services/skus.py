@@ -66,6 +66,8 @@ class Skus:
         self._store = store
         self._engine = engine
         self._types = sku_types(settings)
+        # Files name the SKU types of the cluster they come from, which the sizes we bring along know nothing of.
+        self._checks = "instance_types" in settings.jobs.model_fields_set and bool(self._types)
 
     async def types(self, actor: Actor, group: str | None = None) -> dict[str, Sku]:
         """All of them; with a group, those it can have at least one of."""
@@ -76,7 +78,7 @@ class Skus:
 
     async def check(self, actor: Actor, job: Job) -> None:
         """InvalidJob with everything that its SKUs cannot be. Files of other kinds have none."""
-        if not job.dialect.openpai or not self._types:
+        if not job.dialect.openpai or not self._checks:
             return
         scheduler = _scheduler(job)
         cells = list(_cells(job, scheduler))
