@@ -28,6 +28,7 @@ from .rest import datasets, groups, images, jobs, logs, people, place
 
 PREFIX = "/api/v1"
 SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
+SMALLER_BODY = 256 * 1024  # bytes; of OpenPAI's clients, whose forms take longer to read
 
 
 def create_app(services: Services) -> FastAPI:
@@ -64,7 +65,7 @@ def _limit(settings: ServerSettings) -> Any:
             return settings.max_job_bytes
         if path == image_path:
             return settings.max_image_bytes
-        return SMALL_BODY
+        return SMALLER_BODY if is_open(path) else SMALL_BODY
 
     return limit
 

@@ -20,10 +20,10 @@ def merge(before: Mapping[str, Any], changes: Mapping[str, Any], *, replace: boo
 
 
 def check_extension(extension: Mapping[str, Any]) -> None:
-    _check_depth(extension, DEEPEST)
-    size = _size(extension)
+    size = _size(extension)  # first: it is quickly told
     if size > MOST_BYTES:
         raise _bad(f"may have at most {MOST_BYTES} bytes as JSON, this one has {size}")
+    _check_depth(extension, DEEPEST)
     if "sshKeys" in extension:
         _check_keys(extension["sshKeys"])
 
@@ -33,12 +33,14 @@ def _size(extension: Mapping[str, Any]) -> int:
         return len(json.dumps(extension, allow_nan=False))
     except ValueError:
         raise _bad("may hold finite numbers only") from None
+    except RecursionError:
+        raise _too_deep() from None
 
 
 def _check_depth(value: Any, left: int) -> None:
     if isinstance(value, Mapping | list):
         if not left:
-            raise _bad(f"may be nested at most {DEEPEST} deep")
+            raise _too_deep()
         for inner in value.values() if isinstance(value, Mapping) else value:
             _check_depth(inner, left - 1)
 
@@ -58,6 +60,10 @@ def _check_keys(keys: Any) -> None:
 
 def _is_line(text: Any, *, empty: bool = False) -> bool:
     return isinstance(text, str) and text.isprintable() and (empty or bool(text.strip()))
+
+
+def _too_deep() -> UserError:
+    return _bad(f"may be nested at most {DEEPEST} deep")
 
 
 def _bad(what: str, field: str = "extension") -> UserError:

@@ -74,6 +74,8 @@ class Groups:
         _need_admin(actor)
         if not isinstance(change.description, Unset):
             check_prose(change.description, "description")
+        if not isinstance(change.extension, Unset):
+            check_extension(merge({}, change.extension, replace=True))  # before it holds up the writer; and again there
         group = await self._store.write(_change, name, change)
         await self._changed()
         return group

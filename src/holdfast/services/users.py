@@ -194,6 +194,8 @@ def _check_change(actor: Actor, name: str, change: UserChange) -> None:
         _need_admin(actor)
     if change.email is not None:
         check_text(change.email, "email", longest=LONGEST_EMAIL)
+    if change.extension is not None:
+        check_extension(merge({}, change.extension, replace=True))  # before it holds up the writer; and again there
 
 
 def _needs_admin(change: UserChange) -> bool:

@@ -197,6 +197,13 @@ async def test_numbers_that_no_client_could_read_again(pai: Pai, number: str) ->
         await pai.house.services.users.extend(pai.alice, "alice", {"a": float(number)})
 
 
+async def test_extensions_that_would_cost_much(pai: Pai) -> None:
+    for inner, status in (("[]," * 80_000 + "[]", 400), ("[" * 900 + "]" * 900, 400), ("[]," * 90_000 + "[]", 413)):
+        body = f'{{"extension": {{"a": [{inner}]}}}}'
+        refused(await pai.user.put("/v2/users/alice/extension", content=body), status, "InvalidParametersError")
+    assert (await pai.user.get("/v2/users/alice")).json()["extension"] == {}
+
+
 async def test_the_last_admin_stays_one(pai: Pai) -> None:
     said = refused(await pai.admin.put("/v2/users/admin/admin", json={"admin": False}), 409, "InvalidParametersError")
     assert "last admin" in said
