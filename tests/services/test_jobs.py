@@ -42,6 +42,29 @@ async def test_the_same_key_gives_the_same_job(house: House) -> None:
         await house.services.jobs.submit(house.admin, HELLO, key="k1")
 
 
+async def test_warnings_become_events_once(house: House) -> None:
+    text = f"{HELLO}image: no-such-image\n"
+    done = await house.services.jobs.submit(house.admin, text, key="k1")
+    assert done.warnings
+    again = await house.services.jobs.submit(house.admin, text, key="k1")
+    assert not again.created
+    events = await house.services.jobs.events(house.admin, done.summary.id)
+    told = [event for event in events if event.kind == "warning"]
+    assert [event.message for event in told] == list(done.warnings)
+    assert {(event.task, event.state) for event in told} == {(None, None)}
+    assert events[0].kind == "submitted"
+
+
+async def test_a_flood_of_warnings_is_cut(house: House) -> None:
+    commands = "".join(f"- echo <% $secrets.none{n} %>\n" for n in range(30))
+    done = await house.services.jobs.submit(house.admin, f"name: many\ncommands:\n{commands}")
+    assert len(done.warnings) == 30
+    events = await house.services.jobs.events(house.admin, done.summary.id)
+    told = [event.message for event in events if event.kind == "warning"]
+    assert told[:-1] == list(done.warnings[:19])
+    assert told[-1].startswith("and 11 more")
+
+
 async def test_the_same_key_for_another_group_is_a_conflict(house: House) -> None:
     await house.add_group("lab")
     await house.submit(SLEEPER, key="k1")

@@ -39,11 +39,14 @@ from .finding import LONGEST_REF, find_job, find_own_job, readable_groups
 from .intake import Intake, Ready
 from .prospects import Prospects
 from .refusals import NoTag, name_taken
+from .waits import with_reasons
 
 LONGEST_KEY = 200
 LONGEST_TAG = 255
 MOST_LISTED = 500
 MOST_EVENTS = 1000
+MOST_WARNINGS = 20  # of one job, kept as events
+LONGEST_WARNING = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class Jobs:
     ) -> Submitted:
         await self._intake.prepare(actor, ready)
         never = await self._prospects.never(ready.job, actor.name)
+        warnings = (*ready.warnings, *(f"it can never run here: {reason}" for reason in never))
         now = self._clock()
         message = f"Submitted by {actor.name}" if rerun_of is None else f"Rerun of {rerun_of} by {actor.name}"
         new = job_rows.NewJob(
@@ -158,6 +162,7 @@ class Jobs:
             event=NewEvent(
                 kind="submitted", message=message, at=now, actor=actor.name, attempt=0, state=JobState.PENDING
             ),
+            warnings=_warning_events(warnings, now),
             idempotency_key=key,
             rerun_of=rerun_of,
             unique_name=unique,
@@ -169,7 +174,6 @@ class Jobs:
                 f"This idempotency key was used before, for a job in group {inserted.summary.group}",
                 field="idempotency_key",
             )
-        warnings = (*ready.warnings, *(f"it can never run here: {reason}" for reason in never))
         return Submitted(inserted.summary, warnings, inserted.created)
 
     async def _insert(self, new: job_rows.NewJob) -> job_rows.Inserted:
@@ -195,7 +199,8 @@ class Jobs:
         narrowed = _narrowed(actor, filter)
         if narrowed.groups == ():
             return Page((), None)
-        return await self._store.read(job_rows.list_page, narrowed, limit, cursor)
+        page = await self._store.read(job_rows.list_page, narrowed, limit, cursor)
+        return Page(with_reasons(page.items, self._control), page.next)
 
     async def numbered(self, actor: Actor, query: NumberedQuery, *, count: bool) -> NumberedPage:
         """A page by its number, within the groups one may see. `count`: also how many fit in all."""
@@ -358,6 +363,14 @@ def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
 def _not_begun(summary: JobSummary, task: TaskAttempt) -> TaskRecord:
     attempt_id = task_attempt_id(summary.id, summary.attempt, task.role, task.index, task.number)
     return TaskRecord(job_id=summary.id, attempt=summary.attempt, task=task, attempt_id=attempt_id)
+
+
+def _warning_events(warnings: Sequence[str], at: datetime) -> tuple[NewEvent, ...]:
+    """Kept with the job, for whoever did not see the answer."""
+    kept = [warning[:LONGEST_WARNING] for warning in warnings[:MOST_WARNINGS]]
+    if len(warnings) > MOST_WARNINGS:
+        kept[-1] = f"and {len(warnings) - MOST_WARNINGS + 1} more warnings; `holdfast plan` tells them all"
+    return tuple(NewEvent(kind="warning", message=message, at=at) for message in kept)
 
 
 def _check_key(key: str | None) -> None:

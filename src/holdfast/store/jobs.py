@@ -92,6 +92,7 @@ class NewJob:
     source: str  # as submitted, secrets masked
     submitted_at: datetime
     event: NewEvent
+    warnings: tuple[NewEvent, ...] = ()  # what its user was told
     idempotency_key: str | None = None
     rerun_of: str | None = None
     unique_name: bool = False  # only if this user never had a job of this name
@@ -183,7 +184,7 @@ def insert_job(conn: Connection, *, new: NewJob) -> Inserted:
         conn.execute(_INDEX_TEXT, {"seq": seq, "text": values["search"]})
     if new.job.tags:
         insert_tags(conn, seq, new.job.tags)
-    insert_events(conn, [event_values(seq, new.event)])
+    insert_events(conn, [event_values(seq, event) for event in (new.event, *new.warnings)])
     return Inserted(_new_summary(new, values["id"], seq, values), created=True)
 
 

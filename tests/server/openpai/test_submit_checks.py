@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,14 @@ async def test_dangling_deployment(pai: Pai) -> None:
 # -- 7: the scheduler's cells
 
 
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Pai]:
+    """Where an admin has named SKU types; before, files may name any."""
+    types = {"cpu-1": {"cpu": 1, "memory": 2**31}, "cpu-2": {"cpu": 2, "memory": 2**32}}
+    async with open_pai(tmp_path / "home", {"jobs": {"instance_types": types}}) as opened:
+        yield opened
+
+
 async def scheduled(pai: Pai, **cells: Any) -> str:
     text = job(extras={"hivedScheduler": {"taskRoles": cells}})
     return message_of(await send(pai.user, text), 400, "InvalidProtocolError")
@@ -196,38 +205,38 @@ async def test_sku_and_pinned_cell_exclude_each_other(pai: Pai) -> None:
     assert "both skuType and pinnedCellId" in await scheduled(pai, worker={"skuType": "cpu-1", "pinnedCellId": "x"})
 
 
-async def test_unknown_sku(pai: Pai) -> None:
-    assert "nothing" in await scheduled(pai, worker={"skuType": "nothing"})
+async def test_unknown_sku(cluster: Pai) -> None:
+    assert "nothing" in await scheduled(cluster, worker={"skuType": "nothing"})
 
 
-async def test_more_skus_than_there_are(pai: Pai) -> None:
+async def test_more_skus_than_there_are(cluster: Pai) -> None:
     cell = {"hivedScheduler": {"taskRoles": {"worker": {"skuType": "cpu-1"}}}}
     text = job(roles={"worker": role(instances=9)}, extras=cell)
-    said = message_of(await send(pai.user, text), 400, "InvalidProtocolError")
+    said = message_of(await send(cluster.user, text), 400, "InvalidProtocolError")
     assert said == "Job requests 9 SKUs, exceeds maximum 4 SKUs in VC default."
 
 
-async def test_opportunistic_jobs_may_be_of_any_size(pai: Pai) -> None:
+async def test_opportunistic_jobs_may_be_of_any_size(cluster: Pai) -> None:
     cells = {"jobPriorityClass": "oppo", "taskRoles": {"worker": {"skuType": "cpu-1"}}}
     text = job("oppo", roles={"worker": role(instances=9)}, extras={"hivedScheduler": cells})
-    assert (await send(pai.user, text)).status_code == 202
+    assert (await send(cluster.user, text)).status_code == 202
 
 
-async def test_roles_of_one_affinity_group_must_agree(pai: Pai) -> None:
+async def test_roles_of_one_affinity_group_must_agree(cluster: Pai) -> None:
     cells = {
         "worker": {"skuType": "cpu-1", "affinityGroupName": "g"},
         "ps": {"skuType": "cpu-2", "affinityGroupName": "g"},
     }
     text = job(roles={"worker": role(), "ps": role()}, extras={"hivedScheduler": {"taskRoles": cells}})
-    refused = await send(pai.user, text)
+    refused = await send(cluster.user, text)
     assert "affinity" in message_of(refused, 400, "InvalidProtocolError")
     assert refused.json()["problems"][0]["dataPath"] == ".extras.hivedScheduler.taskRoles.ps.affinityGroupName"
 
 
-async def test_a_sku_without_what_is_asked_for(pai: Pai) -> None:
+async def test_a_sku_without_what_is_asked_for(cluster: Pai) -> None:
     cell = {"hivedScheduler": {"taskRoles": {"worker": {"skuType": "cpu-1"}}}}
     text = job(roles={"worker": role(asked={"gpu": 1})}, extras=cell)
-    assert "gpu" in message_of(await send(pai.user, text), 400, "InvalidProtocolError").lower()
+    assert "gpu" in message_of(await send(cluster.user, text), 400, "InvalidProtocolError").lower()
 
 
 # -- 8: a name of one's own
@@ -280,6 +289,14 @@ async def test_a_good_job_is_taken(pai: Pai, kind: str | None) -> None:
     assert taken.json() == {"status": 202, "message": "Update job good for user alice successfully."}
     found = await pai.house.services.jobs.named(pai.alice, "alice", "good")
     assert (await pai.house.until(found.id)).state is JobState.SUCCEEDED
+
+
+async def test_warnings_are_told_and_kept(pai: Pai) -> None:
+    text = job("warned", taskRoles={"main": role(commands=["echo <% $parameters.none %>"])})
+    [warning] = (await send(pai.user, text)).json()["warnings"]
+    assert "<% $parameters.none %>" in warning
+    events = (await pai.user.get("/v2/jobs/alice~warned/events?type=Warning")).json()["data"]
+    assert [(event["reason"], event["message"]) for event in events] == [("Warning", warning)]
 
 
 async def test_application_tokens_submit(pai: Pai) -> None:

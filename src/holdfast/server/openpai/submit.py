@@ -27,7 +27,8 @@ _AS_JSON = (
     "POST",
     "/v2/jobs",
     limited=Limited.SUBMIT,
-    note="text that is not YAML is refused with 400 and its line; `problems` beside the message has all that is wrong",
+    note="text that is not YAML is refused with 400 and its line; `problems` beside the message has all that is wrong; "
+    "`warnings`, where there are any, what to know of a job that was taken",
 )
 async def submit_job(call: Call) -> Response:
     user = call.actor.name
@@ -44,7 +45,8 @@ async def submit_job(call: Call) -> Response:
     except UserError as refusal:
         raise translate(refusal, user) from refusal
     message = f"Update job {made.summary.name} for user {user} successfully."
-    return answer({"status": 202, "message": message}, 202)
+    warnings = {"warnings": list(made.warnings)} if made.warnings else {}
+    return answer({"status": 202, "message": message, **warnings}, 202)
 
 
 def translate(refusal: UserError, user: str) -> PaiError:
