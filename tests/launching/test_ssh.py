@@ -182,6 +182,33 @@ def test_tasks_of_a_job_reach_each_other_by_name(tmp_path: Path) -> None:
 
 
 @needs_openssh
+def test_a_stranger_on_the_port_of_a_task_is_not_spoken_to(tmp_path: Path) -> None:
+    """Machines and ports are shared: another job may listen where a task listened before."""
+    need(Isolation.FULL)
+    job = with_plugins(["ssh worker-1 echo in"], ssh(jobssh=True), role={"instances": 2})
+    other = with_plugins(["until [ -e /tmp/never ]; do sleep 0.05; done"], ssh(jobssh=True))
+    mine = on_free_ports(placed(job))
+    theirs = placed(other, id="j2")
+    theirs = replace(theirs, tasks=(replace(theirs.tasks[0], ports=mine.tasks[1].ports),))
+    launch = launch_of(mine, addresses=HERE, job_seed=SEED)
+    # The worst case: it lets everyone in.
+    stranger = launch_of(theirs, addresses=HERE, job_seed=bytes(32))
+    stranger = replace(stranger, entry=stranger.entry.replace(job_pair(bytes(32)).public, job_pair(SEED).public))
+
+    async def scenario(rig: Rig) -> None:
+        await rig.engine.start(stranger)
+        log = rig.log(stranger.attempt_id, Stream.STDERR)
+        while b"sshd listens" not in await read_all(log):
+            await log.grown(await log.size(), 1.0)
+        await rig.engine.start(launch)
+        assert (await rig.end_of(launch.attempt_id)).code == 255
+        assert b"Host key verification failed" in await read_all(rig.log(launch.attempt_id, Stream.STDERR))
+        assert await read_all(rig.log(launch.attempt_id)) == b""
+
+    play(tmp_path, scenario)
+
+
+@needs_openssh
 def test_keys_of_a_home_that_is_mounted_stay(tmp_path: Path) -> None:
     """It may be a folder that the user keeps, with a key that is nowhere else."""
     need(Isolation.FULL)

@@ -33,6 +33,7 @@ def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, 
         pair = job_pair(seed)
         keys = [pair.public, *keys]
         parts.append(_KEY_PAIR.format(private=quote(pair.private), public=quote(pair.public + "\n")))
+        parts.append(write_file("$own/known_hosts", f"* {pair.public}\n"))
         parts.append(_CONFIG.format(hosts=quote("".join(_host_blocks(scene))).replace(_OWN, "'\"$own\"'")))
     parts.append(write_file("$own/authorized_keys", "".join(f"{key}\n" for key in keys)))
     parts.append(_SSHD)
@@ -96,8 +97,9 @@ Host {names}
     Port {port}
     User root
     IdentityFile {own}/id_ed25519
-    StrictHostKeyChecking no
-    UserKnownHostsFile /dev/null
+    StrictHostKeyChecking yes
+    UserKnownHostsFile {own}/known_hosts
+    GlobalKnownHostsFile /dev/null
     LogLevel ERROR
 """
 
@@ -143,13 +145,18 @@ if [ -z "$sshd" ] || ! command -v ssh-keygen >/dev/null; then
 elif [ "$(id -u)" != 0 ]; then
     say WARN 'Nobody can log in to this task by ssh: its sshd would have to run as root, and the task does not.'
 else
-    rm -f "$own/host_key"
-    ssh-keygen -q -t ed25519 -N '' -f "$own/host_key"
+    # Tasks know each other by the key of the job: whoever else listens on a port, once it is free, is not one of them.
+    key=$own/id_ed25519
+    if [ ! -e "$key" ]; then
+        key=$own/host_key
+        rm -f "$key"
+        ssh-keygen -q -t ed25519 -N '' -f "$key"
+    fi
     [ -d /run/sshd ] || mkdir -p -m 0755 /run/sshd
     env | grep '^[A-Za-z_][A-Za-z0-9_]*=' | grep -v '^\\(PWD\\|OLDPWD\\|SHLVL\\|_\\)=' >"$ssh/environment"
     {
         echo "Port $PAI_CONTAINER_SSH_PORT"
-        echo "HostKey $own/host_key"
+        echo "HostKey $key"
         echo "AuthorizedKeysFile $own/authorized_keys .ssh/authorized_keys"
         echo "PidFile $own/sshd.pid"
         echo 'PasswordAuthentication no'
