@@ -381,3 +381,9 @@ def test_every_job_whose_tasks_end_reaches_a_final_state_by_itself(of: Job, code
         assert turn < 1000
     assert world.attempt <= 2
     assert world.finished_at is not None
+
+
+def test_why_an_attempt_ended_and_that_it_is_tried_again_is_one_sentence() -> None:
+    before = running()
+    made = plan(before, see(before, Seen.LOST, message="Nobody knows how it ended."), NOON, POLICY)
+    assert made.after.message.startswith("main-0: Nobody knows how it ended; tried again in 1s: ")
