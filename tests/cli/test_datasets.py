@@ -23,12 +23,12 @@ def test_a_dataset_from_beginning_to_end(cli: Cli, data: str) -> None:
     assert (made["kind"], made["data"]) == ("nfs", {"server": "fe80::1", "path": "/export"})
     assert "read-write, for admins" in cli.ok("dataset", "set", "wiki", "--description", "pages").text
     shown = cli.ok("dataset", "show", "wiki").text
-    assert "pages" in shown
+    assert shown.startswith("dataset wiki\n  about       pages\n")
     assert "fe80::1:/export" in shown
     changed = cli.ok("dataset", "set", "wiki", "--ro", "--per-user", "--default", "--nfs", "none", "--json").json
     assert (changed["read_only"], changed["per_user"], changed["default"]) == (True, True, True)
     assert (changed["kind"], changed["data"], changed["description"]) == ("folder", {}, "pages")
-    assert "read-only, per user" in cli.ok("dataset", "ls").text
+    assert "read-only, per user  yes" in cli.ok("dataset", "ls").text
     assert cli.ok("dataset", "show", "wiki", "--json").json == cli.ok("dataset", "ls", "--json").json["items"][0]
     assert complete_dataset("wi") == ["wiki"]
     assert complete_dataset("x") == []
@@ -46,6 +46,9 @@ def test_granting_and_taking_back(cli: Cli, data: str) -> None:
     assert cli.ok("dataset", "grant", "shared", "reds", "--json").json["groups"] == ["blues", "default", "reds"]
     assert "for everyone" in cli.ok("dataset", "grant", "shared", "--everyone").text
     assert "for blues, default, reds" in cli.ok("dataset", "revoke", "shared", "--everyone").text
+    assert cli.ok("dataset", "revoke", "shared", "--everyone").text.startswith("Nothing changed of shared: ")
+    assert cli.ok("dataset", "revoke", "shared", "reds").text.startswith("Changed shared: ")
+    assert "not granted to reds" in cli("dataset", "revoke", "shared", "reds").err
     assert cli("dataset", "grant", "shared", "nobody").code == 1
     for wrong in (("grant", "shared"), ("grant", "shared", "reds", "--everyone"), ("revoke", "shared")):
         assert cli("dataset", *wrong).code == 2
@@ -58,6 +61,8 @@ def test_what_cannot_be_a_dataset(cli: Cli, data: str) -> None:
     for wrong in ("files", "files:export", ":/export"):
         assert cli("dataset", "add", "a", data, "--nfs", wrong).code == 2
     assert cli.ok("dataset", "ls", "--json").json["items"] == []
+    none = cli.ok("dataset", "ls")
+    assert (none.out, "holdfast dataset add NAME PATH" in none.err) == (b"", True)
     assert "holdfast dataset add" not in cli("dataset", "add", "../x", data, "--json").err
 
 
@@ -74,3 +79,20 @@ def test_a_job_reads_a_dataset_by_its_name(cli: Cli, data: str, tmp_path: Path) 
     )
     assert cli.ok("submit", str(file), "--follow").out == b"hello from wiki\n"
     cli.ok("dataset", "rm", "pages", "-y")
+
+
+def test_a_job_that_asks_for_a_dataset_there_is_not(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: read\ncommand: ls\ndatasets: [nothing]\n")
+    for command in ("submit", "plan"):
+        said = cli(command, str(file)).err
+        assert f"error: {file}: datasets[0]: There is no dataset nothing\n" in said
+        assert "try: `holdfast dataset ls` lists yours" in said
+
+
+def test_help_names_values_in_words(alone: Cli) -> None:
+    for command in ("add", "set", "grant", "revoke"):
+        text = alone.ok("dataset", command, "--help").text
+        assert "<" not in text
+        assert "list[" not in text
+    assert "bash|zsh|fish" in alone.ok("completion", "--help").text

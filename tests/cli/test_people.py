@@ -42,6 +42,7 @@ def test_a_group_with_quota_and_members(cli: Cli) -> None:
     changed = cli.ok("group", "set", "vision", "--cpu", "8", "--gpu", "none", "--user-cpu", "2", "--json").json
     assert changed["quota"] == {"cpu": 8, "memory": 64 << 30, "gpu": None}
     assert changed["user_quota"]["cpu"] == 2
+    assert " 0 of 8 " in cli.ok("top").text
     assert cli.ok("group", "set", "vision", "--time-limit", "default", "--json").json["time_limit"] is None
     cli.ok("user", "add", "cat", "--no-password")
     cli.ok("group", "member", "add", "vision", "cat", "--admin")

@@ -97,6 +97,8 @@ async def test_what_is_not_granted_is_not_found(house: House, ann: Actor, name: 
     with pytest.raises(NoDataset) as caught:
         await house.services.jobs.plan(bob, openpai([{"name": "b"}, {"name": name, "mountPath": "/m"}]))
     assert caught.value.message == f"Storage {name} is not found."
+    assert caught.value.field == "extras.storages[1]"
+    assert "holdfast dataset ls" in (caught.value.hint or "")
 
 
 async def test_our_own_words_for_a_dataset_that_is_not_granted(house: House, ann: Actor) -> None:

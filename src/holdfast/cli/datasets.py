@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,9 +34,10 @@ DatasetName = Annotated[
 ]
 NewPath = Annotated[str, typer.Argument(metavar="PATH", help="A folder on the machine that runs the jobs.")]
 Groups = Annotated[
-    list[str] | None, typer.Option("--group", "-g", help="A group that may use it; may be repeated, or with commas.")
+    list[str] | None,
+    typer.Option("--group", "-g", metavar="GROUP", help="A group that may use it; may be repeated, or with commas."),
 ]
-GroupName = Annotated[str | None, typer.Argument(metavar="[GROUP]", help="The group's name.")]
+GroupName = Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's name.")]
 Description = Annotated[str | None, typer.Option(help="What it holds.")]
 Writable = Annotated[bool | None, typer.Option("--rw/--ro", help="Whether jobs may write to it. At first: --ro.")]
 PerUser = Annotated[
@@ -61,8 +63,12 @@ def list_datasets(json: Json = False) -> None:
     if json:
         output.emit_json({"items": found})
         return
-    rows = [[one.name, _mode(one), _who(one), one.path, one.description] for one in found]
-    output.table(("DATASET", "MODE", "FOR", "PATH", "DESCRIPTION"), rows, cut=("DESCRIPTION", "FOR"))
+    if not found:
+        output.note("There is no dataset that you may use. An admin adds one: holdfast dataset add NAME PATH")
+        return
+    rows = [[one.name, _mode(one), _default(one), _who(one), one.path, one.description] for one in found]
+    columns = ("DATASET", "MODE", "DEFAULT", "FOR", "PATH", "DESCRIPTION")
+    output.table(columns, rows, cut=("DESCRIPTION", "FOR"))
     output.hint("holdfast dataset show NAME", "holdfast dataset add NAME PATH")
 
 
@@ -74,11 +80,13 @@ def show_dataset(name: DatasetName, json: Json = False) -> None:
     if json:
         output.emit_json(found)
         return
-    output.emit(f"{output.safe(found.name)}  {output.safe(found.description)}")
+    output.emit(output.styled(f"dataset {output.safe(found.name)}", "bold", sys.stdout))
+    if found.description:
+        output.emit(f"  about       {output.safe(found.description)}")
     output.emit(f"  path        {output.safe(found.path)}")
     output.emit(f"  mode        {_mode(found)}")
     output.emit(f"  for         {output.safe(_who(found))}")
-    output.emit(f"  default     {'yes' if found.default else 'no'}")
+    output.emit(f"  default     {_default(found)}")
     if found.kind == "nfs":
         output.emit(
             f"  nfs         {output.safe(found.data.get('server', ''))}:{output.safe(found.data.get('path', ''))}"
@@ -169,12 +177,13 @@ def revoke_dataset(name: DatasetName, group: GroupName = None, everyone: Everyon
     """Take back what was granted. Jobs that were submitted before keep it."""
     _need_one(group, everyone)
     with connect() as client:
+        had = group is not None or client.dataset(name).everyone  # a group that had it not is refused
         if group is None:
             found = client.change_dataset(name, everyone=False)
         else:
             client.revoke_dataset(name, group)
             found = client.dataset(name)
-    _say(found, "Changed", json)
+    _say(found, "Changed" if had else "Nothing changed of", json)
 
 
 def _need_one(group: str | None, everyone: bool) -> None:
@@ -196,6 +205,10 @@ def _nfs(text: str | None) -> dict[str, Any]:
 def _mode(dataset: Dataset) -> str:
     mode = "read-only" if dataset.read_only else "read-write"
     return f"{mode}, per user" if dataset.per_user else mode
+
+
+def _default(dataset: Dataset) -> str:
+    return "yes" if dataset.default else "no"
 
 
 def _who(dataset: Dataset) -> str:

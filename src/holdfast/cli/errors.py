@@ -23,9 +23,17 @@ def show_error(error: HoldfastError, *, json: bool, source: str | None = None) -
     if problems:
         _show_problems(problems, source)
         return
-    output.note(f"error: {output.safe(getattr(error, 'message', error))}", "red")
+    where = _within(getattr(error, "field", None), source)
+    output.note(f"error: {where}{output.safe(getattr(error, 'message', error))}", "red")
     for line in _more(error):
         output.note(f"  {output.safe(line)}")
+
+
+def _within(field: str | None, source: str | None) -> str:
+    """The place in the job file, for what only a file can say, such as datasets[0]."""
+    if source in (None, COMMAND) or not field or not {".", "["} & set(field):
+        return ""
+    return output.safe(f"{source}: {field}: ")
 
 
 def show_usage(message: str, command: str, *, json: bool) -> None:

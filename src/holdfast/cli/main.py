@@ -15,6 +15,7 @@ from holdfast.core.errors import HoldfastError, UserError
 from . import datasets, groups, images, jobs, logs, output, people, serve, session, submit, top
 from .errors import COMMAND, show_error, show_usage
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
+from .helping import explain_in_words
 from .quick import leave_out_httpx_cli, spare_conversions
 
 JOBS, PLACE, SERVER = "Jobs", "People and place", "Server"
@@ -83,7 +84,7 @@ def run(args: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     json = wants_json(args)
     try:
-        command = spare_conversions(typer.main.get_command(app))
+        command = explain_in_words(spare_conversions(typer.main.get_command(app)))
         result = command(list(args), prog_name="holdfast", standalone_mode=False)
         return result if isinstance(result, int) else OK
     except output.ReaderGone:

@@ -62,8 +62,7 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
     yield "asks for", _amount(job)
     yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
     if job.attempt or job.retries.user or job.retries.platform:
-        retried = f"retried {show_count(job.retries.user, 'time')}, {job.retries.platform} more by the platform"
-        yield "attempt", f"{job.attempt} ({retried})"
+        yield "attempt", f"{job.attempt}{_retried(job)}"
     if job.retry_at:
         yield "next try", show_instant(job.retry_at)
     if job.stop:
@@ -74,6 +73,20 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
         yield "tags", ", ".join(job.tags)
     if job.isolation == "none":
         yield "isolation", "none: this job is not isolated from others on the machine"
+
+
+def _retried(job: JobDetail) -> str:
+    """, after 2 retries of its own and 1 by the platform"""
+    own, platform = job.retries.user, job.retries.platform
+    if not own and not platform:
+        return ""
+    if not own:
+        return f", after {_retries(platform)} by the platform"
+    return f", after {_retries(own)} of its own" + (f" and {platform} by the platform" if platform else "")
+
+
+def _retries(count: int) -> str:
+    return f"{count} {'retry' if count == 1 else 'retries'}"
 
 
 def _roles(job: JobDetail) -> Iterator[tuple[str, object]]:

@@ -92,7 +92,7 @@ def _groups(capacity: Capacity) -> RenderableType | None:
     rows = [
         [
             group.name,
-            f"{group.used.cpu:g}{_of(group.quota.cpu, str)}",
+            f"{group.used.cpu:g}{_of(group.quota.cpu, _cores)}",
             show_size(group.used.memory) + _of(group.quota.memory, show_size),
             f"{group.used.gpu}{_of(group.quota.gpu, str)}",
         ]
@@ -122,6 +122,10 @@ def _jobs(jobs: tuple[JobSummary, ...]) -> RenderableType:
     columns = ("ID", "NAME", "STATE", "USER", "FOR", "CORES", "MEMORY", "GPUS", "MESSAGE")
     idle = ["USER"] if len({job.user for job in jobs}) == 1 else []  # the same in each row
     return output.make_table(columns, rows, cut=("NAME", "MESSAGE"), drop=[*idle, "GPUS", "MEMORY", "CORES", "FOR"])
+
+
+def _cores(count: float) -> str:
+    return f"{count:g}"
 
 
 def _of(bound: T | None, show: Callable[[T], str]) -> str:

@@ -28,6 +28,8 @@ from .refusals import NoDataset, Unavailable
 MOST = 32  # per job
 LONGEST = 4096  # characters of a target
 _SYSTEM = ("/proc", "/sys", "/dev")
+HOW_TO_GET = "`holdfast dataset ls` lists yours; an admin grants others with `holdfast dataset grant NAME GROUP`."
+PATH_KEY = ".mountPath"
 _OURS = "/run/holdfast"  # where a task's script lies
 
 
@@ -58,7 +60,7 @@ class Storages:
         chosen = _chosen(wishes, granted)
         for wish in chosen:
             if wish.name not in granted:
-                raise NoDataset(wish.missing, field=wish.field)
+                raise NoDataset(wish.missing, field=wish.field.removesuffix(PATH_KEY), hint=HOW_TO_GET)
         mounts = [(wish, await self._mount(wish, granted[wish.name], actor.name)) for wish in chosen]
         _check_beside(job, mounts)
         added = tuple(mount for _, mount in mounts)
@@ -130,7 +132,7 @@ def _old_wish(index: int, item: Any, problems: list[Problem]) -> Wish:
     if not isinstance(name, str) or not isinstance(path, str):
         problems.append(Problem(field, "must have a name and a mountPath, both text"))
         return Wish("", "/", field, "")
-    field += ".mountPath"
+    field += PATH_KEY
     target = _target(path, field, problems)
     return Wish(name, target, field, f"Storage {name[:100]} is not found.")
 
