@@ -1,7 +1,8 @@
-"""How SQLite reads a page by number: in the usual order along an index, never by sorting all jobs."""
+"""How SQLite reads a page by number, and finds a name: along an index, never by sorting or reading all jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +43,34 @@ def test_other_orders_are_sorted(tmp_path: Path) -> None:
     assert any("TEMP B-TREE" in line for line in _plan(tmp_path, NumberedQuery(order=Order.GPUS)))
 
 
+@pytest.mark.parametrize("groups", [None, ("red",), GROUPS])
+def test_a_name_is_looked_up_by_user_and_name(tmp_path: Path, groups: tuple[str, ...] | None) -> None:
+    """However many jobs there are in the groups of whoever asks."""
+    plan = _explain(tmp_path, lambda conn: jobs.newest_named(conn, "ann", "mnist", groups))
+    assert any("ix_jobs_user_job" in line for line in plan)
+    assert not any("group" in line for line in plan)
+
+
 def _plan(folder: Path, query: NumberedQuery) -> list[str]:
+    return _explain(folder, lambda conn: jobs.numbered_page(conn, query, count=False))
+
+
+def _explain(folder: Path, look: Callable[[Connection], Any]) -> list[str]:
     opened = Opened(f"sqlite:///{folder / 'holdfast.db'}")
     try:
-        return opened.read(_explained, query)
+        return opened.read(_explained, look)
     finally:
         opened.close()
 
 
-def _explained(conn: Connection, query: NumberedQuery) -> list[str]:
+def _explained(conn: Connection, look: Callable[[Connection], Any]) -> list[str]:
     statements: list[tuple[str, Any]] = []
 
     def note(conn: Any, cursor: Any, statement: str, values: Any, context: Any, many: bool) -> None:
         statements.append((statement, values))
 
     event.listen(conn, "before_cursor_execute", note)
-    jobs.numbered_page(conn, query, count=False)
+    look(conn)
     event.remove(conn, "before_cursor_execute", note)
     pages = [(sql, values) for sql, values in statements if sql.startswith("SELECT seq ")]
     assert len(pages) == 1

@@ -23,13 +23,14 @@ _BY_NAME_IN_GROUPS = text(
     "SELECT seq FROM jobs WHERE name = :name AND group_name IN :groups ORDER BY seq DESC LIMIT 1"
 ).bindparams(bindparam("groups", expanding=True, type_=String))
 # Bounds of whole index keys: with equal columns, PostgreSQL may read all jobs backwards for a name that is not there.
+# And no index knows `group_name || ''`: by that of groups, SQLite would read all jobs of the groups.
 _NAMED = (
     "SELECT seq FROM jobs WHERE (user_name, name, seq) >= (:user, :name, 0)"
     " AND (user_name, name, seq) <= (:user, :name, 9223372036854775807)"
 )
 _NEWEST_FIRST = "ORDER BY user_name DESC, name DESC, seq DESC LIMIT 1"
 _NEWEST_NAMED = text(f"{_NAMED} {_NEWEST_FIRST}")
-_NEWEST_NAMED_IN_GROUPS = text(f"{_NAMED} AND group_name IN :groups {_NEWEST_FIRST}").bindparams(
+_NEWEST_NAMED_IN_GROUPS = text(f"{_NAMED} AND group_name || '' IN :groups {_NEWEST_FIRST}").bindparams(
     bindparam("groups", expanding=True, type_=String)
 )
 _BY_BEGINNING = text("SELECT seq FROM jobs WHERE id >= :first AND id < :last ORDER BY id LIMIT :limit")
