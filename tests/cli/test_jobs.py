@@ -183,6 +183,7 @@ def test_show_says_what_to_try_when_the_log_of_an_openpai_job_told_the_cause(cli
     exit = cli.ok("show", job, "--json").json["exit"]
     assert (exit["kind"], exit["code"], exit["cause"]) == ("user-error", 3, "cuda-oom")
     assert "try         Use a smaller batch" in cli.ok("show", job).text
+    assert "Exit code 3: the GPU ran out of memory" in cli.ok("show", job).text
 
 
 def test_hostile_words_cannot_steer_the_terminal(cli: Cli) -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.exit_rows import OLD_ROWS, ROWS
-from holdfast.core.exit_table import CAUSES, ExitSpec, find_cause, hint_for, spec_for, spec_of
-from holdfast.core.exit_texts import TEXTS
+from holdfast.core.exit_table import CAUSES, ExitSpec, find_cause, hint_for, spec_for, spec_of, with_cause
+from holdfast.core.exit_texts import CAUSE_WORDS, TEXTS
 from holdfast.core.exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from holdfast.core.job import Dialect
+from holdfast.core.log_patterns import PATTERNS
 
 CODES = [
     0, -100, -101, -110, -111, -120, -200, -210, -220, -230, -300, -310,
@@ -154,6 +155,8 @@ def test_a_success_or_a_signal_says_enough_by_itself(code: int) -> None:
         (classify(135), "shared memory"),
         (refused_exit("x", Cause.IMAGE_MISSING), "image"),
         (replace(classify(1), cause=Cause.CUDA_OOM), "smaller batch"),
+        (replace(classify(1), cause=Cause.PLUGIN_FAILED), "names the plugin"),
+        (replace(classify(1), cause=Cause.UNSET_VARIABLE), "${NAME:-}"),
         (Exit(kind=ExitKind.TIME_LIMIT, message=""), "time limit"),
         (classify(0), ""),
         (classify(1), ""),
@@ -163,10 +166,17 @@ def test_a_success_or_a_signal_says_enough_by_itself(code: int) -> None:
         (Exit(kind=ExitKind.ATTEMPT_OVER, message=""), ""),
     ],
 )
-def test_people_are_told_what_to_try_where_a_retry_is_of_no_use(exit: Exit, words: str) -> None:
+def test_people_are_told_what_to_try_where_that_is_known(exit: Exit, words: str) -> None:
     hint = hint_for(exit)
     assert words in hint
     assert bool(hint) == bool(words)
+
+
+def test_a_message_says_the_cause_that_the_log_told() -> None:
+    assert with_cause(classify(3), "cuda-oom").message == "Exit code 3: the GPU ran out of memory"
+    for nothing in ("", "a word of another version"):
+        assert with_cause(classify(3), nothing).message == "Exit code 3"
+    assert set(CAUSE_WORDS) == {cause.value for cause, _ in PATTERNS}
 
 
 def test_a_cause_is_kept_as_plain_text() -> None:

@@ -73,6 +73,10 @@ FOUND = {
     Cause.INDEX_ERROR: ["IndexError: list index out of range", "IndexError: index 5 is out of bounds for axis 0"],
     Cause.SEGFAULT: ["run.sh: line 3: 77 Segmentation fault (core dumped) ./a"],
     Cause.CORE_DUMPED: ["run.sh: line 3: 77 Aborted (core dumped) ./a"],
+    Cause.UNSET_VARIABLE: [
+        "/usr/local/pai/runtime.d/user.sh: line 3: DATA_DIR: unbound variable",
+        "sh: 1: DATA_DIR: parameter not set",
+    ],
 }
 NOT_FOUND = {
     Cause.SSH_BARRIER: "[] [openpai-runtime] [INFO] SSH barrier passed: every other task answers.",
@@ -92,6 +96,7 @@ NOT_FOUND = {
     Cause.INDEX_ERROR: "IndexError: no such key",
     Cause.SEGFAULT: "a fault in segmentation of images",
     Cause.CORE_DUMPED: "the core was dumped",
+    Cause.UNSET_VARIABLE: "warning: unbound variable x in the model: parameter not set to a number",
 }
 SAMPLES = [(cause, text) for cause, texts in FOUND.items() for text in texts]
 

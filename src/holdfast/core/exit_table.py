@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .exit_rows import OLD_ROWS, OTHER_NEGATIVE, OTHER_POSITIVE, ROWS, SIGNAL_CODES, Row
-from .exit_texts import TEXTS
+from .exit_texts import CAUSE_HINTS, CAUSE_WORDS, TEXTS
 from .exits import Behaviour, Cause, Exit, ExitKind
 from .log_patterns import match_log
 
@@ -63,6 +63,7 @@ CAUSES: dict[Cause, int] = {
     Cause.INDEX_ERROR: 233,
     Cause.SEGFAULT: 234,
     Cause.CORE_DUMPED: 235,
+    Cause.UNSET_VARIABLE: 255,
 }
 _CODES: dict[str, int] = {cause.value: code for cause, code in CAUSES.items()}
 
@@ -116,8 +117,19 @@ def may_have_cause(code: int) -> bool:
     return code != 0 and code not in SIGNAL_CODES
 
 
+def with_cause(exit: Exit, cause: str) -> Exit:
+    """A failure whose log told the cause, which its message then says as well."""
+    words = CAUSE_WORDS.get(cause)
+    return replace(exit, cause=cause, message=f"{exit.message}: {words}" if words else exit.message)
+
+
 def hint_for(exit: Exit) -> str:
-    """What to try after a failure that another try would not mend; empty when there is nothing of use to say."""
-    if exit.kind in _OURS_TO_EXPLAIN and (spec := spec_of(exit)).behaviour is Behaviour.PERMANENT:
-        return " ".join(spec.solution)
+    """What to try after a failure whose cause is known, or that another try would not mend; empty when there is nothing
+    of use to say."""
+    if exit.kind not in _OURS_TO_EXPLAIN:
+        return ""
+    spec = spec_of(exit)
+    told = exit.kind is ExitKind.USER_ERROR and exit.cause in CAUSE_WORDS and spec.behaviour is Behaviour.UNKNOWN
+    if spec.behaviour is Behaviour.PERMANENT or told:
+        return CAUSE_HINTS.get(exit.cause) or " ".join(spec.solution)
     return ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .exits import Cause
+
 
 class Text(NamedTuple):
     reason: str
@@ -334,4 +336,31 @@ TEXTS: dict[int, Text] = {
         ("Let another task fail first.",),
         ("Look at the task that decided.",),
     ),
+}
+
+# What a log told, in the words that follow the exit code. By the plain word, as stores keep it.
+CAUSE_WORDS: dict[str, str] = {
+    Cause.SSH_BARRIER.value: "the tasks did not reach each other by ssh",
+    Cause.PLUGIN_FAILED.value: "a runtime plugin failed",
+    Cause.COMMAND_NOT_FOUND.value: "a command was not found",
+    Cause.TENSORFLOW_OOM.value: "the GPU ran out of memory",
+    Cause.MPI_SEGFAULT.value: "a program under MPI touched memory that is not its own",
+    Cause.GPU_MEMORY_ERROR.value: "the GPU's memory has errors",
+    Cause.CUDA_MISMATCH.value: "the GPU's driver is too old for the program's CUDA",
+    Cause.CUDNN_MISMATCH.value: "cuDNN does not fit the program",
+    Cause.CUDA_OOM.value: "the GPU ran out of memory",
+    Cause.BAD_ARGUMENT.value: "a program does not know an option it was given",
+    Cause.BAD_DATA.value: "data could not be read",
+    Cause.BAD_SAVE_PATH.value: "there is no checkpoint at the given path",
+    Cause.SYNTAX_ERROR.value: "Python could not run the code",
+    Cause.IMPORT_ERROR.value: "a Python import failed",
+    Cause.INDEX_ERROR.value: "an index was out of range",
+    Cause.SEGFAULT.value: "a program touched memory that is not its own",
+    Cause.CORE_DUMPED.value: "a program crashed",
+    Cause.UNSET_VARIABLE.value: "a variable is not set",
+}
+# Where the row of the code knows nothing of it.
+CAUSE_HINTS: dict[str, str] = {
+    Cause.PLUGIN_FAILED.value: "Read the end of the task's log: it names the plugin and says why.",
+    Cause.UNSET_VARIABLE.value: "A variable that the commands read is not set: write ${NAME:-}, or set it.",
 }

@@ -59,6 +59,7 @@ class Cause(StrEnum):
     INDEX_ERROR = "index-error"
     SEGFAULT = "segfault"
     CORE_DUMPED = "core-dumped"
+    UNSET_VARIABLE = "unset-variable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,7 @@ PATTERNS: tuple[tuple[Cause, str], ...] = (
     (Cause.INDEX_ERROR, r"\bIndexError: [^\n]{0,100}out of (?:range|bounds)"),
     (Cause.SEGFAULT, r"segmentation fault"),
     (Cause.CORE_DUMPED, r"core dumped"),
+    (Cause.UNSET_VARIABLE, r": unbound variable\s{0,5}$|: parameter not set\s{0,5}$"),
 )
 
 

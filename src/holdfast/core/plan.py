@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from .attempt import JobSnapshot, Observation, Outcome, Result, Seen, TaskAttempt
 from .completion import decide_outcome
-from .exit_table import spec_of
+from .exit_table import spec_of, with_cause
 from .exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from .job import Job, Role
 from .placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
@@ -294,7 +294,7 @@ class _Work:
         if task.stop is not None:
             reason = replace(task.stop, code=code, signal=reason.signal)
         elif reason.kind is ExitKind.USER_ERROR:
-            reason = replace(reason, cause=str(observation.cause))
+            reason = with_cause(reason, str(observation.cause))
             if self.job.dialect.openpai:
                 reason = replace(reason, behaviour=spec_of(reason).behaviour)
         self.finish(i, task, reason, observation.finished_at)
