@@ -326,8 +326,8 @@ OPENPAI_DIFFERENCES = """\
 - **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500. What is wrong with
   a prerequisite is said once, for the type it names, where OpenPAI complains about every type there is.
 - **Roles** may be spelled as in the job file where OpenPAI wants lower-case letters and digits only.
-- **Lists** and jobs of many tasks are answered to one user one after another; of more than 20 that wait, the next is
-  answered with 429.
+- **Lists**, events and jobs of many tasks are answered to one user one after another; of more than 20 that wait, the
+  next is answered with 429.
 - **Kubernetes** is not there: machines are listed in its shape, pods are not."""
 
 

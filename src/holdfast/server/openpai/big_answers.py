@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -26,11 +27,17 @@ class InPieces(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with asyncio.timeout(SEND_WITHIN):
-            for first in range(0, len(self.body), PIECE):
-                piece = bytes(self.body[first : first + PIECE])
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        try:
+            async with asyncio.timeout(SEND_WITHIN):
+                await self._send_pieces(send)
+        except TimeoutError:
+            raise ClientDisconnect from None  # as good as gone
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_pieces(self, send: Send) -> None:
+        for first in range(0, len(self.body), PIECE):
+            piece = bytes(self.body[first : first + PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
 def _make(make: Callable[[], Any]) -> str:
