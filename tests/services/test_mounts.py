@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import Job, Mount, Role
-from holdfast.services.mounts import MountRules
+from holdfast.services import mounts
+from holdfast.services.mounts import THREADS, MountRules
+from holdfast.services.refusals import Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -97,3 +100,19 @@ async def test_every_problem_is_told_at_once(place: Path) -> None:
 async def test_a_loop_of_links_is_refused(place: Path) -> None:
     (place / "data/loop").symlink_to(place / "data/loop")
     await refusal(place, f"{place}/data/loop", ADMIN)
+
+
+async def test_a_file_system_that_does_not_answer_is_given_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounts, "PATIENCE", 0.05)
+    answer = threading.Event()
+    looking = rules(place)
+    try:
+        for _ in range(THREADS):
+            with pytest.raises(Unavailable):
+                await looking.look(answer.wait)
+        with pytest.raises(Unavailable, match="does not answer"):  # nobody is left to look
+            await looking.apply(job(f"{place}/data"), USER)
+    finally:
+        answer.set()
+    monkeypatch.setattr(mounts, "PATIENCE", 60.0)
+    assert await looking.apply(job(f"{place}/data"), USER) == job(f"{place}/data")

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -143,6 +144,7 @@ class Controller:
         self._surroundings = SurroundingsOf(store, engine, derive)
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
+        self._builders = ThreadPoolExecutor(1, thread_name_prefix="launch")  # of its own: others may be held up
         self._diagnosing = Diagnosing(engine)
 
     # -- life
@@ -202,6 +204,7 @@ class Controller:
                 live.timer.cancel()
         if self._work:
             await asyncio.wait(self._work, timeout=5)
+        self._builders.shutdown(wait=False)
         await self.engine.close()
 
     # -- what services may ask (services.control.Control)
@@ -483,7 +486,7 @@ class Controller:
         try:
             async with self._starts:
                 surroundings = await self._surroundings.find(launcher.snapshot)
-                observation = await self.engine.start(await _build(launcher, step.task, surroundings))
+                observation = await self.engine.start(await self._build(launcher, step.task, surroundings))
         except Exception as error:
             log.exception("could not start a task", extra={"event": "start", "attempt": step.attempt_id})
             text = f"could not be started: {error}"
@@ -491,6 +494,11 @@ class Controller:
                 attempt_id=step.attempt_id, seen=Seen.REFUSED, message=text, transient=True, cause=Cause.START_FAILED
             )
         self.observed(observation)
+
+    async def _build(self, launcher: Launcher, task: TaskAttempt, surroundings: Surroundings) -> Launch:
+        if not launcher.takes_time:
+            return launcher.launch(task, surroundings)
+        return await asyncio.get_running_loop().run_in_executor(self._builders, launcher.launch, task, surroundings)
 
     async def _stop(self, step: Stop) -> None:
         await self.engine.stop(step.attempt_id, step.grace.total_seconds())
@@ -534,12 +542,6 @@ class Controller:
 
     def _quotas(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}
-
-
-async def _build(launcher: Launcher, task: TaskAttempt, surroundings: Surroundings) -> Launch:
-    if launcher.takes_time:
-        return await asyncio.to_thread(launcher.launch, task, surroundings)
-    return launcher.launch(task, surroundings)
 
 
 def _job_of(observation: Observation) -> str:

@@ -5,29 +5,53 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import Job, Mount, Role
+
+from .refusals import Unavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 4
+PATIENCE = 15.0  # seconds
 
 
 class MountRules:
     def __init__(self, *, home: Path, allow: Sequence[str]) -> None:
         self._home = home
         self._allow = tuple(allow)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mounts")
+
+    async def look(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call what touches folders of others, in threads of their own: a file system of the network that no longer
+        answers holds whoever asks for ever, and must not hold anything else."""
+        work = asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *args, **kwargs))
+        try:
+            return await asyncio.wait_for(work, PATIENCE)
+        except TimeoutError:
+            raise Unavailable(
+                "A folder that is to be mounted does not answer",
+                hint="Ask an admin: its file system, or the server it is on, may be down.",
+            ) from None
 
     async def apply(self, job: Job, actor: Actor) -> Job:
         """The job with every source resolved; InvalidJob with all that may not be mounted."""
         if not any(role.mounts for role in job.roles):
             return job
-        return await asyncio.to_thread(self._apply, job, may(actor, Verb.MOUNT_ANY_PATH))
+        return await self.look(self._apply, job, may(actor, Verb.MOUNT_ANY_PATH))
 
     async def folder(self, path: str) -> Path:
         """The real path of a folder that an admin gives to others; UserError when jobs must not see it."""
-        return await asyncio.to_thread(self._folder, path)
+        return await self.look(self._folder, path)
 
     def _folder(self, path: str) -> Path:
         answer = self._source(path, any_path=True)

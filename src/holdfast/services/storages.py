@@ -6,7 +6,6 @@ first. Who may have a dataset is the admin's word, so the folders that jobs may 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import posixpath
 import stat
@@ -72,7 +71,7 @@ class Storages:
         for name in sorted(names):
             dataset = await self._datasets.get(actor, name)
             if dataset.per_user:
-                await asyncio.to_thread(_make_own, dataset, actor.name)
+                await self._mounts.look(_make_own, dataset, actor.name)
 
     async def _mount(self, wish: Wish, dataset: Dataset, user: str) -> Mount:
         try:
