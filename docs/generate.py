@@ -323,8 +323,8 @@ OPENPAI_DIFFERENCES = """\
 - **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`, `boundedClusters`) are shown to that user alone; users
   who are no admins see public keys of others and nothing else of it. An `extension` may have 64 KiB, its `sshKeys` are
   checked, its numbers are finite, and a key set to null is removed.
-- **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500. What is wrong with
-  a prerequisite is said once, for the type it names, where OpenPAI complains about every type there is.
+- **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500. What is wrong
+  with a prerequisite is said once, for the type it names, where OpenPAI complains about every type there is.
 - **Roles** may be spelled as in the job file where OpenPAI wants lower-case letters and digits only.
 - **Lists**, events and jobs of many tasks are answered to one user one after another; of more than 20 that wait, the
   next is answered with 429.
