@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
+from holdfast.settings_names import unknown_setting
 
 LONGEST_DAYS = 36500
 LONGEST = LONGEST_DAYS * 86400  # seconds; what is more overflows in sums with times
@@ -38,7 +39,7 @@ class StoreSettings(Section):
 
 
 class InstanceType(Section):
-    """A named size, as PrimeHub's job form asks for."""
+    """A named size: an instance type to PrimeHub's job form, a SKU type to OpenPAI's clients."""
 
     cpu: float = Field(1, gt=0, description="Cores.")
     memory: int = Field(GIB, gt=0, description="Memory in bytes.")
@@ -67,7 +68,8 @@ class JobSettings(Section):
     max_tasks: int = Field(10000, ge=1, description="Most tasks one job may have.")
     instance_types: dict[str, InstanceType] = Field(
         INSTANCE_TYPES,
-        description="Sizes that PrimeHub's job form may name: [jobs.instance_types.NAME] with cpu, memory and gpu.",
+        description="Sizes that PrimeHub's job form may name, and the SKU types that OpenPAI's clients see: "
+        "[jobs.instance_types.NAME] with cpu, memory and gpu.",
     )
 
 
@@ -181,12 +183,22 @@ def load_settings(home: Path, environ: Mapping[str, str], overrides: Mapping[str
         return Settings.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
+        if first["type"] == "extra_forbidden":
+            raise unknown_setting(home / "holdfast.toml", first["loc"], setting_names()) from None
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(
             f"Setting {where}: {first['msg']}",
             field=where,
             hint="See docs/reference/settings.md for every setting.",
         ) from None
+
+
+def setting_names() -> dict[str, list[str]]:
+    """Section -> its settings."""
+    found: dict[str, list[str]] = {}
+    for section, field in _names():
+        found.setdefault(section, []).append(field)
+    return found
 
 
 def _read_file(path: Path) -> dict[str, Any]:

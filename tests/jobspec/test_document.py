@@ -110,3 +110,11 @@ def test_characters_spelled_in_pairs_do_not_hide_lines() -> None:
     with pytest.raises(InvalidJob) as caught:
         parse_job('{"name": "\\\\ud83d\\ud83d\\ude00",\n"command": "x",\n"gpu": -1}')
     assert [(problem.field, problem.line) for problem in caught.value.problems][-1] == ("gpu", 3)
+
+
+def test_a_line_that_is_indented_too_far_is_told_of_its_indentation() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        read_document("name: a\n  command: b\n")
+    (problem,) = caught.value.problems
+    assert problem.line == 2
+    assert "indentation" in (problem.hint or "")

@@ -38,6 +38,14 @@ async def test_an_unknown_image_never_runs(house: House) -> None:
     assert await planned(house, f"{HELLO}image: torch\n") == ("never", ("there is no image torch here",))
 
 
+async def test_what_the_verdict_says_is_no_warning_too(house: House, tmp_path: Path) -> None:
+    text = f"{HELLO}image: torch\n"
+    assert (await house.services.jobs.plan(house.admin, text)).warnings == ()
+    assert "torch is not known here" in (await warned(house, text))[0]
+    async with open_house(tmp_path / "other", settings={"images": {"unknown": "host"}}) as other:
+        assert "host instead" in (await other.services.jobs.plan(other.admin, text)).warnings[0]
+
+
 async def test_all_reasons_are_given(house: House) -> None:
     answer, reasons = await planned(house, f"{HELLO}image: torch\nresources: {{cpu: 48}}\n")
     assert (answer, len(reasons)) == ("never", 2)

@@ -62,12 +62,16 @@ def up(
     Ctrl-C stops it; jobs run on and are found again at the next start.
     """
     from holdfast.bootstrap import running
-    from holdfast.settings import default_home, load_settings
+    from holdfast.settings import default_home, load_settings, setting_names
+    from holdfast.settings_names import strange_variables
 
     folder = (home or default_home()).absolute()
     job = FirstJob.read(first_job, folder) if first_job else None
     given = {"server.port": port, "server.host": host}
     settings = load_settings(folder, os.environ, {key: value for key, value in given.items() if value is not None})
+    if ready_fd is None:  # else whoever started this has said so
+        for line in strange_variables(os.environ, setting_names()):
+            output.note(f"warning: {output.safe(line)}", "yellow")
     found = running(folder)
     if found is not None and ready_fd is None:
         _after_start(_as_started(found, already_running=True), job, json)

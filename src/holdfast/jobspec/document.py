@@ -183,7 +183,10 @@ _TAGGED_TYPES: dict[str, type | tuple[type, ...]] = {
 _HINTS = (
     ("found a tab character", "Indent with spaces, not tabs."),
     ("cannot start any token", "Indent with spaces, not tabs, and quote text that starts with a special sign."),
-    ("mapping values are not allowed", "Quote text that holds a colon followed by a space."),
+    (
+        "mapping values are not allowed",
+        "Check the indentation of this line, and quote text that holds a colon and a space.",
+    ),
     ("could not find expected ':'", "Every key is followed by a colon and a space; check quotes and indentation."),
     ("did not find expected key", "Check the indentation of this line against its neighbours."),
     ("did not find expected '-'", "Check the indentation of this list against its neighbours."),

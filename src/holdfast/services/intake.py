@@ -16,7 +16,7 @@ from holdfast.store import people
 from holdfast.store.database import Store
 
 from .mounts import MountRules
-from .prospects import image_names
+from .prospects import image_names, missing_image
 from .refusals import NotInGroup, name_taken
 from .skus import Skus
 from .storages import Storages, wishes_of, without_datasets
@@ -140,11 +140,12 @@ class Intake:
     def _unknown_image(self, image: str) -> str:
         if self._settings.images.unknown == "host":
             return f"the image {image} is not known here; the job will run on the image {HOST_IMAGE} instead"
-        return f"the image {image} is not known here; unless it is imported before, the job will fail"
+        return missing_image(image)
 
 
 def _show(warning: Problem) -> str:
-    return f"{warning.field}: {warning.message}" if warning.field else warning.message
+    said = f"{warning.field}: {warning.message}" if warning.field else warning.message
+    return f"{said}. {warning.hint}" if warning.hint else said
 
 
 def _usual_group(actor: Actor) -> str:

@@ -37,7 +37,7 @@ from holdfast.store.errors import NameInUse
 from .control import Control
 from .finding import LONGEST_REF, find_job, find_own_job, readable_groups
 from .intake import Intake, Ready
-from .prospects import Prospects
+from .prospects import Prospects, missing_image
 from .refusals import NoTag, name_taken
 from .waits import with_reasons
 
@@ -109,7 +109,9 @@ class Jobs:
         """What would happen, without doing it."""
         ready = await self._intake.read(actor, text, group=group, dialect=dialect)
         verdict = await self._prospects.verdict(ready.job, actor.name)
-        return Planned(ready.job, self._intake.render(ready.job), ready.warnings, verdict)
+        told = {missing_image(role.image) for role in ready.job.roles}  # by the verdict
+        warnings = tuple(warning for warning in ready.warnings if warning not in told)
+        return Planned(ready.job, self._intake.render(ready.job), warnings, verdict)
 
     async def submit(
         self,

@@ -64,6 +64,11 @@ def _images(job: Job) -> list[str]:
     return sorted({role.image for role in job.roles} - {HOST_IMAGE})
 
 
+def missing_image(image: str) -> str:
+    """As a warning: it may be imported in time."""
+    return f"the image {image} is not known here; unless it is imported before, the job will fail"
+
+
 def image_names(image: str) -> set[str]:
     """No tag means `latest`."""
     bare = image.removesuffix(":latest")
