@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from holdfast.core.attempt import Seen
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation
+from holdfast.engines.embedded import engine
 from holdfast.engines.embedded.mounting import BadMount, open_source, plan_mounts
 from holdfast.engines.embedded.roots import follow_inside
 from tests.contracts.engine_contract import Rig, launch, read_all
@@ -73,6 +75,26 @@ def test_a_working_directory_cannot_be_made_outside(tmp_path: Path) -> None:
         assert await read_all(rig.log("b")) == b"/var/tmp/made/deep\n"
 
     play(tmp_path / "home", scenario)
+
+
+def test_folders_that_do_not_answer_hold_up_no_other_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system of the network whose server is gone."""
+    answer = threading.Event()
+    monkeypatch.setattr(engine, "try_sources", lambda _: answer.wait())
+    monkeypatch.setattr(engine, "_MOUNT_WAIT", 0.05)
+    mounts = (Mount(source=str(tmp_path), target=str(tmp_path)),)
+
+    async def scenario(rig: Rig) -> None:
+        for number in range(10):
+            seen = await rig.engine.start(launch(f"held{number}", "true", mounts=mounts))
+            assert (seen.seen, seen.transient) == (Seen.REFUSED, True)
+            assert "does not answer" in seen.message
+        assert (await rig.run("free", "true")).code == 0
+
+    try:
+        play(tmp_path / "home", scenario)
+    finally:
+        answer.set()
 
 
 @pytest.mark.parametrize(

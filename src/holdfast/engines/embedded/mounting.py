@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 from holdfast.core.job import Mount
@@ -41,6 +42,13 @@ def open_source(path: str) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def try_sources(mounts: Sequence[Mount]) -> None:
+    """Returns when all of them answered, whatever they said: what is wrong with them is told when they are mounted."""
+    for mount in mounts:
+        with suppress(BadMount):
+            os.close(open_source(mount.source))
 
 
 def plan_mounts(mounts: Sequence[Mount], lower: str) -> list[Bind]:
