@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 
 import pytest
+import yaml
 
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import GIB, MIB, Dialect, Hold, Job, Keep, Resources
@@ -258,6 +259,34 @@ def test_v2_plugins_for_roles_that_are_not_there_are_only_warned_of() -> None:
     plugin = "extras: {com.microsoft.pai.runtimeplugin: [{plugin: ssh, taskroles: [v]}]}\n"
     [warning] = parse_job(PAI.replace("COMPLETION", "{}") + plugin).warnings
     assert "'v', which is not a task role" in warning.message
+    assert warning.hint == "Known here: w."
+
+
+def test_v2_plugins_that_are_not_there_are_warned_of() -> None:
+    plugin = "extras: {com.microsoft.pai.runtimeplugin: [{plugin: sssh}, {plugin: notify}, {plugin: cmd}]}\n"
+    first, second = parse_job(PAI.replace("COMPLETION", "{}") + plugin).warnings
+    assert "'sssh'" in first.message
+    assert (first.field, first.hint) == ('extras["com.microsoft.pai.runtimeplugin"][0].plugin', "Did you mean 'ssh'?")
+    assert second.hint == "Known here: cmd, git, ssh, tensorboard, teamwise_storage."
+
+
+def test_v2_prerequisites_with_plugins_that_are_not_there_are_warned_of() -> None:
+    tree = yaml.safe_load(PAI.replace("COMPLETION", "{}"))
+    for name, known in (("ssh", True), ("sshd", False)):
+        item = {"type": "script", "name": "p", "plugin": f"com.microsoft.pai.runtimeplugin.{name}"}
+        other = {"type": "script", "name": "o", "plugin": "of.somebody.else"}
+        file = {**tree, "prerequisites": [*tree["prerequisites"], item, other]}
+        assert [warning.hint for warning in parse_job(json.dumps(file)).warnings] == (
+            [] if known else ["Did you mean 'ssh'?"]
+        )
+
+
+def test_v2_deployments_for_roles_that_are_not_there_are_warned_of() -> None:
+    tree = yaml.safe_load(PAI.replace("COMPLETION", "{}"))
+    tree["deployments"] = [{"name": "d", "taskRoles": {"w": {}, "W": {"preCommands": ["x"]}, "other": {}}}]
+    first, second = parse_job(json.dumps(tree)).warnings
+    assert (first.field, first.hint) == ("deployments[0].taskRoles.W", "Did you mean 'w'?")
+    assert second.hint == "Known here: w."
 
 
 def test_v2_commands_that_vanish() -> None:

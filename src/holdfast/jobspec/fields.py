@@ -61,9 +61,9 @@ class Report:
             said = hint() if callable(hint) else hint
             self.problems.append(Problem(field, message, said, line, rule, expected))
 
-    def warn(self, warning: Problem) -> None:
+    def warn(self, field: str, line: int | None, message: str, hint: Hint = None) -> None:
         if len(self.warnings) < MAX_PROBLEMS:
-            self.warnings.append(warning)
+            self.warnings.append(Problem(field, message, hint() if callable(hint) else hint, line))
 
     def raise_problems(self) -> None:
         self.problems.sort(key=lambda problem: problem.line or 0)
@@ -103,8 +103,8 @@ class At:
     def problem(self, message: str, hint: Hint = None, *, rule: str = "", expected: Any = None) -> None:
         self.report.add(self.path, self.node.line, message, hint, rule=rule, expected=expected)
 
-    def warn(self, message: str, hint: str | None = None) -> None:
-        self.report.warn(Problem(self.path, message, hint, self.node.line))
+    def warn(self, message: str, hint: Hint = None) -> None:
+        self.report.warn(self.path, self.node.line, message, hint)
 
     def child(self, step: str | int, node: Node) -> At:
         return At(node, join_path(self.path, step), self.report)
@@ -192,6 +192,11 @@ def guess(name: str, known: Iterable[str], text: str = "Did you mean {!r}?") -> 
     by_folded = {_fold(word): word for word in islice(short, MOST_GUESSES)}
     near = difflib.get_close_matches(_fold(name), by_folded, n=1, cutoff=0.7)
     return text.format(by_folded[near[0]]) if near else None
+
+
+def guess_or_list(name: str, known: Collection[str]) -> str | None:
+    """A hint that names the most similar known word, or else all that there are."""
+    return guess(name, known) or (list_known(known) if known else None)
 
 
 def list_known(names: Iterable[str]) -> str:

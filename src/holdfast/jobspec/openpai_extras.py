@@ -10,10 +10,10 @@ from typing import Any
 
 from holdfast.core.job import Hold
 
-from .fields import At, Fields, Key, Kind, Wrong, guess
+from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
 from .holdfast_keys import HOLD
 from .kinds import BOOLEAN, DURATION_KIND, NONE, OBJECT, choice, list_of, object_of, or_none, text
-from .openpai_prerequisites import PLUGIN_PREFIX
+from .openpai_prerequisites import PLUGIN_PREFIX, warn_of_unknown_plugin
 from .paths import clip
 
 # OpenPAI's own numbers. A job that names no class has 0, as in every other dialect.
@@ -71,7 +71,7 @@ def _read_scheduler(at: At, roles: Collection[str]) -> int:
     cells = fields.get("taskRoles")
     for name, cell in (cells.apply(At.entries, {}) if cells else {}).items():
         if name not in roles:
-            hint = partial(guess, name, roles)
+            hint = partial(guess_or_list, name, roles)
             cell.problem("is not a task role of this job", hint, rule="placement", expected=name)
         cell.apply(_check_cell, None)
     return PRIORITIES[priority] if priority else 0
@@ -92,7 +92,9 @@ def _read_plugins(at: At, roles: Collection[str]) -> list[dict[str, Any]]:
 
 def _read_plugin(at: At, roles: Collection[str]) -> dict[str, Any]:
     fields = Fields(at)
-    chosen = fields.get("taskroles")
+    chosen, named = fields.get("taskroles"), fields.get("plugin")
+    if named is not None:
+        warn_of_unknown_plugin(named, named.node.value)
     return {
         "plugin": fields.need("plugin", _LABEL, ""),
         "parameters": fields.take("parameters", OBJECT, {}),
@@ -105,7 +107,8 @@ def _known_roles(at: At, roles: Collection[str]) -> list[str]:
     names = list(at.read(_LABELS, ()))
     for name in names:
         if name not in roles:
-            at.warn(f"names {clip(name)!r}, which is not a task role of this job", guess(name, roles))
+            hint = partial(guess_or_list, name, roles)
+            at.warn(f"names {clip(name)!r}, which is not a task role of this job", hint)
     return names
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from .fields import At, Fields, Kind, Wrong, describe, guess, list_known
+from .fields import At, Fields, Kind, Wrong, describe, guess, guess_or_list, list_known
 from .kinds import ANYTHING, OBJECT, choice, list_of, spelled, text
 from .paths import clip
 from .rules import IMAGE
@@ -18,6 +18,7 @@ NAME = text(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule="must be made of letters
 LABEL = text(least=0)
 DOCKER_HUB = "https://index.docker.io/v1/"
 PLUGIN_PREFIX = "com.microsoft.pai.runtimeplugin"
+PLUGINS = ("cmd", "git", "ssh", "tensorboard", "teamwise_storage")
 
 _TYPES = ("dockerimage", "script", "output", "data")
 _TYPE = choice(*_TYPES)
@@ -99,7 +100,9 @@ def _read_one(at: At) -> Prerequisite | None:
         fields.close()
         return Prerequisite(type_, name, OBJECT.read(at), uri, auth)
     fields.take("uri", _URIS if type_ == "data" else LABEL, None)
-    fields.take("plugin", LABEL, None)
+    plugin = fields.get("plugin")
+    if plugin is not None and plugin.read(LABEL, "").startswith(f"{PLUGIN_PREFIX}."):
+        warn_of_unknown_plugin(plugin, spelled(plugin).removeprefix(f"{PLUGIN_PREFIX}."))
     fields.take("require", _STRINGS, None)
     return Prerequisite(type_, name, OBJECT.read(at))
 
@@ -163,6 +166,13 @@ def plugin_call(item: Prerequisite) -> dict[str, Any] | None:
         "taskroles": [],
         "prerequisite": item.name,
     }
+
+
+def warn_of_unknown_plugin(at: At, name: Any) -> None:
+    """Its tasks fail, unless the file says to ignore that, as they did with OpenPAI."""
+    if isinstance(name, str) and name not in PLUGINS:
+        said = f"names the runtime plugin {clip(name)!r}, which there is none of here: its tasks will fail"
+        at.warn(f"{said} unless failurePolicy is ignore", partial(guess_or_list, name, PLUGINS))
 
 
 def _dangling(name: str, known: Iterable[str]) -> Wrong:

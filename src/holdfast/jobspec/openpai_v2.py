@@ -11,7 +11,7 @@ What a Job has no field for is kept under extras.openpai:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from holdfast.core.job import MIB, Completion, Dialect, Job, Resources, Role
 
 from . import rules
 from .defaults import Defaults
-from .fields import At, Fields, Kind, Wrong, describe, guess
+from .fields import At, Fields, Kind, Wrong, describe, guess, guess_or_list
 from .kinds import BOOLEAN, OBJECT, check_count, check_name, choice, integer, list_of, map_of, text
 from .openpai_extras import Extras, read_extras
 from .openpai_prerequisites import (
@@ -71,6 +71,7 @@ class _Scope:
 
 
 def read_openpai_v2(root: At, defaults: Defaults) -> Job:
+    _refuse_v1(root)
     top = Fields(root)
     name = _read_head(top)
     scope = _read_scope(top)
@@ -97,6 +98,20 @@ def read_openpai_v2(root: At, defaults: Defaults) -> Job:
     top.close()
     rules.check_job(job, root, role_entries)
     return job
+
+
+def _refuse_v1(root: At) -> None:
+    """Or else nearly every line of it would be told to be wrong."""
+    keys = root.node.value
+    if (
+        isinstance(keys, dict)
+        and "jobName" in keys
+        and "taskRoles" in keys
+        and isinstance(keys["taskRoles"].value, list)
+    ):
+        hint = "Send it to POST /api/v1/user/<user>/jobs; `holdfast submit` takes it as it is."
+        root.problem("This is a job of OpenPAI's first protocol (v1), not of its second", hint, rule="syntax")
+        root.report.raise_problems()
 
 
 def _read_head(top: Fields) -> str:
@@ -155,7 +170,7 @@ def _group(top: Fields, defaults: Defaults) -> str:
 
 def _chosen_deployment(top: Fields) -> Mapping[str, Mapping[str, At]]:
     listed = top.get("deployments")
-    deployments = listed.apply(_read_deployments, {}) if listed else {}
+    deployments = listed.apply(partial(_read_deployments, _role_names(top)), {}) if listed else {}
     at = top.get("defaults")
     entries = at.node.value if at and isinstance(at.node.value, dict) else {}
     if "deployment" not in entries or entries["deployment"].value is None:
@@ -172,20 +187,25 @@ def _chosen_deployment(top: Fields) -> Mapping[str, Mapping[str, At]]:
     return deployments[name]
 
 
-def _read_deployments(at: At) -> dict[str, Mapping[str, Mapping[str, At]]]:
+def _role_names(top: Fields) -> list[str]:
+    at = top.get("taskRoles")
+    return list(at.node.value) if at and isinstance(at.node.value, dict) else []
+
+
+def _read_deployments(roles: Collection[str], at: At) -> dict[str, Mapping[str, Mapping[str, At]]]:
     found: dict[str, Mapping[str, Mapping[str, At]]] = {}
     items = at.items()
     if not items:
         raise Wrong("must have at least one item", rule="minItems", expected=1)
     for item in items:
-        name, roles = item.apply(_read_deployment, ("", {}))
+        name, deployed = item.apply(partial(_read_deployment, roles), ("", {}))
         if name in found:
             item.problem(f"Duplicate deployments {name}.", rule="uniqueNames", expected=name)
-        found[name] = roles
+        found[name] = deployed
     return found
 
 
-def _read_deployment(at: At) -> tuple[str, Mapping[str, Mapping[str, At]]]:
+def _read_deployment(roles: Collection[str], at: At) -> tuple[str, Mapping[str, Mapping[str, At]]]:
     """Beside these two, OpenPAI tolerates any keys."""
     fields = Fields(at)
     name = fields.need("name", NAME, "")
@@ -196,6 +216,11 @@ def _read_deployment(at: At) -> tuple[str, Mapping[str, Mapping[str, At]]]:
     if listed and listed.node.value == {}:
         listed.problem("must have at least one entry", rule="minProperties", expected=1)
     fields.take("protocolVersion", _PROTOCOL, 2)
+    known = set(roles)
+    for role, entry in entries.items():
+        if role not in known:
+            said = "is not a task role of this job, so its commands are never run"
+            entry.warn(said, partial(guess_or_list, role, roles))
     return name, {role: entry.apply(_read_deployed, {}) for role, entry in entries.items()}
 
 

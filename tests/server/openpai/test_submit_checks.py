@@ -85,6 +85,15 @@ async def test_json_as_application_json_is_refused_with_what_to_do(pai: Pai) -> 
     assert (await send(pai.user, job(), "text/plain")).status_code == 202
 
 
+async def test_a_v1_file_is_sent_where_it_belongs(pai: Pai) -> None:
+    file = {"jobName": "old", "image": "host", "taskRoles": [{"name": "w", "taskNumber": 1, "command": "true"}]}
+    refused = await send(pai.user, json.dumps(file))
+    said = message_of(refused, 400, "InvalidProtocolError")
+    assert "first protocol" in said
+    assert "POST /api/v1/user/<user>/jobs" in said
+    assert len(refused.json()["problems"]) == 1
+
+
 # -- 4: the shape
 
 
