@@ -1,14 +1,22 @@
-"""How often a job was tried again, in words."""
+"""One job on one page."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from holdfast.cli.showing import show_job
 from holdfast.sdk import JobDetail, JobState
 from holdfast.sdk.models import Retries
+
+from .running import Cli
+
+
+def detail(**more: Any) -> JobDetail:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return JobDetail(id="job-1", name="train", state=JobState("Running"), submitted_at=at, **more)
 
 
 @pytest.mark.parametrize(
@@ -21,13 +29,16 @@ from holdfast.sdk.models import Retries
     ],
 )
 def test_retries(own: int, platform: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    job = JobDetail(
-        id="job-1",
-        name="train",
-        state=JobState("Running"),
-        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
-        attempt=3,
-        retries=Retries(user=own, platform=platform),
-    )
-    show_job(job, ())
+    show_job(detail(attempt=3, retries=Retries(user=own, platform=platform)), ())
     assert f"  attempt     {said}\n" in capsys.readouterr().out
+
+
+def test_what_was_warned_of_stays_to_be_seen(cli: Cli) -> None:
+    sent = cli.ok("submit", "--image", "nowhere", "--json", "--", "true").json
+    assert f"  warning     {sent['warnings'][0]}\n" in cli.ok("show", sent["id"]).text
+
+
+def test_many_warnings_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    show_job(detail(), (), [f"number {n}" for n in range(8)])
+    out = capsys.readouterr().out
+    assert "  warning     number 4\n              and 3 more: holdfast events job-1\n" in out

@@ -117,10 +117,11 @@ def show(
     with connect() as client:
         found = client.job(job)
         tries = client.attempts(found.id) if attempts else ()
+        told = [] if json else [event.message for event in client.events(found.id).items if event.kind == "warning"]
     if json:
         output.emit_json({"job": found, "attempts": tries} if attempts else found)
         return
-    show_job(found, tries)
+    show_job(found, tries, list(dict.fromkeys(told)))  # each once, however many tasks it is about
 
 
 def stop(

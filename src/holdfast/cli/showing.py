@@ -14,17 +14,20 @@ if TYPE_CHECKING:
     from holdfast.sdk import Attempt, JobDetail, Task
 
 COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
+MOST_WARNINGS = 5
 TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS")
 
 
-def show_job(job: JobDetail, attempts: Sequence[Attempt]) -> None:
+def show_job(job: JobDetail, attempts: Sequence[Attempt], warnings: Sequence[str] = ()) -> None:
     output.emit(output.render(_heading(job)))
     for label, value in _facts(job):
         output.emit(f"  {label:<11} {output.safe(value)}")
     for reason in job.waiting or ():
         output.emit(f"  waits       {output.safe(reason)}")
-    for warning in job.warnings:
+    for warning in warnings[:MOST_WARNINGS]:
         output.emit(f"  warning     {output.safe(warning)}")
+    if len(warnings) > MOST_WARNINGS:
+        output.emit(f"              and {len(warnings) - MOST_WARNINGS} more: holdfast events {job.id}")
     for attempt in attempts:
         output.emit(f"\nAttempt {attempt.attempt}")
         _show_tasks(attempt.tasks)
