@@ -245,3 +245,14 @@ def test_ports_for_tasks_lie_below_those_of_outgoing_connections(tmp_path: Path,
     file.write_text(setting)
     assert find_port_end(15000, file) == end
     assert find_port_end(15000, tmp_path / "none") == 40000
+
+
+def test_more_text_than_can_lie_in_memory_for_a_task_is_refused(tmp_path: Path) -> None:
+    """It lies there for as long as the task runs, beyond what the task may use."""
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.engine.start(launch("a", "true", entry="#" * (16 * 1024 * 1024)))
+        assert (seen.seen, seen.transient) == (Seen.REFUSED, False)
+        assert "characters; 16777216 can run" in seen.message
+
+    play(tmp_path, scenario)

@@ -49,6 +49,7 @@ SETSID = shutil.which("setsid", path=PATH)
 _MOST_VARIABLES = 2000  # bubblewrap takes 9000 arguments, three for each
 _LONGEST_STRING = 128 * 1024 - 1  # of the kernel, for one variable with its name
 _MOST_ENV = 1024 * 1024
+_LONGEST_TEXT = 16 * 1024 * 1024  # characters of script and entry: they lie in memory that is not the task's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +268,9 @@ def check_launch(launch: Launch) -> None:
     """What would fail inside the sandbox, said before."""
     if "\0" in launch.script or "\0" in launch.entry:
         raise Refusal("The commands contain a NUL byte, which no shell can run.")
+    size = len(launch.script) + len(launch.entry)
+    if size > _LONGEST_TEXT:
+        raise Refusal(f"The commands, with all that runs around them, have {size} characters; {_LONGEST_TEXT} can run.")
     check_env(launch.env)
     for numbers in launch.ports.values():
         for port in numbers:
