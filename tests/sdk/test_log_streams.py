@@ -139,3 +139,24 @@ def test_a_piece_knows_where_it_lies(server: ScriptedServer, ask: Ask) -> None:
     log = ask("log", "train", start=5, count=3, stream="stderr")
     assert (log.data, log.start, log.end, log.size, log.complete) == (b"abc", 5, 8, 20, False)
     assert server.asked[0].params == {"start": "5", "count": "3", "stream": "stderr"}
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_stays_with_the_task_it_was_shown(server: ScriptedServer, ask: Ask, follow: bool) -> None:
+    """Which one is shown by default changes once a task has decided."""
+    tasks = [a_task(attempt=2, number=1), a_task(task="main-1", attempt=2, number=0)]
+    server.on("GET", "/jobs/job-1", json_say(a_job(tasks=tasks, decided_by="main-1")))
+    cuts = [10]
+
+    def route(asked: Asked) -> Say:
+        start = int(asked.params.get("start", "0"))
+        headers = {"X-Log-Task": "main-1", "X-Log-Start": str(start), "X-Log-Size": "50", "X-Log-Complete": "true"}
+        cut = cuts.pop() if cuts else 0
+        return Say(DATA[start : cut or 50], headers=headers, cut=bool(cut))
+
+    server.on("GET", "/jobs/job-1/log", route)
+    assert b"".join(ask("stream_log", "job-1", follow=follow)) == DATA[:50]
+    asked = [one.params.get("task") for one in server.asked if one.path.endswith("/log")]
+    assert asked[1:] == ["main-1"] * (len(asked) - 1)
+    assert len(asked) > 1
+    assert asked[0] == ("main-1" if follow else None)

@@ -205,3 +205,14 @@ async def test_a_bomb_does_not_stop_the_server(rig: Rig, sleeper: str) -> None:
     assert (await rig.get("/version")).status_code == 200
     assert not bomb.done()
     assert "too long" in error_of(await bomb, 400)["message"]
+
+
+async def test_without_a_task_it_is_the_one_that_decided(rig: Rig) -> None:
+    job = await rig.house.run("name: two\nroles:\n  a: {command: echo a}\n  b: {command: echo b; exit 3}\n")
+    assert (await rig.get(f"/jobs/{job.id}")).json()["decided_by"] == "b-0"
+    response = await rig.get(f"/jobs/{job.id}/log")
+    assert (response.content, response.headers["x-log-task"]) == (b"b\n", "b-0")
+    response = await rig.get(f"/jobs/{job.id}/log?task=a-0&follow=true")
+    assert (response.content, response.headers["x-log-task"]) == (b"a\n", "a-0")
+    found = (await rig.get(f"/jobs/{job.id}/log/search?q=b")).json()
+    assert [hit["text"] for hit in found["hits"]] == ["b"]

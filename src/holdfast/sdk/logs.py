@@ -132,6 +132,7 @@ def _stream(chosen: Selection, part: Mapping[str, object], follow: bool, seconds
                 patience.seconds = seconds
             reply = checked((yield Open(_request(chosen, part if at is None else {"start": at}, follow))))
             patience.seconds = seconds
+            chosen = replace(chosen, task=reply.headers.get("x-log-task") or chosen.task)  # the same one ever after
             at = max(at or 0, int(reply.headers.get("x-log-start", "0")))
             while data := (yield Take()):
                 at += len(data)
