@@ -322,7 +322,7 @@ OPENPAI_DIFFERENCES = """\
 - **Names** of users and groups may have up to 63 letters, digits, dots, dashes and underscores.
 - **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`, `boundedClusters`) are shown to that user alone; users
   who are no admins see public keys of others and nothing else of it. An `extension` may have 64 KiB, its `sshKeys` are
-  checked, its numbers are finite, and a key set to null is removed.
+  public keys of a line each or are refused, its numbers are finite, and a key set to null is removed.
 - **A job file that is not YAML** is refused with 400, a code and the line, where OpenPAI answers 500. What is wrong
   with a prerequisite is said once, for the type it names, where OpenPAI complains about every type there is.
 - **Roles** may be spelled as in the job file where OpenPAI wants lower-case letters and digits only.

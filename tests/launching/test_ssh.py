@@ -97,8 +97,16 @@ def test_keys_are_asked_for_only_where_the_job_wants_them() -> None:
 
 
 def test_without_any_key_nothing_happens() -> None:
-    job = with_plugins(["true"], ssh(jobssh=False, userssh={"type": "custom", "value": "nonsense"}))
+    job = with_plugins(["true"], ssh(jobssh=False, userssh={"type": "custom", "value": "# none\n"}))
     assert "__step" not in launch_of(job).entry
+
+
+def test_keys_that_are_none_are_left_out_and_said_to_be(tmp_path: Path) -> None:
+    job = with_plugins(["true"], ssh(userssh={"value": f"nonsense\n# a note\n\nssh-rsa AAAA me\n{KEY}\n"}))
+    assert "2 keys of userssh are not public keys and were left out." in launch_of(job, isolated=True).entry
+    ran = run(tmp_path, with_plugins(["echo ran"], ssh(userssh={"value": "it's nonsense"})))
+    assert (ran.code, ran.out) == (0, "ran\n")
+    assert "[WARN] 1 key of userssh is not a public key and was left out." in ran.err
 
 
 def test_tasks_placed_one_by_one_do_not_reach_each_other() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotFound, UserError
+from holdfast.launching.openpai.keys import job_pair
 from holdfast.services.extensions import DEEPEST, MOST_BYTES, check_extension, merge
 from holdfast.services.groups import GroupChange
 from holdfast.services.users import UserChange
@@ -16,7 +17,8 @@ from .house import House
 
 pytestmark = pytest.mark.anyio
 
-KEY = {"title": "laptop", "value": "ssh-ed25519 AAAA alice@laptop", "time": 1625472000000}
+PUBLIC = job_pair(bytes(32)).public
+KEY = {"title": "laptop", "value": PUBLIC, "time": 1625472000000}
 
 
 def nested(depth: int) -> Any:
@@ -38,7 +40,7 @@ def test_merged_by_key_or_replaced() -> None:
     [
         {},
         {"sshKeys": []},
-        {"sshKeys": [KEY, {"title": "", "value": "ssh-rsa B"}]},
+        {"sshKeys": [KEY, {"title": "", "value": PUBLIC}]},
         {"any": nested(DEEPEST - 1)},
         {"any": "x" * (MOST_BYTES - 20)},
     ],
@@ -59,6 +61,9 @@ def test_what_is_kept(extension: dict[str, Any]) -> None:
         {"sshKeys": [{"value": "ssh-rsa A"}]},
         {"sshKeys": [{**KEY, "value": "ssh-rsa A\nssh-rsa B"}]},
         {"sshKeys": [{**KEY, "value": "ssh-rsa A\u2028ssh-rsa B"}]},
+        {"sshKeys": [{**KEY, "value": f"{PUBLIC}\n{PUBLIC}"}]},
+        {"sshKeys": [{**KEY, "value": "ssh-ed25519 AAAA alice@laptop"}]},
+        {"sshKeys": [{**KEY, "value": f"nonsense {PUBLIC}"}]},
         {"sshKeys": [{**KEY, "time": []}]},
         {"sshKeys": [KEY] * 101},
     ],

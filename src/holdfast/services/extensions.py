@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.errors import UserError
+from holdfast.launching.openpai.keys import is_public_key
 
 MOST_BYTES = 64 * 1024  # as JSON
 MOST_KEYS = 100
@@ -54,6 +55,9 @@ def _check_keys(keys: Any) -> None:
             raise _bad(
                 "every SSH key has a title and a value: the public key, on one line", f"extension.sshKeys[{number}]"
             )
+        if not is_public_key(key["value"]):
+            said = "the value is no public key that OpenSSH reads; it looks like `ssh-ed25519 AAAA... name`"
+            raise _bad(said, f"extension.sshKeys[{number}]")
         if not isinstance(key.get("time", 0), int | float | str):
             raise _bad("the time of an SSH key is a number", f"extension.sshKeys[{number}]")
 

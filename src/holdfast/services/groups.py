@@ -65,6 +65,7 @@ class Groups:
         _need_admin(actor)
         check_name(group.name, "group")
         check_prose(group.description, "description")
+        group = replace(group, extension=merge({}, group.extension, replace=True))
         check_extension(group.extension)
         await self._store.write(_create, group)
         await self._changed()

@@ -111,6 +111,9 @@ async def test_unknown_addresses_and_methods(pai: Pai) -> None:
     for method, path in (("GET", "/v2/nothing?a=b"), ("GET", "/v3/jobs"), ("PATCH", "/v2/info"), ("POST", "/v2/info")):
         text = f"API /api{path} is not found."
         refused(await pai.user.request(method, path), 404, "NoApiError", text)
+    elsewhere = (await pai.user.post("/v1/jobs", json={})).json()
+    assert elsewhere["code"] == "NoApiError"
+    assert elsewhere["message"].endswith("POST /api/v1/user/<user>/jobs.")
     outside = await pai.user.get("http://test/rest-server/elsewhere")
     refused(outside, 404, "NoApiError", "API /elsewhere is not found.")
 

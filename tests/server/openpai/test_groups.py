@@ -30,6 +30,12 @@ def acls(group: str, *storages: str) -> dict[str, Any]:
     return {"admin": False, "virtualClusters": [group], "storageConfigs": list(storages)}
 
 
+async def test_an_empty_external_name_stays_empty(pai: Pai) -> None:
+    done(await pai.admin.post("/v2/groups", json={"groupname": "research", "description": "", "externalName": ""}))
+    shown = (await pai.admin.get("/v2/groups/research")).json()
+    assert (shown["externalName"], shown["extension"]) == ("", {"acls": acls("research")})
+
+
 async def test_one_sees_ones_own_groups(pai: Pai) -> None:
     await pai.house.add_group("research")
     default = {

@@ -9,12 +9,14 @@ import httpx
 import pytest
 
 from holdfast.core.errors import UserError
+from holdfast.launching.openpai.keys import job_pair
 
 from .pai import PASSWORD, Pai, open_pai, refused
 
 pytestmark = pytest.mark.anyio
 
-KEY = {"title": "laptop", "value": "ssh-ed25519 AAAA alice@laptop", "time": 1625472000000}
+PUBLIC = job_pair(bytes(32)).public
+KEY = {"title": "laptop", "value": PUBLIC, "time": 1625472000000}
 
 
 def done(response: httpx.Response, status: int = 201) -> str:

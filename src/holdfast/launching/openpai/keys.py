@@ -52,6 +52,16 @@ def sane_keys(written: Iterable[str]) -> list[str]:
     return list(found)
 
 
+def is_public_key(line: str) -> bool:
+    return _sane_key(line) is not None
+
+
+def count_others(written: Iterable[str]) -> int:
+    """Lines that were meant to be keys and are left out."""
+    lines = (line.strip() for text in written for line in text.splitlines())
+    return sum(not is_public_key(line) for line in lines if line and not line.startswith("#"))
+
+
 def _sane_key(line: str) -> str | None:
     words = _SPACES.split(line.strip(), maxsplit=2)
     if len(words) < 2 or words[0] not in _TYPES or len(line) > 16_384:

@@ -10,7 +10,7 @@ from holdfast.core.attempt import TaskAttempt
 
 from ..surroundings import Surroundings, is_on, plugin_calls
 from .entry import Step
-from .keys import job_pair, sane_keys
+from .keys import count_others, job_pair, sane_keys
 from .parameters import number_of
 from .shell import SAY, write_file
 from .variables import Scene, first_port
@@ -20,15 +20,16 @@ _LONGEST_BARRIER = 60 * 24 * 7  # minutes
 
 
 def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step | None:
-    keys = _user_keys(surroundings, parameters)
+    written = _user_keys(surroundings, parameters)
+    keys, others = sane_keys(written), count_others(written)
     seed = surroundings.job_seed if scene.snapshot.job.gang and is_on(parameters.get("jobssh")) else None
     if not keys and seed is None:
-        return None
+        return Step(plugin="ssh", before=SAY + _left_out(others)) if others else None
     if not surroundings.isolated:  # its files and its sshd would be the machine's own
         return Step(
             plugin="ssh", before=f"{SAY}{_NOT_ISOLATED}{'exit 249' if is_on(parameters.get('sshbarrier')) else ''}\n"
         )
-    parts = [SAY, _FOLDERS]
+    parts = [SAY, _left_out(others), _FOLDERS]
     if seed is not None:
         pair = job_pair(seed)
         keys = [pair.public, *keys]
@@ -47,7 +48,18 @@ def _user_keys(surroundings: Surroundings, parameters: Mapping[str, Any]) -> lis
         return []
     given = parameters["userssh"]
     value = given.get("value") if isinstance(given, Mapping) else None
-    return sane_keys([*surroundings.user_keys, *([value] if isinstance(value, str) else [])])
+    return [*surroundings.user_keys, *([value] if isinstance(value, str) else [])]
+
+
+def _left_out(count: int) -> str:
+    if not count:
+        return ""
+    said = (
+        "1 key of userssh is not a public key and was"
+        if count == 1
+        else f"{count} keys of userssh are not public keys and were"
+    )
+    return f"say WARN {quote(f'{said} left out.')}\n"
 
 
 def _host_blocks(scene: Scene) -> Iterator[str]:

@@ -68,7 +68,7 @@ class RestServer:
         found = self._routes.find(request.method, path)
         if found is None:
             query = request.url.query
-            raise no_api(f"{path}?{query}" if query else path)
+            raise no_api(f"{path}?{query}" if query else path, request.method)
         each, request.scope["path_params"] = found
         return await self._call(each, request, turn, headers)
 

@@ -66,8 +66,13 @@ def answer_error(status: int, code: str, message: str, headers: Mapping[str, str
     return response
 
 
-def no_api(url: str) -> PaiError:
-    return PaiError(404, "NoApiError", f"API {url[:500]} is not found.")
+_ELSEWHERE = {("POST", "/api/v1/jobs"): "Jobs of the first protocol are sent to POST /api/v1/user/<user>/jobs."}
+
+
+def no_api(url: str, method: str = "GET") -> PaiError:
+    elsewhere = _ELSEWHERE.get((method, url.partition("?")[0].rstrip("/")))
+    said = f"API {url[:500]} is not found."
+    return PaiError(404, "NoApiError", f"{said} {elsewhere}" if elsewhere else said)
 
 
 def no_guest() -> PaiError:

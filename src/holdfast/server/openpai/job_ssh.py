@@ -17,7 +17,7 @@ from .finding import find_framework, full_name
     "/v2/jobs/{framework}/ssh",
     who=Who.READER,
     support=Support.EMPTY,
-    note="always 404 NoJobSshInfoError, as in OpenPAI 1.x: jobs have no key pair of their own",
+    note="always 404 NoJobSshInfoError, as in OpenPAI 1.x: the key pair of a job is for its tasks alone",
 )
 async def get_ssh(call: Call) -> Response:
     summary = await find_framework(call, call.path("framework"))
@@ -26,7 +26,7 @@ async def get_ssh(call: Call) -> Response:
 
 def no_ssh_info(summary: JobSummary) -> PaiError:
     message = (
-        f"SSH info of job {full_name(summary)} is not found: no key pair is made for a job. "
+        f"SSH info of job {full_name(summary)} is not found: the key pair of a job is for its tasks alone. "
         "With the ssh plugin and a key of yours, log in as root at containerIp and the ssh port in containerPorts."
     )
     return PaiError(404, "NoJobSshInfoError", message)

@@ -61,6 +61,6 @@ def show_group(group: Group, datasets: Iterable[Dataset]) -> dict[str, Any]:
     return {
         "groupname": group.name,
         "description": group.description,
-        "externalName": str(group.extension.get(EXTERNAL_NAME, "")),
+        "externalName": str(group.extension.get(EXTERNAL_NAME) or ""),
         "extension": {**kept, ACLS: {"admin": False, "virtualClusters": [group.name], "storageConfigs": granted}},
     }

@@ -133,7 +133,7 @@ def _config(job: Job) -> dict[str, Any]:
     f"{_FRAMEWORK}/ssh",
     who=Who.READER,
     support=Support.EMPTY,
-    note="always 404 NoJobSshInfoError: jobs have no key pair of their own",
+    note="always 404 NoJobSshInfoError: the key pair of a job is for its tasks alone",
 )
 async def get_ssh(call: Call) -> Response:
     raise no_ssh_info(await _find(call))
