@@ -96,6 +96,18 @@ def test_refusal_names_each_resource_against_the_largest_machine() -> None:
     )
 
 
+def test_what_can_never_run_is_refused_before_its_turn() -> None:
+    ledger = Ledger([node(cpu=4)], {"red": (Quota(cpu=4), Quota())})
+    queue = queue_of(waiting("a", cpu=4), waiting("b", cpu=4), waiting("c", cpu=99))
+    assert sorted((type(d).__name__, d.waiting.id) for d in place(queue, ledger)) == [("Placed", "a"), ("Refused", "c")]
+    assert place(queue, ledger) == []
+    ledger.quotas = {"red": (Quota(cpu=2), Quota())}
+    assert place(queue, ledger) == []  # nobody has said so
+    queue.check_again()
+    assert [(type(d).__name__, d.waiting.id) for d in place(queue, ledger)] == [("Refused", "b")]
+    assert len(queue) == 0
+
+
 def test_refusal_when_no_single_machine_has_it_all() -> None:
     ledger = Ledger([node(cpu=4, gpus=1), node("two", cpu=8)])
     assert impossible(waiting("a", cpu=8, gpu=1), ledger) == (

@@ -274,6 +274,7 @@ class Controller:
     def groups_changed(self, groups: list[Group]) -> None:
         self.groups = {group.name: group for group in groups}
         self.ledger.quotas = self._quotas()
+        self.queue.check_again()
         self._wake.set()
 
     # -- what engines report

@@ -142,6 +142,7 @@ class Queue:
     def __init__(self) -> None:
         self._waiting: dict[str, Waiting] = {}
         self._groups: dict[str, list[_Entry]] = {}
+        self._unchecked: dict[str, None] = {}  # whether they could ever run
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -156,15 +157,25 @@ class Queue:
         self.remove(waiting.id)
         self._waiting[waiting.id] = waiting
         insort(self._groups.setdefault(waiting.group, []), (waiting.key, waiting.id))
+        self._unchecked[waiting.id] = None
 
     def remove(self, id: str) -> None:
         waiting = self._waiting.pop(id, None)
+        self._unchecked.pop(id, None)
         if waiting is None:
             return
         entries = self._groups[waiting.group]
         del entries[bisect_left(entries, (waiting.key, id))]
         if not entries:
             del self._groups[waiting.group]
+
+    def take_unchecked(self) -> list[Waiting]:
+        unchecked, self._unchecked = self._unchecked, {}
+        return [self._waiting[id] for id in unchecked]
+
+    def check_again(self) -> None:
+        """What may ever run has changed."""
+        self._unchecked = dict.fromkeys(self._waiting)
 
     def walk(self, closed: set[str]) -> Iterator[Waiting]:
         """In order; a group put into `closed` on the way is left out from then on."""
@@ -237,7 +248,7 @@ class Ledger:
 
 def place(queue: Queue, ledger: Ledger) -> list[Placed | Refused]:
     """One pass over the queue. What is placed is claimed in the ledger and leaves the queue."""
-    decisions: list[Placed | Refused] = []
+    decisions: list[Placed | Refused] = list(_refuse(queue, ledger))
     closed: set[str] = set()
     room = dict(ledger.free)  # what later jobs may take: free, less what is set aside for jobs that wait
     for waiting in queue.walk(closed):
@@ -250,10 +261,16 @@ def place(queue: Queue, ledger: Ledger) -> list[Placed | Refused]:
     return decisions
 
 
-def _place_one(waiting: Waiting, ledger: Ledger, room: dict[str, Amount], closed: set[str]) -> Placed | Refused | None:
-    never = impossible(waiting, ledger)
-    if never:
-        return Refused(waiting, never)
+def _refuse(queue: Queue, ledger: Ledger) -> Iterator[Refused]:
+    """What can never run is told so at once, not when its turn would come."""
+    for waiting in queue.take_unchecked():
+        never = impossible(waiting, ledger)
+        if never:
+            queue.remove(waiting.id)
+            yield Refused(waiting, never)
+
+
+def _place_one(waiting: Waiting, ledger: Ledger, room: dict[str, Amount], closed: set[str]) -> Placed | None:
     group_quota, user_quota = ledger.quota_of(waiting.group)
     total = waiting.total
     if over_quota(user_quota, ledger.user_use.get((waiting.group, waiting.user), Amount()), total):
