@@ -109,7 +109,7 @@ class JobCalls:
 
     @endpoint
     def job_yaml(self, ref: str) -> Call[str]:
-        """The job as a file to change and submit again, secrets masked: OpenPAI's as v2 YAML, others in Holdfast's own."""
+        """The job as a file to change and submit again, secrets masked: OpenPAI's as v2 YAML, others in our own."""
         return call("GET", f"{_job(ref)}/yaml", as_text)
 
     @endpoint
