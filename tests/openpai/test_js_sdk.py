@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.docs.pages import ROOT, blocks
 from tests.e2e.server import Server
 
 from .node import PACKAGE, VERSION, run_node, run_script, sdk_folder
@@ -323,6 +324,23 @@ def test_what_the_first_client_deletes_is_stopped_and_stays_on_record(server: Se
 def test_the_first_client_manages_tokens(first: Told) -> None:
     assert [each for each in first["tokens"]["tokens"] if first["token"]["token"].startswith(each)]
     assert first["revoked"] == {"message": "revoke successfully"}
+
+
+def test_the_lines_on_the_page_for_newcomers_work(server: Server, tmp_path: Path) -> None:
+    page = ROOT / "docs" / "how-to" / "coming-from-openpai.md"
+    (script,) = [block.text for block in blocks("js") if block.page == page]
+    (commands,) = [block.text for block in blocks("sh") if block.page == page and "pai addc" in block.text]
+    token = run_script("token", server.url, password=PASSWORD)
+    program = str(sdk_folder() / PACKAGE / "lib" / "src" / "cli.js")
+    for line in commands.splitlines():
+        if line.startswith("pai "):
+            words = line.replace("http://127.0.0.1:8080", server.url).replace('"$TOKEN"', token).split()[1:]
+            done = run_node(program, *words, env={"HOME": str(tmp_path)})
+            assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["name"] == "ports"
+    file = tmp_path / "page.js"
+    file.write_text(script.replace("127.0.0.1:8080", server.url.removeprefix("http://")))
+    assert "'ports " in run_node(str(file), env={"TOKEN": token}).stdout
 
 
 def test_the_command_pai_submits_and_lists(server: Server, tmp_path: Path) -> None:
