@@ -294,7 +294,10 @@ def test_v2_commands_that_vanish() -> None:
     assert problems(text) == [("taskRoles.w.commands", "has nothing to run once its references are filled in")]
 
 
-@pytest.mark.parametrize(("secrets", "fate"), [("{a: b}", "it vanishes from the text"), ("{}", "stays")])
+@pytest.mark.parametrize(
+    ("secrets", "fate"),
+    [("{a: b}", "it vanishes from the text"), ("{}", "stays"), ("{_registry_passwords: {i: b}}", "stays")],
+)
 def test_v2_warnings_tell_what_becomes_of_tags_that_refer_to_nothing(secrets: str, fate: str) -> None:
     line = "echo <% $parameters.no %> <% $secrets.no %>"
     text = PAI.replace("COMPLETION", "{}").replace("[x]", f"['{line}']") + f"secrets: {secrets}\n"

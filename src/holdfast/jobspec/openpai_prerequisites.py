@@ -12,7 +12,7 @@ from .fields import At, Fields, Kind, Wrong, describe, guess, guess_or_list, lis
 from .kinds import ANYTHING, OBJECT, choice, list_of, spelled, text
 from .paths import clip
 from .rules import IMAGE
-from .templates import secret_reference, secrets_in
+from .templates import PASSWORDS, secret_reference, secrets_in
 
 NAME = text(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule="must be made of letters, digits, _ and -")
 LABEL = text(least=0)
@@ -24,7 +24,6 @@ _TYPES = ("dockerimage", "script", "output", "data")
 _TYPE = choice(*_TYPES)
 _STRINGS = list_of(LABEL)
 _URIS: Kind[Any] = _STRINGS
-_PASSWORDS = "_registry_passwords"  # the secret that takes passwords written in the open
 
 
 def _read_version(at: At) -> str | float:
@@ -137,7 +136,7 @@ _AUTH = Kind(_read_auth, {})
 def hide_passwords(prerequisites: Prerequisites, secrets: dict[str, Any]) -> dict[str, dict[str, str]]:
     """The registries of the job's images, by image. Passwords in the open move into `secrets`."""
     registries: dict[str, dict[str, str]] = {}
-    hidden = _PASSWORDS
+    hidden = PASSWORDS
     while hidden in secrets:
         hidden += "_"
     for (type_, name), item in prerequisites.all.items():

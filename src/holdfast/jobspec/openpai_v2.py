@@ -34,7 +34,7 @@ from .openpai_prerequisites import (
     read_prerequisites,
 )
 from .paths import clip
-from .templates import Filler
+from .templates import Filler, has_secrets
 
 SHELL_OPTIONS = ("errexit", "nounset", "pipefail")
 DEFAULT_SHM = 512  # MiB
@@ -130,7 +130,9 @@ def _read_scope(top: Fields) -> _Scope:
         prerequisites=listed.apply(read_prerequisites, Prerequisites()) if listed else Prerequisites(),
         parameters=top.take("parameters", OBJECT, {}),
         deployment=_chosen_deployment(top),
-        secrets=(at := top.get("secrets")) is not None and bool(at.node.value),
+        secrets=(at := top.get("secrets")) is not None
+        and isinstance(at.node.value, dict)
+        and has_secrets(at.node.value),
     )
 
 

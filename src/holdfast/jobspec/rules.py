@@ -13,7 +13,7 @@ from holdfast.core.job import MIB, Dialect, Job, Mount, Role
 from .fields import At, Key, Kind, Wrong, describe
 from .kinds import BOOLEAN, choice, integer, list_of, number, object_of, size, spelled, text
 from .paths import clip, join_path
-from .templates import Filler, secrets_in, value_text
+from .templates import Filler, has_secrets, secrets_in, value_text
 
 MAX_TASKS = 10_000
 MAX_ROLES = 256
@@ -231,7 +231,7 @@ def _check_role(job: Job, role: Role, at: At) -> None:
 
 def _check_secrets(job: Job, role: Role, at: At, unknown: Callable[[str], tuple[str, ...]]) -> None:
     names = (name for written in (*role.commands, *role.env.values()) for name in unknown(written))
-    vanishes = job.dialect is Dialect.OPENPAI_V2 and bool(job.secrets)
+    vanishes = job.dialect is Dialect.OPENPAI_V2 and has_secrets(job.secrets)
     fate = "at the launch it vanishes from the text" if vanishes else "the text stays as it is"
     for name in dict.fromkeys(names):
         at.warn(f"refers to <% {clip(name)} %>, which is not among the secrets; {fate}")

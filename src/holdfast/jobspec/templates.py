@@ -18,6 +18,13 @@ _STEP = re.compile(r"[\w-]+")
 
 _MISSING = object()
 
+PASSWORDS = "_registry_passwords"  # put among the secrets when an OpenPAI file is read, by us and not by its author
+
+
+def has_secrets(secrets: Iterable[str]) -> bool:
+    """Some are of the file's author, by their names. Then tags of an OpenPAI job that refer to nothing vanish."""
+    return any(not name.startswith(PASSWORDS) for name in secrets)
+
 
 class Rendered(NamedTuple):
     text: str

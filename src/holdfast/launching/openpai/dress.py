@@ -9,10 +9,11 @@ from holdfast.core.attempt import TaskAttempt
 from holdfast.core.job import Job
 from holdfast.engines.base import Launch
 from holdfast.jobspec import MASK
+from holdfast.jobspec.templates import has_secrets
 
 from ..surroundings import Surroundings
 from .entry import SYSTEM_PLACE, Entry, render_entry
-from .filling import has_secrets, openpai_config
+from .filling import openpai_config
 from .fitting import Company, fit_variables
 from .plugins import plugin_steps
 from .variables import Scene
@@ -51,6 +52,6 @@ def _touches(target: str) -> bool:
 def render_config(job: Job) -> str:
     """The job's file without its secrets, written as JSON: YAML readers take that too, and it is quickly made."""
     config = dict(openpai_config(job))
-    if has_secrets(job):
+    if has_secrets(job.secrets):
         config["secrets"] = MASK
     return json.dumps(config, ensure_ascii=False, indent=2) + "\n"

@@ -7,16 +7,14 @@ from typing import Any
 
 from holdfast.core.job import Job
 from holdfast.jobspec.rules import MAX_JOB_CHARS
-from holdfast.jobspec.templates import Filler
+from holdfast.jobspec.templates import Filler, has_secrets
 
 from .parameters import BadParameters
-
-_PASSWORDS = "_registry_passwords"  # put among the secrets when the file is read, by us and not by its author
 
 
 def openpai_filler(job: Job, role: str) -> Callable[[str], str]:
     """For commands: what can be known of everything else was filled in when the job was submitted."""
-    if not has_secrets(job):
+    if not has_secrets(job.secrets):
         return lambda text: text
     filler = Filler({"secrets": job.secrets}, drop=True)
     return lambda text: filler.render(text).text
@@ -26,7 +24,7 @@ class ParameterFiller:
     """For the plugins of one task, whose parameters are bounded together: there may be many."""
 
     def __init__(self, job: Job, role: str) -> None:
-        self._filler = Filler({**_references(job, role), "secrets": job.secrets}, drop=has_secrets(job))
+        self._filler = Filler({**_references(job, role), "secrets": job.secrets}, drop=has_secrets(job.secrets))
         self._room = MAX_JOB_CHARS
 
     def fill(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,11 +34,6 @@ class ParameterFiller:
             most = f"{MAX_JOB_CHARS} characters, which is what all plugins of a task may have together"
             raise BadParameters(f"with everything filled in, its parameters are longer than what is left of {most}")
         return {key: _fill(value, self._filler) for key, value in parameters.items()}
-
-
-def has_secrets(job: Job) -> bool:
-    """The file has a section of secrets."""
-    return any(not name.startswith(_PASSWORDS) for name in job.secrets)
 
 
 def openpai_config(job: Job) -> Mapping[str, Any]:
