@@ -31,7 +31,12 @@ _NPM = _NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 _INSTALL = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--no-update-notifier")
 _HURRY = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
 # What npm says when there is no registry to be had, or one that does not give this package away.
-_UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONN", "ETIMEDOUT", "ENETUNREACH", "ERR_SOCKET", "E401", "E403", "E404")
+_UNREACHABLE = (
+    "ENOTFOUND", "EAI_AGAIN", "ECONN", "ETIMEDOUT", "ENETUNREACH", "ERR_SOCKET", "E401", "E403", "E404",
+    "CERT_", "_CERT",
+)  # fmt: skip
+# Node trusts a list of its own. What the machine trusts may be more, such as a proxy of a company.
+_TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
 _PATIENCE = 120.0  # seconds
 
 
@@ -76,8 +81,9 @@ def _fetch() -> str:
     fresh.mkdir()
     (fresh / "package.json").write_text("{}")
     words = [NODE, _NPM, "install", "--prefix", fresh, *_INSTALL, *_HURRY, *_PACKAGES]
+    trust = {"NODE_EXTRA_CA_CERTS": str(_TRUSTED)} if _TRUSTED.is_file() else {}
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE)
+        done = subprocess.run(words, env={**trust, **os.environ}, capture_output=True, text=True, timeout=_PATIENCE)
     except subprocess.TimeoutExpired:
         return f"npm did not bring {PACKAGE} within {_PATIENCE:.0f} s"
     if done.returncode and any(word in done.stderr for word in _UNREACHABLE):

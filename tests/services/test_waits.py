@@ -37,7 +37,7 @@ async def test_only_so_many_are_explained_and_none_of_very_many_tasks(house: Hou
     await house.until(first.id, JobState.RUNNING)
     for _ in range(MOST_EXPLAINED):
         await house.submit(BIG)
-    await house.submit(f"{BIG}instances: {MOST_TASKS + 1}\n")
+    await house.submit(f"{BIG}gang: false\ninstances: {MOST_TASKS + 1}\n")
     await house.submit(BIG)
     found = await messages(house)
     assert [bool(text) for text in found] == [True, False, *[True] * (MOST_EXPLAINED - 2), False, False]
