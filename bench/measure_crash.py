@@ -87,8 +87,8 @@ def _rows(running: CrashServer, expected: list[test_crash.Expected], marks: Path
     lost = twice = wrong = 0
     first = ""
     for job in expected:
-        runs = [path.read_text() for path in marks.glob(f"{job.key}.*")]
-        twice += any(text != "run\n" for text in runs)
+        runs = test_crash.runs_of(job, marks)
+        twice += len(runs) != len(set(runs))
         if not job.id or running.get(f"/jobs/{job.id}").status_code != 200:
             lost += 1
             continue

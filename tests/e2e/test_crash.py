@@ -96,11 +96,16 @@ def persist(server: Server, method: str, path: str, **request: object) -> dict[s
     raise AssertionError(f"no answer to {method} {path}")
 
 
+def runs_of(job: Expected, marks: Path) -> list[str]:
+    """The attempt of each run."""
+    return [path.name.split(".")[1] for path in marks.glob(f"{job.key}.*")]
+
+
 def check(server: Server, job: Expected, marks: Path) -> None:
     assert job.id, f"{job.key} was never acknowledged"
     end = server.wait(job.id)
     detail = server.get(f"/jobs/{job.id}").json()
-    runs = [path.name.split(".")[1] for path in marks.glob(f"{job.key}.*")]  # the attempt of each run
+    runs = runs_of(job, marks)
     assert len(runs) == len(set(runs)), f"{job.key} ran twice: {runs}"
     assert detail["retries"]["platform"] == 0, f"{job.key} was blamed on the platform: {detail}"
     if job.kind == "stopped":

@@ -32,7 +32,8 @@ def run_as_ordinary_user(*tests: str) -> None:
     """Run some tests in a pytest of their own; they must pass."""
     base = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
     os.chown(base, ORDINARY, ORDINARY)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={base}/t", *tests]
+    quiet = ("-q", "-p", "no:cacheprovider", "--timeout=90")  # sooner than ours, so that it can say what hangs
+    command = [sys.executable, "-m", "pytest", *quiet, f"--basetemp={base}/t", *tests]
     try:
         done = as_ordinary_user(command, base)
     finally:
