@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ORDINARY = 12345  # a user id that owns nothing
+ORDINARY = 100_000 + os.getpid()  # a user id that owns nothing, and shares its limits with no other run of tests
 
 _POWERS = 1 << 0 | 1 << 6 | 1 << 7  # CAP_CHOWN, CAP_SETGID, CAP_SETUID
 
