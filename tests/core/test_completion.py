@@ -96,3 +96,11 @@ def test_the_first_failure_is_named_with_its_own_exit_code() -> None:
     assert outcome is not None
     assert outcome.exit.code == 3
     assert outcome.message == "main-0: Exit code 3"
+
+
+def test_of_a_single_task_there_is_no_more_to_say() -> None:
+    for rule in (Completion(min_succeeded=1), Completion(min_succeeded=None)):
+        of = job(role("main", completion=rule))
+        outcome = decide_outcome(of, [ended(task, TaskState.SUCCEEDED) for task in fresh_tasks(of)])
+        assert outcome is not None
+        assert outcome.message == "Succeeded"

@@ -26,11 +26,15 @@ def decide_outcome(job: Job, tasks: Sequence[TaskAttempt]) -> Outcome | None:
         needed = role.completion.min_succeeded
         if _reached(len(succeeded), needed):
             text = f"{len(succeeded)} succeeded of role {role.name} are enough ({needed} needed)"
-            return _succeeded(text, succeeded[-1], len(succeeded), needed)
+            return _succeeded(_told(text, tasks), succeeded[-1], len(succeeded), needed)
     if all(task.state.ended for task in tasks):
-        text = f"All {len(tasks)} tasks ended" if len(tasks) > 1 else "Succeeded"
-        return _succeeded(text, None, len(tasks), None)
+        return _succeeded(_told(f"All {len(tasks)} tasks ended", tasks), None, len(tasks), None)
     return None
+
+
+def _told(text: str, tasks: Sequence[TaskAttempt]) -> str:
+    """Of a single task there is nothing more to say."""
+    return text if len(tasks) > 1 else "Succeeded"
 
 
 def _reached(count: int, needed: int | None) -> bool:
