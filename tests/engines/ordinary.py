@@ -17,6 +17,14 @@ ORDINARY = 100_000 + os.getpid()  # a user id that owns nothing, and shares its 
 _POWERS = 1 << 0 | 1 << 6 | 1 << 7  # CAP_CHOWN, CAP_SETGID, CAP_SETUID
 
 
+ALONE = "HOLDFAST_TESTS_ALONE"
+
+
+def alone() -> bool:
+    """No other tests run as this user."""
+    return ALONE in os.environ
+
+
 def _can_become_another() -> bool:
     status = Path("/proc/self/status").read_text()
     (effective,) = [line.split()[1] for line in status.splitlines() if line.startswith("CapEff")]
@@ -51,6 +59,7 @@ def as_ordinary_user(command: list[str], home: Path) -> subprocess.CompletedProc
             "PATH": os.environ["PATH"],
             "HOME": str(home),
             "PYTHONDONTWRITEBYTECODE": "1",
+            ALONE: "1",
             "PYTHONPATH": f"{ROOT}:{ROOT}/src",
         },
         cwd=ROOT,

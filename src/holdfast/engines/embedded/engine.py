@@ -35,6 +35,7 @@ from .recorder import Recorder
 from .site import Site, find_site
 from .spawning import keep_descriptors_private
 from .starting import Refusal, Started, Starter, refused
+from .threads import ready_threads
 from .views import Views
 from .watching import Watch, uptime
 
@@ -73,7 +74,7 @@ class EmbeddedEngine:
     async def open(self, on_change: Callable[[Observation], None]) -> None:
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="embedded")
+        self._threads = ready_threads(_THREADS, "embedded")
         self._mount_threads = ThreadPoolExecutor(_MOUNT_THREADS, thread_name_prefix="embedded-mounts")
         self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="embedded-cleaner")
         keep_descriptors_private()
