@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import struct
+import threading
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -33,6 +34,7 @@ from holdfast.engines.embedded.render import (
 )
 from holdfast.engines.embedded.roots import find_shell, resolve_inside
 from holdfast.engines.embedded.seccomp import render_filter
+from holdfast.engines.embedded.threads import ready_threads
 from tests.contracts.engine_contract import launch
 
 NOTE = StartNote(boot="b1", at=datetime(2026, 1, 2, tzinfo=UTC), sandbox=True, cgroups=("/g",), stands_on=("/l",))
@@ -314,3 +316,25 @@ def test_the_machines_address_is_the_one_given_or_found() -> None:
 
 def test_an_entry_runs_in_place_of_the_script() -> None:
     assert render_command(Root(shell="/bin/bash"), ("errexit",), "s", "e") == ["/bin/bash", "e", "s"]
+
+
+def test_threads_are_all_there_before_they_are_needed() -> None:
+    before = threading.active_count()
+    with ready_threads(5, "test") as pool:
+        assert threading.active_count() == before + 5
+        assert [pool.submit(int).result() for _ in range(20)] == [0] * 20
+        assert threading.active_count() == before + 5
+
+
+def test_fewer_threads_have_to_do_where_no_more_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, made = threading.Thread.start, []
+
+    def start(thread: threading.Thread) -> None:
+        if len(made) == 2:
+            raise RuntimeError("can't start new thread")
+        made.append(thread)
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with ready_threads(5, "test") as pool:
+        assert pool.submit(int).result() == 0
