@@ -6,9 +6,9 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
@@ -101,6 +101,12 @@ class NodeSettings(Section):
         "uses for its own outgoing connections, if that is lower.",
     )
     max_processes: int = Field(4096, ge=16, description="Most processes and threads one task may have.")
+
+    @model_validator(mode="after")
+    def _ports_in_order(self) -> Self:
+        if self.port_end is not None and self.port_end <= self.port_start:
+            raise ValueError(f"port_end ({self.port_end}) must be above port_start ({self.port_start})")
+        return self
 
 
 class ImageSettings(Section):

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.controller import loop as loop_module
 from holdfast.controller.loop import Controller, Limits
 from holdfast.controller.retention import Retention
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.exits import ExitKind
 from holdfast.core.job import Dialect, Job, Resources, Role
-from holdfast.core.placement import Quota
+from holdfast.core.placement import Ledger, Placed, Queue, Quota, Refused
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import JobState
 from holdfast.engines.base import Launch
@@ -384,3 +385,43 @@ def test_the_limit_in_force(
     place = Place(tmp_path, FakeMachine(), groups=groups)
     assert place.controller.time_limit(a_job(dialect=dialect, time_limit=own)) == limit
     asyncio.run(place.store.close())
+
+
+def test_a_job_that_is_refused_in_part_holds_nothing(tmp_path: Path) -> None:
+    async def go() -> None:
+        small, huge = (
+            Role(name=n, commands=("sleep 9",), resources=Resources(cpu=c)) for n, c in (("a", 1), ("b", 99))
+        )
+        async with running(tmp_path) as place:
+            id = await place.submit(replace(a_job(), roles=(small, huge), gang=False))
+            await place.until(id, JobState.FAILED)
+            assert place.controller.ledger.held == {}
+
+    asyncio.run(go())
+
+
+def test_a_bug_in_placing_stops_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        async with running(tmp_path) as place:
+            running_id = await place.submit(a_job())
+            await place.until(running_id, JobState.RUNNING)
+            broken = True
+
+            def place_or_fail(queue: Queue, ledger: Ledger) -> list[Placed | Refused]:
+                if broken and len(queue):
+                    raise RuntimeError("generator raised StopIteration")
+                return real(queue, ledger)
+
+            real = loop_module.place
+            monkeypatch.setattr(loop_module, "place", place_or_fail)
+            waiting_id = await place.submit(a_job())
+            await asyncio.sleep(0.05)
+            assert await place.controller.stop(running_id, "ann")
+            await place.until(running_id, JobState.CANCELLED)
+            broken = False
+            third = await place.submit(a_job())
+            for id in (waiting_id, third):
+                await place.until(id, JobState.RUNNING)
+            assert len(place.controller.ledger.held) == 2
+
+    asyncio.run(go())

@@ -27,10 +27,10 @@ EPSILON = 1e-6
 
 
 def waiting(id: str, cpu: float = 1, gpu: int = 0, memory: int = GIB, tasks: int = 1, **fields: object) -> Waiting:
-    known = {"user": "ann", "group": "red", "priority": 0, "order": (float(len(id)), id)} | fields
+    known = {"job_id": id, "user": "ann", "group": "red", "priority": 0, "order": (float(len(id)), id)} | fields
     amount = Amount(cpu=cpu, memory=memory, gpu=gpu)
     requests = tuple(Request(attempt_id=f"{id}.{i}", amount=amount, ports={"http": 1}) for i in range(tasks))
-    return Waiting(id=id, job_id=id, requests=requests, **known)  # type: ignore[arg-type]
+    return Waiting(id=id, requests=requests, **known)  # type: ignore[arg-type]
 
 
 def node(name: str = "one", cpu: float = 4, gpus: int = 0, memory: int = 16 * GIB) -> Node:
@@ -106,6 +106,36 @@ def test_what_can_never_run_is_refused_before_its_turn() -> None:
     queue.check_again()
     assert [(type(d).__name__, d.waiting.id) for d in place(queue, ledger)] == [("Refused", "b")]
     assert len(queue) == 0
+
+
+def with_ports(id: str, count: int, **fields: object) -> Waiting:
+    request = Request(attempt_id=f"{id}.0", amount=Amount(cpu=1), ports={"web": count})
+    known = {"job_id": id, "user": "ann", "group": "red", "priority": 0, "order": (0.0, id)} | fields
+    return Waiting(id=id, requests=(request,), **known)  # type: ignore[arg-type]
+
+
+def test_ports_that_are_too_few_are_waited_for_and_never_run_out() -> None:
+    ledger = Ledger([Node(name="one", cpu=9, memory=GIB, port_start=100, port_end=110)])
+    queue = queue_of(with_ports("a", 6), with_ports("b", 6), with_ports("c", 11), with_ports("d", 4))
+    decisions = {d.waiting.id: d for d in place(queue, ledger)}
+    assert {id: type(d).__name__ for id, d in decisions.items()} == {"a": "Placed", "c": "Refused", "d": "Placed"}
+    refused = decisions["c"]
+    assert isinstance(refused, Refused)
+    assert refused.reasons == ("it asks for 11 ports, the machines have 10",)
+    entry = queue.get("b")
+    assert entry is not None
+    assert explain(entry, queue, ledger) == ("Too few ports are free for its tasks.",)
+    ledger.release("a.0")
+    assert placed(queue, ledger) == ["b"]
+
+
+def test_a_refused_job_takes_no_place_for_its_other_tasks() -> None:
+    ledger = Ledger([node(cpu=4)])
+    queue = queue_of(
+        waiting("a", cpu=1, job_id="j"), waiting("b", cpu=99, job_id="j"), waiting("c", cpu=99, job_id="j")
+    )
+    assert [(type(d).__name__, d.waiting.id) for d in place(queue, ledger)] == [("Refused", "b")]
+    assert ledger.held == {}
 
 
 def test_refusal_when_no_single_machine_has_it_all() -> None:

@@ -245,6 +245,7 @@ def test_ports_for_tasks_lie_below_those_of_outgoing_connections(tmp_path: Path,
     file.write_text(setting)
     assert find_port_end(15000, file) == end
     assert find_port_end(15000, tmp_path / "none") == 40000
+    assert find_port_end(40000, file) > 41000
 
 
 def test_more_text_than_can_lie_in_memory_for_a_task_is_refused(tmp_path: Path) -> None:

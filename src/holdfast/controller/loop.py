@@ -373,13 +373,40 @@ class Controller:
         """Plan again each job that got a place, or never will."""
         for work in rounds.values():
             self._release_ended(work)
-        decisions = place(self.queue, self.ledger)
+        try:
+            decisions = place(self.queue, self.ledger)
+        except Exception:  # a bug of ours: what it had claimed so far is not known, and all else has to go on
+            log.exception("could not place jobs", extra={"event": "place"})
+            self._count_anew(rounds)
+            return []
         for decision in decisions:
             job_id = decision.waiting.job_id
             if job_id not in rounds:
                 rounds[job_id] = self._take(self._live[job_id])
             self._plan_or_skip(job_id, rounds, decision)
+            if isinstance(decision, Placed) and job_id in rounds:
+                self._release_unused(decision, rounds[job_id].after)
         return decisions
+
+    def _release_unused(self, decision: Placed, after: JobSnapshot) -> None:
+        """A place that the plan did not take: by then the job was to stop, or decided."""
+        if not (after.stop or after.outcome or after.state.final):
+            return
+        taken = {after.attempt_id(task) for task in after.tasks if task.state.live}
+        for assignment in decision.assignments:
+            if assignment.attempt_id not in taken:
+                self.ledger.release(assignment.attempt_id)
+
+    def _count_anew(self, rounds: dict[str, Round]) -> None:
+        """Queue and ledger, from the jobs as they stand."""
+        self.queue, self.ledger = Queue(), Ledger(self.engine.nodes(), self._quotas())
+        for job_id, live in self._live.items():
+            snapshot = rounds[job_id].after if job_id in rounds else live.snapshot
+            for task in snapshot.tasks:
+                if task.state.live and task.node:
+                    self.ledger.claim(assignment_of(snapshot, task))
+            live.queued = ()
+            self._requeue(live, snapshot)
 
     def _release_ended(self, work: Round) -> None:
         for result in work.plans:
@@ -389,8 +416,9 @@ class Controller:
 
     def _requeue(self, live: Live, snapshot: JobSnapshot) -> None:
         entries = waiting_of(snapshot, self.clock())
+        waiting = {entry.id for entry in entries}
         for id in live.queued:
-            if id not in {entry.id for entry in entries}:
+            if id not in waiting:
                 self.queue.remove(id)
         for entry in entries:
             if self.queue.get(entry.id) != entry:

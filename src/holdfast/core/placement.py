@@ -249,11 +249,14 @@ class Ledger:
 def place(queue: Queue, ledger: Ledger) -> list[Placed | Refused]:
     """One pass over the queue. What is placed is claimed in the ledger and leaves the queue."""
     decisions: list[Placed | Refused] = list(_refuse(queue, ledger))
+    over = {decision.waiting.job_id for decision in decisions}  # such a job ends: no place for its other tasks
     closed: set[str] = set()
     room = dict(ledger.free)  # what later jobs may take: free, less what is set aside for jobs that wait
     for waiting in queue.walk(closed):
         if _exhausted(room):
             break
+        if waiting.job_id in over:
+            continue
         decision = _place_one(waiting, ledger, room, closed)
         if decision is not None:
             decisions.append(decision)
@@ -263,9 +266,11 @@ def place(queue: Queue, ledger: Ledger) -> list[Placed | Refused]:
 
 def _refuse(queue: Queue, ledger: Ledger) -> Iterator[Refused]:
     """What can never run is told so at once, not when its turn would come."""
+    over: set[str] = set()  # once is enough to end a job
     for waiting in queue.take_unchecked():
-        never = impossible(waiting, ledger)
+        never = impossible(waiting, ledger) if waiting.job_id not in over else ()
         if never:
+            over.add(waiting.job_id)
             queue.remove(waiting.id)
             yield Refused(waiting, never)
 
@@ -282,6 +287,8 @@ def _place_one(waiting: Waiting, ledger: Ledger, room: dict[str, Amount], closed
     if spots is None:
         _set_aside(waiting.requests, room, ledger)
         return None
+    if _lacks_ports(waiting.requests, spots, ledger):
+        return None
     assignments = tuple(
         _assign(waiting, request, spot, ledger, room) for request, spot in zip(waiting.requests, spots, strict=True)
     )
@@ -294,6 +301,10 @@ def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
     reasons = list(dict.fromkeys(reason for request in waiting.requests for reason in _too_big(request.amount, wholes)))
     if not reasons and _fit_amounts([request.amount for request in waiting.requests], wholes) is None:
         reasons.append(_too_many(waiting, wholes))
+    wanted = sum(_port_count(request) for request in waiting.requests)
+    there = sum(node.port_end - node.port_start for node in ledger.nodes.values())
+    if wanted > there:
+        reasons.append(f"it asks for {wanted} ports, the machines have {there}")
     group_quota, user_quota = ledger.quota_of(waiting.group)
     total = waiting.total
     reasons += [f"the quota of group {waiting.group} is {text}" for text in over_quota(group_quota, Amount(), total)]
@@ -312,8 +323,11 @@ def explain(waiting: Waiting, queue: Queue, ledger: Ledger) -> tuple[str, ...]:
         reasons.append(f"The quota of group {waiting.group} is {text}.")
     for text in over_quota(user_quota, mine, total):
         reasons.append(f"The quota of user {waiting.user} in group {waiting.group} is {text}.")
-    if _fit(waiting.requests, ledger.free, ledger) is None:
+    spots = _fit(waiting.requests, ledger.free, ledger)
+    if spots is None:
         reasons.append(_no_room(waiting, ledger))
+    elif _lacks_ports(waiting.requests, spots, ledger):
+        reasons.append("Too few ports are free for its tasks.")
     ahead = queue.ahead(waiting)
     if ahead:
         jobs = "job stands" if ahead == 1 else "jobs stand"
@@ -388,6 +402,26 @@ def _assign(waiting: Waiting, request: Request, node: str, ledger: Ledger, room:
     ledger.claim(assignment)
     room[node] = room[node].minus(request.amount)
     return assignment
+
+
+def _port_count(request: Request) -> int:
+    return sum(request.ports.values())
+
+
+def _lacks_ports(requests: Sequence[Request], spots: Sequence[str], ledger: Ledger) -> bool:
+    wanted: dict[str, int] = {}
+    for request, spot in zip(requests, spots, strict=True):
+        wanted[spot] = wanted.get(spot, 0) + _port_count(request)
+    return any(not _has_ports(name, count, ledger) for name, count in wanted.items() if count)
+
+
+def _has_ports(name: str, count: int, ledger: Ledger) -> bool:
+    node, used = ledger.nodes[name], ledger.used_ports[name]
+    span = node.port_end - node.port_start
+    if count <= span - len(used):
+        return True
+    # Tasks that have run on since the range was another one may hold ports outside of it.
+    return count <= span - sum(node.port_start <= port < node.port_end for port in used)
 
 
 def _pick_ports(request: Request, node: Node, used: set[int]) -> dict[str, tuple[int, ...]]:
