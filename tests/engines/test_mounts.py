@@ -80,7 +80,7 @@ def test_a_working_directory_cannot_be_made_outside(tmp_path: Path) -> None:
 def test_folders_that_do_not_answer_hold_up_no_other_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a file system of the network whose server is gone."""
     answer = threading.Event()
-    monkeypatch.setattr(engine, "try_sources", lambda _: answer.wait())
+    monkeypatch.setattr(engine, "try_source", lambda _: answer.wait())
     monkeypatch.setattr(engine, "_MOUNT_WAIT", 0.05)
     mounts = (Mount(source=str(tmp_path), target=str(tmp_path)),)
 

@@ -3,10 +3,8 @@ not lead elsewhere than what was allowed."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,13 +13,13 @@ from typing import ParamSpec, TypeVar
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import Job, Mount, Role
+from holdfast.reach import Reach, Silent
 
 from .refusals import Unavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-THREADS = 4
 PATIENCE = 15.0  # seconds
 
 
@@ -29,15 +27,15 @@ class MountRules:
     def __init__(self, *, home: Path, allow: Sequence[str]) -> None:
         self._home = home
         self._allow = tuple(allow)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="mounts")
+        self._reach = Reach("mounts")
 
-    async def look(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call what touches folders of others, in threads of their own: a file system of the network that no longer
-        answers holds whoever asks for ever, and must not hold anything else."""
-        work = asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *args, **kwargs))
+    async def look(self, paths: Iterable[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call what touches these folders of others, each of which has to answer first."""
         try:
-            return await asyncio.wait_for(work, PATIENCE)
-        except TimeoutError:
+            for path in dict.fromkeys(paths):
+                await self._reach.look(path, partial(os.stat, path), PATIENCE)
+            return await self._reach.run(partial(call, *args, **kwargs), PATIENCE)
+        except Silent:
             raise Unavailable(
                 "A folder that is to be mounted does not answer",
                 hint="Ask an admin: its file system, or the server it is on, may be down.",
@@ -47,11 +45,12 @@ class MountRules:
         """The job with every source resolved; InvalidJob with all that may not be mounted."""
         if not any(role.mounts for role in job.roles):
             return job
-        return await self.look(self._apply, job, may(actor, Verb.MOUNT_ANY_PATH))
+        sources = [mount.source for role in job.roles for mount in role.mounts]
+        return await self.look(sources, self._apply, job, may(actor, Verb.MOUNT_ANY_PATH))
 
     async def folder(self, path: str) -> Path:
         """The real path of a folder that an admin gives to others; UserError when jobs must not see it."""
-        return await self.look(self._folder, path)
+        return await self.look([path], self._folder, path)
 
     def _folder(self, path: str) -> Path:
         answer = self._source(path, any_path=True)

@@ -71,7 +71,7 @@ class Storages:
         for name in sorted(names):
             dataset = await self._datasets.get(actor, name)
             if dataset.per_user:
-                await self._mounts.look(_make_own, dataset, actor.name)
+                await self._mounts.look([dataset.path], _make_own, dataset, actor.name)
 
     async def _mount(self, wish: Wish, dataset: Dataset, user: str) -> Mount:
         try:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,13 +22,14 @@ from holdfast.core.errors import EngineError
 from holdfast.core.exits import Cause
 from holdfast.core.placement import Node
 from holdfast.engines.base import EngineHealth, ImageInfo, Launch, LogSource, Stream
+from holdfast.reach import Reach, Silent
 
 from . import ending, machine, read
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
 from .live import LiveTask
 from .logs import FileLog, MergedLog
-from .mounting import try_sources
+from .mounting import try_source
 from .options import EmbeddedOptions
 from .places import Places, delete, was_out_of_memory
 from .processes import open_child, open_pidfd
@@ -44,7 +46,6 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _THREADS = 8
-_MOUNT_THREADS = 4
 _MOUNT_WAIT = 30.0  # seconds for the folders of one task to answer
 _AGAIN = 0.02  # seconds between two tries to reach a task that is still being set up
 _KILL_AGAIN = 1.0  # seconds between two tries to kill one that will not go
@@ -75,7 +76,7 @@ class EmbeddedEngine:
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._threads = ready_threads(_THREADS, "embedded")
-        self._mount_threads = ThreadPoolExecutor(_MOUNT_THREADS, thread_name_prefix="embedded-mounts")
+        self._reach = Reach("embedded-mounts")
         self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="embedded-cleaner")
         keep_descriptors_private()
         await self._in_thread(self._settle_in)
@@ -105,7 +106,6 @@ class EmbeddedEngine:
             for task in self._work:
                 task.cancel()
             await self._in_thread(lambda: self._views.leave(self._places.in_use()))
-            self._mount_threads.shutdown(wait=False, cancel_futures=True)
             self._threads.shutdown(wait=True)
             self._cleaner.shutdown(wait=True, cancel_futures=True)
 
@@ -143,7 +143,7 @@ class EmbeddedEngine:
         if live is not None:
             return self._running(live)
         try:
-            if launch.mounts:
+            if launch.mounts and is_safe_id(launch.attempt_id) and not self._places.folder(launch.attempt_id).exists():
                 await self._reach_mounts(launch)
             started = await self._in_thread(lambda: self._start(launch))
         except Refusal as refusal:
@@ -156,17 +156,13 @@ class EmbeddedEngine:
         return (await self.observe([launch.attempt_id]))[launch.attempt_id]
 
     async def _reach_mounts(self, launch: Launch) -> None:
-        """In threads of their own: a file system of the network that no longer answers holds whoever looks at it."""
-        looking = self._loop.run_in_executor(self._mount_threads, self._look_at_mounts, launch)
+        """A file system of the network that no longer answers holds whoever looks at it."""
         try:
-            await asyncio.wait_for(looking, _MOUNT_WAIT)
-        except TimeoutError:
+            for source in dict.fromkeys(mount.source for mount in launch.mounts):
+                await self._reach.look(source, partial(try_source, source), _MOUNT_WAIT)
+        except Silent:
             text = "A folder that it mounts does not answer."
             raise Refusal(text, cause=Cause.START_FAILED, transient=True) from None
-
-    def _look_at_mounts(self, launch: Launch) -> None:
-        if is_safe_id(launch.attempt_id) and not self._places.folder(launch.attempt_id).exists():
-            try_sources(launch.mounts)
 
     def _start(self, launch: Launch) -> Started | None:
         if not is_safe_id(launch.attempt_id):

@@ -44,11 +44,10 @@ def open_source(path: str) -> int:
     return fd
 
 
-def try_sources(mounts: Sequence[Mount]) -> None:
-    """Returns when all of them answered, whatever they said: what is wrong with them is told when they are mounted."""
-    for mount in mounts:
-        with suppress(BadMount):
-            os.close(open_source(mount.source))
+def try_source(source: str) -> None:
+    """Returns when it answered, whatever it said: what is wrong with it is told when it is mounted."""
+    with suppress(BadMount):
+        os.close(open_source(source))
 
 
 def plan_mounts(mounts: Sequence[Mount], lower: str) -> list[Bind]:

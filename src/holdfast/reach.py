@@ -1,0 +1,95 @@
+"""Calls that may never return, such as a look at a folder whose file server is down.
+
+Each runs in a thread of its own that nothing waits for at the end. What does not answer is asked by one thread at a
+time, and whoever comes later is told at once: so it holds up nothing but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MOST = 200  # calls that have not returned
+
+
+class Silent(Exception):
+    """It does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    answer: asyncio.Future[None]
+    began: float
+
+
+class Reach:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._looks: dict[str, _Look] = {}
+        self._running = 0
+
+    async def look(self, path: str, call: Callable[[], object], patience: float) -> None:
+        """Returns when `call`, a look at `path`, has returned, whatever it found."""
+        look = self._looks.get(path)
+        if look is None:
+            look = self._looks[path] = _Look(asyncio.ensure_future(self._until_done(path, call)), time.monotonic())
+        left = look.began + patience - time.monotonic()
+        if left <= 0:
+            raise Silent
+        try:
+            await asyncio.wait_for(asyncio.shield(look.answer), left)
+        except TimeoutError:
+            raise Silent from None
+
+    async def _until_done(self, path: str, call: Callable[[], object]) -> None:
+        try:
+            with suppress(Exception):
+                await self._in_thread(call)
+        finally:
+            self._looks.pop(path, None)
+
+    async def run(self, call: Callable[[], T], patience: float) -> T:
+        """What `call` returns or raises."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._in_thread(call)), patience)
+        except TimeoutError:
+            raise Silent from None
+
+    def _in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        if self._running >= MOST:
+            done.set_exception(Silent())
+            return done
+        self._running += 1
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            self._running -= 1
+            if done.cancelled():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = call()
+            except BaseException as caught:
+                error = caught
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, result, error)
+
+        try:
+            threading.Thread(target=work, name=self._name, daemon=True).start()
+        except RuntimeError as error:  # no more threads are to be had
+            settle(None, error)
+        return done

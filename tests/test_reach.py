@@ -1,0 +1,80 @@
+"""Calls that may never return hold up nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from holdfast.reach import MOST, Reach, Silent
+
+
+def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:
+    asked, answer = [], threading.Event()
+
+    def look() -> None:
+        asked.append(1)
+        answer.wait()
+
+    async def go() -> None:
+        reach = Reach("test")
+        both = await asyncio.gather(*(reach.look("/dead", look, 0.05) for _ in range(5)), return_exceptions=True)
+        assert [type(each) for each in both] == [Silent] * 5
+        with pytest.raises(Silent):
+            await reach.look("/dead", look, 0.05)
+        await reach.look("/alive", lambda: None, 60)
+        await reach.look("/odd", lambda: 1 / 0, 60)  # an error is an answer
+        assert asked == [1]
+        answer.set()
+        while reach._looks:
+            await asyncio.sleep(0.001)
+        await reach.look("/dead", look, 60)
+        assert asked == [1, 1]
+
+    asyncio.run(go())
+
+
+def test_results_and_errors_come_back() -> None:
+    async def go() -> None:
+        reach = Reach("test")
+        assert await reach.run(lambda: 7, 60) == 7
+        with pytest.raises(ZeroDivisionError):
+            await reach.run(lambda: 1 / 0, 60)
+
+    asyncio.run(go())
+
+
+def test_only_so_many_threads_are_lost() -> None:
+    answer = threading.Event()
+
+    async def go() -> None:
+        reach = Reach("test")
+        calls = [asyncio.ensure_future(reach.run(answer.wait, 60)) for _ in range(MOST)]
+        await asyncio.sleep(0)
+        with pytest.raises(Silent):
+            await reach.run(lambda: 1, 60)
+        answer.set()
+        assert await asyncio.gather(*calls) == [True] * MOST
+        assert await reach.run(lambda: 1, 60) == 1
+
+    asyncio.run(go())
+
+
+def test_a_process_ends_though_a_call_has_not() -> None:
+    program = """
+import asyncio, threading
+from holdfast.reach import Reach, Silent
+
+async def go():
+    try:
+        await Reach("test").run(threading.Event().wait, 0.01)
+    except Silent:
+        print("told")
+
+asyncio.run(go())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "told\n"), done.stderr
