@@ -67,7 +67,7 @@ def test_read_only_is_read_only(server: Server, tmp_path: Path) -> None:
 
 def test_writing_where_that_is_granted(server: Server, tmp_path: Path) -> None:
     add(server, "desk", tmp_path / "desk", read_only=False)
-    run(server, job("writes", "echo done > /work/deep/note", [{"name": "desk", "mountPath": "/work/deep"}]))
+    run(server, job("writes", "echo done > /desk/deep/note", [{"name": "desk", "mountPath": "/desk/deep"}]))
     assert (tmp_path / "desk/note").read_text() == "done\n"
 
 
