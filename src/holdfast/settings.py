@@ -139,6 +139,53 @@ class AccessSettings(Section):
         "logged in, as with OpenPAI; they see all users and groups, too. anyone: also without login, on the addresses "
         "of OpenPAI's first clients.",
     )
+    acting: Literal["members", "owners"] = Field(
+        "members",
+        description="Who stops, reruns, tags and changes jobs and schedules. members: every member of the group, as "
+        "with PrimeHub. owners: the one whose it is, and admins of the group.",
+    )
+
+
+class QueueSettings(Section):
+    backfill: bool = Field(
+        False,
+        description="Let later jobs pass one that waits for its group's quota or for room, if by their time limits "
+        "they end before it could start. Off: strictly first come, first served within a group, as with PrimeHub.",
+    )
+
+
+class FileSettings(Section):
+    folder: str = Field(
+        "",
+        description="Where groups' shared volumes, shared files and artifacts lie; empty: in the state folder. "
+        "Choose a large disk that all machines reach.",
+    )
+    max_upload_bytes: int = Field(10 * GIB, ge=1, description="Largest file accepted into a group's shared files.")
+    artifact_bytes: int = Field(
+        100 * MIB, ge=0, description="Most bytes kept of one job's artifacts; 0: no artifacts are kept."
+    )
+    artifact_files: int = Field(1000, ge=0, description="Most files kept of one job's artifacts.")
+    artifact_days: float = Field(
+        7, ge=0, le=LONGEST_DAYS, description="Days after a job's end when its artifacts are removed; 0: never."
+    )
+
+
+class ScheduleSettings(Section):
+    timezone: str = Field(
+        "",
+        description="Time zone of schedules that name none, such as Europe/Berlin, and of TZ in PrimeHub's jobs; "
+        "empty: this machine's.",
+    )
+
+
+class PrimeHubSettings(Section):
+    scratch_bytes: int = Field(
+        5 * GIB,
+        ge=0,
+        description="Most bytes a job in PrimeHub's format may keep in /home/jovyan; one that has more is stopped, and "
+        "told so. 0: no limit.",
+    )
+    sudo: bool = Field(True, description="Jobs in PrimeHub's format find `sudo`, and GRANT_SUDO says true.")
 
 
 class OpenPaiSettings(Section):
@@ -167,7 +214,11 @@ class Settings(Section):
     sandbox: SandboxSettings = SandboxSettings()  # type: ignore[call-arg]
     mounts: MountSettings = MountSettings()  # type: ignore[call-arg]
     access: AccessSettings = AccessSettings()  # type: ignore[call-arg]
+    queue: QueueSettings = QueueSettings()  # type: ignore[call-arg]
+    files: FileSettings = FileSettings()  # type: ignore[call-arg]
+    schedules: ScheduleSettings = ScheduleSettings()  # type: ignore[call-arg]
     openpai: OpenPaiSettings = OpenPaiSettings()  # type: ignore[call-arg]
+    primehub: PrimeHubSettings = PrimeHubSettings()  # type: ignore[call-arg]
 
 
 def default_home() -> Path:

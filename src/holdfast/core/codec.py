@@ -73,12 +73,8 @@ def _role_to_json(role: Role) -> dict[str, Any]:
         "commands": list(role.commands),
         "instances": role.instances,
         "image": role.image,
-        "resources": {
-            "cpu": resources.cpu,
-            "memory": resources.memory,
-            "gpu": resources.gpu,
-            "shm": resources.shm,
-        },
+        **({"image_url": role.image_url} if role.image_url else {}),
+        "resources": _resources_to_json(resources),
         "ports": dict(role.ports),
         "env": dict(role.env),
         "mounts": [_mount_to_json(mount) for mount in role.mounts],
@@ -87,6 +83,21 @@ def _role_to_json(role: Role) -> dict[str, Any]:
         "shell_options": list(role.shell_options),
         "workdir": role.workdir,
     }
+
+
+def _resources_to_json(resources: Resources) -> dict[str, Any]:
+    """Requests are left out where they are the limits, as nearly everywhere."""
+    found: dict[str, Any] = {
+        "cpu": resources.cpu,
+        "memory": resources.memory,
+        "gpu": resources.gpu,
+        "shm": resources.shm,
+    }
+    if resources.cpu_request is not None:
+        found["cpu_request"] = resources.cpu_request
+    if resources.memory_request is not None:
+        found["memory_request"] = resources.memory_request
+    return found
 
 
 def _mount_to_json(mount: Mount) -> dict[str, Any]:
@@ -101,6 +112,7 @@ def _role_from_json(data: Mapping[str, Any]) -> Role:
         commands=tuple(data["commands"]),
         instances=get("instances", 1),
         image=data["image"],
+        image_url=get("image_url", ""),
         resources=Resources(**data["resources"]),
         ports=get("ports", {}),
         env=get("env", {}),

@@ -76,3 +76,8 @@ def _numbered(plain: str, taken: set[str]) -> str:
 def _uid(kind: str, *parts: str) -> str:
     # A NUL stands in no part, so parts never run into each other.
     return str(uuid5(_NAMESPACE, "\0".join((kind, *parts))))
+
+
+def group_path(group: str) -> str:
+    """A group's name as PrimeHub writes it in paths: research_A -> research-a. Two groups may share one."""
+    return group.lower().replace("_", "-")

@@ -44,6 +44,8 @@ class Resources:
     memory: int = 2 * GIB  # bytes, a hard limit
     gpu: int = 0  # whole devices
     shm: int | None = None  # bytes of /dev/shm; None leaves it to the engine
+    cpu_request: float | None = None  # what a machine must have free, where it is less than the limit above
+    memory_request: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ class Role:
     name: str
     commands: tuple[str, ...]  # joined by newlines into one script
     instances: int = 1
-    image: str = HOST_IMAGE
+    image: str = HOST_IMAGE  # as its author wrote it
+    image_url: str = ""  # what that was an alias of when the job was submitted; empty: it is no alias
     resources: Resources = field(default_factory=Resources)
     ports: Mapping[str, int] = field(default_factory=dict)  # label -> how many
     env: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +91,11 @@ class Role:
     max_task_retries: int = 0  # used only when the job is not gang-placed
     shell_options: tuple[str, ...] = ("errexit", "pipefail")  # `set -o` names
     workdir: str | None = None  # None: the image's own, else /home/jovyan
+
+    @property
+    def engine_image(self) -> str:
+        """The image as engines know it."""
+        return self.image_url or self.image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

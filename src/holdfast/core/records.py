@@ -47,6 +47,7 @@ class JobSummary:
     platform_retries: int = 0
     retry_at: datetime | None = None  # its next attempt begins then
     exit_cause: str = ""  # what exactly ended it, where that is known
+    schedule: str | None = None  # the id of the schedule that was due
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,28 +175,35 @@ class User:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     name: str
+    display_name: str = ""  # empty: the name
     description: str = ""
     quota: Quota = field(default_factory=Quota)  # of the whole group
     user_quota: Quota = field(default_factory=Quota)  # of each user in it
     time_limit: timedelta | None = None  # default for its jobs; None: the admin's
     members: Mapping[str, bool] = field(default_factory=dict)  # user -> is its admin
+    shared_volume: bool = False  # its jobs find a folder that stays at /project/GROUP
+    volume_capacity: int | None = None  # GB it was meant to have; told, not enforced
+    launch_only: bool = True  # jobs of its members in other groups do not see that folder
+    home_symlink: bool = True  # /home/jovyan/GROUP leads to it
     extension: Mapping[str, Any] = field(default_factory=dict)  # what clients keep with a group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A named folder that jobs mount by its name."""
+    """Something with a name that jobs are given: a folder to mount, or variables."""
 
     name: str
-    path: str  # on every machine that runs tasks
+    path: str  # on every machine that runs tasks; empty with the kind env
+    display_name: str = ""  # empty: the name
     description: str = ""
-    read_only: bool = True
+    read_only: bool = True  # for all but the writable groups
     everyone: bool = False  # else only the groups below
     groups: tuple[str, ...] = ()
+    writable_groups: tuple[str, ...] = ()  # those of `groups` that may write whatever read_only says
     per_user: bool = False  # each user gets the folder of their own name in it
     default: bool = False  # mounted when a job asks for its user's default ones
-    kind: str = "folder"  # how clients name it: folder or nfs
-    data: Mapping[str, Any] = field(default_factory=dict)  # with nfs: server, path
+    kind: str = "folder"  # folder, nfs, volume (a folder that we made), git or env
+    data: Mapping[str, Any] = field(default_factory=dict)  # with nfs: server, path; with git: url, secret; no secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
@@ -21,24 +21,26 @@ def create_dataset(conn: Connection, *, dataset: Dataset) -> None:
         raise Conflict(f"There is a dataset {dataset.name} already", field="name")
     conn.execute(insert(datasets), {"name": dataset.name, **_values(dataset)})
     for group in dataset.groups:
-        grant(conn, dataset.name, group)
+        grant(conn, dataset.name, group, writable=group in dataset.writable_groups)
 
 
 def get_dataset(conn: Connection, name: str) -> Dataset | None:
     row = conn.execute(select(datasets).where(datasets.c.name == storable(name))).one_or_none()
     if row is None:
         return None
-    granted = conn.scalars(select(dataset_groups.c.group_name).where(dataset_groups.c.dataset_name == row.name))
-    return _dataset_of(row, granted)
+    granted = conn.execute(
+        select(dataset_groups.c.group_name, dataset_groups.c.writable).where(dataset_groups.c.dataset_name == row.name)
+    )
+    return _dataset_of(row, {each.group_name: each.writable for each in granted})
 
 
 def list_datasets(conn: Connection) -> list[Dataset]:
     """By name."""
-    granted: dict[str, list[str]] = {}
-    for name, group in conn.execute(select(dataset_groups.c.dataset_name, dataset_groups.c.group_name)):
-        granted.setdefault(name, []).append(group)
+    granted: dict[str, dict[str, bool]] = {}
+    for name, group, writable in conn.execute(select(dataset_groups)):
+        granted.setdefault(name, {})[group] = writable
     rows = conn.execute(select(datasets).order_by(datasets.c.name))
-    return [_dataset_of(row, granted.get(row.name, ())) for row in rows]
+    return [_dataset_of(row, granted.get(row.name, {})) for row in rows]
 
 
 def update_dataset(conn: Connection, *, dataset: Dataset) -> None:
@@ -54,12 +56,12 @@ def delete_dataset(conn: Connection, name: str) -> None:
         raise _no("dataset", name)
 
 
-def grant(conn: Connection, name: str, group: str) -> None:
+def grant(conn: Connection, name: str, group: str, *, writable: bool = False) -> None:
     """Harmless when it was granted before; NotFound when there is no such group."""
     if conn.scalar(select(groups.c.name).where(groups.c.name == storable(group))) is None:
         raise _no("group", group)
     revoke(conn, name, group)
-    conn.execute(insert(dataset_groups), {"dataset_name": name, "group_name": group})
+    conn.execute(insert(dataset_groups), {"dataset_name": name, "group_name": group, "writable": writable})
 
 
 def revoke(conn: Connection, name: str, group: str) -> bool:
@@ -68,14 +70,16 @@ def revoke(conn: Connection, name: str, group: str) -> bool:
     return bool(conn.execute(delete(dataset_groups).where(here)).rowcount)
 
 
-def _dataset_of(row: Row[Any], granted: Iterable[str]) -> Dataset:
+def _dataset_of(row: Row[Any], granted: Mapping[str, bool]) -> Dataset:
     return Dataset(
         name=row.name,
         path=row.path,
+        display_name=row.display_name,
         description=row.description,
         read_only=row.read_only,
         everyone=row.everyone,
         groups=tuple(sorted(granted)),
+        writable_groups=tuple(sorted(group for group, writable in granted.items() if writable)),
         per_user=row.per_user,
         default=row.is_default,
         kind=row.kind,
@@ -86,6 +90,7 @@ def _dataset_of(row: Row[Any], granted: Iterable[str]) -> Dataset:
 def _values(dataset: Dataset) -> dict[str, Any]:
     return {
         "path": dataset.path,
+        "display_name": storable(dataset.display_name),
         "description": storable(dataset.description),
         "read_only": dataset.read_only,
         "everyone": dataset.everyone,

@@ -96,6 +96,7 @@ class NewJob:
     idempotency_key: str | None = None
     rerun_of: str | None = None
     unique_name: bool = False  # only if this user never had a job of this name
+    schedule: str | None = None  # id of the schedule that was due
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +140,9 @@ _BY_KEY = text(
 _INSERT_JOB = text(
     "INSERT INTO jobs (id, name, user_name, group_name, state, message, submitted_at, attempt, task_count, cpu, memory,"
     " gpu, priority, dialect, tags_json, rerun_of, idempotency_key, user_retries, platform_retries, version, search,"
-    " role_count)"
+    " role_count, schedule_id)"
     " VALUES (:id, :name, :user_name, :group_name, :state, '', :submitted_at, 0, :task_count, :cpu, :memory,"
-    " :gpu, :priority, :dialect, :tags_json, :rerun_of, :idempotency_key, 0, 0, 0, :search, :role_count)"
+    " :gpu, :priority, :dialect, :tags_json, :rerun_of, :idempotency_key, 0, 0, 0, :search, :role_count, :schedule_id)"
     " ON CONFLICT (id) DO NOTHING RETURNING seq"
 )
 _INSERT_SPEC = text(
@@ -172,6 +173,7 @@ def insert_job(conn: Connection, *, new: NewJob) -> Inserted:
         "submitted_at": micros(new.submitted_at),
         "rerun_of": new.rerun_of,
         "idempotency_key": new.idempotency_key,
+        "schedule_id": new.schedule,
     }
     seq = None
     while seq is None:  # until the id is one that nobody has
@@ -239,6 +241,7 @@ def _new_summary(new: NewJob, id: str, seq: int, values: Mapping[str, Any]) -> J
         tags=new.job.tags,
         rerun_of=new.rerun_of,
         role_count=values["role_count"],
+        schedule=new.schedule,
     )
 
 

@@ -165,17 +165,23 @@ def user_of(row: Row[Any], joined: Mapping[str, bool]) -> User:
 def _group_of(row: Row[Any], members: Mapping[str, bool]) -> Group:
     return Group(
         name=row.name,
+        display_name=row.display_name,
         description=row.description,
         quota=Quota(cpu=row.quota_cpu, memory=row.quota_memory, gpu=row.quota_gpu),
         user_quota=Quota(cpu=row.user_quota_cpu, memory=row.user_quota_memory, gpu=row.user_quota_gpu),
         time_limit=None if row.time_limit is None else timedelta(microseconds=row.time_limit),
         members=dict(sorted(members.items())),
+        shared_volume=row.shared_volume,
+        volume_capacity=row.volume_capacity,
+        launch_only=row.launch_only,
+        home_symlink=row.home_symlink,
         extension=_extension(row),
     )
 
 
 def _group_values(group: Group) -> dict[str, Any]:
     return {
+        "display_name": group.display_name,
         "description": group.description,
         "quota_cpu": group.quota.cpu,
         "quota_memory": group.quota.memory,
@@ -184,6 +190,10 @@ def _group_values(group: Group) -> dict[str, Any]:
         "user_quota_memory": group.user_quota.memory,
         "user_quota_gpu": group.user_quota.gpu,
         "time_limit": None if group.time_limit is None else duration_micros(group.time_limit),
+        "shared_volume": group.shared_volume,
+        "volume_capacity": group.volume_capacity,
+        "launch_only": group.launch_only,
+        "home_symlink": group.home_symlink,
     }
 
 

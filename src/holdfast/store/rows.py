@@ -191,7 +191,7 @@ def request_values(job: Job) -> dict[str, Any]:
 SUMMARY_COLUMNS = (
     "seq, id, name, user_name, group_name, state, message, submitted_at, started_at, finished_at, exit_code, exit_kind,"
     " attempt, task_count, cpu, memory, gpu, priority, dialect, tags_json, rerun_of, stop_json, role_count,"
-    " user_retries, platform_retries, retry_at, exit_cause"
+    " user_retries, platform_retries, retry_at, exit_cause, schedule_id"
 )
 
 
@@ -225,6 +225,7 @@ def summary_of(row: Row[Any]) -> JobSummary:
         platform_retries=row.platform_retries,
         retry_at=maybe_instant(row.retry_at),
         exit_cause=row.exit_cause or "",
+        schedule=row.schedule_id,
     )
 
 

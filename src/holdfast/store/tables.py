@@ -21,7 +21,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     text,
+    true,
 )
 
 metadata = MetaData(
@@ -83,6 +85,7 @@ jobs = Table(
     Column("search", Exact, nullable=False),  # folded name and id: what text search looks in
     Column("role_count", Integer, nullable=False, server_default=text("1")),
     Column("exit_cause", String),
+    Column("schedule_id", Exact),  # of the schedule that was due
     Index("uq_jobs_id", "id", unique=True),
     Index(
         "uq_jobs_idempotency_key",
@@ -101,6 +104,13 @@ jobs = Table(
     Index("ix_jobs_user_state", "user_name", "state", "seq"),
     Index("ix_jobs_user_group_state", "user_name", "group_name", "state", "seq"),
     Index("ix_jobs_user_job", "user_name", "name", "seq"),  # whose job of which name: the newest, or any at all
+    Index(
+        "ix_jobs_schedule",
+        "schedule_id",
+        "seq",
+        sqlite_where=text("schedule_id IS NOT NULL"),
+        postgresql_where=text("schedule_id IS NOT NULL"),
+    ),
 )
 
 job_specs = Table(
@@ -216,6 +226,12 @@ groups = Table(
     Column("user_quota_gpu", Integer),
     Column("time_limit", Micros),
     Column("extension_json", Text),  # what clients keep with it
+    Column("display_name", Text, nullable=False, server_default=text("''")),
+    Column("shared_volume", Boolean, nullable=False, server_default=false()),
+    Column("volume_capacity", Integer),
+    Column("launch_only", Boolean, nullable=False, server_default=true()),
+    Column("home_symlink", Boolean, nullable=False, server_default=true()),
+    Column("mlflow", LargeBinary),  # sealed: it may hold passwords
 )
 
 memberships = Table(
@@ -253,6 +269,8 @@ datasets = Table(
     Column("is_default", Boolean, nullable=False),
     Column("kind", String, nullable=False),
     Column("data_json", Text, nullable=False),
+    Column("display_name", Text, nullable=False, server_default=text("''")),
+    Column("variables", LargeBinary),  # of the kind env, sealed: they may hold passwords
 )
 
 dataset_groups = Table(
@@ -260,5 +278,121 @@ dataset_groups = Table(
     metadata,
     Column("dataset_name", Exact, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
     Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Column("writable", Boolean, nullable=False, server_default=false()),
     Index("ix_dataset_groups_group_name", "group_name"),
+)
+
+instance_types = Table(
+    "instance_types",
+    metadata,
+    Column("name", Exact, primary_key=True),
+    Column("display_name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("cpu", Double, nullable=False),
+    Column("memory", BigInteger, nullable=False),
+    Column("gpu", Integer, nullable=False),
+    Column("cpu_request", Double),
+    Column("memory_request", BigInteger),
+    Column("gpu_resource", String, nullable=False),
+    Column("tolerations_json", Text, nullable=False),
+    Column("node_selector_json", Text, nullable=False),
+    Column("everyone", Boolean, nullable=False),
+    Column("brought", Boolean, nullable=False),
+)
+
+instance_type_groups = Table(
+    "instance_type_groups",
+    metadata,
+    Column("instance_type_name", Exact, ForeignKey("instance_types.name", ondelete="CASCADE"), primary_key=True),
+    Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Index("ix_instance_type_groups_group_name", "group_name"),
+)
+
+image_aliases = Table(
+    "image_aliases",
+    metadata,
+    Column("name", Exact, primary_key=True),
+    Column("display_name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("gpu_url", Text, nullable=False),
+    Column("pull_secret", Exact),
+    Column("owner", Exact, ForeignKey("groups.name", ondelete="CASCADE")),
+    Column("everyone", Boolean, nullable=False),
+)
+
+image_alias_groups = Table(
+    "image_alias_groups",
+    metadata,
+    Column("image_alias_name", Exact, ForeignKey("image_aliases.name", ondelete="CASCADE"), primary_key=True),
+    Column("group_name", Exact, ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True),
+    Index("ix_image_alias_groups_group_name", "group_name"),
+)
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", Exact, primary_key=True),
+    Column("display_name", Text, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("registry_host", String, nullable=False),
+    Column("username", String, nullable=False),
+    Column("value", LargeBinary),  # sealed; None: not given yet
+)
+
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("id", Exact, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("user_name", Exact, nullable=False),
+    Column("group_name", Exact, nullable=False),
+    Column("spec_json", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("secrets", LargeBinary),  # of the job, sealed
+    Column("kind", String, nullable=False),
+    Column("cron", Text),
+    Column("timezone", String, nullable=False),
+    Column("overlap", String, nullable=False),
+    Column("missed", String, nullable=False),
+    Column("ends_at", Micros),
+    Column("paused", Boolean, nullable=False),
+    Column("invalid", Boolean, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("next_run_at", Micros),
+    Column("queued_at", Micros),
+    Column("last_run_at", Micros),
+    Column("created_at", Micros, nullable=False),
+    Column("updated_at", Micros, nullable=False),
+    Column("version", Integer, nullable=False),
+    Index(
+        "ix_schedules_next_run_at",
+        "next_run_at",
+        sqlite_where=text("next_run_at IS NOT NULL"),
+        postgresql_where=text("next_run_at IS NOT NULL"),
+    ),
+    Index(
+        "ix_schedules_queued_at",
+        "queued_at",
+        sqlite_where=text("queued_at IS NOT NULL"),
+        postgresql_where=text("queued_at IS NOT NULL"),
+    ),
+    Index("ix_schedules_group", "group_name", "updated_at"),
+    Index("ix_schedules_user", "user_name"),
+)
+
+# What came of each time a schedule was due, or somebody asked for a run.
+schedule_runs = Table(
+    "schedule_runs",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("schedule_id", Exact, ForeignKey("schedules.id", ondelete="CASCADE"), nullable=False),
+    Column("due_at", Micros, nullable=False),
+    Column("at", Micros, nullable=False),
+    Column("result", String, nullable=False),
+    Column("job_id", Exact),
+    Column("message", Text, nullable=False),
+    Column("actor", String, nullable=False),
+    Index("ix_schedule_runs_schedule", "schedule_id", "seq"),
 )

@@ -1,0 +1,37 @@
+"""Where on disk lies what groups keep: one root, a folder for each thing. Paths only; who may see what is for others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SharedFolders:
+    """Below `root`: groups/GROUP/volume, groups/GROUP/files, volumes/NAME, git/NAME. All are named by what they belong
+    to, exactly, so that no two groups ever share one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def volume(self, group: str) -> Path:
+        """What jobs see as /project/GROUP."""
+        return self.root / "groups" / group / "volume"
+
+    def files(self, group: str) -> Path:
+        """What jobs see as /phfs, and people by `holdfast files`."""
+        return self.root / "groups" / group / "files"
+
+    def artifacts(self, group: str, job_id: str) -> Path:
+        return self.files(group) / "jobArtifacts" / job_id
+
+    def dataset(self, name: str) -> Path:
+        """Of the kind volume: a folder that we made."""
+        return self.root / "volumes" / name
+
+    def git(self, name: str) -> Path:
+        return self.root / "git" / name
+
+    def make(self, folder: Path) -> Path:
+        """The folder, made where it is missing; nobody but the server's user gets in from outside."""
+        folder.relative_to(self.root)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
