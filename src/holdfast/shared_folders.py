@@ -1,4 +1,4 @@
-"""Where on disk lies what groups keep: one root, a folder for each thing. Paths only; who may see what is for others."""
+"""Where on disk lies what groups keep: one root, a folder for each thing. Paths only; who may see what, others say."""
 
 from __future__ import annotations
 
