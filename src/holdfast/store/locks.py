@@ -49,5 +49,5 @@ def take_advisory_lock(conn: Connection) -> bool:
 
 
 def drop_advisory_lock(conn: Connection) -> None:
-    """Now, rather than whenever the server notices that the connection is gone."""
-    conn.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _ADVISORY_KEY})
+    """Now, rather than whenever the server notices that the connection is gone; also if it was taken more than once."""
+    conn.execute(text("SELECT pg_advisory_unlock_all()"))
