@@ -205,6 +205,9 @@ def render_access() -> str:
         "",
         'With `access.reading = "users"` everyone who is logged in sees every job, as with OpenPAI; with `"anyone"`'
         " also those who are not, on the addresses of OpenPAI's clients. To act on a job one must be in its group.",
+        "",
+        'With `access.acting = "owners"` members act on their own jobs and schedules alone. Admins of the group, and'
+        " admins, act on everybody's.",
     ]
     return _page(lines)
 

@@ -562,3 +562,38 @@ async def _refused(house: House, actor: Actor, job: JobSummary) -> None:
     report = await jobs.stop_many(actor, [job.id])
     assert (report.stopped, [type(error) for _, error in report.failed]) == ((), [Forbidden])
     assert house.controller.active(job.id) is not None
+
+
+# -- where members act on their own alone
+
+
+async def test_with_acting_by_owners_another_members_job_is_left_alone(tmp_path: Path) -> None:
+    async with open_house(tmp_path / "home", settings={"access": {"acting": "owners"}}) as house:
+        alice = await _logged_in(house, "alice")
+        bob = await _logged_in(house, "bob")
+        chief = await _logged_in(house, "chief", admin=True)
+        job = await house.submit(SLEEPER, alice, group="lab")
+        await house.services.jobs.get(bob, job.id)
+        await _refused(house, bob, job)
+        with pytest.raises(Forbidden, match="It is alice's: only alice and admins of lab"):
+            await house.services.jobs.rerun(bob, job.id)
+        assert (await house.services.jobs.stop_many(bob, [job.id])).stopped == ()
+        for actor in (alice, chief, house.admin):
+            assert (await house.services.jobs.tag(actor, "sleeper", actor.name)).id == job.id
+        assert (await house.services.jobs.stop(chief, job.id))[1]
+
+
+async def test_with_acting_by_owners_a_name_means_ones_own_job(tmp_path: Path) -> None:
+    async with open_house(tmp_path / "home", settings={"access": {"acting": "owners"}}) as house:
+        alice, bob = await _logged_in(house, "alice"), await _logged_in(house, "bob")
+        own = await house.submit(SLEEPER, bob, group="lab")
+        await house.submit(SLEEPER, alice, group="lab")  # newer, of the same name
+        assert (await house.services.jobs.tag(bob, "sleeper", "mine")).id == own.id
+
+
+async def _logged_in(house: House, name: str, *, admin: bool = False) -> Actor:
+    """A member of lab, as a token of theirs says who they are."""
+    await house.user(name, "lab", password="correct horse battery")
+    await house.services.groups.set_member(house.admin, "lab", name, admin=admin)
+    login = await house.services.tokens.login(name, "correct horse battery", "127.0.0.1")
+    return await house.services.tokens.actor(login.text)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from .errors import Forbidden
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
@@ -15,6 +17,7 @@ class Actor:
     admin: bool = False
     groups: Mapping[str, bool] = field(default_factory=dict)  # group -> is its admin
     reads_all: bool = False  # the admin lets everybody read every job
+    own_only: bool = False  # members act on what is their own, not on others' of their groups
     application: bool = False  # came by a token made for programs
 
 
@@ -37,7 +40,7 @@ class Who(StrEnum):
 RULES: dict[Verb, tuple[Who, str]] = {
     Verb.SEE_JOB: (Who.MEMBER, "see a job, its logs, events and attempts"),
     Verb.SUBMIT_JOB: (Who.MEMBER, "submit a job to the group"),
-    Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun, tag or clone a job of the group"),
+    Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun or tag a job of the group, or change a schedule of it"),
     Verb.MOUNT_ANY_PATH: (Who.ADMIN, "mount a folder of the machine that the settings do not allow for all"),
     Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "add and remove members of the group"),
     Verb.MANAGE_PLACE: (Who.ADMIN, "manage users, groups, quotas, datasets, images and settings"),
@@ -53,3 +56,20 @@ def may(actor: Actor, verb: Verb, group: str | None = None) -> bool:
     if who is Who.GROUP_ADMIN:
         return group is not None and actor.groups.get(group, False)
     return False
+
+
+def may_act(actor: Actor, group: str, owner: str) -> bool:
+    """On a job or schedule of that group and owner: as RULES say, less what `own_only` takes from members."""
+    if not may(actor, Verb.ACT_ON_JOB, group):
+        return False
+    return not actor.own_only or actor.name == owner or may(actor, Verb.MANAGE_GROUP, group)
+
+
+def refuse_act(group: str, owner: str, *, member: bool) -> Forbidden:
+    """What is said where `may_act` is not given to somebody who sees the thing."""
+    if not member:
+        return Forbidden(f"Only members of {group} act on its jobs")
+    return Forbidden(
+        f"It is {owner}'s: only {owner} and admins of {group} may do that",
+        hint="Submit one of your own: `holdfast clone` gives a job's file.",
+    )

@@ -55,8 +55,13 @@ def build_services(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Services:
-    reads_all = settings.access.reading != "groups"
-    access = AccessTokens(store, clock=clock, monotonic=monotonic, reads_all=reads_all)
+    access = AccessTokens(
+        store,
+        clock=clock,
+        monotonic=monotonic,
+        reads_all=settings.access.reading != "groups",
+        own_only=settings.access.acting == "owners",
+    )
     passwords = Passwords()
     mounts = MountRules(home=home, allow=settings.mounts.allow)
     datasets = Datasets(store, mounts)

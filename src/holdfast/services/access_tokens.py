@@ -9,7 +9,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -75,9 +75,11 @@ class AccessTokens:
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
         reads_all: bool = False,  # everybody who is logged in reads every job
+        own_only: bool = False,  # members act on their own jobs alone
     ) -> None:
         self._store = store
         self._reads_all = reads_all
+        self._own_only = own_only
         self._clock = clock
         self._monotonic = monotonic
         self._known: OrderedDict[str, Known] = OrderedDict()
@@ -116,7 +118,11 @@ class AccessTokens:
         secret_hash, token, user = found
         if user.disabled:
             raise _refusal()
-        actor = actor_of(user, reads_all=self._reads_all, application=kind_of(token.id) is Kind.API)
+        actor = replace(
+            actor_of(user, application=kind_of(token.id) is Kind.API),
+            reads_all=self._reads_all,
+            own_only=self._own_only,
+        )
         known = Known(token, secret_hash, actor, self._monotonic() + CACHED_FOR)
         if generation == self._generation:  # else it was read before a change, and may be stale
             self._keep(known)
@@ -144,10 +150,8 @@ def end_tokens(conn: Connection, user: str, kind: Kind) -> None:
             token_rows.delete_token(conn, token.id)
 
 
-def actor_of(user: User, *, reads_all: bool = False, application: bool = False) -> Actor:
-    return Actor(
-        name=user.name, admin=user.admin, groups=dict(user.groups), reads_all=reads_all, application=application
-    )
+def actor_of(user: User, *, application: bool = False) -> Actor:
+    return Actor(name=user.name, admin=user.admin, groups=dict(user.groups), application=application)
 
 
 def _refusal() -> NotLoggedIn:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.core.access import Actor
-from holdfast.core.errors import Forbidden, NotFound
+from holdfast.core.access import Actor, may_act, refuse_act
+from holdfast.core.errors import NotFound
 from holdfast.core.records import JobSummary
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
@@ -32,12 +32,26 @@ async def find_own_job(store: Store, actor: Actor, ref: str) -> JobSummary:
     name; Forbidden when there is nothing but that.
     """
     try:
-        return await find_job(store, replace(actor, reads_all=False), ref)
+        found = await find_job(store, replace(actor, reads_all=False), ref)
     except NotFound:
         if not actor.reads_all:
             raise
-    found = await find_job(store, actor, ref)
-    raise Forbidden(f"Only members of {found.group} act on its jobs")
+        found = await find_job(store, actor, ref)
+    if may_act(actor, found.group, found.user):
+        return found
+    own = await _own_of_that_name(store, actor, ref) if found.id != ref else None
+    if own is None:
+        raise refuse_act(found.group, found.user, member=found.group in actor.groups)
+    return own
+
+
+async def _own_of_that_name(store: Store, actor: Actor, name: str) -> JobSummary | None:
+    """Where the newest job of a name is another's: the actor's own, else the newest in a group they are an admin of."""
+    own = await store.read(job_rows.newest_named, actor.name, name, tuple(actor.groups))
+    led = tuple(group for group, admin in actor.groups.items() if admin)
+    if own is None and led:
+        return await store.read(job_rows.find, name, led)
+    return own
 
 
 def readable_groups(actor: Actor) -> tuple[str, ...] | None:
