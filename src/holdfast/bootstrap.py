@@ -124,6 +124,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
                 hint="Give the database back (or its address, store.url); to start afresh, move the folder away.",
             )
         first_password = await services.users.ensure_first_admin()
+        await services.seed()
         controller.groups_changed(await store.read(people.list_groups))
         await controller.recover()
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None

@@ -128,6 +128,7 @@ async def open_house(
         clock=clock.now,
         monotonic=lambda: clock.monotonic,
     )
+    await services.seed()
     try:
         yield House(services, chosen, controller, store, clock, home, password)
     finally:

@@ -16,7 +16,9 @@ from .access_tokens import AccessTokens
 from .control import Control
 from .datasets import Datasets
 from .groups import Groups
+from .image_aliases import ImageAliases
 from .images import Images
+from .instance_types import InstanceTypes
 from .intake import Intake
 from .jobs import Jobs
 from .log_links import LogLinks
@@ -40,9 +42,16 @@ class Services:
     groups: Groups
     tokens: Tokens
     images: Images
+    image_aliases: ImageAliases
+    instance_types: InstanceTypes
     datasets: Datasets
     skus: Skus
     place: Place
+
+    async def seed(self) -> None:
+        """At the first start: what is there to choose from."""
+        await self.instance_types.seed()
+        await self.image_aliases.seed()
 
 
 def build_services(
@@ -65,6 +74,8 @@ def build_services(
     passwords = Passwords()
     mounts = MountRules(home=home, allow=settings.mounts.allow)
     datasets = Datasets(store, mounts)
+    instance_types = InstanceTypes(store, settings)
+    image_aliases = ImageAliases(store)
     skus = Skus(store, engine, settings)
     intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus)
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
@@ -75,9 +86,11 @@ def build_services(
         jobs=Jobs(store, engine, control, intake, prospects, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
-        groups=Groups(store, control, access),
+        groups=Groups(store, control, forget=(access.forget, instance_types.forget, image_aliases.forget)),
         tokens=Tokens(store, settings, access, passwords, clock=clock, monotonic=monotonic),
         images=images,
+        image_aliases=image_aliases,
+        instance_types=instance_types,
         datasets=datasets,
         skus=skus,
         place=Place(store, engine, control, home, clock=clock),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
@@ -18,7 +18,6 @@ from holdfast.core.records import Group
 from holdfast.store import people
 from holdfast.store.database import Store
 
-from .access_tokens import AccessTokens
 from .control import Control
 from .extensions import check_extension, merge
 from .names import check_name, check_prose
@@ -45,10 +44,10 @@ class GroupChange:
 
 
 class Groups:
-    def __init__(self, store: Store, control: Control, access: AccessTokens) -> None:
+    def __init__(self, store: Store, control: Control, *, forget: Sequence[Callable[[], None]]) -> None:
         self._store = store
         self._control = control
-        self._access = access
+        self._forget = forget  # what others remember of groups
 
     async def list(self, actor: Actor) -> list[Group]:
         """All, for admins and where everybody reads everything; one's own, for others."""
@@ -111,7 +110,8 @@ class Groups:
             raise Forbidden(f"Only admins of {name} change its members")
 
     async def _changed(self) -> None:
-        self._access.forget()
+        for forget in self._forget:
+            forget()
         self._control.groups_changed(list(await self._store.read(people.list_groups)))
 
 

@@ -10,6 +10,7 @@ LONGEST = 63
 LONGEST_TEXT = 4096  # characters; as long as a path may be
 LONGEST_EMAIL = 320
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVED = frozenset({"holdfast", "me"})  # the platform itself in events; oneself in commands
 
 
@@ -23,6 +24,16 @@ def check_name(name: str, what: str, field: str = "name") -> None:
         )
     if name.lower() in _RESERVED:
         raise UserError(f"The name {name} is reserved", field=field, hint="Choose another one.")
+
+
+def check_dns_name(name: str, what: str, field: str = "name") -> None:
+    """What PrimeHub lets sizes and images be called: names that could be those of machines."""
+    if len(name) > LONGEST or not _DNS_NAME.fullmatch(name):
+        raise UserError(
+            f"{name[:80]!r} cannot be the name of {what}",
+            field=field,
+            hint=f"Use up to {LONGEST} small letters, digits, dashes and dots, a letter or digit at both ends.",
+        )
 
 
 def check_text(text: str, field: str, *, longest: int = LONGEST_TEXT) -> None:

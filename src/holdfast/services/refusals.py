@@ -19,6 +19,30 @@ class NoDataset(NotFound):
     """There is no such dataset, or it is not for whoever asks."""
 
 
+class NoInstanceType(NotFound):
+    """There is no such size, or it is not for whoever asks."""
+
+    def __init__(self, message: str, *, name: str = "", field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.name = name
+
+
+class NoImageAlias(NotFound):
+    """There is no such alias, or it is not for whoever asks."""
+
+    def __init__(self, message: str, *, name: str = "", field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.name = name
+
+
+class OverQuota(UserError):
+    """A single task that a quota has no room for, whatever else runs."""
+
+    def __init__(self, message: str, *, primehub: str, field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.primehub = primehub  # the same in PrimeHub's words
+
+
 class NameTaken(Conflict):
     """Whoever asks had a job of this name before."""
 

@@ -1,0 +1,47 @@
+"""Which groups a named thing is for: a table of two columns, its name and a group's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, Table, delete, insert, select
+
+from holdfast.core.errors import NotFound
+
+from .rows import storable
+from .tables import groups
+
+
+class Grants:
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._name, self._group = table.c
+
+    def of(self, conn: Connection, name: str) -> tuple[str, ...]:
+        """By group."""
+        return tuple(sorted(conn.scalars(select(self._group).where(self._name == name))))
+
+    def all(self, conn: Connection) -> dict[str, list[str]]:
+        """Name -> groups."""
+        found: dict[str, list[str]] = {}
+        for name, group in conn.execute(select(self._table).order_by(self._group)):
+            found.setdefault(name, []).append(group)
+        return found
+
+    def grant(self, conn: Connection, name: str, group: str) -> None:
+        """Harmless when it was granted before; NotFound when there is no such group."""
+        if conn.scalar(select(groups.c.name).where(groups.c.name == storable(group))) is None:
+            raise NotFound(f"There is no group {group[:100]}", field="groups")
+        self.revoke(conn, name, group)
+        conn.execute(insert(self._table), {self._name.name: name, self._group.name: group})
+
+    def revoke(self, conn: Connection, name: str, group: str) -> bool:
+        """Whether there was anything to take back."""
+        here = (self._name == storable(name)) & (self._group == storable(group))
+        return bool(conn.execute(delete(self._table).where(here)).rowcount)
+
+    def set(self, conn: Connection, name: str, wanted: Iterable[str]) -> None:
+        """For these groups and no others."""
+        conn.execute(delete(self._table).where(self._name == name))
+        for group in sorted(set(wanted)):
+            self.grant(conn, name, group)
