@@ -189,6 +189,16 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mlflow:
+    """Where a group's jobs report their experiments. Variables may hold passwords."""
+
+    tracking_uri: str
+    ui_url: str = ""
+    tracking_envs: Mapping[str, str] = field(default_factory=dict)  # to reach the tracking server
+    artifact_envs: Mapping[str, str] = field(default_factory=dict)  # to reach where it keeps artifacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
     """Something with a name that jobs are given: a folder to mount, or variables."""
 

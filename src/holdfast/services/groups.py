@@ -14,13 +14,13 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Conflict, Forbidden, NotFound
 from holdfast.core.job import DEFAULT_GROUP
 from holdfast.core.placement import Quota
-from holdfast.core.records import Group
+from holdfast.core.records import Group, Mlflow
 from holdfast.store import people
 from holdfast.store.database import Store
 
 from .control import Control
 from .extensions import check_extension, merge
-from .names import check_name, check_prose
+from .group_rules import check_group, check_group_name, check_mlflow, check_path, check_quotas, mask_mlflow
 from .unfinished import has_jobs, has_unfinished
 
 
@@ -35,10 +35,15 @@ UNSET = Unset.UNSET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
+    display_name: str | Unset = UNSET
     description: str | Unset = UNSET
     quota: Quota | Unset = UNSET
     user_quota: Quota | Unset = UNSET
     time_limit: timedelta | Unset | None = UNSET
+    shared_volume: bool | Unset = UNSET
+    volume_capacity: int | Unset | None = UNSET
+    launch_only: bool | Unset = UNSET
+    home_symlink: bool | Unset = UNSET
     extension: Mapping[str, Any] | Unset = UNSET  # merged key by key
     replace_extension: bool = False
 
@@ -62,8 +67,9 @@ class Groups:
 
     async def create(self, actor: Actor, group: Group) -> Group:
         _need_admin(actor)
-        check_name(group.name, "group")
-        check_prose(group.description, "description")
+        check_group_name(group.name)
+        check_group(group)
+        check_quotas(group)
         group = replace(group, extension=merge({}, group.extension, replace=True))
         check_extension(group.extension)
         await self._store.write(_create, group)
@@ -71,9 +77,7 @@ class Groups:
         return group
 
     async def change(self, actor: Actor, name: str, change: GroupChange) -> Group:
-        _need_admin(actor)
-        if not isinstance(change.description, Unset):
-            check_prose(change.description, "description")
+        _need_changer(actor, name, change)
         if not isinstance(change.extension, Unset):
             check_extension(merge({}, change.extension, replace=True))  # before it holds up the writer; and again there
         group = await self._store.write(_change, name, change)
@@ -83,6 +87,22 @@ class Groups:
     async def extend(self, actor: Actor, name: str, changes: Mapping[str, Any], *, replace: bool = False) -> Group:
         """What clients keep with a group: merged key by key, or replaced."""
         return await self.change(actor, name, GroupChange(extension=changes, replace_extension=replace))
+
+    async def mlflow(self, actor: Actor, name: str) -> Mlflow | None:
+        """For members. The values of variables are told to admins of the group alone; others see a mask."""
+        if not (actor.admin or name in actor.groups):
+            raise _unknown(name)
+        group, found = await self._store.read(_mlflow, name)
+        if group is None:
+            raise _unknown(name)
+        return found if found is None or may(actor, Verb.MANAGE_GROUP, name) else mask_mlflow(found)
+
+    async def set_mlflow(self, actor: Actor, name: str, mlflow: Mlflow | None) -> None:
+        """By an admin of the group; for jobs that start from now on."""
+        self._need_group_admin(actor, name, "its MLflow")
+        if mlflow is not None:
+            check_mlflow(mlflow)
+        await self._store.write(people.set_group_mlflow, name, mlflow)
 
     async def delete(self, actor: Actor, name: str) -> None:
         _need_admin(actor)
@@ -103,11 +123,11 @@ class Groups:
         await self._changed()
         return group
 
-    def _need_group_admin(self, actor: Actor, name: str) -> None:
+    def _need_group_admin(self, actor: Actor, name: str, what: str = "its members") -> None:
         if not _may_see(actor, name):
             raise _unknown(name)
         if not may(actor, Verb.MANAGE_GROUP, name):
-            raise Forbidden(f"Only admins of {name} change its members")
+            raise Forbidden(f"Only admins of {name} change {what}")
 
     async def _changed(self) -> None:
         for forget in self._forget:
@@ -124,11 +144,23 @@ def _need_admin(actor: Actor) -> None:
         raise Forbidden("Only admins manage groups")
 
 
+def _need_changer(actor: Actor, name: str, change: GroupChange) -> None:
+    """Admins of a group change how long its jobs may run; the rest is for admins."""
+    given = {key for key in change.__slots__ if not isinstance(getattr(change, key), Unset)} - {"replace_extension"}
+    if given <= {"time_limit"} and may(actor, Verb.MANAGE_GROUP, name):
+        return
+    if not may(actor, Verb.MANAGE_PLACE):
+        hint = "Admins of a group may change its time limit." if may(actor, Verb.MANAGE_GROUP, name) else None
+        raise Forbidden("Only admins manage groups", hint=hint)
+
+
 def _unknown(name: str) -> NotFound:
     return NotFound(f"There is no group {name}")
 
 
 # -- within one write each
+
+_FIELDS = tuple(key for key in GroupChange.__slots__ if key not in ("extension", "replace_extension"))
 
 
 def _need(conn: Connection, name: str) -> Group:
@@ -138,8 +170,13 @@ def _need(conn: Connection, name: str) -> Group:
     return group
 
 
+def _mlflow(conn: Connection, name: str) -> tuple[Group | None, Mlflow | None]:
+    return people.get_group(conn, name), people.group_mlflow(conn, name)
+
+
 def _create(conn: Connection, group: Group) -> None:
     people.create_group(conn, group=group)
+    check_path(group.name, people.list_groups(conn))
     if group.name != DEFAULT_GROUP and has_jobs(conn, group=group.name):
         raise Conflict(
             f"Jobs of an earlier group {group.name} are on record, and members of the new one would see them",
@@ -149,14 +186,11 @@ def _create(conn: Connection, group: Group) -> None:
 
 
 def _change(conn: Connection, name: str, change: GroupChange) -> Group:
-    before = _need(conn, name)
-    after = replace(
-        before,
-        description=before.description if isinstance(change.description, Unset) else change.description,
-        quota=before.quota if isinstance(change.quota, Unset) else change.quota,
-        user_quota=before.user_quota if isinstance(change.user_quota, Unset) else change.user_quota,
-        time_limit=before.time_limit if isinstance(change.time_limit, Unset) else change.time_limit,
-    )
+    given = {key: value for key in _FIELDS if not isinstance(value := getattr(change, key), Unset)}
+    after = replace(_need(conn, name), **given)
+    check_group(after)
+    if {"quota", "user_quota"} & given.keys():  # what was set before this rule may stay
+        check_quotas(after)
     people.update_group(conn, group=after)
     return after if isinstance(change.extension, Unset) else _extend(conn, after, change.extension, change)
 

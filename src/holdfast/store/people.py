@@ -11,8 +11,9 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.placement import Quota
-from holdfast.core.records import Group, User
+from holdfast.core.records import Group, Mlflow, User
 
+from .connections import vault_of
 from .rows import duration_micros, instant, micros, storable, to_json
 from .tables import groups, memberships, users
 
@@ -123,6 +124,27 @@ def update_group(conn: Connection, *, group: Group) -> None:
 def set_group_extension(conn: Connection, name: str, extension: Mapping[str, Any]) -> None:
     """All of it: what is not in `extension` is gone."""
     _update(conn, "group", groups, name, {"extension_json": _extension_json(extension)})
+
+
+def group_mlflow(conn: Connection, name: str) -> Mlflow | None:
+    """None also when there is no such group."""
+    sealed = conn.scalar(select(groups.c.mlflow).where(groups.c.name == storable(name)))
+    if sealed is None:
+        return None
+    return Mlflow(**json.loads(vault_of(conn).unseal(bytes(sealed), about=_about_mlflow(name))))
+
+
+def set_group_mlflow(conn: Connection, name: str, mlflow: Mlflow | None) -> None:
+    sealed = None
+    if mlflow is not None:
+        plain = {key: getattr(mlflow, key) for key in ("tracking_uri", "ui_url")}
+        plain |= {key: dict(getattr(mlflow, key)) for key in ("tracking_envs", "artifact_envs")}
+        sealed = vault_of(conn).seal(to_json(plain).encode(), about=_about_mlflow(name))
+    _update(conn, "group", groups, name, {"mlflow": sealed})
+
+
+def _about_mlflow(group: str) -> str:
+    return f"the MLflow of group {group}"
 
 
 def delete_group(conn: Connection, name: str) -> None:
