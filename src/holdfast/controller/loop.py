@@ -251,12 +251,14 @@ class Controller:
 
     def use(self) -> tuple[list[NodeUse], list[GroupUse]]:
         nodes = [NodeUse(node=node, free=self.ledger.free[name]) for name, node in self.ledger.nodes.items()]
+        users = self.ledger.use_by_user()
         groups = [
             GroupUse(
                 group=name,
                 used=self.ledger.used_by(name),
                 quota=group.quota,
                 user_quota=group.user_quota,
+                users=users.get(name, {}),
             )
             for name, group in self.groups.items()
         ]

@@ -131,6 +131,7 @@ class GroupUse:
     used: Amount
     quota: Quota
     user_quota: Quota
+    users: Mapping[str, Amount] = field(default_factory=dict)  # what each user of it has in use, if anything
 
 
 _Entry = tuple[tuple[int, tuple[float, str]], str]
@@ -241,6 +242,14 @@ class Ledger:
 
     def used_by(self, group: str) -> Amount:
         return self.group_use.get(group, Amount())
+
+    def use_by_user(self) -> dict[str, dict[str, Amount]]:
+        """Group -> user -> what they have in use, if anything."""
+        found: dict[str, dict[str, Amount]] = {}
+        for (group, user), amount in self.user_use.items():
+            if amount.cpu > EPSILON or amount.memory or amount.gpu:
+                found.setdefault(group, {})[user] = amount
+        return found
 
     def quota_of(self, group: str) -> tuple[Quota, Quota]:
         return self.quotas.get(group, (Quota(), Quota()))
