@@ -208,7 +208,7 @@ def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
             unknown_image=images.unknown,
             isolation=settings.sandbox.isolation,
             host_show=tuple(images.host_show),
-            hidden=(str(home),),
+            hidden=(str(home), settings.files.folder) if settings.files.folder else (str(home),),
             node_name=node.name or socket.gethostname(),
             address=node.address,
         ),

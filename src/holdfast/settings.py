@@ -130,6 +130,17 @@ class MountSettings(Section):
     allow: list[str] = Field(
         [], description="Folders of this machine that every user may mount into jobs. Admins may mount any."
     )
+    nfs_folder: str = Field(
+        "/net",
+        pattern="^/",
+        description="Where datasets of the kind nfs are found, as SERVER/PATH below it, unless they say where else. "
+        "They must be mounted there, as an automounter does.",
+    )
+    git_seconds: float = Field(
+        300, ge=0, le=LONGEST, description="How often datasets of the kind git are brought up to date; 0: only by hand."
+    )
+    git_timeout: float = Field(600, gt=0, le=LONGEST, description="Longest time in seconds that one update may take.")
+    git_bytes: int = Field(10 * GIB, ge=1, description="Most bytes that a checkout of such a dataset may have.")
 
 
 class AccessSettings(Section):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -12,6 +13,12 @@ class SharedFolders:
     def __init__(self, root: Path) -> None:
         self.root = root
 
+    @classmethod
+    def at(cls, folder: str, home: Path) -> SharedFolders:
+        """As the setting files.folder says; empty: in the state folder. By its real path, since a mount whose path
+        holds a link is refused."""
+        return cls(Path(os.path.realpath(folder or home / "shared")))
+
     def volume(self, group: str) -> Path:
         """What jobs see as /project/GROUP."""
         return self.root / "groups" / group / "volume"
@@ -19,6 +26,14 @@ class SharedFolders:
     def files(self, group: str) -> Path:
         """What jobs see as /phfs, and people by `holdfast files`."""
         return self.root / "groups" / group / "files"
+
+    def uploads(self, group: str) -> Path:
+        """Files on their way in, out of jobs' sight and on the same disk."""
+        return self.root / "groups" / group / "uploads"
+
+    def removed(self, group: str) -> Path:
+        """Files on their way out, likewise."""
+        return self.root / "groups" / group / "removed"
 
     def artifacts(self, group: str, job_id: str) -> Path:
         return self.files(group) / "jobArtifacts" / job_id

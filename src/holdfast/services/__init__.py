@@ -10,6 +10,7 @@ from pathlib import Path
 
 from holdfast.engines.base import Engine
 from holdfast.settings import Settings
+from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 
 from .access_tokens import AccessTokens
@@ -27,6 +28,7 @@ from .mounts import MountRules
 from .passwords import Passwords
 from .place import Place
 from .prospects import Prospects
+from .secrets import Secrets
 from .skus import Skus
 from .storages import Storages
 from .tokens import Tokens
@@ -45,6 +47,7 @@ class Services:
     image_aliases: ImageAliases
     instance_types: InstanceTypes
     datasets: Datasets
+    secrets: Secrets
     skus: Skus
     place: Place
 
@@ -72,8 +75,9 @@ def build_services(
         own_only=settings.access.acting == "owners",
     )
     passwords = Passwords()
-    mounts = MountRules(home=home, allow=settings.mounts.allow)
-    datasets = Datasets(store, mounts)
+    folders = SharedFolders.at(settings.files.folder, home)
+    mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root)
+    datasets = Datasets(store, mounts, folders, nfs_folder=settings.mounts.nfs_folder)
     instance_types = InstanceTypes(store, settings)
     image_aliases = ImageAliases(store)
     skus = Skus(store, engine, settings)
@@ -92,6 +96,7 @@ def build_services(
         image_aliases=image_aliases,
         instance_types=instance_types,
         datasets=datasets,
+        secrets=Secrets(store),
         skus=skus,
         place=Place(store, engine, control, home, clock=clock),
     )

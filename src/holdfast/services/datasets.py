@@ -1,31 +1,44 @@
-"""Datasets: folders with a name, granted to everyone or to groups."""
+"""Datasets: folders and variables with a name, granted to everyone or to groups.
+
+Folders of an admin's, folders on file servers, volumes that we make, checkouts of git and sets of variables: what each
+kind may say of itself is in dataset_kinds, how checkouts come about in git_sync.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import os
+import secrets as randomness
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
-from holdfast.core.errors import Forbidden, NotFound, UserError
+from holdfast.core.catalogue import SecretKind
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.records import Dataset
+from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
+from holdfast.store import secrets as secret_rows
 from holdfast.store.database import Store
 
+from . import dataset_kinds as kinds
 from .groups import UNSET, Unset
 from .mounts import MountRules
 from .names import check_name, check_text
 from .refusals import NoDataset
 
-FOLDER, NFS = "folder", "nfs"
-_NFS_KEYS = {"server", "path"}
+PURGED = ".purged-"  # no dataset's name begins with a dot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetChange:
     path: str | Unset = UNSET
+    display_name: str | Unset = UNSET
     description: str | Unset = UNSET
     read_only: bool | Unset = UNSET
     everyone: bool | Unset = UNSET
@@ -33,69 +46,137 @@ class DatasetChange:
     default: bool | Unset = UNSET
     kind: str | Unset = UNSET
     data: Mapping[str, Any] | Unset = UNSET
+    variables: Mapping[str, str] | Unset = UNSET  # of the kind env; in place of those it had
 
 
 class Datasets:
-    def __init__(self, store: Store, mounts: MountRules) -> None:
+    def __init__(self, store: Store, mounts: MountRules, folders: SharedFolders, *, nfs_folder: str) -> None:
         self._store = store
         self._mounts = mounts
+        self._folders = folders
+        self._nfs_folder = nfs_folder
 
     async def list(self, actor: Actor) -> list[Dataset]:
         """All, for admins; those granted to them, for others."""
         found = await self._store.read(dataset_rows.list_datasets)
-        return [dataset for dataset in found if may_use(actor, dataset)]
+        return [self._shown(actor, dataset) for dataset in found if may_use(actor, dataset)]
 
     async def get(self, actor: Actor, name: str) -> Dataset:
         dataset = await self._store.read(dataset_rows.get_dataset, name)
         if dataset is None or not may_use(actor, dataset):
             raise _unknown(name)
-        return dataset
+        return self._shown(actor, dataset)
+
+    async def of_group(self, group: str) -> list[Dataset]:
+        """What jobs of this group are given; for the platform's own use."""
+        found = await self._store.read(dataset_rows.list_datasets)
+        return [self._placed(dataset) for dataset in found if dataset.everyone or group in dataset.groups]
 
     async def exists(self, name: str) -> bool:
         """For clients that tell what is not granted from what is not there."""
         return await self._store.read(dataset_rows.get_dataset, name) is not None
 
-    async def create(self, actor: Actor, dataset: Dataset) -> Dataset:
-        """Its folder must be there. What is kept is the folder's real path."""
+    async def variables(self, actor: Actor, name: str) -> dict[str, str]:
+        """Of the kind env, with their values; for admins."""
+        _need_admin(actor)
+        dataset = await self.get(actor, name)
+        if dataset.kind != kinds.ENV:
+            raise UserError(f"The dataset {name} has no variables", hint="Only the kind env has.")
+        return (await self.variables_of([name])).get(name, {})
+
+    async def variables_of(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Dataset -> variables, for the platform's own use: never show or log them."""
+        return await self._store.read(dataset_rows.variables_of, list(names))
+
+    async def ready(self, dataset: Dataset) -> None:
+        """Returns when jobs can be given it; Unavailable with the reason when that does not come about soon."""
+
+    async def create(
+        self,
+        actor: Actor,
+        dataset: Dataset,
+        *,
+        variables: Mapping[str, str] | None = None,
+        adopt: bool = False,
+    ) -> Dataset:
+        """A folder of an admin's must be there, and what is kept is its real path; a volume's is made. Where one of an
+        earlier volume of this name still holds data, only `adopt` takes it over."""
         _need_admin(actor)
         check_name(dataset.name, "dataset")
-        _check(dataset)
-        dataset = replace(
-            dataset,
-            path=await self._real_path(dataset.path),
-            groups=tuple(sorted(set(dataset.groups))),
-        )
-        await self._store.write(dataset_rows.create_dataset, dataset=dataset)
-        return dataset
+        kinds.check(dataset)
+        kinds.check_path(dataset)
+        variables = _variables(dataset.kind, variables)
+        dataset = replace(kinds.tidy(dataset), path=await self._kept_path(dataset))
+        if dataset.kind == kinds.VOLUME:
+            await self._make_volume(dataset.name, adopt)
+        await self._store.write(_create, dataset, variables)
+        return self._placed(dataset)
 
     async def change(self, actor: Actor, name: str, change: DatasetChange) -> Dataset:
         """Jobs that were submitted before keep what they were given."""
         _need_admin(actor)
         if not isinstance(change.path, Unset):
             change = replace(change, path=await self._real_path(change.path))
-        return await self._store.write(_change, name, change)
+        return self._placed(await self._store.write(_change, name, change))
 
-    async def delete(self, actor: Actor, name: str) -> None:
-        """The folder stays, and so do the mounts of jobs that were submitted before."""
+    async def delete(self, actor: Actor, name: str, *, purge: bool = False) -> None:
+        """The folder stays, and so do the mounts of jobs that were submitted before. Only `purge` removes the data too,
+        and only that of a volume: other folders were not made by us."""
         _need_admin(actor)
-        await self._store.write(_delete, name)
+        kind = await self._store.write(_delete, name, purge)
+        if kind == kinds.VOLUME and purge:
+            await asyncio.to_thread(_remove, self._folders.dataset(name))
 
-    async def grant(self, actor: Actor, name: str, group: str) -> Dataset:
+    async def grant(self, actor: Actor, name: str, group: str, writable: bool = False) -> Dataset:
+        """To the members of a group; whether its jobs may write is as given, whatever it was before."""
         _need_admin(actor)
-        return await self._store.write(_grant, name, group)
+        return self._placed(await self._store.write(_grant, name, group, writable))
 
     async def revoke(self, actor: Actor, name: str, group: str) -> Dataset:
         _need_admin(actor)
-        return await self._store.write(_revoke, name, group)
+        return self._placed(await self._store.write(_revoke, name, group))
+
+    async def _kept_path(self, dataset: Dataset) -> str:
+        """Empty where the path follows from the name: it must be right also after the admin moved files.folder."""
+        if dataset.kind == kinds.NFS and not dataset.path:
+            return await self._real_path(kinds.nfs_path(dataset.data, self._nfs_folder))
+        return await self._real_path(dataset.path) if dataset.kind in (kinds.FOLDER, kinds.NFS) else ""
 
     async def _real_path(self, path: str) -> str:
         check_text(path, "path")
-        real = str(await self._mounts.folder(path))
+        real = str(await self._mounts.given(path))
         try:
             real.encode()
         except UnicodeEncodeError:
             raise UserError(f"The real path of {path} is not UTF-8", field="path") from None
         return real
+
+    async def _make_volume(self, name: str, adopt: bool) -> None:
+        """Before its row is written: a folder without one does no harm."""
+        if await self.exists(name):
+            return  # the row says so
+        folder = await asyncio.to_thread(self._folders.make, self._folders.dataset(name))
+        if not adopt and await asyncio.to_thread(_has_anything, folder):
+            raise Conflict(
+                f"There is data left of an earlier volume {name}, in {folder}",
+                field="name",
+                hint="Take it over with --adopt (adopt: true), choose another name, or move the data away.",
+            )
+
+    def _placed(self, dataset: Dataset) -> Dataset:
+        """With the path of what lies where we put it."""
+        if dataset.kind == kinds.VOLUME:
+            return replace(dataset, path=str(self._folders.dataset(dataset.name)))
+        if dataset.kind == kinds.GIT:
+            return replace(dataset, path=str(self._folders.git(dataset.name) / dataset.name))
+        return dataset
+
+    def _shown(self, actor: Actor, dataset: Dataset) -> Dataset:
+        """Which secret git goes by is the admins' alone."""
+        if may(actor, Verb.MANAGE_PLACE) or "secret" not in dataset.data:
+            return self._placed(dataset)
+        data = {key: value for key, value in dataset.data.items() if key != "secret"}
+        return self._placed(replace(dataset, data=data))
 
 
 def may_use(actor: Actor, dataset: Dataset) -> bool:
@@ -111,16 +192,31 @@ def _unknown(name: str) -> NoDataset:
     return NoDataset(f"There is no dataset {name[:100]}")
 
 
-def _check(dataset: Dataset) -> None:
-    check_text(dataset.description, "description")
-    if dataset.kind not in (FOLDER, NFS):
-        raise UserError(f"There is no kind {dataset.kind[:50]!r} of datasets", field="kind", hint="folder or nfs.")
-    keys = set(dataset.data)
-    if dataset.kind == FOLDER and keys:
-        raise UserError("A folder has no data", field="data", hint="Only the kind nfs has: server and path.")
-    texts = all(isinstance(value, str) and value and value.isprintable() for value in dataset.data.values())
-    if dataset.kind == NFS and (keys != _NFS_KEYS or not texts):
-        raise UserError("data of the kind nfs is a server and a path", field="data")
+def _variables(kind: str, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    if kind != kinds.ENV:
+        if given:
+            raise UserError("Only the kind env has variables", field="variables")
+        return None
+    kinds.check_variables(given or {})
+    return given or {}
+
+
+# -- on disk
+
+
+def _has_anything(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        return any(True for _ in entries)
+
+
+def _remove(folder: Path) -> None:
+    """Aside first, so that what is left of it after a crash is not taken for data."""
+    aside = folder.with_name(f"{PURGED}{randomness.token_hex(8)}")
+    try:
+        folder.rename(aside)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 # -- within one write each
@@ -133,24 +229,61 @@ def _need(conn: Connection, name: str) -> Dataset:
     return dataset
 
 
+def _create(conn: Connection, dataset: Dataset, variables: Mapping[str, str] | None) -> None:
+    _check_secret(conn, dataset)
+    dataset_rows.create_dataset(conn, dataset=dataset, variables=variables)
+
+
+def _check_secret(conn: Connection, dataset: Dataset) -> None:
+    name = dataset.data.get("secret") if dataset.kind == kinds.GIT else None
+    if name is None:
+        return
+    secret = secret_rows.get_secret(conn, name)
+    if secret is None:
+        raise NotFound(f"There is no secret {name[:100]}", field="data", hint="holdfast secret ls lists them.")
+    if secret.kind is not SecretKind.OPAQUE:
+        raise UserError(f"The secret {name} is for a registry, not for git", field="data")
+
+
 def _change(conn: Connection, name: str, change: DatasetChange) -> Dataset:
     given = {key: value for key in change.__slots__ if not isinstance(value := getattr(change, key), Unset)}
-    if given.get("kind") == FOLDER:
+    variables = given.pop("variables", None)
+    before = _need(conn, name)
+    if given.get("kind") == kinds.FOLDER:
         given.setdefault("data", {})
-    after = replace(_need(conn, name), **given)
-    _check(after)
+    after = kinds.tidy(replace(before, **given))
+    kinds.check(after)
+    _check_kind(before.kind, after.kind)
+    kinds.check_path(after)
+    _check_secret(conn, after)
     dataset_rows.update_dataset(conn, dataset=after)
+    if variables is not None:
+        dataset_rows.set_variables(conn, name, _variables(after.kind, variables) or {})
     return after
 
 
-def _delete(conn: Connection, name: str) -> None:
-    _need(conn, name)
+def _check_kind(before: str, after: str) -> None:
+    """What was mounted from one place cannot turn into variables, nor a volume into somebody's folder."""
+    if before != after and not {before, after} <= {kinds.FOLDER, kinds.NFS}:
+        hint = "Remove it and add another; a volume's data stays."
+        raise UserError(f"A dataset of the kind {before} cannot become {after}", field="kind", hint=hint)
+
+
+def _delete(conn: Connection, name: str, purge: bool) -> str:
+    """The kind it was of."""
+    kind = _need(conn, name).kind
+    if purge and kind in (kinds.FOLDER, kinds.NFS):
+        hint = "Remove the dataset without purge, and the data yourself."
+        raise UserError(f"The folder of {name} was not made by Holdfast, which will not remove it", hint=hint)
     dataset_rows.delete_dataset(conn, name)
+    return kind
 
 
-def _grant(conn: Connection, name: str, group: str) -> Dataset:
+def _grant(conn: Connection, name: str, group: str, writable: bool) -> Dataset:
     dataset = _need(conn, name)
-    dataset_rows.grant(conn, dataset.name, group)
+    if writable and dataset.kind in (kinds.GIT, kinds.ENV):
+        raise UserError(f"Nobody can write to a dataset of the kind {dataset.kind}", field="writable")
+    dataset_rows.grant(conn, dataset.name, group, writable=writable)
     return _need(conn, name)
 
 

@@ -24,8 +24,9 @@ PATIENCE = 15.0  # seconds
 
 
 class MountRules:
-    def __init__(self, *, home: Path, allow: Sequence[str]) -> None:
+    def __init__(self, *, home: Path, allow: Sequence[str], shared: Path | None = None) -> None:
         self._home = home
+        self._shared = shared  # where groups' files lie, and datasets that we made; it may lie in `home`
         self._allow = tuple(allow)
         self._reach = Reach("mounts")
 
@@ -49,8 +50,23 @@ class MountRules:
         return await self.look(sources, self._apply, job, may(actor, Verb.MOUNT_ANY_PATH))
 
     async def folder(self, path: str) -> Path:
+        """The real path of a dataset's folder: an admin's, or one that we made; UserError when jobs must not see it."""
+        return await self.look([path], self._made if self._is_made(path) else self._folder, path)
+
+    async def given(self, path: str) -> Path:
         """The real path of a folder that an admin gives to others; UserError when jobs must not see it."""
         return await self.look([path], self._folder, path)
+
+    def _is_made(self, path: str) -> bool:
+        """One of a dataset, by its place: nothing else lies there."""
+        made = () if self._shared is None else (self._shared / "volumes", self._shared / "git")
+        return ".." not in path.split("/") and any(folder in Path(path).parents for folder in made)
+
+    def _made(self, path: str) -> Path:
+        real = Path(os.path.realpath(path))
+        if not real.is_dir():
+            raise UserError(f"The folder {path} is missing", field="path")
+        return real
 
     def _folder(self, path: str) -> Path:
         answer = self._source(path, any_path=True)
@@ -91,13 +107,20 @@ class MountRules:
             return f"{source} may not be mounted", self._what_is_allowed()
         if real is None:
             return f"{source} does not exist on this machine", None
+        return self._ours(source, real) or real
+
+    def _ours(self, source: str, real: Path) -> tuple[str, str] | None:
+        """Why not, of a place that is in, or holds, what the server keeps."""
         home = Path(os.path.realpath(self._home))
         if real.is_relative_to(home):
             return f"{source} is in the server's own state folder", "Keep what jobs need in another folder."
         if home.is_relative_to(real):
             hint = "Mount a folder inside it, or move the state folder (HOLDFAST_HOME)."
             return f"{source} holds the server's own state folder", hint
-        return real
+        if self._shared is not None and (real.is_relative_to(self._shared) or self._shared.is_relative_to(real)):
+            hint = "Jobs get it by their group, or by the name of a dataset."
+            return f"{source} is, holds or lies in the folder of groups' files (files.folder)", hint
+        return None
 
     def _is_allowed(self, real: Path) -> bool:
         return any(real.is_relative_to(os.path.realpath(folder)) for folder in self._allow)

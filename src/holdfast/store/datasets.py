@@ -1,9 +1,9 @@
-"""Datasets: folders with a name, and the groups they are granted to."""
+"""Datasets: folders and variables with a name, and the groups they are granted to. Variables are sealed here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
@@ -11,17 +11,20 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.records import Dataset
 
+from .connections import vault_of
 from .rows import storable, to_json
 from .tables import dataset_groups, datasets, groups
 
 
-def create_dataset(conn: Connection, *, dataset: Dataset) -> None:
+def create_dataset(conn: Connection, *, dataset: Dataset, variables: Mapping[str, str] | None = None) -> None:
     """With its grants; Conflict when the name is taken, NotFound when a group is missing."""
     if get_dataset(conn, dataset.name) is not None:
         raise Conflict(f"There is a dataset {dataset.name} already", field="name")
     conn.execute(insert(datasets), {"name": dataset.name, **_values(dataset)})
     for group in dataset.groups:
         grant(conn, dataset.name, group, writable=group in dataset.writable_groups)
+    if variables is not None:
+        set_variables(conn, dataset.name, variables)
 
 
 def get_dataset(conn: Connection, name: str) -> Dataset | None:
@@ -41,6 +44,21 @@ def list_datasets(conn: Connection) -> list[Dataset]:
         granted.setdefault(name, {})[group] = writable
     rows = conn.execute(select(datasets).order_by(datasets.c.name))
     return [_dataset_of(row, granted.get(row.name, {})) for row in rows]
+
+
+def set_variables(conn: Connection, name: str, variables: Mapping[str, str]) -> None:
+    """All of them, in place of what there was; they may hold passwords, so they are sealed and bound to the name."""
+    sealed = vault_of(conn).seal(to_json(dict(variables)).encode(), about=_about(name))
+    if not conn.execute(update(datasets).where(datasets.c.name == name).values(variables=sealed)).rowcount:
+        raise _no("dataset", name)
+
+
+def variables_of(conn: Connection, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Name -> its variables, for those that have any."""
+    asked = [storable(name) for name in names]
+    there = datasets.c.name.in_(asked) & datasets.c.variables.is_not(None)
+    rows = conn.execute(select(datasets.c.name, datasets.c.variables).where(there).order_by(datasets.c.name)).all()
+    return {row.name: json.loads(vault_of(conn).unseal(bytes(row.variables), about=_about(row.name))) for row in rows}
 
 
 def update_dataset(conn: Connection, *, dataset: Dataset) -> None:
@@ -99,6 +117,10 @@ def _values(dataset: Dataset) -> dict[str, Any]:
         "kind": dataset.kind,
         "data_json": to_json(dict(dataset.data)),
     }
+
+
+def _about(name: str) -> str:
+    return f"the dataset {name}"
 
 
 def _no(kind: str, name: str) -> NotFound:

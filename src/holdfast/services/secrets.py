@@ -1,0 +1,132 @@
+"""Secrets that admins keep for the platform's own errands: cloning from git, pulling images. A value goes in and never
+comes out again but to what needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from holdfast.core.access import Actor, Verb, may
+from holdfast.core.catalogue import Secret, SecretKind
+from holdfast.core.errors import Conflict, Forbidden, TooLarge, UserError
+from holdfast.store import secrets as secret_rows
+from holdfast.store.database import Store
+
+from .groups import UNSET, Unset
+from .names import check_name, check_text
+
+LONGEST_VALUE = 65536  # bytes; the longest SSH keys have a quarter of that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretChange:
+    display_name: str | Unset = UNSET
+    registry_host: str | Unset = UNSET
+    username: str | Unset = UNSET
+    value: str | Unset = UNSET
+
+    def __repr__(self) -> str:
+        return "SecretChange(...)"  # it may end up in a trace, the value must not
+
+
+class Secrets:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def list(self, actor: Actor) -> list[Secret]:
+        """All, for admins; those for registries, for others: they are what one may name with an image."""
+        found = await self._store.read(secret_rows.list_secrets)
+        return [secret for secret in found if _may_see(actor, secret)]
+
+    async def get(self, actor: Actor, name: str) -> Secret:
+        secret = await self._store.read(secret_rows.get_secret, name)
+        if secret is None or not _may_see(actor, secret):
+            raise secret_rows.no_secret(name)
+        return secret
+
+    async def create(self, actor: Actor, secret: Secret, value: str) -> Secret:
+        _need_admin(actor)
+        check_name(secret.name, "secret")
+        _check(secret)
+        _check_value(value)
+        await self._store.write(secret_rows.create_secret, secret, value)
+        return secret
+
+    async def change(self, actor: Actor, name: str, change: SecretChange) -> Secret:
+        """What is given. Its kind stays: what uses it relies on that."""
+        _need_admin(actor)
+        if not isinstance(change.value, Unset):
+            _check_value(change.value)
+        return await self._store.write(_change, name, change)
+
+    async def delete(self, actor: Actor, name: str) -> None:
+        """Conflict while a dataset or an image goes by it."""
+        _need_admin(actor)
+        await self._store.write(_delete, name)
+
+    async def value(self, name: str) -> str | None:
+        """For the platform's own use: never show it, log it or put it into an error."""
+        return await self._store.read(secret_rows.secret_value, name)
+
+
+def _may_see(actor: Actor, secret: Secret) -> bool:
+    return may(actor, Verb.MANAGE_PLACE) or secret.kind is SecretKind.REGISTRY
+
+
+def _need_admin(actor: Actor) -> None:
+    if not may(actor, Verb.MANAGE_PLACE):
+        raise Forbidden("Only admins manage secrets")
+
+
+def _check(secret: Secret) -> None:
+    check_text(secret.display_name, "display_name")
+    check_text(secret.registry_host, "registry_host", longest=300)
+    check_text(secret.username, "username", longest=300)
+    if secret.kind is SecretKind.REGISTRY:
+        if not secret.registry_host or any(sign.isspace() for sign in secret.registry_host):
+            raise UserError("A registry secret needs a host", field="registry_host", hint="Such as ghcr.io.")
+        if not secret.username:
+            raise UserError("A registry secret needs a user name", field="username")
+    elif secret.registry_host:
+        raise UserError("Only registry secrets have a host", field="registry_host")
+
+
+def _check_value(value: str) -> None:
+    """In no case say what the value is, or how long."""
+    if not value.strip():
+        raise UserError("The value is empty", field="value")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise UserError("The value is not UTF-8 text", field="value") from None
+    if size > LONGEST_VALUE:
+        raise TooLarge(f"The value has more than {LONGEST_VALUE} bytes", field="value")
+    if "\0" in value:
+        raise UserError("The value may not hold NUL characters", field="value")
+
+
+# -- within one write each
+
+
+def _change(conn: Connection, name: str, change: SecretChange) -> Secret:
+    secret = secret_rows.get_secret(conn, name)
+    if secret is None:
+        raise secret_rows.no_secret(name)
+    given = {key: getattr(change, key) for key in ("display_name", "registry_host", "username")}
+    after = replace(secret, **{key: value for key, value in given.items() if not isinstance(value, Unset)})
+    _check(after)
+    secret_rows.update_secret(conn, after, None if isinstance(change.value, Unset) else change.value)
+    return after
+
+
+def _delete(conn: Connection, name: str) -> None:
+    if secret_rows.get_secret(conn, name) is None:
+        raise secret_rows.no_secret(name)
+    users = secret_rows.users_of_secret(conn, name)
+    if users:
+        more = f" and {len(users) - 5} more" if len(users) > 5 else ""
+        raise Conflict(
+            f"The secret {name} is in use by {', '.join(users[:5])}{more}", hint="Give them another secret, or none."
+        )
+    secret_rows.delete_secret(conn, name)
