@@ -157,6 +157,7 @@ def test_a_success_or_a_signal_says_enough_by_itself(code: int) -> None:
         (replace(classify(1), cause=Cause.CUDA_OOM), "smaller batch"),
         (replace(classify(1), cause=Cause.PLUGIN_FAILED), "names the plugin"),
         (replace(classify(1), cause=Cause.UNSET_VARIABLE), "${NAME:-}"),
+        (replace(classify(143, scratch_full="x"), cause="scratch-full"), "primehub.scratch_bytes"),
         (Exit(kind=ExitKind.TIME_LIMIT, message=""), "time limit"),
         (classify(0), ""),
         (classify(1), ""),
@@ -170,6 +171,14 @@ def test_people_are_told_what_to_try_where_that_is_known(exit: Exit, words: str)
     hint = hint_for(exit)
     assert words in hint
     assert bool(hint) == bool(words)
+
+
+@pytest.mark.parametrize(("code", "signal"), [(0, None), (143, 15), (1, None)])
+def test_a_home_that_was_too_large_is_a_failure_whatever_the_program_said(code: int, signal: int | None) -> None:
+    exit = replace(classify(code, scratch_full="It held too much"), cause=Cause.SCRATCH_FULL.value)
+    assert (exit.kind, exit.code, exit.signal) == (ExitKind.USER_ERROR, code, signal)
+    assert exit.message == "It held too much"
+    assert spec_of(exit).behaviour is exit.behaviour is Behaviour.PERMANENT
 
 
 def test_a_message_says_the_cause_that_the_log_told() -> None:

@@ -119,7 +119,8 @@ class Observation:
     elapsed: float | None = None  # seconds it has run, by a clock that does not jump
     code: int | None = None  # with EXITED
     oom: bool = False
-    message: str = ""  # with LOST and REFUSED: why
+    message: str = ""  # with LOST and REFUSED, and with EXITED for what the engine did: why
     transient: bool = False  # with REFUSED: another try may work
     cause: str = ""  # with EXITED, LOST and REFUSED: what is known of it, a word of exits.Cause
+    artifacts: bool = False  # with EXITED: it may have left artifacts, which can be collected
     warning: str = ""  # it runs, but not quite as was asked; the first look at it says so

@@ -46,6 +46,7 @@ CAUSES: dict[Cause, int] = {
     Cause.PORT_IN_USE: 253,
     Cause.LOST: -1001,
     Cause.FILES_GONE: -101,
+    Cause.SCRATCH_FULL: 210,
     Cause.SSH_BARRIER: 249,
     Cause.PLUGIN_FAILED: 256,
     Cause.COMMAND_NOT_FOUND: 220,

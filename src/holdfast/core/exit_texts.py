@@ -361,6 +361,8 @@ CAUSE_WORDS: dict[str, str] = {
 }
 # Where the row of the code knows nothing of it.
 CAUSE_HINTS: dict[str, str] = {
+    Cause.SCRATCH_FULL.value: "Write large data to the group's shared volume, /project/GROUP, or ask an admin to raise "
+    "primehub.scratch_bytes.",
     Cause.PLUGIN_FAILED.value: "Read the end of the task's log: it names the plugin and says why.",
     Cause.UNSET_VARIABLE.value: "A variable that the commands read is not set: write ${NAME:-}, or set it.",
 }

@@ -41,6 +41,8 @@ class Cause(StrEnum):
     PORT_IN_USE = "port-in-use"
     LOST = "lost"
     FILES_GONE = "files-gone"
+    # stopped by the engine
+    SCRATCH_FULL = "scratch-full"  # its home held more than it may
     # told by its log
     SSH_BARRIER = "ssh-barrier"
     PLUGIN_FAILED = "plugin-failed"
@@ -81,11 +83,20 @@ SIGNAL_NAMES = {
 _PERMANENT_SIGNALS = frozenset({4, 7, 8, 13})
 
 
-def classify(code: int, *, oom: bool = False, memory_limit: str = "") -> Exit:
-    """How a program that ended by itself ended. `oom`: the kernel or we killed it for its memory."""
+def classify(code: int, *, oom: bool = False, memory_limit: str = "", scratch_full: str = "") -> Exit:
+    """How a program that ended by itself ended. `oom`: the kernel or we killed it for its memory. `scratch_full`: what is
+    to be said of one that was stopped for its home's size, with whatever code it then ended."""
+    if scratch_full:
+        return Exit(
+            kind=ExitKind.USER_ERROR,
+            code=code,
+            signal=_signal(code),
+            behaviour=Behaviour.PERMANENT,
+            message=scratch_full,
+        )
     if code == 0:
         return Exit(kind=ExitKind.SUCCEEDED, code=0, message="Succeeded")
-    signal = code - 128 if 128 < code < 128 + 65 else None
+    signal = _signal(code)
     if oom:
         limit = f" of {memory_limit}" if memory_limit else ""
         return Exit(
@@ -106,6 +117,10 @@ def classify(code: int, *, oom: bool = False, memory_limit: str = "") -> Exit:
             message=f"Exit code {code} (ended by {name})",
         )
     return Exit(kind=ExitKind.USER_ERROR, code=code, message=f"Exit code {code}")
+
+
+def _signal(code: int) -> int | None:
+    return code - 128 if 128 < code < 128 + 65 else None
 
 
 def platform_exit(message: str, cause: str = "") -> Exit:

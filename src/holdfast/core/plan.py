@@ -290,7 +290,8 @@ class _Work:
     def exited(self, i: int, task: TaskAttempt, observation: Observation) -> None:
         code = observation.code if observation.code is not None else 0
         limit = show_bytes(self.job.role(task.role).resources.memory)
-        reason = classify(code, oom=observation.oom, memory_limit=limit)
+        full = observation.message if observation.cause == Cause.SCRATCH_FULL else ""
+        reason = classify(code, oom=observation.oom, memory_limit=limit, scratch_full=full)
         if task.stop is not None:
             reason = replace(task.stop, code=code, signal=reason.signal)
         elif reason.kind is ExitKind.USER_ERROR:
