@@ -14,8 +14,12 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 
 from .access_tokens import AccessTokens
+from .artifacts import Artifacts
 from .control import Control
 from .datasets import Datasets
+from .disk_work import DiskWork
+from .files import Files
+from .folders import TaggedFolders
 from .groups import Groups
 from .image_aliases import ImageAliases
 from .images import Images
@@ -48,6 +52,10 @@ class Services:
     instance_types: InstanceTypes
     datasets: Datasets
     secrets: Secrets
+    shared: SharedFolders
+    files: Files
+    folders: TaggedFolders
+    artifacts: Artifacts
     skus: Skus
     place: Place
 
@@ -85,6 +93,9 @@ def build_services(
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
     images = Images(engine, home)
     images.clear_uploads()
+    work = DiskWork()
+    files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes)
+    files.clear_uploads()
     return Services(
         settings=settings,
         jobs=Jobs(store, engine, control, intake, prospects, clock=clock),
@@ -97,6 +108,10 @@ def build_services(
         instance_types=instance_types,
         datasets=datasets,
         secrets=Secrets(store),
+        shared=folders,
+        files=files,
+        folders=TaggedFolders(files, work, clock=clock),
+        artifacts=Artifacts(store, folders, work),
         skus=skus,
         place=Place(store, engine, control, home, clock=clock),
     )

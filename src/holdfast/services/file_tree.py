@@ -1,0 +1,324 @@
+"""A group's shared files on disk. Its jobs write to the same folder, and may put anything there at any time: so each
+part of a path is opened as what it is, and no link is ever followed.
+
+What comes in is gathered beside the tree, where no job sees it, and what goes out is moved there first: a file is there
+whole or not at all, and a folder that is removed is gone at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.core.errors import Conflict, NotFound
+from holdfast.shared_folders import SharedFolders
+
+from .file_paths import DEEPEST, own_names
+from .file_walk import OPEN_FILE, OPEN_FOLDER, Stopped, closing_fd
+from .refusals import Unavailable
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PASSES = 3  # through a folder that is being emptied, since names may come and go meanwhile
+
+
+class Tree:
+    def __init__(self, shared: SharedFolders, group: str) -> None:
+        self._shared = shared
+        self._group = group
+
+    # -- reading
+
+    def folder(self, parts: tuple[str, ...]) -> int:
+        """A descriptor of the folder. FileNotFoundError or NotADirectoryError when it is none."""
+        fd = os.open(self._shared.files(self._group), OPEN_FOLDER)
+        for part in parts:
+            fd = _step(fd, part)
+        return fd
+
+    def file(self, parts: tuple[str, ...]) -> tuple[int, os.stat_result]:
+        """A descriptor of a plain file. NotFound when there is none, whatever else of that name there is."""
+        try:
+            with closing_fd(self.folder(parts[:-1])) as folder:
+                fd = os.open(parts[-1], OPEN_FILE, dir_fd=folder)
+        except OSError as error:
+            raise missing(parts, error) from None
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(fd)
+            raise no_file(parts, folder=stat.S_ISDIR(status.st_mode))
+        return fd, status
+
+    def is_file(self, parts: tuple[str, ...]) -> bool:
+        try:
+            with closing_fd(self.file(parts)[0]):
+                return True
+        except (NotFound, Unavailable):
+            return False
+
+    def is_folder(self, parts: tuple[str, ...]) -> bool:
+        try:
+            with closing_fd(self.folder(parts)):
+                return True
+        except OSError:
+            return False
+
+    # -- writing
+
+    def check_place(self, parts: tuple[str, ...]) -> None:
+        """Conflict when there can be no file of this path; before its first byte is read."""
+        fd = os.open(self._shared.make(self._shared.files(self._group)), OPEN_FOLDER)
+        for depth, part in enumerate(parts[:-1]):
+            try:
+                fd = _step(fd, part)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                raise in_the_way(parts[: depth + 1], error) from None
+        with closing_fd(fd):
+            _check_no_folder(fd, parts)
+
+    def begin(self) -> tuple[int, str]:
+        """A new file on its way in: its descriptor, and the name it has until `settle`."""
+        name = secrets.token_hex(16)
+        folder = self._shared.make(self._shared.uploads(self._group))
+        return os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), name
+
+    def settle(self, fd: int, name: str, parts: tuple[str, ...]) -> None:
+        """It becomes the file of this path, in place of the one that was there."""
+        os.fsync(fd)
+        with closing_fd(self._made_folder(parts[:-1])) as folder:
+            try:
+                os.rename(self._shared.uploads(self._group) / name, parts[-1], dst_dir_fd=folder)
+            except OSError as error:
+                if error.errno in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
+                    raise _is_folder(parts) from None
+                raise
+            os.fsync(folder)
+
+    def give_up(self, name: str) -> None:
+        """What is still on its way in goes."""
+        with suppress(OSError):
+            (self._shared.uploads(self._group) / name).unlink(missing_ok=True)
+
+    def _made_folder(self, parts: tuple[str, ...]) -> int:
+        fd = os.open(self._shared.make(self._shared.files(self._group)), OPEN_FOLDER)
+        for depth, part in enumerate(parts):
+            try:
+                fd = _make_step(fd, part)
+            except (NotADirectoryError, OSError) as error:
+                if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                    raise in_the_way(parts[: depth + 1], error) from None
+                raise
+        return fd
+
+    # -- removing
+
+    def remove_file(self, parts: tuple[str, ...]) -> bool:
+        """Whatever it is but a folder; False when there is none."""
+        try:
+            with closing_fd(self.folder(parts[:-1])) as folder:
+                os.unlink(parts[-1], dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return False
+            raise
+        return True
+
+    def remove_all(self, parts: tuple[str, ...], starts: str, stop: threading.Event) -> int:
+        """Everything in a folder whose name begins with `starts`, with all that lies below; how many were no folders.
+        What the platform keeps in the folder itself stays, unless the whole folder is meant."""
+        try:
+            fd = self.folder(parts)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return 0
+            raise
+        kept = own_names("".join(f"{part}/" for part in parts)) if starts else frozenset[str]()
+        with closing_fd(fd), closing_fd(self._ground()) as ground:
+            count = sum(_remove_matching(fd, ground, starts, kept, stop) for _ in range(_PASSES))
+            return count + empty(ground, stop)
+
+    def remove_folder(self, parts: tuple[str, ...], stop: threading.Event) -> int:
+        """The folder with all that is in it: gone at once, then cleared away."""
+        with closing_fd(self.folder(parts[:-1])) as above, closing_fd(self._ground()) as ground:
+            os.rename(parts[-1], secrets.token_hex(16), src_dir_fd=above, dst_dir_fd=ground)
+            return empty(ground, stop)
+
+    def _ground(self) -> int:
+        return os.open(self._shared.make(self._shared.removed(self._group)), OPEN_FOLDER)
+
+
+def clear_uploads(shared: SharedFolders) -> None:
+    """What a server that was killed had half received. To be called before the first request."""
+    with suppress(FileNotFoundError):
+        for group in os.scandir(shared.root / "groups"):
+            for path in shared.uploads(group.name).glob("*"):
+                path.unlink(missing_ok=True)
+
+
+def clear_removed(shared: SharedFolders, stop: threading.Event) -> None:
+    """What a server that was killed had not cleared away yet."""
+    with suppress(FileNotFoundError):
+        for group in os.scandir(shared.root / "groups"):
+            with suppress(OSError), closing_fd(os.open(shared.removed(group.name), OPEN_FOLDER)) as ground:
+                empty(ground, stop)
+
+
+def empty(ground: int, stop: threading.Event) -> int:
+    """Clear a folder of ours away, to the last thing in it; how many were no folders."""
+    count = 0
+    while names := _first_names(ground):
+        before = len(names)
+        for name in names:
+            try:
+                count += _remove_entry(ground, name, ground, 0, stop)
+            except OSError:
+                before -= 1  # it cannot be removed: left to the next time
+        if not before:
+            break
+    return count
+
+
+def _first_names(folder: int, most: int = 1000) -> list[str]:
+    found: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            found.append(entry.name)
+            if len(found) == most:
+                break
+    return found
+
+
+def _remove_matching(folder: int, ground: int, starts: str, kept: frozenset[str], stop: threading.Event) -> int:
+    """Plain things at once; folders are moved away, to be emptied there."""
+    count = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if stop.is_set():
+                raise Stopped
+            is_dir = entry.is_dir(follow_symlinks=False)
+            if not entry.name.startswith(starts) or (f"{entry.name}/" if is_dir else entry.name) in kept:
+                continue
+            with suppress(FileNotFoundError, IsADirectoryError):
+                if is_dir:
+                    os.rename(entry.name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=ground)
+                else:
+                    os.unlink(entry.name, dir_fd=folder)
+                    count += 1
+    return count
+
+
+def _remove_entry(folder: int, name: str, ground: int, depth: int, stop: threading.Event) -> int:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except IsADirectoryError:
+        pass
+    except FileNotFoundError:
+        return 0
+    else:
+        return 1
+    if depth >= DEEPEST:  # descriptors and our own stack are not endless: its turn comes at the top
+        os.rename(name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=ground)
+        return 0
+    count = _remove_inside(folder, name, ground, depth, stop)
+    os.rmdir(name, dir_fd=folder)
+    return count
+
+
+def _remove_inside(folder: int, name: str, ground: int, depth: int, stop: threading.Event) -> int:
+    count = 0
+    with closing_fd(_open_to_remove(folder, name)) as fd:
+        while names := _first_names(fd):
+            for below in names:
+                if stop.is_set():
+                    raise Stopped
+                count += _remove_entry(fd, below, ground, depth + 1, stop)
+    return count
+
+
+def _open_to_remove(folder: int, name: str) -> int:
+    """Also one whose owner closed it, to everybody or to changes."""
+    with closing_fd(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as fd:
+        if os.fstat(fd).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            Path(f"/proc/self/fd/{fd}").chmod(stat.S_IRWXU)
+    return os.open(name, OPEN_FOLDER, dir_fd=folder)
+
+
+# -- steps
+
+
+def _step(fd: int, part: str) -> int:
+    """One folder down; the descriptor of the upper one is closed in any case."""
+    with closing_fd(fd):
+        return os.open(part, OPEN_FOLDER, dir_fd=fd)
+
+
+def _make_step(fd: int, part: str) -> int:
+    with closing_fd(fd):
+        try:
+            os.mkdir(part, 0o755, dir_fd=fd)
+            os.fsync(fd)
+        except FileExistsError:
+            pass
+        return os.open(part, OPEN_FOLDER, dir_fd=fd)
+
+
+def _check_no_folder(folder: int, parts: tuple[str, ...]) -> None:
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.stat(parts[-1], dir_fd=folder, follow_symlinks=False).st_mode):
+            raise _is_folder(parts)
+
+
+# -- what went wrong, in words
+
+
+def show_path(parts: tuple[str, ...]) -> str:
+    """In errors; names come from anywhere."""
+    text = "/".join(parts)
+    return text[:200] if text.isprintable() else repr(text[:200])
+
+
+def missing(parts: tuple[str, ...], error: OSError) -> NotFound | Unavailable:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG):
+        return NotFound(f"There is no file {show_path(parts)}")
+    return Unavailable(f"{show_path(parts)} cannot be read: {error.strerror}")
+
+
+def no_file(parts: tuple[str, ...], *, folder: bool) -> NotFound:
+    if folder:
+        return NotFound(f"{show_path(parts)} is a folder", hint="Name a file in it, or take all of it recursively.")
+    return NotFound(f"There is no file {show_path(parts)}")
+
+
+def in_the_way(parts: tuple[str, ...], error: OSError) -> Conflict | Unavailable:
+    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+        return Conflict(
+            f"{show_path(parts)} is not a folder, so nothing can lie in it",
+            field="path",
+            hint="Choose another path, or remove that file first.",
+        )
+    return Unavailable(f"{show_path(parts)} cannot be used: {error.strerror}")
+
+
+def _is_folder(parts: tuple[str, ...]) -> Conflict:
+    return Conflict(
+        f"{show_path(parts)} is a folder", field="path", hint="Choose another name, or remove the folder first."
+    )
+
+
+def not_kept(parts: tuple[str, ...], error: OSError) -> Unavailable:
+    if error.errno in _FULL:
+        return Unavailable(
+            f"{show_path(parts)} was not kept: there is no room left for it on the disk of the shared files",
+            hint="Remove files that nobody needs any more, or ask an admin for a larger disk (files.folder).",
+        )
+    return Unavailable(f"{show_path(parts)} was not kept: {error.strerror}")
