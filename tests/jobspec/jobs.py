@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
+from holdfast.core.job import GIB, MIB, Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
 from holdfast.jobspec.rules import SHELL_OPTION
+from holdfast.jobspec.sizes import sized
 from holdfast.jobspec.templates import secret_reference
 
 # Words that YAML readers disagree about, and shapes that are hard to write down.
@@ -102,6 +104,30 @@ def jobs(draw: st.DrawFn) -> Job:
         dialect=draw(st.sampled_from(Dialect)),
         extras=draw(st.dictionaries(texts, json_values, max_size=3)),
     )
+
+
+SIZES = {
+    "cpu-1": Resources(cpu=1, memory=2 * GIB),
+    "gpu-1": Resources(cpu=2, memory=7 * GIB, gpu=1, cpu_request=1.5, memory_request=5 * GIB),
+    "no": Resources(cpu=0.5, memory=GIB),  # a word that YAML readers disagree about
+}
+
+
+@st.composite
+def sized_jobs(draw: st.DrawFn) -> Job:
+    """Jobs some of whose roles name a size, with or without resources beside it."""
+    job = draw(jobs())
+    return replace(job, roles=tuple(draw(_sized(role)) for role in job.roles))
+
+
+@st.composite
+def _sized(draw: st.DrawFn, role: Role) -> Role:
+    name = draw(st.sampled_from(["", *SIZES]))
+    if not name:
+        return role
+    keys = draw(st.sets(st.sampled_from(["cpu", "memory", "gpu", "shm"])))
+    own = {key: getattr(role.resources, key) for key in keys}
+    return replace(role, instance_type=name, own_resources=tuple(sorted(keys)), resources=sized(SIZES[name], own))
 
 
 def _with_env(role: Role, more: dict[str, str]) -> Role:

@@ -56,6 +56,55 @@ def test_site_defaults_fill_what_the_file_leaves_out() -> None:
     assert job.roles[0].resources == Resources(cpu=2, memory=4 * GIB, gpu=1, shm=None)
 
 
+SIZES = {"small": Resources(cpu=0.5, memory=GIB), "large": Resources(cpu=8, memory=64 * GIB, cpu_request=4)}
+
+
+def sizes_of(text: str) -> dict[str, Resources]:
+    job = parse_job(text, defaults=Defaults(instance_types=SIZES)).job
+    return {role.name: role.resources for role in job.roles}
+
+
+def test_a_size_is_named_and_what_stands_beside_it_goes_first() -> None:
+    plain = "name: x\ncommand: y\ninstance_type: large\n"
+    assert sizes_of(plain) == {"main": SIZES["large"]}
+    beside = plain + "resources: {memory: 2Gi, gpu: 1}\n"
+    assert sizes_of(beside) == {"main": Resources(cpu=8, memory=2 * GIB, gpu=1, cpu_request=4)}
+    # Half of eight cores was to be free; of two cores asked for it is both.
+    assert sizes_of(plain + "resources: {cpu: 2}\n") == {"main": Resources(cpu=2, memory=64 * GIB)}
+
+
+def test_a_role_names_its_own_size() -> None:
+    text = """
+    name: x
+    command: y
+    instance_type: large
+    resources: {gpu: 1}
+    roles:
+      a:
+      b: {instance_type: small}
+      c: {resources: {gpu: 2}}
+      d: {instance_type: small, resources: {gpu: 3}}
+    """
+    gpus = {name: (size.cpu, size.gpu) for name, size in sizes_of(text).items()}
+    assert gpus == {"a": (8, 1), "b": (0.5, 0), "c": (8, 2), "d": (0.5, 3)}
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("name: x\ncommand: y\ninstance_type: lage\n", "instance_type"),
+        ("name: x\ncommand: y\nroles: {a: {instance_type: lage}, b: }\n", "roles.a.instance_type"),
+    ],
+)
+def test_a_size_that_nobody_knows_is_guessed_at(text: str, field: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        sizes_of(text)
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.message) == (field, "'lage' is not an instance type")
+    assert problem.hint is not None
+    assert "large" in problem.hint
+
+
 def test_instance_types_are_listed_when_unknown() -> None:
     with pytest.raises(InvalidJob) as caught:
         parse_job('{"displayName": "a", "image": "b", "command": "c", "instanceType": "xxl"}', defaults=Defaults(

@@ -15,7 +15,7 @@ from holdfast.jobspec import MASK, Defaults, job_from_json, job_to_json, parse_j
 from holdfast.jobspec.document import read_document
 from holdfast.jobspec.render import dump_yaml
 
-from .jobs import jobs, json_values
+from .jobs import SIZES, jobs, json_values, sized_jobs
 
 SITES = st.sampled_from(
     [Defaults(), Defaults(resources=Resources(cpu=4, memory=GIB, gpu=1, shm=GIB), image="base", group="staff")]
@@ -31,7 +31,20 @@ def test_our_yaml_says_everything_a_job_can_be(job: Job, site: Defaults) -> None
 
 
 @quick
-@given(jobs())
+@given(sized_jobs(), SITES)
+def test_our_yaml_says_which_size_a_role_has_by_name(job: Job, site: Defaults) -> None:
+    site = replace(site, instance_types=SIZES)
+    written = render_yaml(job, mask_secrets=False, defaults=site)
+    assert parse_job(written, defaults=site).job == replace(job, dialect=Dialect.HOLDFAST)
+
+
+def test_a_size_that_is_gone_is_written_out() -> None:
+    role = Role(name="main", commands=("true",), resources=SIZES["gpu-1"], instance_type="gpu-1")
+    assert "resources:\n  cpu: 2\n  memory: 7Gi\n  gpu: 1\n" in render_yaml(Job(name="x", roles=(role,)))
+
+
+@quick
+@given(sized_jobs())
 def test_the_codec_loses_nothing(job: Job) -> None:
     through = json.loads(json.dumps(job_to_json(job, secrets=True)))
     assert job_from_json(through) == job

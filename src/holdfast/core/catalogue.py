@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from .job import Resources
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
@@ -26,6 +28,17 @@ class InstanceType:
     everyone: bool = True  # else only the groups below
     groups: tuple[str, ...] = ()
     brought: bool = False  # came with Holdfast, and was never changed
+
+    @property
+    def resources(self) -> Resources:
+        """What a task of this size asks for."""
+        return Resources(
+            cpu=self.cpu,
+            memory=self.memory,
+            gpu=self.gpu,
+            cpu_request=None if self.cpu_request == self.cpu else self.cpu_request,
+            memory_request=None if self.memory_request == self.memory else self.memory_request,
+        )
 
 
 class ImageKind(StrEnum):

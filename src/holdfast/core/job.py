@@ -84,6 +84,8 @@ class Role:
     image: str = HOST_IMAGE  # as its author wrote it
     image_url: str = ""  # what that was an alias of when the job was submitted; empty: it is no alias
     resources: Resources = field(default_factory=Resources)
+    instance_type: str = ""  # the size that the resources are, by name; worked out anew when the job is run again
+    own_resources: tuple[str, ...] = ()  # which of the resources were asked for beside it, in order
     ports: Mapping[str, int] = field(default_factory=dict)  # label -> how many
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()

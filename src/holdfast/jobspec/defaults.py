@@ -13,6 +13,6 @@ class Defaults:
     resources: Resources = field(default_factory=Resources)
     image: str = HOST_IMAGE
     group: str = DEFAULT_GROUP
-    instance_types: Mapping[str, Resources] = field(default_factory=dict)  # PrimeHub's named sizes
+    instance_types: Mapping[str, Resources] = field(default_factory=dict)  # sizes that may be named
     user: str | None = None  # who submits, for $PAI_USER_NAME in OpenPAI v1 paths; None leaves it in place
     file_system: str = ""  # for $PAI_DEFAULT_FS_URI in OpenPAI v1 paths

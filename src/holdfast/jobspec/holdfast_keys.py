@@ -137,6 +137,7 @@ SHARED_KEYS = {
     "commands": Key(rules.COMMANDS, "The same as a list of lines, run as one script."),
     "instances": Key(rules.INSTANCES, "How many tasks of this kind. Default: 1."),
     "env": Key(_ENV, "Environment variables."),
+    "instance_type": Key(rules.INSTANCE_TYPE, "Name of a size for each task; resources written beside it go first."),
     "resources": Key(_RESOURCES, "What each task asks for."),
     "ports": Key(PORTS, "Network ports to reserve: labels, or label to count."),
     "mounts": Key(list_of(rules.MOUNT, most=100), "Folders of the machine to show in the task."),

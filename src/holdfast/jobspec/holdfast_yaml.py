@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from .defaults import Defaults
 from .fields import At, Fields, Kind, Wrong, guess
 from .holdfast_keys import JOB_KEYS, SHARED_KEYS, Draft
 from .kinds import NONE, map_of
+from .sizes import named_size, sized
 from .templates import secret_reference
 
 ONLY_ROLE = "main"  # the role of a job that names none
@@ -28,6 +28,7 @@ def read_holdfast(root: At, defaults: Defaults) -> Job:
     secrets = _secrets(fields, top)
     exported = {name: secret_reference(name) for name in secrets} if top.get("export_secrets", True) else {}
     drafts = _drafts(fields, top)
+    _check_sizes(fields, top, drafts, defaults)
     roles = tuple(_role(name, draft, top, exported, defaults) for name, draft in drafts.items())
     job = _job(top, roles, secrets, defaults)
     rules.check_job(job, root, {name: draft.at for name, draft in drafts.items()})
@@ -65,6 +66,17 @@ def _drafts(fields: Fields, top: Mapping[str, Any]) -> dict[str, Draft]:
     return {ONLY_ROLE: Draft({}, fields.at)}
 
 
+def _check_sizes(fields: Fields, top: Mapping[str, Any], drafts: Mapping[str, Draft], defaults: Defaults) -> None:
+    """Once for each place that names one."""
+
+    def check(at: At) -> None:
+        named_size(rules.INSTANCE_TYPE.read(at), defaults.instance_types)
+
+    for at, values in ((fields.at, top), *((draft.at, draft.values) for draft in drafts.values())):
+        if "instance_type" in values:
+            at.entries()["instance_type"].apply(check, None)
+
+
 def _secrets(fields: Fields, top: Mapping[str, Any]) -> dict[str, Any]:
     """Exported secrets are text under a variable's name; others may be anything."""
     at = fields.get("secrets")
@@ -93,18 +105,27 @@ _EXPORTED_SECRETS = map_of(Kind(_read_secret, {}), name=rules.ENV_NAME, most=rul
 def _role(name: str, draft: Draft, top: Mapping[str, Any], exported: Mapping[str, str], defaults: Defaults) -> Role:
     own = draft.values
     values = _without_none_words(_over(top, own))
-    asked = _without_none_words({**top.get("resources", {}), **own.get("resources", {})})
+    size_name = values.get("instance_type", "")
+    asked = _asked(top, own)
     as_written = ("instances", "ports", "mounts", "shell_options", "workdir")
     return Role(
         name=name,
         commands=_commands(values, draft.at),
         image=values.get("image", defaults.image),
-        resources=replace(defaults.resources, **asked),
+        resources=sized(defaults.instance_types.get(size_name, defaults.resources), asked),
+        instance_type=size_name,
+        own_resources=tuple(sorted(asked)) if size_name else (),
         env={**exported, **top.get("env", {}), **own.get("env", {})},
         completion=Completion(**_without_none_words(values.get("completion", {}))),
         max_task_retries=own.get("retry", _retries_of_tasks(top)),
         **{key: values[key] for key in as_written if key in values},
     )
+
+
+def _asked(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A role that names a size of its own is not held to what the top asks for."""
+    shared = {} if "instance_type" in own else top.get("resources", {})
+    return _without_none_words({**shared, **own.get("resources", {})})
 
 
 def _over(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from holdfast.core.job import Dialect, Job, Resources, Role
 
 from . import rules
 from .defaults import Defaults
-from .fields import At, Fields, Wrong, guess, list_known
+from .fields import At, Fields, Wrong
 from .holdfast_yaml import ONLY_ROLE
 from .kinds import integer, spelled
-from .paths import clip
 from .quantities import LONGEST_DURATION
+from .sizes import named_size
 
 PRIMEHUB_MARKS = ("displayName", "instanceType", "groupId", "groupName", "activeDeadlineSeconds")
 
@@ -40,7 +40,14 @@ def read_primehub(root: At, defaults: Defaults) -> Job:
     group_id = fields.take("groupId", rules.GROUP_NAME, None)
     deadline = fields.take("activeDeadlineSeconds", _DEADLINE, None)
     fields.close(tolerated=_WRITTEN_BY_SERVER)
-    role = Role(name=ONLY_ROLE, commands=(command,), image=image, resources=resources, shell_options=())
+    role = Role(
+        name=ONLY_ROLE,
+        commands=(command,),
+        image=image,
+        resources=resources,
+        instance_type=type_name,
+        shell_options=(),
+    )
     job = Job(
         name=name,
         roles=(role,),
@@ -59,12 +66,7 @@ _NO_TYPE = ("", Resources())
 def _instance_type(at: At, defaults: Defaults) -> tuple[str, Resources]:
     """Its name; exported jobs hold the whole object."""
     name = _name_of(at)
-    if name not in defaults.instance_types:
-        known = sorted(defaults.instance_types)
-        listed = list_known(known) if known else "No instance types are set up here."
-        hint = " ".join(filter(None, (guess(name, known), listed)))
-        raise Wrong(f"{clip(name)!r} is not an instance type", hint, rule="reference", expected=name)
-    return name, defaults.instance_types[name]
+    return name, named_size(name, defaults.instance_types)
 
 
 def _name_of(at: At) -> str:

@@ -61,6 +61,8 @@ def _take_shared(roles: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Move to the top what all roles say alike."""
     first, *others = roles.values()
     alike = [key for key in first if key != "retry" and all(other.get(key) == first[key] for other in others)]
+    if "instance_type" not in alike and any("instance_type" in role for role in roles.values()):
+        alike = [key for key in alike if key != "resources"]  # at the top they would not hold for those roles
     shared = {key: first[key] for key in alike}
     for role in roles.values():
         for key in alike:
@@ -92,7 +94,7 @@ def _role(role: Role, exported: Mapping[str, str], defaults: Defaults) -> dict[s
         "command": role.commands[0] if len(role.commands) == 1 else None,
         "commands": list(role.commands) if len(role.commands) != 1 else None,
         "env": env or None,
-        "resources": _resources(role.resources, defaults.resources) or None,
+        **_size(role, defaults),
         "ports": _ports(role.ports) or None,
         "mounts": [_mount(mount) for mount in role.mounts if mount.dataset is None] or None,
         "completion": _completion(role.completion) or None,
@@ -103,11 +105,23 @@ def _role(role: Role, exported: Mapping[str, str], defaults: Defaults) -> dict[s
     return {key: value for key, value in written.items() if value is not None}
 
 
+def _size(role: Role, defaults: Defaults) -> dict[str, Any]:
+    """By its name, if it still has one here."""
+    if role.instance_type not in defaults.instance_types:
+        return {"resources": _resources(role.resources, defaults.resources) or None}
+    own = {key: value for key, value in _written(role.resources).items() if key in role.own_resources}
+    return {"instance_type": role.instance_type, "resources": own or None}
+
+
 def _resources(resources: Resources, base: Resources) -> dict[str, Any]:
+    written = _written(resources)
+    return {key: value for key, value in written.items() if getattr(resources, key) != getattr(base, key)}
+
+
+def _written(resources: Resources) -> dict[str, Any]:
     cpu = int(resources.cpu) if float(resources.cpu).is_integer() else resources.cpu
     shm = "none" if resources.shm is None else render_size(resources.shm)
-    written = {"cpu": cpu, "memory": render_size(resources.memory), "gpu": resources.gpu, "shm": shm}
-    return {key: value for key, value in written.items() if getattr(resources, key) != getattr(base, key)}
+    return {"cpu": cpu, "memory": render_size(resources.memory), "gpu": resources.gpu, "shm": shm}
 
 
 def _ports(ports: Mapping[str, int]) -> Any:

@@ -35,6 +35,7 @@ ENV_NAME = text(
 )
 PORT_LABEL = text(most=63, pattern=r"^[A-Za-z0-9_.~-]+$", rule="must be made of letters, digits and _ . ~ -")
 IMAGE = text(most=512, pattern=r"^[^\s\u0000-\u001f\u007f-\u009f]+$", rule="must be an image name without spaces")
+INSTANCE_TYPE = text(most=255, line=True)
 TAG = text(most=255, line=True)
 DATASET = text(
     most=63,

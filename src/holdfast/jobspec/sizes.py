@@ -1,0 +1,28 @@
+"""Sizes that jobs name instead of writing their resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.job import Resources
+
+from .fields import Wrong, guess, list_known
+from .paths import clip
+
+
+def named_size(name: str, sizes: Mapping[str, Resources]) -> Resources:
+    """Wrong, with what it may be meant to be, when there is none of that name."""
+    if name not in sizes:
+        known = sorted(sizes)
+        listed = list_known(known) if known else "No instance types are set up here."
+        hint = " ".join(filter(None, (guess(name, known), listed)))
+        raise Wrong(f"{clip(name)!r} is not an instance type", hint, rule="reference", expected=name)
+    return sizes[name]
+
+
+def sized(size: Resources, own: Mapping[str, Any]) -> Resources:
+    """A size with what was asked for beside it. What a machine must have free of that is then as much."""
+    requests = {f"{key}_request": None for key in ("cpu", "memory") if key in own}
+    return replace(size, **requests, **own)
