@@ -1,6 +1,14 @@
 """A placed task -> the Launch an engine starts. Pure: what must be looked up comes in as `Surroundings`."""
 
 from .build import Launcher
-from .surroundings import Surroundings, wants_job_key, wants_user_keys
+from .surroundings import ArtifactLimits, Platform, PrimeHub, Surroundings, wants_job_key, wants_user_keys
 
-__all__ = ["Launcher", "Surroundings", "wants_job_key", "wants_user_keys"]
+__all__ = [
+    "ArtifactLimits",
+    "Launcher",
+    "Platform",
+    "PrimeHub",
+    "Surroundings",
+    "wants_job_key",
+    "wants_user_keys",
+]

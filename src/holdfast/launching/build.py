@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.job import Job, Role
+from holdfast.core.job import Dialect, Job, Role
 from holdfast.engines.base import Launch
 from holdfast.jobspec import fill_secrets
 
 from .openpai import Company, Crowd, dress_openpai, openpai_filler
+from .primehub import dress_primehub
 from .surroundings import Surroundings
+from .volumes import with_volume
 
 
 class Launcher:
@@ -24,11 +26,19 @@ class Launcher:
     def launch(self, task: TaskAttempt, surroundings: Surroundings) -> Launch:
         snapshot = self.snapshot
         if not snapshot.job.dialect.openpai:
-            return _launch(snapshot, task, _filler(snapshot.job))
+            return _dress(_launch(snapshot, task, _filler(snapshot.job)), snapshot, task, surroundings)
         if self._company is None:
             self._company = Company(Crowd(snapshot, surroundings.addresses))
         launch = _launch(snapshot, task, openpai_filler(snapshot.job, task.role))
         return dress_openpai(launch, task, self._company, surroundings)
+
+
+def _dress(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surroundings: Surroundings) -> Launch:
+    if snapshot.job.dialect is Dialect.PRIMEHUB:
+        return dress_primehub(launch, snapshot, snapshot.job.role(task.role), surroundings)
+    if surroundings.volume and surroundings.isolated:  # without a sandbox nothing appears at another path
+        return with_volume(launch, surroundings.volume)
+    return launch
 
 
 def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:
@@ -40,7 +50,7 @@ def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]
         task=task.task,
         user=snapshot.user,
         group=job.group,
-        image=role.image,
+        image=role.engine_image,
         script=fill("\n".join(role.commands)) + "\n",
         shell_options=role.shell_options,
         env={**_own_variables(snapshot, task, role), **{name: fill(value) for name, value in role.env.items()}},

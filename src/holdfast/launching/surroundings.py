@@ -4,9 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from holdfast.core.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactLimits:
+    """What is kept of a job's artifacts: told to jobs that ask, enforced elsewhere."""
+
+    bytes: int
+    files: int
+    keep: timedelta  # after the job's end; zero: for good
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """What the admin chose for jobs in PrimeHub's format."""
+
+    timezone: str = "UTC"
+    sudo: bool = True
+    scratch: int = 0  # bytes that /home/jovyan may hold; 0: no limit
+    artifacts: ArtifactLimits | None = None  # None: none are kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimeHub:
+    """What PrimeHub put around a job of this user in this group."""
+
+    platform: Platform = field(default_factory=Platform)
+    files: str = ""  # the folder of the machine that is the group's shared files
+    home_symlink: bool = True
+    other_volumes: Mapping[str, str] = field(default_factory=dict)  # group path -> folder of the machine
+    variables: Mapping[str, str] = field(default_factory=dict)  # of MLflow and of datasets; they may hold passwords
+    unreachable: frozenset[str] = frozenset()  # datasets whose folder is gone or does not answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +47,8 @@ class Surroundings:
     isolated: bool = True  # the task has a root filesystem of its own
     user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, as they wrote them; see wants_user_keys
     job_seed: bytes | None = None  # 32 secret bytes of this job alone; see wants_job_key
+    volume: str = ""  # the folder of the machine that is the volume of the job's group; empty: it has none
+    primehub: PrimeHub = field(default_factory=PrimeHub)  # for jobs in its format
 
 
 def wants_user_keys(job: Job) -> bool:

@@ -1,0 +1,71 @@
+"""The environment variables that PrimeHub's jobs know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.core.attempt import JobSnapshot
+from holdfast.core.job import MIB, Job, Role
+
+from ..surroundings import ArtifactLimits, PrimeHub
+from .folders import HOME, Folders
+
+LONGEST = 120_000  # bytes of one value: Linux passes no longer string to a program
+MOST_BYTES = 700_000  # of names and values together; a program takes about a megabyte
+MOST = 1500  # engines take 2000
+
+
+def primehub_variables(snapshot: JobSnapshot, role: Role, given: PrimeHub, folders: Folders) -> dict[str, str]:
+    job, platform = snapshot.job, given.platform
+    found = {
+        "PRIMEHUB_USER": snapshot.user,
+        "PRIMEHUB_GROUP": job.group,
+        "GROUP_ID": job.group,
+        "GROUP_NAME": job.group,
+        "JUPYTERHUB_USER": snapshot.user,
+        "INSTANCE_TYPE": instance_type(job),
+        "IMAGE_NAME": role.image,
+        "TZ": platform.timezone,
+        "GRANT_SUDO": "true" if platform.sudo else "false",
+    }
+    if platform.artifacts is not None and folders.files:
+        found |= _artifacts(snapshot.id, platform.artifacts)
+    if folders.volume:
+        found["PRIMEHUB_GROUP_VOLUME_PATH"] = folders.volume
+        found["PRIMEHUB_PHFS_PATH"] = f"{HOME}/phfs"  # the entry says where that is elsewhere
+    return found
+
+
+def instance_type(job: Job) -> str:
+    ours: Any = job.extras.get("primehub")
+    name = ours.get("instanceType") if isinstance(ours, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def _artifacts(job_id: str, limits: ArtifactLimits) -> dict[str, str]:
+    return {
+        "PHJOB_NAME": job_id,
+        "PHJOB_ARTIFACT_ENABLED": "true",
+        "PHJOB_ARTIFACT_LIMIT_SIZE_MB": str(limits.bytes // MIB),
+        "PHJOB_ARTIFACT_LIMIT_FILES": str(limits.files),
+        "PHJOB_ARTIFACT_RETENTION_SECONDS": str(int(limits.keep.total_seconds())),
+    }
+
+
+def fitting(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Those a program can be started with, and a sentence for each of the others: admins gave them, and the job must
+    not fail for it."""
+    kept: dict[str, str] = {}
+    left_out = []
+    room = MOST_BYTES
+    for name, value in variables.items():
+        size = len(name.encode("utf-8", "surrogateescape")) + len(value.encode("utf-8", "surrogateescape")) + 2
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            left_out.append(f"The variable {name!r} is left out: its name or value cannot be one.")
+        elif size > LONGEST or size > room or len(kept) >= MOST:
+            left_out.append(f"The variable {name} is left out: there is no room for it.")
+        else:
+            kept[name] = value
+            room -= size
+    return kept, left_out
