@@ -12,6 +12,7 @@ from holdfast.engines.base import Engine
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
+from holdfast.timezones import machine_timezone, zone
 
 from .access_tokens import AccessTokens
 from .artifacts import Artifacts
@@ -36,6 +37,7 @@ from .secrets import Secrets
 from .skus import Skus
 from .storages import Storages
 from .tokens import Tokens
+from .usage import Usage
 from .users import Users
 
 
@@ -56,6 +58,7 @@ class Services:
     files: Files
     folders: TaggedFolders
     artifacts: Artifacts
+    usage: Usage
     skus: Skus
     place: Place
 
@@ -112,6 +115,7 @@ def build_services(
         files=files,
         folders=TaggedFolders(files, work, clock=clock),
         artifacts=Artifacts(store, folders, work),
+        usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
         skus=skus,
         place=Place(store, engine, control, home, clock=clock),
     )

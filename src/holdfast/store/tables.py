@@ -39,6 +39,7 @@ metadata = MetaData(
 # SQLite numbers rows by itself only when the column is called INTEGER.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
 Micros = BigInteger
+LONG_TRY = 7 * 24 * 3600 * 1_000_000  # microseconds; part of an index
 # Compared byte by byte, whatever the database's language: ranges of it mean the same everywhere.
 Exact = String().with_variant(String(collation="C"), "postgresql")
 
@@ -111,6 +112,13 @@ jobs = Table(
         sqlite_where=text("schedule_id IS NOT NULL"),
         postgresql_where=text("schedule_id IS NOT NULL"),
     ),
+    # Which schedules have jobs that are not final.
+    Index(
+        "ix_jobs_schedule_open",
+        "schedule_id",
+        sqlite_where=text("schedule_id IS NOT NULL AND finished_at IS NULL"),
+        postgresql_where=text("schedule_id IS NOT NULL AND finished_at IS NULL"),
+    ),
 )
 
 job_specs = Table(
@@ -159,6 +167,19 @@ task_attempts = Table(
         "job_finished_at",
         sqlite_where=text("job_finished_at IS NOT NULL AND logs_removed_at IS NULL"),
         postgresql_where=text("job_finished_at IS NOT NULL AND logs_removed_at IS NULL"),
+    ),
+    # What ran in a span of time: what started then or shortly before, and the few that lasted long.
+    Index(
+        "ix_task_attempts_started",
+        "started_at",
+        sqlite_where=text("started_at IS NOT NULL"),
+        postgresql_where=text("started_at IS NOT NULL"),
+    ),
+    Index(
+        "ix_task_attempts_long",
+        "finished_at",
+        sqlite_where=text(f"finished_at - started_at > {LONG_TRY}"),
+        postgresql_where=text(f"finished_at - started_at > {LONG_TRY}"),
     ),
     sqlite_with_rowid=False,
 )
@@ -358,7 +379,7 @@ schedules = Table(
     Column("missed", String, nullable=False),
     Column("ends_at", Micros),
     Column("paused", Boolean, nullable=False),
-    Column("invalid", Boolean, nullable=False),
+    Column("invalid", String),  # why it cannot run
     Column("message", Text, nullable=False),
     Column("next_run_at", Micros),
     Column("queued_at", Micros),

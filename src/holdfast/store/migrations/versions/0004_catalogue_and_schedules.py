@@ -14,6 +14,7 @@ exact = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 def upgrade() -> None:
     extend_jobs()
+    index_tries()
     extend_groups_and_datasets()
     create_instance_types()
     create_image_aliases()
@@ -27,6 +28,22 @@ def extend_jobs() -> None:
     op.create_index(
         "ix_jobs_schedule", "jobs", ["schedule_id", "seq"], sqlite_where=scheduled, postgresql_where=scheduled
     )
+    going_on = sa.text("schedule_id IS NOT NULL AND finished_at IS NULL")
+    op.create_index(
+        "ix_jobs_schedule_open", "jobs", ["schedule_id"], sqlite_where=going_on, postgresql_where=going_on
+    )
+
+
+def index_tries() -> None:
+    """By when they ran."""
+    for name, column, which in (
+        ("started", "started_at", "started_at IS NOT NULL"),
+        ("long", "finished_at", "finished_at - started_at > 604800000000"),
+    ):
+        where = sa.text(which)
+        op.create_index(
+            f"ix_task_attempts_{name}", "task_attempts", [column], sqlite_where=where, postgresql_where=where
+        )
 
 
 def extend_groups_and_datasets() -> None:
@@ -123,7 +140,7 @@ def create_schedules() -> None:
         sa.Column("missed", sa.String, nullable=False),
         sa.Column("ends_at", sa.BigInteger),
         sa.Column("paused", sa.Boolean, nullable=False),
-        sa.Column("invalid", sa.Boolean, nullable=False),
+        sa.Column("invalid", sa.String),
         sa.Column("message", sa.Text, nullable=False),
         sa.Column("next_run_at", sa.BigInteger),
         sa.Column("queued_at", sa.BigInteger),
