@@ -96,6 +96,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
 
     Yields the services and, at the very first start, the admin's password.
     """
+    from holdfast.controller.clockwork import Clockwork
     from holdfast.controller.loop import Controller, Limits
     from holdfast.controller.retention import Retention
     from holdfast.services import build_services
@@ -126,9 +127,11 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         first_password = await services.users.ensure_first_admin()
         await services.seed()
         controller.groups_changed(await store.read(people.list_groups))
+        controller.on_end(services.schedules.job_ended)
         await controller.recover()
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
-        await _background(stack, controller.run(), Retention(store, engine, keep).run())
+        retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules)
+        await _background(stack, controller.run(), retention.run(), clockwork.run())
         yield services, first_password
 
 

@@ -146,6 +146,7 @@ class Controller:
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
         self._builders = ThreadPoolExecutor(1, thread_name_prefix="launch")  # of its own: others may be held up
         self._diagnosing = Diagnosing(engine)
+        self._on_end: list[Callable[[str], None]] = []
 
     # -- life
 
@@ -223,6 +224,10 @@ class Controller:
         self._mark(job_id)
         await done
         return True
+
+    def on_end(self, tell: Callable[[str], None]) -> None:
+        """Call it with the id of each job that is final from then on, once that is saved."""
+        self._on_end.append(tell)
 
     async def changed(self, job_id: str, timeout: float) -> None:
         live = self._live.get(job_id)
@@ -490,6 +495,8 @@ class Controller:
         for id in live.queued:
             self.queue.remove(id)
         self._live.pop(live.snapshot.id, None)
+        for tell in self._on_end:
+            tell(live.snapshot.id)
         for done in live.acknowledge:
             if not done.done():
                 done.set_result(None)

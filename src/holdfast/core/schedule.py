@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from .job import Job
+from .states import JobState
 
 
 class RecurrenceKind(StrEnum):
@@ -44,6 +45,19 @@ class Overlap(StrEnum):
     CANCEL = "cancel"  # stops that job, and runs
 
 
+class Invalid(StrEnum):
+    """Why a schedule cannot run now."""
+
+    CRON = "cron"  # its cron text, or a time that never comes
+    TIMEZONE = "timezone"
+    USER = "user"  # its user is gone or disabled
+    MEMBER = "member"  # its user is no longer in the group
+    GROUP = "group"  # there is no such group
+    INSTANCE_TYPE = "instance-type"  # there is none such for the group
+    IMAGE = "image"  # nobody knows it here
+    OTHER = "other"  # whatever else the job file is refused for
+
+
 class Missed(StrEnum):
     """What happens to runs that were due while no server ran."""
 
@@ -64,14 +78,44 @@ class Schedule:
     missed: Missed = Missed.SKIP
     ends_at: datetime | None = None  # nothing is due after it
     paused: bool = False
-    invalid: bool = False  # it cannot run, and message says why
+    invalid: Invalid | None = None  # it cannot run, and message says why
     message: str = ""
-    next_run_at: datetime | None = None  # None: inactive, paused, invalid or over
+    next_run_at: datetime | None = None  # None: inactive, paused or over; while invalid, when it is looked at again
     queued_at: datetime | None = None  # a run was due then and waits for an earlier job to end
     last_run_at: datetime | None = None
     created_at: datetime
     updated_at: datetime
     version: int = 0
+
+
+class ScheduleOrder(StrEnum):
+    """What lists are sorted by."""
+
+    UPDATED = "updated"
+    CREATED = "created"
+    NAME = "name"
+    GROUP = "group"
+    USER = "user"
+    NEXT_RUN = "next-run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleQuery:
+    """A page of the list. Every condition must hold; None means any."""
+
+    groups: tuple[str, ...] | None = None
+    user: str | None = None
+    text: str | None = None  # part of the name or the id
+    order: ScheduleOrder = ScheduleOrder.UPDATED
+    descending: bool = True
+    offset: int = 0
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePage:
+    items: tuple[Schedule, ...]
+    total: int
 
 
 class RunResult(StrEnum):
@@ -91,5 +135,6 @@ class Run:
     at: datetime
     result: RunResult
     job_id: str | None = None
+    job_state: JobState | None = None  # where that job is now
     message: str = ""
     actor: str = "holdfast"  # who asked for it, else the schedule itself

@@ -16,6 +16,7 @@ from holdfast.timezones import machine_timezone, zone
 
 from .access_tokens import AccessTokens
 from .artifacts import Artifacts
+from .catalogue import Catalogue
 from .control import Control
 from .datasets import Datasets
 from .disk_work import DiskWork
@@ -33,6 +34,8 @@ from .mounts import MountRules
 from .passwords import Passwords
 from .place import Place
 from .prospects import Prospects
+from .recurrence import Timing
+from .schedules import Schedules
 from .secrets import Secrets
 from .skus import Skus
 from .storages import Storages
@@ -59,6 +62,7 @@ class Services:
     folders: TaggedFolders
     artifacts: Artifacts
     usage: Usage
+    schedules: Schedules
     skus: Skus
     place: Place
 
@@ -91,8 +95,9 @@ def build_services(
     datasets = Datasets(store, mounts, folders, nfs_folder=settings.mounts.nfs_folder)
     instance_types = InstanceTypes(store, settings)
     image_aliases = ImageAliases(store)
-    skus = Skus(store, engine, settings)
-    intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus)
+    skus = Skus(store, engine, instance_types)
+    catalogue = Catalogue(store, instance_types, image_aliases)
+    intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus, catalogue)
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
     images = Images(engine, home)
     images.clear_uploads()
@@ -116,6 +121,7 @@ def build_services(
         folders=TaggedFolders(files, work, clock=clock),
         artifacts=Artifacts(store, folders, work),
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
+        schedules=Schedules(store, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock),
         skus=skus,
         place=Place(store, engine, control, home, clock=clock),
     )

@@ -109,9 +109,9 @@ class Jobs:
         """What would happen, without doing it."""
         ready = await self._intake.read(actor, text, group=group, dialect=dialect)
         verdict = await self._prospects.verdict(ready.job, actor.name)
-        told = {missing_image(role.image) for role in ready.job.roles}  # by the verdict
+        told = {missing_image(role.engine_image) for role in ready.job.roles}  # by the verdict
         warnings = tuple(warning for warning in ready.warnings if warning not in told)
-        return Planned(ready.job, self._intake.render(ready.job), warnings, verdict)
+        return Planned(ready.job, await self._intake.render(ready.job), warnings, verdict)
 
     async def submit(
         self,
@@ -164,7 +164,7 @@ class Jobs:
             event=NewEvent(
                 kind="submitted", message=message, at=now, actor=actor.name, attempt=0, state=JobState.PENDING
             ),
-            warnings=_warning_events(warnings, now),
+            warnings=warning_events(warnings, now),
             idempotency_key=key,
             rerun_of=rerun_of,
             unique_name=unique,
@@ -206,11 +206,13 @@ class Jobs:
 
     async def numbered(self, actor: Actor, query: NumberedQuery, *, count: bool) -> NumberedPage:
         """A page by its number, within the groups one may see. `count`: also how many fit in all."""
-        groups = readable_groups(actor)
-        if groups is not None:
-            allowed = groups if query.groups is None else tuple(set(groups).intersection(query.groups))
-            query = replace(query, groups=allowed)
-        return await self._store.read(job_rows.numbered_page, query, count=count)
+        return await self._store.read(job_rows.numbered_page, _seen_by(actor, query), count=count)
+
+    async def numbered_details(
+        self, actor: Actor, query: NumberedQuery, *, count: bool
+    ) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
+        """The same with all that is on record of each job; for short pages."""
+        return await self._store.read(_details, _seen_by(actor, query), count)
 
     async def named(self, actor: Actor, user: str, name: str) -> JobSummary:
         """The newest job of this user with exactly this name."""
@@ -334,6 +336,21 @@ class Jobs:
         return found
 
 
+def _seen_by(actor: Actor, query: NumberedQuery) -> NumberedQuery:
+    groups = readable_groups(actor)
+    if groups is None:
+        return query
+    allowed = groups if query.groups is None else tuple(set(groups).intersection(query.groups))
+    return replace(query, groups=allowed)
+
+
+def _details(
+    conn: Connection, query: NumberedQuery, count: bool
+) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
+    page = job_rows.numbered_page(conn, query, count=count)
+    return tuple(job_rows.get(conn, summary.id) for summary in page.items), page.total
+
+
 def _with_tasks(conn: Connection, job_id: str) -> tuple[job_rows.JobDetail, list[TaskRecord]]:
     """Read together, so that a job and its tasks tell the same. Of its attempts, the newest."""
     job = job_rows.get(conn, job_id)
@@ -367,7 +384,7 @@ def _not_begun(summary: JobSummary, task: TaskAttempt) -> TaskRecord:
     return TaskRecord(job_id=summary.id, attempt=summary.attempt, task=task, attempt_id=attempt_id)
 
 
-def _warning_events(warnings: Sequence[str], at: datetime) -> tuple[NewEvent, ...]:
+def warning_events(warnings: Sequence[str], at: datetime) -> tuple[NewEvent, ...]:
     """Kept with the job, for whoever did not see the answer."""
     kept = [warning[:LONGEST_WARNING] for warning in warnings[:MOST_WARNINGS]]
     if len(warnings) > MOST_WARNINGS:

@@ -1,0 +1,53 @@
+"""The clock of schedules: sleeps until the next one is due, and has them run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from holdfast.core.errors import HoldfastError
+from holdfast.services.schedules import Schedules
+
+log = logging.getLogger(__name__)
+
+LONGEST_SLEEP = 60.0  # seconds; the clock on the wall may be set meanwhile
+TRY_AGAIN = 5.0  # seconds after the store failed
+
+
+class Clockwork:
+    def __init__(self, schedules: Schedules, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._schedules = schedules
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._until_done(self._schedules.settle)
+        while True:
+            await self._schedules.stirred(await self._pause())
+
+    async def _pause(self) -> float:
+        """Do what is due, and say how long nothing will be."""
+        try:
+            next_at = await self._schedules.run_due(self._clock())
+        except Exception as error:
+            _tell(error)
+            return TRY_AGAIN
+        if next_at is None:
+            return LONGEST_SLEEP
+        return min(max((next_at - self._clock()).total_seconds(), 0.0), LONGEST_SLEEP)
+
+    async def _until_done(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+                return
+            except Exception as error:
+                _tell(error)
+                await asyncio.sleep(TRY_AGAIN)
+
+
+def _tell(error: Exception) -> None:
+    unknown = None if isinstance(error, HoldfastError) else error
+    log.error("could not run schedules", extra={"event": "schedules", "error": str(error)}, exc_info=unknown)

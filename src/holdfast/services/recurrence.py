@@ -1,0 +1,238 @@
+"""When schedules are due: cron text checked field by field, and the next time it names in a time zone.
+
+Where a zone's clocks are changed: cron text that names hours runs once for each of them. One that is skipped runs as
+soon as it is over, one that comes twice runs the first time only. Cron text for every hour runs
+whenever clocks show one of its minutes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from holdfast.core.errors import UserError
+from holdfast.core.schedule import Recurrence, RecurrenceKind
+from holdfast.timezones import machine_timezone, zone
+
+LONGEST = 200  # characters of cron text
+MOST_SHOWN = 100  # runs of one preview
+_MOST_STEPS = 5000  # more than the minutes of three days: no clock was ever set back or forth by as much
+_SECOND = timedelta(seconds=1)
+
+
+class BadRecurrence(UserError):
+    """Cron text or a time zone that cannot be, or a time that never comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    least: int
+    most: int
+    words: tuple[str, ...] = ()  # for its values, from the least on
+
+    def wrong(self, why: str, hint: str | None = None) -> BadRecurrence:
+        return BadRecurrence(f"{self.name}: {why}", field="cron", hint=hint)
+
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+MINUTE = Field("minute", 0, 59)
+HOUR = Field("hour", 0, 23)
+DAY = Field("day of month", 1, 31)
+MONTH = Field("month", 1, 12, _MONTHS)
+WEEKDAY = Field("day of week", 0, 7, _DAYS)
+FIELDS = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
+_FORM = "Five fields: minute, hour, day of month, month, day of week; `0 4 * * *` is every day at 4:00."
+_NICKNAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+
+
+# -- cron text
+
+
+def parse_cron(text: str) -> str:
+    """The same with numbers for names; BadRecurrence says which field is wrong, and why."""
+    parts = _split(text)
+    cron = " ".join(_field(field, part) for field, part in zip(FIELDS, parts, strict=True))
+    try:
+        CronSim(cron, datetime(2000, 1, 1))
+    except CronSimError:  # the one thing it sees beyond single fields
+        raise DAY.wrong(f"none of the months {parts[3]} has a day {parts[2]}, so it would never run") from None
+    return cron
+
+
+def _split(text: str) -> list[str]:
+    if len(text) > LONGEST:
+        raise BadRecurrence(f"Cron text may have at most {LONGEST} characters", field="cron", hint=_FORM)
+    parts = text.upper().split()
+    if not parts:
+        raise BadRecurrence("The cron text is empty", field="cron", hint=_FORM)
+    if same := _NICKNAMES.get(parts[0].lower()):
+        raise BadRecurrence(f"{text.strip()} is not cron text", field="cron", hint=f"Write {same} instead.")
+    if len(parts) != len(FIELDS):
+        count = f"{len(parts)} field" if len(parts) == 1 else f"{len(parts)} fields"
+        raise BadRecurrence(f"Cron text has five fields, this one has {count}", field="cron", hint=_FORM)
+    return parts
+
+
+def _field(field: Field, part: str) -> str:
+    if part == "?" and field in (DAY, WEEKDAY):  # what some write for "any"
+        return "*"
+    return ",".join(_term(field, term) for term in part.split(","))
+
+
+def _term(field: Field, term: str) -> str:
+    if not term:
+        raise field.wrong("a value is missing beside a comma")
+    if field is DAY and term in ("L", "LW"):  # the last day, the last one from Monday to Friday
+        return term
+    if field is WEEKDAY and (special := _nth_weekday(term)) is not None:
+        return special
+    base, slash, step = term.partition("/")
+    if not slash:
+        return _span(field, base)
+    if not _is_number(step) or int(step) == 0:
+        raise field.wrong(f"{step or 'nothing'} after the / of {term} is not a step, such as 2")
+    return f"{_span(field, base)}/{int(step)}"
+
+
+def _nth_weekday(term: str) -> str | None:
+    """FRI#2 is the second Friday of the month, FRIL the last one."""
+    if "#" in term:
+        day, _, number = term.partition("#")
+        if not _is_number(number) or not 1 <= int(number) <= 5:
+            raise WEEKDAY.wrong(f"{number or 'nothing'} after the # of {term} is not between 1 and 5")
+        return f"{_value(WEEKDAY, day)}#{int(number)}"
+    if len(term) > 1 and term.endswith("L"):
+        return f"{_value(WEEKDAY, term[:-1])}L"
+    return None
+
+
+def _span(field: Field, base: str) -> str:
+    if base == "*":
+        return base
+    first, dash, last = base.partition("-")
+    if not dash:
+        return str(_value(field, first))
+    start, end = _value(field, first), _value(field, last)
+    if field is WEEKDAY and end == 0 and start > 0:
+        end = 7  # up to Sunday
+    if end < start:
+        raise field.wrong(f"{base} goes backwards", hint=f"Write {last}-{first}, or a list such as {first},{last}.")
+    return f"{start}-{end}"
+
+
+def _value(field: Field, word: str) -> int:
+    if word in field.words:
+        return field.least + field.words.index(word)
+    if not word:
+        raise field.wrong("a value is missing")
+    if not _is_number(word):
+        names = f", nor one of {' '.join(field.words)}" if field.words else ""
+        raise field.wrong(f"{word[:20]} is not a number{names}")
+    if not field.least <= int(word) <= field.most:
+        raise field.wrong(f"{word} is not between {field.least} and {field.most}")
+    return int(word)
+
+
+def _is_number(word: str) -> bool:
+    return re.fullmatch("[0-9]{1,9}", word) is not None
+
+
+# -- times
+
+
+class Timing:
+    """Goes by the server's zone where a recurrence names none."""
+
+    def __init__(self, timezone: str = "") -> None:
+        self.timezone = timezone or machine_timezone()
+
+    def zone(self, recurrence: Recurrence) -> ZoneInfo:
+        try:
+            return zone(recurrence.timezone or self.timezone)
+        except UserError as error:
+            raise BadRecurrence(error.message, field="timezone", hint=error.hint) from None
+
+    def check(self, recurrence: Recurrence, now: datetime) -> None:
+        """BadRecurrence when it cannot be, or names a time that never comes."""
+        self.zone(recurrence)
+        if recurrence.kind is not RecurrenceKind.CUSTOM:
+            return
+        if self.next(recurrence, now) is None:
+            raise BadRecurrence(f"{recurrence.cron} would never run", field="cron", hint=_FORM)
+
+    def next(self, recurrence: Recurrence, after: datetime, until: datetime | None = None) -> datetime | None:
+        """The first time it names after that moment; None when there is none, or none up to `until`."""
+        return next(self.times(recurrence, after, until), None)
+
+    def times(self, recurrence: Recurrence, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
+        """All of them, one after the other."""
+        here = self.zone(recurrence)
+        if recurrence.kind is RecurrenceKind.INACTIVE:
+            return
+        cron = parse_cron(recurrence.in_force or "")
+        found = next_time(cron, here, after)
+        while found is not None and (until is None or found <= until):
+            yield found
+            found = next_time(cron, here, found)
+
+    def preview(
+        self, recurrence: Recurrence, after: datetime, count: int = 5, until: datetime | None = None
+    ) -> tuple[datetime, ...]:
+        """The next few; BadRecurrence tells what is wrong."""
+        if not 1 <= count <= MOST_SHOWN:
+            raise UserError(f"count is between 1 and {MOST_SHOWN}", field="count")
+        self.check(recurrence, after)
+        return tuple(found for found, _ in zip(self.times(recurrence, after, until), range(count), strict=False))
+
+
+def next_time(cron: str, here: ZoneInfo, after: datetime) -> datetime | None:
+    """The first moment after `after` that parsed cron text names, in UTC. None: there is none in fifty years, or before
+    the calendar ends."""
+    try:
+        start = after.astimezone(here)
+        sim = CronSim(cron, start.replace(tzinfo=None))
+        if len(sim.hours) == 24:  # every hour: whatever clocks do, it goes on at its pace
+            sim = CronSim(cron, start)
+        for _, named in zip(range(_MOST_STEPS), sim, strict=False):
+            found = _moment(named, here)
+            if found > after:  # else it is of an hour that came twice, or of one that was skipped
+                return found
+    except OverflowError:
+        pass
+    return None
+
+
+def _moment(named: datetime, here: ZoneInfo) -> datetime:
+    """The first moment at which clocks show this; when they skip it, the one at which they do."""
+    first = named if named.tzinfo is not None else named.replace(tzinfo=here, fold=0)
+    moment = first.astimezone(UTC)
+    if moment.astimezone(here).replace(tzinfo=None, fold=0) == first.replace(tzinfo=None, fold=0):
+        return moment
+    return _after_gap(first.replace(fold=1).astimezone(UTC), moment, here)
+
+
+def _after_gap(before: datetime, after: datetime, here: ZoneInfo) -> datetime:
+    """The moment between the two at which clocks were changed."""
+    offset = before.astimezone(here).utcoffset()
+    while after - before > _SECOND:
+        middle = before + timedelta(seconds=int((after - before).total_seconds()) // 2)
+        if middle.astimezone(here).utcoffset() == offset:
+            before = middle
+        else:
+            after = middle
+    return after

@@ -1,0 +1,518 @@
+"""Schedules: jobs that are submitted again and again. What a user can do with them, and what happens when they are due.
+
+A job of a schedule is its owner's, and is submitted with the rights the owner has at that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from holdfast.core.access import Actor, Verb, may, may_act, refuse_act
+from holdfast.core.attempt import JobSnapshot
+from holdfast.core.codec import mask
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.job import Dialect, Job
+from holdfast.core.records import NewEvent
+from holdfast.core.schedule import (
+    Invalid,
+    Missed,
+    Overlap,
+    Recurrence,
+    Run,
+    RunResult,
+    Schedule,
+    SchedulePage,
+    ScheduleQuery,
+)
+from holdfast.core.states import JobState
+from holdfast.store import jobs as job_rows
+from holdfast.store import people
+from holdfast.store import schedules as schedule_rows
+from holdfast.store.database import Store
+from holdfast.store.schedules import NewRun, Stored, Turn
+
+from .control import Control
+from .finding import readable_groups
+from .intake import Intake, Ready
+from .jobs import Submitted, warning_events
+from .prospects import Prospects
+from .recurrence import Timing
+from .schedule_checks import Checks, Finding
+from .schedule_turns import caught_up, looked_from, moved_on, turn_without_job, wants_job, with_next
+
+log = logging.getLogger(__name__)
+
+MOST_LISTED = 500
+MOST_RUNS = 500
+MOST_PER_USER = 20_000
+AT_ONCE = 100  # schedules that are due are dealt with in such batches, so that other work comes in between
+TRIES = 5  # to change a schedule that is just moving on
+LONGEST_ID = 100
+SCHEDULER = "holdfast"
+
+
+class Unset:
+    """For a field that a change leaves as it is, where None means something."""
+
+
+UNSET = Unset()
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    schedule: Schedule
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleChange:
+    """None: as it is."""
+
+    text: str | None = None  # another job file
+    dialect: str | None = None  # of that file; None: as it looks
+    form: Mapping[str, Any] | None = None  # some fields of PrimeHub's job form; groupId moves it
+    group: str | None = None
+    recurrence: Recurrence | None = None
+    overlap: Overlap | None = None
+    missed: Missed | None = None
+    ends_at: datetime | Unset | None = field(default=UNSET)
+    paused: bool | None = None
+
+
+class Schedules:
+    def __init__(
+        self,
+        store: Store,
+        control: Control,
+        intake: Intake,
+        prospects: Prospects,
+        timing: Timing,
+        *,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._control = control
+        self._intake = intake
+        self._prospects = prospects
+        self._clock = clock
+        self._stirred = asyncio.Event()
+        self._awaited: set[str] = set()  # jobs whose end lets a queued run begin
+        self.timing = timing
+
+    # -- looking
+
+    async def list(self, actor: Actor, query: ScheduleQuery | None = None) -> SchedulePage:
+        """Within the groups one may see; groups asked for beyond them are as if they were empty."""
+        query = query or ScheduleQuery()
+        if not 1 <= query.limit <= MOST_LISTED:
+            raise UserError(f"limit is between 1 and {MOST_LISTED}", field="limit")
+        mine = readable_groups(actor)
+        if mine is not None:
+            asked = mine if query.groups is None else tuple(set(mine).intersection(query.groups))
+            query = replace(query, groups=asked)
+        page = await self._store.read(schedule_rows.list_schedules, query)
+        return SchedulePage(await self._fresh(page.items), page.total)
+
+    async def get(self, actor: Actor, id: str) -> Schedule:
+        stored = await self._find(actor, id)
+        return (await self._fresh((stored.schedule,)))[0]
+
+    async def runs(self, actor: Actor, id: str, *, before: int | None = None, limit: int = 50) -> Sequence[Run]:
+        """What came of each time it was due, newest first; `before` is a seq."""
+        stored = await self._find(actor, id)
+        return await self._store.read(schedule_rows.list_runs, stored.schedule.id, before, min(limit, MOST_RUNS))
+
+    def preview(
+        self, recurrence: Recurrence, count: int = 5, *, ends_at: datetime | None = None
+    ) -> tuple[datetime, ...]:
+        """The next times it would be due; BadRecurrence says what is wrong with it."""
+        return self.timing.preview(recurrence, self._clock(), count, ends_at)
+
+    # -- making and changing
+
+    async def create(
+        self,
+        actor: Actor,
+        text: str,
+        recurrence: Recurrence,
+        *,
+        group: str | None = None,
+        dialect: str | None = None,
+        overlap: Overlap = Overlap.SKIP,
+        missed: Missed = Missed.SKIP,
+        ends_at: datetime | None = None,
+        paused: bool = False,
+        accept_invalid: bool = False,
+    ) -> Scheduled:
+        """With `accept_invalid`, a recurrence that cannot be is kept and told of, as PrimeHub does; else refused."""
+        now = self._clock()
+        if not accept_invalid:
+            self._check_times(recurrence, ends_at, now)
+        ready = await self._intake.read(actor, text, group=group, dialect=dialect)
+        await self._check_number(actor)
+        schedule = Schedule(
+            id="",
+            name=ready.job.name,
+            user=actor.name,
+            group=ready.job.group,
+            job=ready.job,
+            source=ready.source,
+            recurrence=recurrence,
+            overlap=overlap,
+            missed=missed,
+            ends_at=ends_at,
+            paused=paused,
+            created_at=now,
+            updated_at=now,
+        )
+        schedule = with_next(await self._checked(Stored(schedule, ready.job)), now, self.timing)
+        made = await self._store.write(schedule_rows.create_schedule, schedule=schedule, job=ready.job)
+        self._stirred.set()
+        return Scheduled(_masked(made), ready.warnings)
+
+    async def change(self, actor: Actor, id: str, change: ScheduleChange, *, accept_invalid: bool = False) -> Scheduled:
+        for _ in range(TRIES):
+            stored = await self._find_own(actor, id)
+            changed, warnings, job = await self._changed(actor, stored, change, accept_invalid)
+            run = _dropped(stored.schedule, changed, self._clock())
+            saved = await self._store.write(schedule_rows.update_schedule, schedule=changed, job=job, run=run)
+            if saved is not None:
+                self._stirred.set()
+                return Scheduled(_masked(saved), warnings)
+        raise Conflict(f"{id[:LONGEST_ID]} is changing all the time", hint="Try again.")
+
+    async def pause(self, actor: Actor, id: str) -> Schedule:
+        return (await self.change(actor, id, ScheduleChange(paused=True))).schedule
+
+    async def resume(self, actor: Actor, id: str) -> Schedule:
+        """From its next time on: what was due meanwhile was not missed."""
+        return (await self.change(actor, id, ScheduleChange(paused=False))).schedule
+
+    async def delete(self, actor: Actor, id: str) -> Schedule:
+        """With its history; its jobs stay."""
+        stored = await self._find_own(actor, id)
+        await self._store.write(schedule_rows.delete_schedule, stored.schedule.id)
+        return stored.schedule
+
+    async def run_now(self, actor: Actor, id: str) -> Submitted:
+        """One job from its template, as whoever asks. It has nothing to do with the times the schedule is due."""
+        stored = await self._find_own(actor, id)
+        schedule = stored.schedule
+        if stored.job.secrets and not _is_owner(actor, schedule):
+            raise Forbidden(f"{schedule.name} has secrets of {schedule.user}, so only {schedule.user} can run it now")
+        ready = await self._intake.again(actor, stored.job, schedule.source)
+        await self._intake.prepare(actor, ready)
+        never = await self._prospects.never(ready.job, actor.name)
+        warnings = (*ready.warnings, *(f"it can never run here: {reason}" for reason in never))
+        now = self._clock()
+        message = f"Submitted by {actor.name}, from the schedule {schedule.id}"
+        new = _new_job(actor, ready, now, message, warnings)
+        run = NewRun(due_at=now, at=now, result=RunResult.STARTED, actor=actor.name)
+        # Shielded: once it may be on disk, the controller has to hear of it, also if the client is gone.
+        inserted = await asyncio.shield(self._run_once(schedule.id, run, new))
+        return Submitted(inserted.summary, warnings, created=True)
+
+    async def _run_once(self, id: str, run: NewRun, new: job_rows.NewJob) -> job_rows.Inserted:
+        inserted = await self._store.write(schedule_rows.run_once, id, run, new)
+        self._tell(inserted, new)
+        return inserted
+
+    async def _changed(
+        self, actor: Actor, stored: Stored, change: ScheduleChange, accept_invalid: bool
+    ) -> tuple[Schedule, tuple[str, ...], Job | None]:
+        """The schedule after it, what to tell, and its new template if it has one."""
+        old, now = stored.schedule, self._clock()
+        schedule = replace(
+            old,
+            recurrence=change.recurrence or old.recurrence,
+            overlap=change.overlap or old.overlap,
+            missed=change.missed or old.missed,
+            ends_at=old.ends_at if isinstance(change.ends_at, Unset) else change.ends_at,
+            paused=old.paused if change.paused is None else change.paused,
+            updated_at=now,
+        )
+        if not accept_invalid and (schedule.recurrence, schedule.ends_at) != (old.recurrence, old.ends_at):
+            self._check_times(schedule.recurrence, schedule.ends_at, now)
+        warnings: tuple[str, ...] = ()
+        job = None
+        ready = await self._new_template(actor, stored, change)
+        if ready is not None:
+            job, warnings = ready.job, ready.warnings
+            schedule = replace(schedule, name=job.name, group=job.group, job=job, source=ready.source)
+            await self._guard_owner(actor, Stored(old, stored.job), Stored(schedule, job))
+        schedule = await self._checked(Stored(schedule, job or stored.job))
+        return self._timed(schedule, old, now), warnings, job
+
+    def _timed(self, schedule: Schedule, old: Schedule, now: datetime) -> Schedule:
+        """A time that is due and not yet dealt with stays due, unless when it runs was changed."""
+        if schedule.paused:
+            return replace(schedule, next_run_at=None, queued_at=None)
+        same = (schedule.recurrence, schedule.ends_at, schedule.paused) == (old.recurrence, old.ends_at, old.paused)
+        if same and old.next_run_at is not None:
+            return schedule
+        return with_next(schedule, looked_from(schedule, now), self.timing)
+
+    async def _new_template(self, actor: Actor, stored: Stored, change: ScheduleChange) -> Ready | None:
+        """Read and allowed as if whoever changes it submitted it; None when it stays as it is."""
+        old, form = stored.schedule, dict(change.form or {})
+        group = form.pop("groupId", None) or form.pop("groupName", None) or change.group or old.group
+        if change.text is not None:
+            return await self._intake.read(actor, change.text, group=group, dialect=change.dialect)
+        if form and old.job.dialect is not Dialect.PRIMEHUB:
+            raise UserError(
+                f"{old.name} is not in PrimeHub's form, so single fields of it cannot be changed",
+                field=next(iter(form)),
+                hint=f"Change its job file: `holdfast schedule set {old.id} --file FILE`.",
+            )
+        if old.job.dialect is Dialect.PRIMEHUB:
+            before = primehub_form(old.job)
+            after = {**before, **form}
+            if (after, group) == (before, old.group):
+                return None
+            text = json.dumps({**after, "groupId": group})
+            return await self._intake.read(actor, text, group=group, dialect=Dialect.PRIMEHUB)
+        if group == old.group:
+            return None
+        job = replace(stored.job, group=group)
+        return await self._intake.again(actor, job, await self._intake.clone(job))
+
+    async def _guard_owner(self, actor: Actor, before: Stored, after: Stored) -> None:
+        """Its jobs run as its owner: others change what they do only where that gives them nothing of the owner's."""
+        owner = before.schedule.user
+        if _is_owner(actor, before.schedule):
+            return
+        if before.job.secrets or after.job.secrets:
+            raise _owners_own(before.schedule, "its job file has secrets")
+        found = await self._checks().look(after)
+        own = found.ready and [role.mounts for role in found.ready.job.roles]
+        if own is not None and own != [role.mounts for role in after.job.roles]:
+            raise _owners_own(before.schedule, f"it mounts folders of {owner}'s own")
+        if after.job.dialect is Dialect.PRIMEHUB and (beyond := await self._beyond(actor, owner)):
+            raise _owners_own(before.schedule, f"its jobs see the shared volume of {beyond}, where you are not")
+
+    async def _beyond(self, actor: Actor, owner: str) -> str | None:
+        """A group whose shared volume the owner's jobs see from other groups too, and the actor's do not."""
+        user = await self._store.read(people.get_user, owner)
+        groups = await self._store.read(people.list_groups)
+        open_to = {group.name for group in groups if group.shared_volume and not group.launch_only}
+        return next(iter(sorted(open_to.intersection(user.groups if user else ()).difference(actor.groups))), None)
+
+    # -- being due (for the controller)
+
+    async def settle(self) -> None:
+        """At the start: rules of time zones and the server's own zone may not be what they were."""
+        last, now = "", self._clock()
+        while page := await self._store.read(schedule_rows.page_after, last, AT_ONCE):
+            last = page[-1].id
+            found = [self._retimed(schedule, now) for schedule in page]
+            moved = [after for after, before in zip(found, page, strict=True) if after != before]
+            if moved:
+                await self._store.write(schedule_rows.note_validity, moved)
+        await self._stop_superseded()
+
+    def _retimed(self, schedule: Schedule, now: datetime) -> Schedule:
+        """What is due already stays so, and is dealt with as late as it is."""
+        if schedule.next_run_at is not None and schedule.next_run_at <= now:
+            return schedule
+        return with_next(schedule, looked_from(schedule, now), self.timing)
+
+    async def run_due(self, now: datetime) -> datetime | None:
+        """Deal with all that is due by then, and say when the next one is."""
+        while batch := await self._store.read(schedule_rows.due, now, AT_ONCE):
+            await self._run_batch(batch, now)
+            if len(batch) < AT_ONCE:
+                break
+        await self._run_queued(now)
+        return await self._store.read(schedule_rows.first_due)
+
+    async def stirred(self, timeout: float) -> None:
+        """Until something changed that `run_due` should look at, or this many seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
+        self._stirred.clear()
+
+    def job_ended(self, job_id: str) -> None:
+        if job_id in self._awaited:
+            self._awaited.discard(job_id)
+            self._stirred.set()
+
+    async def _run_batch(self, batch: Sequence[Stored], now: datetime) -> None:
+        busy = await self._store.read(schedule_rows.open_jobs, [stored.schedule.id for stored in batch])
+        checks = self._checks()
+        turns = [await self._turn(stored, now, busy.get(stored.schedule.id, ()), checks) for stored in batch]
+        await self._take(turns)
+        if any(turn.job is not None and turn.after.id in busy for turn in turns):
+            await self._stop_superseded()
+
+    async def _turn(self, stored: Stored, now: datetime, busy: Sequence[str], checks: Checks) -> Turn:
+        schedule = stored.schedule
+        due_at = schedule.next_run_at or now
+        if not wants_job(schedule, due_at, now, bool(busy)):
+            return turn_without_job(schedule, due_at, now, busy[0] if busy else "", self.timing)
+        found = await checks.look(stored)
+        after = moved_on(found.noted(schedule), caught_up(due_at, now), self.timing)
+        return await self._start(after, due_at, now, found)
+
+    async def _start(self, after: Schedule, due_at: datetime, now: datetime, found: Finding) -> Turn:
+        if found.ready is not None and found.actor is not None:
+            try:
+                await self._intake.prepare(found.actor, found.ready)
+            except UserError as error:
+                found = Finding(invalid=Invalid.OTHER, message=error.message)
+                after = found.noted(after)
+        if found.ready is None or found.actor is None:
+            run = NewRun(due_at=due_at, at=now, result=RunResult.FAILED, message=after.message)
+            return Turn(after=after, run=run)
+        message = f"Submitted by the schedule {after.id}, due at {due_at:%Y-%m-%d %H:%M:%S} UTC"
+        job = _new_job(found.actor, found.ready, now, message, found.ready.warnings, schedule=after.id)
+        return Turn(after=after, run=NewRun(due_at=due_at, at=now, result=RunResult.STARTED), job=job)
+
+    async def _run_queued(self, now: datetime) -> None:
+        """Runs whose earlier job has ended."""
+        waiting = await self._store.read(schedule_rows.queued)
+        if not waiting:
+            return
+        busy = await self._store.read(schedule_rows.open_jobs, [schedule.id for schedule in waiting])
+        free = [schedule for schedule in waiting if schedule.id not in busy]
+        for start in range(0, len(free), AT_ONCE):
+            await self._start_queued(free[start : start + AT_ONCE], now)
+        self._await(job for jobs in busy.values() for job in jobs)
+
+    async def _start_queued(self, batch: Sequence[Schedule], now: datetime) -> None:
+        checks, turns = self._checks(), []
+        for schedule in batch:
+            stored = await self._store.read(schedule_rows.load_schedule, schedule.id)  # with its secrets
+            if stored is None or stored.schedule.queued_at is None:
+                continue
+            found = await checks.look(stored)
+            after = replace(found.noted(stored.schedule), queued_at=None)
+            turns.append(await self._start(after, stored.schedule.queued_at, now, found))
+        await self._take(turns)
+
+    def _await(self, jobs: Any) -> None:
+        """A job that ended before we began to wait for it is seen by nobody else."""
+        self._awaited = set(jobs)
+        if any(self._control.active(job) is None for job in self._awaited):
+            self._stirred.set()
+
+    async def _take(self, turns: Sequence[Turn]) -> None:
+        if turns:
+            await asyncio.shield(self._take_all(turns))
+
+    async def _take_all(self, turns: Sequence[Turn]) -> None:
+        for turn, inserted in zip(turns, await self._store.write(schedule_rows.advance, turns), strict=True):
+            if inserted is not None and turn.job is not None:
+                self._tell(inserted, turn.job)
+
+    async def _stop_superseded(self) -> None:
+        jobs = await self._store.read(schedule_rows.superseded)
+        await asyncio.gather(*(self._control.stop(job, SCHEDULER) for job in jobs))
+
+    def _tell(self, inserted: job_rows.Inserted, new: job_rows.NewJob) -> None:
+        summary = inserted.summary
+        self._control.added(JobSnapshot(id=summary.id, job=new.job, user=new.user, submitted_at=summary.submitted_at))
+
+    # -- small things
+
+    def _checks(self) -> Checks:
+        return Checks(self._store, self._intake)
+
+    async def _checked(self, stored: Stored) -> Schedule:
+        return (await self._checks().look(stored)).noted(stored.schedule)
+
+    async def _fresh(self, shown: Sequence[Schedule]) -> tuple[Schedule, ...]:
+        """With what is wrong with them now; what changed is kept, so that lists tell it too."""
+        checks, now = self._checks(), self._clock()
+        found = []
+        for schedule in shown:
+            noted = (await checks.look(Stored(schedule, schedule.job))).noted(schedule)
+            found.append(noted if noted == schedule else self._retimed(noted, now))
+        moved = [after for after, before in zip(found, shown, strict=True) if after != before]
+        if moved:
+            await self._store.write(schedule_rows.note_validity, moved)
+        return tuple(found)
+
+    async def _find(self, actor: Actor, id: str) -> Stored:
+        """What one may not see is not there."""
+        found = await self._store.read(schedule_rows.load_schedule, id) if len(id) <= LONGEST_ID else None
+        if found is None or not may(actor, Verb.SEE_JOB, found.schedule.group):
+            raise NotFound(f"There is no schedule {id[:LONGEST_ID]}", hint="`holdfast schedule ls` lists them.")
+        return found
+
+    async def _find_own(self, actor: Actor, id: str) -> Stored:
+        """One that the actor may also act on."""
+        found = await self._find(actor, id)
+        schedule = found.schedule
+        if not may_act(actor, schedule.group, schedule.user):
+            raise refuse_act(schedule.group, schedule.user, member=schedule.group in actor.groups)
+        return found
+
+    def _check_times(self, recurrence: Recurrence, ends_at: datetime | None, now: datetime) -> None:
+        self.timing.check(recurrence, now)
+        if ends_at is not None and ends_at <= now:
+            raise UserError("It would end before it begins", field="ends_at", hint="Give a moment that is to come.")
+
+    async def _check_number(self, actor: Actor) -> None:
+        if await self._store.read(schedule_rows.count_of_user, actor.name) >= MOST_PER_USER:
+            raise UserError(f"A user may have at most {MOST_PER_USER} schedules", hint="Delete some first.")
+
+
+def _new_job(
+    actor: Actor, ready: Ready, now: datetime, message: str, warnings: Sequence[str], *, schedule: str | None = None
+) -> job_rows.NewJob:
+    by = SCHEDULER if schedule is not None else actor.name
+    event = NewEvent(kind="submitted", message=message, at=now, actor=by, attempt=0, state=JobState.PENDING)
+    return job_rows.NewJob(
+        job=ready.job,
+        user=actor.name,
+        source=ready.source,
+        submitted_at=now,
+        event=event,
+        warnings=warning_events(warnings, now),
+        schedule=schedule,
+    )
+
+
+def _dropped(before: Schedule, after: Schedule, now: datetime) -> NewRun | None:
+    """The row for a run that waited and will not be."""
+    if before.queued_at is None or after.queued_at is not None:
+        return None
+    return NewRun(due_at=before.queued_at, at=now, result=RunResult.SKIPPED, message="Paused while it waited")
+
+
+def primehub_form(job: Job) -> dict[str, Any]:
+    """A job that came in PrimeHub's form, as that form; less its group."""
+    role, kept = job.roles[0], job.extras.get("primehub")
+    form = {
+        "displayName": job.name,
+        "command": role.commands[0],
+        "image": role.image,
+        "instanceType": kept.get("instanceType") if isinstance(kept, Mapping) else None,
+    }
+    if job.time_limit is not None:
+        form["activeDeadlineSeconds"] = int(job.time_limit.total_seconds())
+    return form
+
+
+def _is_owner(actor: Actor, schedule: Schedule) -> bool:
+    return actor.admin or actor.name == schedule.user
+
+
+def _owners_own(schedule: Schedule, why: str) -> Forbidden:
+    return Forbidden(
+        f"Only {schedule.user} and admins change what {schedule.name} runs: {why}",
+        hint="Its times can be changed, and it can be paused. For another job, make a schedule of your own.",
+    )
+
+
+def _masked(schedule: Schedule) -> Schedule:
+    return replace(schedule, job=replace(schedule.job, secrets=mask(schedule.job.secrets)))
