@@ -65,7 +65,7 @@ class Place:
         job = primehub_job(command) if isinstance(command, str) else command
         role = replace(job.roles[0], mounts=tuple(self.mounts))
         volume = str(self.volume) if more.pop("volume", True) else ""
-        isolated = more.pop("isolated", True)
+        around = {"isolated": more.pop("isolated", True), "variables": more.pop("variables", {})}
         given = PrimeHub(
             platform=platform or Platform(timezone="Asia/Taipei", artifacts=ARTIFACTS),
             files=str(self.files),
@@ -73,7 +73,7 @@ class Place:
             **more,
         )
         snapshot = placed(replace(job, roles=(role,)), id=JOB_ID)
-        return launch_of(snapshot, volume=volume, primehub=given, isolated=isolated)
+        return launch_of(snapshot, volume=volume, primehub=given, **around)
 
     def run(self, command: str | Job, options: EmbeddedOptions | None = None, **more: Any) -> Ran:
         """Without a sandbox, if the options say so."""

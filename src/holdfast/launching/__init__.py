@@ -1,6 +1,7 @@
 """A placed task -> the Launch an engine starts. Pure: what must be looked up comes in as `Surroundings`."""
 
 from .build import Launcher
+from .given import dataset_variables, mlflow_variables
 from .surroundings import ArtifactLimits, Platform, PrimeHub, Surroundings, wants_job_key, wants_user_keys
 
 __all__ = [
@@ -9,6 +10,8 @@ __all__ = [
     "Platform",
     "PrimeHub",
     "Surroundings",
+    "dataset_variables",
+    "mlflow_variables",
     "wants_job_key",
     "wants_user_keys",
 ]

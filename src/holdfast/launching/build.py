@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import Dialect, Job, Role
@@ -36,6 +37,8 @@ class Launcher:
 def _dress(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surroundings: Surroundings) -> Launch:
     if snapshot.job.dialect is Dialect.PRIMEHUB:
         return dress_primehub(launch, snapshot, snapshot.job.role(task.role), surroundings)
+    if surroundings.variables:
+        launch = replace(launch, env={**surroundings.variables, **launch.env})
     if surroundings.volume and surroundings.isolated:  # without a sandbox nothing appears at another path
         return with_volume(launch, surroundings.volume)
     return launch

@@ -18,7 +18,7 @@ from .variables import fitting, primehub_variables
 def dress_primehub(launch: Launch, snapshot: JobSnapshot, role: Role, surroundings: Surroundings) -> Launch:
     given, group = surroundings.primehub, snapshot.job.group
     folders = find_folders(group, launch.mounts, surroundings)
-    others, left_out = fitting(given.variables)
+    others, left_out = fitting(surroundings.variables)
     ours = primehub_variables(snapshot, role, given, folders)
     entry = Entry(
         isolated=surroundings.isolated,

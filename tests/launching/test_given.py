@@ -1,0 +1,93 @@
+"""Variables of datasets and of MLflow, and group volumes, in launches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.core.job import Dialect, Job, Mount, Role
+from holdfast.core.records import Mlflow
+from holdfast.launching import Launcher, Surroundings, dataset_variables, mlflow_variables
+
+from .scene import placed, v2_job
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {}),
+        ({"db": {}}, {}),
+        ({"db": {"user": "a", "PASS": "b"}}, {"DB_USER": "a", "DB_PASS": "b"}),
+        ({"my-db": {"user": "a"}}, {"MY-DB_USER": "a", "MY_DB_USER": "a"}),
+        ({"v1.2": {"x": "a"}}, {"V1.2_X": "a", "V1_2_X": "a"}),
+    ],
+)
+def test_names_of_dataset_variables(given: dict[str, dict[str, str]], expected: dict[str, str]) -> None:
+    assert dataset_variables(given) == expected
+
+
+def test_a_second_name_takes_the_place_of_no_first_one() -> None:
+    found = dataset_variables({"my_db": {"x": "underscored"}, "my-db": {"x": "dashed"}})
+    assert found == {"MY_DB_X": "underscored", "MY-DB_X": "dashed"}
+
+
+def test_variables_of_mlflow() -> None:
+    mlflow = Mlflow(
+        tracking_uri="http://a",
+        tracking_envs={"MLFLOW_TRACKING_TOKEN": "t", "MLFLOW_TRACKING_URI": "other"},
+        artifact_envs={"AWS_KEY": "k"},
+    )
+    found = mlflow_variables(mlflow)
+    assert found == {"MLFLOW_TRACKING_URI": "http://a", "MLFLOW_TRACKING_TOKEN": "t", "AWS_KEY": "k"}
+
+
+# -- our own jobs
+
+
+OWN = Job(name="j", roles=(Role(name="main", commands=("true",)),), group="Team_A")
+VOLUME = Mount(source="/shared/Team_A", target="/project/team-a", read_only=False)
+
+
+def launch_mounts(job: Job, *mounts: Mount, **surroundings: object) -> tuple[Mount, ...]:
+    snapshot = placed(replace(job, roles=tuple(replace(role, mounts=mounts) for role in job.roles)))
+    given = Surroundings(**{"volume": VOLUME.source, **surroundings})  # type: ignore[arg-type]
+    return Launcher(snapshot).launch(snapshot.tasks[0], given).mounts
+
+
+def test_our_own_jobs_get_their_groups_volume() -> None:
+    data = Mount(source="/data", target="/data")
+    assert launch_mounts(OWN, data) == (data, VOLUME)
+
+
+@pytest.mark.parametrize("target", ["/project", "/project/team-a", "//project/./team-a/", "/project/team-a/deep"])
+def test_what_the_job_mounts_there_itself_goes_first(target: str) -> None:
+    own = Mount(source="/data", target=target)
+    assert launch_mounts(OWN, own) == (own,)
+
+
+def test_where_there_is_no_volume_no_sandbox_or_the_job_is_of_openpai() -> None:
+    assert launch_mounts(OWN, volume="") == ()
+    assert launch_mounts(OWN, isolated=False) == ()
+    assert launch_mounts(v2_job(["true"])) == ()
+
+
+def test_a_launch_without_surroundings_is_the_plain_one() -> None:
+    snapshot = placed(OWN)
+    launch = Launcher(snapshot).launch(snapshot.tasks[0], Surroundings())
+    assert (launch.entry, launch.mounts, launch.scratch, launch.workdir) == ("", (), None, None)
+
+
+def test_variables_do_not_take_the_place_of_the_jobs_own() -> None:
+    role = replace(OWN.roles[0], env={"DB_USER": "mine"})
+    snapshot = placed(replace(OWN, roles=(role,)))
+    given = Surroundings(variables={"DB_USER": "given", "DB_PASS": "x", "HOLDFAST_USER": "mallory"})
+    env = Launcher(snapshot).launch(snapshot.tasks[0], given).env
+    assert (env["DB_USER"], env["DB_PASS"], env["HOLDFAST_USER"]) == ("mine", "x", "alice")
+
+
+def test_the_engine_is_given_what_an_alias_stands_for() -> None:
+    role = replace(OWN.roles[0], image="pytorch", image_url="registry/pytorch:2")
+    snapshot = placed(replace(OWN, roles=(role,), dialect=Dialect.PRIMEHUB))
+    launch = Launcher(snapshot).launch(snapshot.tasks[0], Surroundings())
+    assert (launch.image, launch.env["IMAGE_NAME"]) == ("registry/pytorch:2", "pytorch")
