@@ -11,7 +11,7 @@ from starlette.routing import Mount, Route
 from holdfast import __version__
 from holdfast.core.errors import UserError
 from holdfast.services import Services
-from holdfast.settings import ServerSettings
+from holdfast.settings import Settings
 
 from .answers import answer, answer_text
 from .border import Border
@@ -24,7 +24,7 @@ from .openpai.cross_origin import CrossOrigin, is_open
 from .openpai.errors import render_outermost as render_for_openpai
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
-from .rest import datasets, groups, images, jobs, logs, people, place
+from .rest import artifacts, datasets, files, groups, images, jobs, logs, people, place, usage
 
 PREFIX = "/api/v1"
 SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
@@ -44,7 +44,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     # First, and without the framework's own machinery: see rest.jobs.submit_job.
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
-    for module in (jobs, logs, people, groups, datasets, images, place):
+    for module in (jobs, logs, artifacts, people, groups, files, datasets, images, usage, place):
         app.include_router(module.router, prefix=PREFIX)
     app.router.routes.append(Mount("/rest-server", RestServer(services)))
     app.router.routes.extend(log_routes())
@@ -52,19 +52,21 @@ def create_app(services: Services) -> FastAPI:
     _describe(app)
     add_handlers(app)
     app.add_middleware(CrossOrigin)
-    app.add_middleware(Border, limit=_limit(services.settings.server), refuse=_refuse)
+    app.add_middleware(Border, limit=_limit(services.settings), refuse=_refuse)
     return app
 
 
-def _limit(settings: ServerSettings) -> Any:
+def _limit(settings: Settings) -> Any:
     job_paths = {f"{PREFIX}/jobs", f"{PREFIX}/jobs/plan"}
     image_path = f"{PREFIX}/images"
 
     def limit(method: str, path: str) -> int:
         if path in job_paths or takes_job(method, path):
-            return settings.max_job_bytes
+            return settings.server.max_job_bytes
         if path == image_path:
-            return settings.max_image_bytes
+            return settings.server.max_image_bytes
+        if method == "PUT" and path.startswith(f"{PREFIX}/groups/") and "/files/" in path:
+            return settings.files.max_upload_bytes
         return SMALLER_BODY if is_open(path) else SMALL_BODY
 
     return limit

@@ -88,7 +88,7 @@ class Tree:
         folder = self._shared.make(self._shared.uploads(self._group))
         return os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), name
 
-    def settle(self, fd: int, name: str, parts: tuple[str, ...]) -> None:
+    def settle(self, fd: int, name: str, parts: tuple[str, ...]) -> os.stat_result:
         """It becomes the file of this path, in place of the one that was there."""
         os.fsync(fd)
         with closing_fd(self._made_folder(parts[:-1])) as folder:
@@ -99,6 +99,7 @@ class Tree:
                     raise _is_folder(parts) from None
                 raise
             os.fsync(folder)
+        return os.fstat(fd)
 
     def give_up(self, name: str) -> None:
         """What is still on its way in goes."""

@@ -20,7 +20,7 @@ from holdfast.store.database import Store
 from .disk_work import DiskWork
 from .file_paths import TAGS_FILE, can_be, need_changeable, parse_folder, parse_path
 from .file_tree import Tree, clear_removed, clear_uploads, not_kept, show_path
-from .file_walk import Item, Listing, Walk, closing_fd, collect
+from .file_walk import Item, Listing, Walk, closing_fd, collect, modified
 from .open_files import OpenFile, opened
 from .refusals import NotInGroup, Unavailable
 
@@ -114,10 +114,10 @@ class Files:
         fd, name = await _kept(parts, tree.begin)
         try:
             size = await self._write_all(fd, parts, chunks)
-            await _kept(parts, lambda: tree.settle(fd, name, parts))
+            status = await _kept(parts, lambda: tree.settle(fd, name, parts))
         finally:
             await _ended(lambda: _drop(tree, fd, name))
-        return Item("/".join(parts), size, None)
+        return Item("/".join(parts), size, modified(status))
 
     async def _write_all(self, fd: int, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> int:
         size, waiting = 0, bytearray()

@@ -421,3 +421,36 @@ class StatusView(Given):
     jobs: dict[str, int]
     queue: int
     engine: EngineView
+
+
+class FileView(Given):
+    name: str = Field(description="Within the folder that was asked for; folders end in a slash.")
+    size: int = Field(description="Bytes; 0 of folders.")
+    modified_at: str | None
+
+
+class FileListView(Given):
+    items: list[FileView]
+    complete: bool = Field(description="False: there is more.")
+    next: str | None = Field(description="What to go on after.")
+    left_out: int = Field(description="Links, devices, and what has no readable name; they are never shown.")
+
+
+class RemovedFilesView(Given):
+    removed: int = Field(description="How many files.")
+
+
+class ArtifactListView(Given):
+    job: str
+    group: str
+    items: list[FileView]
+    complete: bool = Field(description="False: there are more than can be listed.")
+
+
+class MonthView(Given):
+    year: int
+    month: int
+
+
+class MonthListView(Given):
+    items: list[MonthView]

@@ -11,6 +11,7 @@ from holdfast.core.exits import Exit
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.records import Dataset, Event, Group, JobSummary, Token, User
 from holdfast.engines.base import EngineHealth, ImageInfo
+from holdfast.services.file_walk import Item, Listing
 
 
 def show_time(at: datetime | None) -> str | None:
@@ -169,3 +170,17 @@ def show_group_use(use: GroupUse) -> dict[str, Any]:
 
 def show_ports(ports: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
     return {label: list(numbers) for label, numbers in ports.items()}
+
+
+def show_file(item: Item) -> dict[str, Any]:
+    return {"name": item.name, "size": item.size, "modified_at": show_time(item.modified_at)}
+
+
+def show_listing(listing: Listing) -> dict[str, Any]:
+    more = not listing.complete and bool(listing.items)
+    return {
+        "items": [show_file(item) for item in listing.items],
+        "complete": listing.complete,
+        "next": listing.items[-1].name if more else None,
+        "left_out": listing.left_out,
+    }

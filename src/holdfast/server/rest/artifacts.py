@@ -1,0 +1,30 @@
+"""/jobs/{ref}/artifacts: what was kept of a job's files."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ..answers import answer
+from ..auth import Ask, Caller
+from ..file_answers import answer_file
+from . import models
+from .files import FILE, Inline
+from .views import show_file
+
+router = APIRouter(tags=["jobs"])
+
+
+@router.get("/jobs/{ref}/artifacts", response_model=models.ArtifactListView)
+async def list_artifacts(ref: str, actor: Caller, services: Ask) -> Response:
+    found = await services.artifacts.list(actor, ref)
+    items = [show_file(item) for item in found.items]
+    return answer({"job": found.job.id, "group": found.job.group, "items": items, "complete": found.complete})
+
+
+@router.get("/jobs/{ref}/artifacts/{path:path}", response_class=Response, responses=FILE)
+async def read_artifact(
+    ref: str, path: str, request: Request, actor: Caller, services: Ask, inline: Inline = False
+) -> Response:
+    file = await services.artifacts.open(actor, ref, path)
+    return answer_file(file, inline=inline, asked=request.headers.get("range", ""))
