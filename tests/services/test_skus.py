@@ -16,8 +16,9 @@ from holdfast.core.placement import Node, Quota
 from holdfast.core.records import Group
 from holdfast.engines.fake import FakeEngine
 from holdfast.services.groups import GroupChange
+from holdfast.services.instance_types import seeded_types
 from holdfast.services.refusals import NameTaken, NoDataset, NotInGroup
-from holdfast.services.skus import Sku, sku_capacity, sku_types, skus_of
+from holdfast.services.skus import Sku, sku_capacity, skus_of
 from holdfast.settings import Settings
 
 from .house import House, open_house
@@ -158,7 +159,7 @@ def test_counting() -> None:
     assert sku_capacity(sku, NODES) == 2
     assert sku_capacity(Sku(cpu=3, memory=GIB, gpu=0), NODES) == 2  # none of them spans two machines
     assert sku_capacity(sku, ()) == 0
-    assert set(sku_types(Settings())) == {"cpu-1", "cpu-2", "gpu-1", "gpu-2"}
+    assert {type.name for type in seeded_types(Settings())} == {"cpu-1", "cpu-2", "gpu-1", "gpu-2"}
 
 
 async def test_refusals_come_in_their_order(cluster: House) -> None:

@@ -49,6 +49,7 @@ class ImageAliases:
     async def seed(self) -> None:
         """At the first start."""
         await self._known.changed_by(self._store.write(rows.seed_image_aliases, [SEEDED]))
+        await self.known()  # the first job need not wait for it
 
     # -- looking
 

@@ -50,6 +50,7 @@ class InstanceTypes:
     async def seed(self) -> None:
         """At the first start: the sizes that the settings name."""
         await self._known.changed_by(self._store.write(rows.seed_instance_types, seeded_types(self._settings)))
+        await self.known()  # the first job need not wait for it
 
     # -- looking
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from holdfast.core.access import Actor, Verb, may
-from holdfast.core.errors import NotFound, Problem, UserError
+from holdfast.core.errors import InvalidJob, NotFound, Problem, UserError
 from holdfast.core.job import DEFAULT_GROUP, HOST_IMAGE, Dialect, Job, Resources
 from holdfast.engines.base import Engine
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_yaml
@@ -15,9 +15,10 @@ from holdfast.store import jobs as job_rows
 from holdfast.store import people
 from holdfast.store.database import Store
 
+from .catalogue import Catalogue
 from .mounts import MountRules
 from .prospects import image_names, missing_image
-from .refusals import NotInGroup, name_taken
+from .refusals import NoInstanceType, NotInGroup, name_taken
 from .skus import Skus
 from .storages import Storages, wishes_of, without_datasets
 
@@ -34,7 +35,14 @@ class Ready:
 
 class Intake:
     def __init__(
-        self, store: Store, engine: Engine, settings: Settings, mounts: MountRules, storages: Storages, skus: Skus
+        self,
+        store: Store,
+        engine: Engine,
+        settings: Settings,
+        mounts: MountRules,
+        storages: Storages,
+        skus: Skus,
+        catalogue: Catalogue,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -42,14 +50,9 @@ class Intake:
         self._mounts = mounts
         self._storages = storages
         self._skus = skus
+        self._catalogue = catalogue
         jobs = settings.jobs
-        self._defaults = Defaults(
-            resources=Resources(cpu=jobs.default_cpu, memory=jobs.default_memory),
-            instance_types={
-                name: Resources(cpu=size.cpu, memory=size.memory, gpu=size.gpu)
-                for name, size in jobs.instance_types.items()
-            },
-        )
+        self._defaults = Defaults(resources=Resources(cpu=jobs.default_cpu, memory=jobs.default_memory))
 
     async def read(
         self,
@@ -67,33 +70,38 @@ class Intake:
             raise _which_group(actor)
         source = await self.clone(job) if job.secrets else text
         warnings = tuple(_show(warning) for warning in parsed.warnings)
-        return await self._allow(actor, job, source, warnings, unique=unique)
+        return await self._allow(actor, job, source, warnings, new=True, unique=unique)
 
-    def render(self, job: Job) -> str:
+    async def render(self, job: Job) -> str:
         """Our own YAML, secrets masked; what equals this site's defaults is left out."""
-        return render_yaml(job, defaults=self._defaults)
+        defaults = replace(self._defaults, instance_types=await self._catalogue.sizes())
+        return await asyncio.to_thread(render_yaml, job, defaults=defaults)
 
     async def clone(self, job: Job) -> str:
         """A file to submit again, secrets masked. OpenPAI's jobs are given more than our own YAML can say."""
-        return await asyncio.to_thread(render_openpai_yaml if job.dialect.openpai else self.render, job)
+        return await asyncio.to_thread(render_openpai_yaml, job) if job.dialect.openpai else await self.render(job)
 
     async def again(self, actor: Actor, job: Job, source: str) -> Ready:
-        """A job that was accepted before; what is allowed may have changed since."""
-        return await self._allow(actor, without_datasets(job), source, ())
+        """A job that was accepted before; what is allowed may have changed since, and what its names stand for."""
+        return await self._allow(actor, without_datasets(job), source, (), new=False)
 
     async def prepare(self, actor: Actor, ready: Ready) -> None:
         """What has to be there before the job may start; for jobs that will be stored."""
         await self._storages.prepare(ready.job, actor)
 
     async def _parse(self, actor: Actor, text: str, dialect: str | None) -> Parsed:
-        defaults = replace(self._defaults, group=_usual_group(actor), user=actor.name)
+        sizes = await self._catalogue.sizes(actor)
+        defaults = replace(self._defaults, group=_usual_group(actor), user=actor.name, instance_types=sizes)
         known = _dialect(dialect)
-        if len(text) <= SMALL:
-            return parse_job(text, dialect=known, defaults=defaults)
-        return await asyncio.to_thread(parse_job, text, dialect=known, defaults=defaults)
+        try:
+            if len(text) <= SMALL:
+                return parse_job(text, dialect=known, defaults=defaults)
+            return await asyncio.to_thread(parse_job, text, dialect=known, defaults=defaults)
+        except InvalidJob as error:
+            raise _no_size(error) or error from None
 
     async def _allow(
-        self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...], *, unique: bool = False
+        self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...], *, new: bool, unique: bool = False
     ) -> Ready:
         """Refusals come in the order that OpenPAI's clients know: what is asked for, the name, the group, datasets."""
         wishes = wishes_of(job)
@@ -102,6 +110,9 @@ class Intake:
         if unique:
             await self._check_name(actor, job.name)
         await self._check_group(actor, job)
+        job = await self._catalogue.fill(job)
+        if new:  # PrimeHub lets a job run again whatever the quotas became
+            await self._catalogue.check_quota(job)
         job = await self._mounts.apply(job, actor)
         job = await self._storages.apply(job, actor, wishes)
         return Ready(job, source, (*warnings, *await self._warnings(job)))
@@ -131,7 +142,7 @@ class Intake:
 
     async def _warnings(self, job: Job) -> list[str]:
         found = [HOLD_WARNING] if job.hold is not None else []
-        wanted = {role.image for role in job.roles} - {HOST_IMAGE}
+        wanted = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if wanted:
             known = {name for image in await self._engine.images() for name in image_names(image.name)}
             found += [self._unknown_image(image) for image in sorted(wanted) if not known & image_names(image)]
@@ -141,6 +152,14 @@ class Intake:
         if self._settings.images.unknown == "host":
             return f"the image {image} is not known here; the job will run on the image {HOST_IMAGE} instead"
         return missing_image(image)
+
+
+def _no_size(error: InvalidJob) -> NoInstanceType | None:
+    """PrimeHub's clients are told so in their own words, when nothing else is wrong."""
+    (first, *others) = error.problems
+    if others or first.field != "instanceType" or first.rule != "reference":
+        return None
+    return NoInstanceType(error.message, name=str(first.expected), field=first.field, hint=first.hint)
 
 
 def _show(warning: Problem) -> str:

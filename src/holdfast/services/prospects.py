@@ -61,7 +61,7 @@ def _sample(job: Job) -> Job:
 
 
 def _images(job: Job) -> list[str]:
-    return sorted({role.image for role in job.roles} - {HOST_IMAGE})
+    return sorted({role.engine_image for role in job.roles} - {HOST_IMAGE})
 
 
 def missing_image(image: str) -> str:

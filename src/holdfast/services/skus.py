@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from holdfast.core.access import Actor
+from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import InvalidJob, Problem
 from holdfast.core.job import Job, Resources, Role
 from holdfast.core.placement import EPSILON, Node, Quota
 from holdfast.engines.base import Engine
 from holdfast.jobspec.fields import guess
-from holdfast.settings import Settings
 from holdfast.store import people
 from holdfast.store.database import Store
+
+from .instance_types import InstanceTypes, is_for
 
 _NO_BOUND = Quota()
 _OPPORTUNISTIC = "oppo"  # runs on what is left over, so no cluster's size counts
@@ -40,9 +42,11 @@ class Cell:
     affinity: str | None
 
 
-def sku_types(settings: Settings) -> dict[str, Sku]:
-    types = settings.jobs.instance_types
-    return {name: Sku(size.cpu, size.memory, size.gpu) for name, size in types.items()}
+Types = Mapping[str, Sku]
+
+
+def sku_of(type: InstanceType) -> Sku:
+    return Sku(type.cpu, type.memory, type.gpu)
 
 
 def sku_capacity(sku: Sku, nodes: Sequence[Node], quota: Quota = _NO_BOUND) -> int:
@@ -62,31 +66,36 @@ def skus_of(resources: Resources, sku: Sku) -> int:
 
 
 class Skus:
-    def __init__(self, store: Store, engine: Engine, settings: Settings) -> None:
+    def __init__(self, store: Store, engine: Engine, instance_types: InstanceTypes) -> None:
         self._store = store
         self._engine = engine
-        self._types = sku_types(settings)
-        # Files name the SKU types of the cluster they come from, which the sizes we bring along know nothing of.
-        self._checks = "instance_types" in settings.jobs.model_fields_set and bool(self._types)
+        self._instance_types = instance_types
 
     async def types(self, actor: Actor, group: str | None = None) -> dict[str, Sku]:
-        """All of them; with a group, those it can have at least one of."""
+        """All that one may see; with a group, those it can have at least one of."""
+        found = {type.name: type for type in await self._instance_types.list(actor)}
         if group is None:
-            return dict(self._types)
+            return {name: sku_of(type) for name, type in found.items()}
         quota, nodes = await self._quota(actor, group), self._engine.nodes()
-        return {name: sku for name, sku in self._types.items() if sku_capacity(sku, nodes, quota) > 0}
+        skus = {name: sku_of(type) for name, type in found.items() if is_for(type, group)}
+        return {name: sku for name, sku in skus.items() if sku_capacity(sku, nodes, quota) > 0}
 
     async def check(self, actor: Actor, job: Job) -> None:
         """InvalidJob with everything that its SKUs cannot be. Files of other kinds have none."""
-        if not job.dialect.openpai or not self._checks:
+        if not job.dialect.openpai:
             return
         scheduler = _scheduler(job)
         cells = list(_cells(job, scheduler))
         if not any(cell.sku or cell.pinned or cell.affinity for cell in cells):
             return
-        problems = [*self._wrong_cells(cells), *_torn_groups(cells)]
+        known = (await self._instance_types.known()).values()
+        # Files name the SKU types of the cluster they come from, which the sizes we bring along know nothing of.
+        if all(type.brought for type in known):
+            return
+        types = {type.name: sku_of(type) for type in known if is_for(type, job.group)}
+        problems = [*_wrong_cells(types, cells), *_torn_groups(cells)]
         if not problems and job.gang and scheduler.get("jobPriorityClass") != _OPPORTUNISTIC:
-            problems = self._too_many(job, cells, await self._quota(actor, job.group))
+            problems = self._too_many(types, job, cells, await self._quota(actor, job.group))
         if problems:
             raise InvalidJob(problems)
 
@@ -97,34 +106,18 @@ class Skus:
         found = await self._store.read(people.get_group, group)
         return _NO_BOUND if found is None else found.quota
 
-    def _wrong_cells(self, cells: list[Cell]) -> Iterator[Problem]:
-        known = ", ".join(sorted(self._types))
-        for cell in cells:
-            if cell.pinned is not None:
-                why = f"{cell.pinned[:100]!r} is not known: no cells are pinned here"
-                yield _problem(cell, "pinnedCellId", why, f"Name a skuType in its place: {known}.")
-            if cell.sku is None:
-                continue
-            sku = self._types.get(cell.sku)
-            if sku is None:
-                hint = guess(cell.sku, self._types) or f"Known are: {known}."
-                yield _problem(cell, "skuType", f"There is no SKU type {cell.sku[:100]!r}", hint)
-            elif cell.role.resources.gpu and not sku.gpu:
-                why = f"{cell.role.name} asks for {cell.role.resources.gpu} GPU, and {cell.sku} has none"
-                yield _problem(cell, "skuType", why, "Choose a SKU type with GPUs, or ask for none.")
-
-    def _too_many(self, job: Job, cells: list[Cell], quota: Quota) -> list[Problem]:
+    def _too_many(self, types: Types, job: Job, cells: list[Cell], quota: Quota) -> list[Problem]:
         nodes = self._engine.nodes()
         wanted: dict[str, int] = {}
         first: dict[str, Cell] = {}
         for cell in cells:
             if cell.sku is not None:
-                count = skus_of(cell.role.resources, self._types[cell.sku]) * cell.role.instances
+                count = skus_of(cell.role.resources, types[cell.sku]) * cell.role.instances
                 wanted[cell.sku] = wanted.get(cell.sku, 0) + count
                 first.setdefault(cell.sku, cell)
         found = []
         for name, count in wanted.items():
-            most = sku_capacity(self._types[name], nodes, quota)
+            most = sku_capacity(types[name], nodes, quota)
             if not most:
                 message = f"SKU type {name} is not available in VC {job.group}."
                 found.append(_problem(first[name], "skuType", message))
@@ -152,6 +145,23 @@ def _cells(job: Job, scheduler: Mapping[str, Any]) -> Iterator[Cell]:
 def _text(cell: Mapping[str, Any], key: str) -> str | None:
     value = cell.get(key)
     return value if isinstance(value, str) and value else None
+
+
+def _wrong_cells(types: Types, cells: list[Cell]) -> Iterator[Problem]:
+    known = ", ".join(sorted(types))
+    for cell in cells:
+        if cell.pinned is not None:
+            why = f"{cell.pinned[:100]!r} is not known: no cells are pinned here"
+            yield _problem(cell, "pinnedCellId", why, f"Name a skuType in its place: {known}.")
+        if cell.sku is None:
+            continue
+        sku = types.get(cell.sku)
+        if sku is None:
+            hint = guess(cell.sku, types) or f"Known are: {known}."
+            yield _problem(cell, "skuType", f"There is no SKU type {cell.sku[:100]!r}", hint)
+        elif cell.role.resources.gpu and not sku.gpu:
+            why = f"{cell.role.name} asks for {cell.role.resources.gpu} GPU, and {cell.sku} has none"
+            yield _problem(cell, "skuType", why, "Choose a SKU type with GPUs, or ask for none.")
 
 
 def _torn_groups(cells: list[Cell]) -> Iterator[Problem]:

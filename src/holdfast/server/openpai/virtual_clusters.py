@@ -62,13 +62,13 @@ async def change_cluster(call: Call) -> Response:
     "GET",
     "/v2/cluster/sku-types",
     "/v2/virtual-clusters/{vc}/sku-types",
-    note="The sizes in jobs.instance_types; the same for every group.",
+    note="Instance types; with a virtual cluster, those that its group may use and has room for.",
 )
 async def list_skus(call: Call) -> Response:
     vc = call.request.path_params.get("vc") or call.query("vc")
     if vc:
         _need((await call.services.place.capacity(call.actor)).groups, vc)
-    types = call.services.settings.jobs.instance_types
+    types = await call.services.skus.types(call.actor, vc or None)
     return answer({name: {"cpu": _plain(t.cpu), "memory": t.memory // MIB, "gpu": t.gpu} for name, t in types.items()})
 
 
