@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,9 @@ from holdfast.controller.retention import Retention
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.exits import ExitKind
 from holdfast.core.job import Dialect, Job, Resources, Role
-from holdfast.core.placement import Ledger, Placed, Queue, Quota, Refused
+from holdfast.core.ledger import Ledger
+from holdfast.core.placement import Placed, Quota, Refused
+from holdfast.core.queue import Queue
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import JobState
 from holdfast.engines.base import Launch
@@ -407,10 +410,10 @@ def test_a_bug_in_placing_stops_nothing_else(tmp_path: Path, monkeypatch: pytest
             await place.until(running_id, JobState.RUNNING)
             broken = True
 
-            def place_or_fail(queue: Queue, ledger: Ledger) -> list[Placed | Refused]:
+            def place_or_fail(queue: Queue, ledger: Ledger, *more: Any) -> list[Placed | Refused]:
                 if broken and len(queue):
                     raise RuntimeError("generator raised StopIteration")
-                return real(queue, ledger)
+                return real(queue, ledger, *more)
 
             real = loop_module.place
             monkeypatch.setattr(loop_module, "place", place_or_fail)

@@ -4,24 +4,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.core.explaining import explain, impossible
 from holdfast.core.job import GIB
+from holdfast.core.ledger import Ledger
 from holdfast.core.placement import (
     Amount,
-    Ledger,
     Node,
     Placed,
-    Queue,
     Quota,
     Refused,
     Request,
     Waiting,
-    explain,
-    impossible,
-    place,
     show_bytes,
     show_cores,
     show_gpus,
 )
+from holdfast.core.placing import place
+from holdfast.core.queue import Queue
 
 EPSILON = 1e-6
 

@@ -13,8 +13,11 @@ from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest
 from holdfast.core.exit_table import spec_of
 from holdfast.core.exits import Cause, ExitKind
 from holdfast.core.job import GIB, Dialect, Job, Resources
-from holdfast.core.placement import Ledger, Node, Placed, Queue, Refused, place
+from holdfast.core.ledger import Ledger
+from holdfast.core.placement import Node, Placed, Refused
+from holdfast.core.placing import place
 from holdfast.core.plan import Plan, Policy, Remove, Start, Stop, plan, waiting_of
+from holdfast.core.queue import Queue
 from holdfast.core.retry import PLATFORM_MAX
 from holdfast.core.states import JobState, TaskState
 

@@ -17,23 +17,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
+from holdfast.core.backfill import Reckoning
 from holdfast.core.errors import HoldfastError
 from holdfast.core.exits import Cause
+from holdfast.core.explaining import explain, impossible
 from holdfast.core.job import Job
-from holdfast.core.placement import (
-    GroupUse,
-    Ledger,
-    NodeUse,
-    Placed,
-    Queue,
-    Quota,
-    Refused,
-    Verdict,
-    explain,
-    impossible,
-    place,
-)
+from holdfast.core.ledger import Ledger
+from holdfast.core.placement import GroupUse, NodeUse, Placed, Quota, Refused, Verdict, Waiting
+from holdfast.core.placing import place
 from holdfast.core.plan import Plan, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
+from holdfast.core.queue import Queue
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
 from holdfast.engines.base import Engine, Launch
@@ -127,6 +120,7 @@ class Controller:
         groups: Iterable[Group] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         derive: Callable[[bytes], bytes] | None = None,
+        backfill: bool = False,
     ) -> None:
         """`derive` gives the secret bytes of a purpose (Vault.derive); without it no job has SSH keys of its own."""
         self.store = store
@@ -134,6 +128,7 @@ class Controller:
         self.limits = limits
         self.clock = clock
         self.groups = {group.name: group for group in groups}
+        self.backfill = backfill
         self.queue = Queue()
         self.ledger = Ledger(())
         self._live: dict[str, Live] = {}
@@ -242,8 +237,11 @@ class Controller:
     def waiting(self, job_id: str) -> tuple[str, ...]:
         live = self._live.get(job_id)
         entries = [self.queue.get(id) for id in live.queued] if live else []
-        reasons = [reason for entry in entries if entry for reason in explain(entry, self.queue, self.ledger)]
+        reasons = [reason for entry in entries if entry for reason in self._explain(entry)]
         return tuple(dict.fromkeys(reasons))
+
+    def _explain(self, entry: Waiting) -> tuple[str, ...]:
+        return explain(entry, self.queue, self.ledger, backfill=self.backfill)
 
     def verdict(self, job: Job, user: str) -> Verdict:
         trial = JobSnapshot(id="trial", job=job, user=user, submitted_at=self.clock())
@@ -251,7 +249,7 @@ class Controller:
         never = tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, self.ledger)))
         if never:
             return Verdict("never", never)
-        reasons = tuple(dict.fromkeys(text for entry in entries for text in explain(entry, self.queue, self.ledger)))
+        reasons = tuple(dict.fromkeys(text for entry in entries for text in self._explain(entry)))
         return Verdict("wait" if reasons else "now", reasons)
 
     def use(self) -> tuple[list[NodeUse], list[GroupUse]]:
@@ -381,7 +379,7 @@ class Controller:
         for work in rounds.values():
             self._release_ended(work)
         try:
-            decisions = place(self.queue, self.ledger)
+            decisions = place(self.queue, self.ledger, self._reckoning())
         except Exception:  # a bug of ours: what it had claimed so far is not known, and all else has to go on
             log.exception("could not place jobs", extra={"event": "place"})
             self._count_anew(rounds)
@@ -566,6 +564,26 @@ class Controller:
             return None
         return timedelta(seconds=asyncio.get_running_loop().time() - live.began)
 
+    def _reckoning(self) -> Reckoning | None:
+        """By the loop's clock, so that a jump of the wall clock promises nothing wrong."""
+        if not self.backfill:
+            return None
+        now = asyncio.get_running_loop().time()
+
+        def ends(attempt_id: str) -> float | None:
+            live = self._live.get(_job_id(attempt_id))
+            if live is None:
+                return now
+            longest = self._longest(live)
+            return None if longest is None else (now if live.began is None else live.began) + longest
+
+        return Reckoning(now, ends, lambda job_id: self._longest(self._live[job_id]))
+
+    def _longest(self, live: Live) -> float | None:
+        """Seconds that an attempt may hold its place: at its limit it is asked to end, and has its grace for that."""
+        policy = self._policy(live.snapshot.job)
+        return None if policy.time_limit is None else (policy.time_limit + policy.grace).total_seconds()
+
     def _policy(self, job: Job) -> Policy:
         return Policy(
             time_limit=self.time_limit(job), grace=min(_or(job.grace, self.limits.grace), self.limits.max_grace)
@@ -583,7 +601,11 @@ class Controller:
 
 
 def _job_of(observation: Observation) -> str:
-    return observation.attempt_id.split(".", 1)[0]
+    return _job_id(observation.attempt_id)
+
+
+def _job_id(attempt_id: str) -> str:
+    return attempt_id.split(".", 1)[0]
 
 
 def _or(value: timedelta | None, default: timedelta) -> timedelta:

@@ -108,6 +108,7 @@ def assignment_of(snapshot: JobSnapshot, task: TaskAttempt) -> Assignment:
         attempt_id=snapshot.attempt_id(task),
         node=task.node,
         amount=amount_of(snapshot.job.role(task.role)),
+        asked=asked_of(snapshot.job.role(task.role)),
         user=snapshot.user,
         group=snapshot.job.group,
         gpus=task.gpus,
@@ -116,7 +117,20 @@ def assignment_of(snapshot: JobSnapshot, task: TaskAttempt) -> Assignment:
 
 
 def amount_of(role: Role) -> Amount:
+    """The limits of one of its tasks."""
     return Amount(cpu=role.resources.cpu, memory=role.resources.memory, gpu=role.resources.gpu)
+
+
+def asked_of(role: Role) -> Amount | None:
+    """What a machine must have free for one of its tasks, where that is less than the limits. Never less of GPUs."""
+    asked = role.resources
+    if asked.cpu_request is None and asked.memory_request is None:
+        return None
+    return Amount(
+        cpu=min(asked.cpu, asked.cpu if asked.cpu_request is None else asked.cpu_request),
+        memory=min(asked.memory, asked.memory if asked.memory_request is None else asked.memory_request),
+        gpu=asked.gpu,
+    )
 
 
 def fresh_tasks(job: Job) -> tuple[TaskAttempt, ...]:
@@ -124,7 +138,7 @@ def fresh_tasks(job: Job) -> tuple[TaskAttempt, ...]:
 
 
 def _waiting(snapshot: JobSnapshot, id: str, tasks: list[TaskAttempt]) -> Waiting:
-    roles = {role.name: (amount_of(role), role.ports) for role in snapshot.job.roles}
+    roles = {role.name: (amount_of(role), asked_of(role), role.ports) for role in snapshot.job.roles}
     return Waiting(
         id=id,
         job_id=snapshot.id,
@@ -132,11 +146,12 @@ def _waiting(snapshot: JobSnapshot, id: str, tasks: list[TaskAttempt]) -> Waitin
         group=snapshot.job.group,
         priority=snapshot.job.priority,
         order=(snapshot.submitted_at.timestamp(), id),
-        requests=tuple(
-            Request(attempt_id=snapshot.attempt_id(task), amount=roles[task.role][0], ports=roles[task.role][1])
-            for task in tasks
-        ),
+        requests=tuple(_request(snapshot.attempt_id(task), *roles[task.role]) for task in tasks),
     )
+
+
+def _request(attempt_id: str, amount: Amount, asked: Amount | None, ports: Mapping[str, int]) -> Request:
+    return Request(attempt_id=attempt_id, amount=amount, asked=asked, ports=ports)
 
 
 def _due(at: datetime | None, now: datetime) -> bool:

@@ -1,0 +1,122 @@
+"""Why a job waits, or can never run, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .fitting import fit, fit_amounts, lacks_ports
+from .ledger import Ledger
+from .placement import EPSILON, Amount, Quota, Waiting, show_amount, show_bytes, show_cores, show_gpus, sum_of
+from .queue import Queue
+
+LOOKED_AT = 100  # jobs before it, for the one that holds it up
+
+
+def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
+    """Why no state of the cluster could ever run it: each resource, requested against the largest available."""
+    wholes = [node.whole for node in ledger.nodes.values()]
+    reasons = list(dict.fromkeys(reason for request in waiting.requests for reason in _too_big(request.needs, wholes)))
+    if not reasons and fit_amounts([request.needs for request in waiting.requests], wholes) is None:
+        reasons.append(_too_many(waiting, wholes))
+    wanted = sum(request.port_count for request in waiting.requests)
+    there = sum(node.port_end - node.port_start for node in ledger.nodes.values())
+    if wanted > there:
+        reasons.append(f"it asks for {wanted} ports, the machines have {there}")
+    group_quota, user_quota = ledger.quota_of(waiting.group)
+    total = waiting.total
+    reasons += [f"the quota of group {waiting.group} is {text}" for text in over_quota(group_quota, Amount(), total)]
+    reasons += [f"each user's quota in {waiting.group} is {text}" for text in over_quota(user_quota, Amount(), total)]
+    return tuple(reasons)
+
+
+def explain(waiting: Waiting, queue: Queue, ledger: Ledger, *, backfill: bool = False) -> tuple[str, ...]:
+    """Every reason why it is not running now, in plain words; empty when it would be placed."""
+    reasons = _own_reasons(waiting, ledger)
+    if not reasons:
+        reasons += _held_up(waiting, queue, ledger, backfill)
+    ahead = queue.ahead(waiting)
+    if ahead:
+        jobs = "job stands" if ahead == 1 else "jobs stand"
+        reasons.append(f"{ahead} {jobs} before it in the queue of group {waiting.group}.")
+    return tuple(reasons)
+
+
+def _own_reasons(waiting: Waiting, ledger: Ledger) -> list[str]:
+    """Those that would hold if nobody else waited."""
+    group, user, total = waiting.group, waiting.user, waiting.total
+    group_quota, user_quota = ledger.quota_of(group)
+    reasons = [
+        f"The quota of group {group} is {text}." for text in over_quota(group_quota, ledger.used_by(group), total)
+    ]
+    for text in over_quota(user_quota, ledger.used_by_user(group, user), total):
+        reasons.append(f"The quota of user {user} in group {group} is {text}.")
+    spots = fit(waiting.requests, ledger.free, ledger)
+    if spots is None:
+        reasons.append(_no_room(waiting, ledger))
+    elif lacks_ports(waiting.requests, spots, ledger.free_ports):
+        reasons.append("Too few ports are free for its tasks.")
+    return reasons
+
+
+def _held_up(waiting: Waiting, queue: Queue, ledger: Ledger, backfill: bool) -> list[str]:
+    """It would fit: whom it waits behind."""
+    group_quota, user_quota = ledger.quota_of(waiting.group)
+    used = ledger.used_by(waiting.group)
+    for other in queue.before(waiting, LOOKED_AT):
+        total = other.total
+        if not user_quota.allows(ledger.used_by_user(other.group, other.user), total):
+            continue  # passed over
+        if not group_quota.allows(used, total):
+            return [f"{other.job_id} before it waits for the quota of group {waiting.group}.", *_too_long(backfill)]
+        if fit(other.requests, ledger.free, ledger) is None:
+            return [f"{other.job_id} before it waits for room on a machine.", *_too_long(backfill)]
+    return []
+
+
+def _too_long(backfill: bool) -> list[str]:
+    return ["By its time limit it is too long to pass without delaying one that waits."] if backfill else []
+
+
+def over_quota(quota: Quota, used: Amount, asked: Amount) -> list[str]:
+    """One text for each bound that `asked` would break."""
+    found = []
+    if quota.cpu is not None and used.cpu + asked.cpu > quota.cpu + EPSILON:
+        found.append(f"{show_cores(quota.cpu)}, {used.cpu:g} in use, {asked.cpu:g} asked for")
+    if quota.memory is not None and used.memory + asked.memory > quota.memory:
+        sizes = (show_bytes(quota.memory), show_bytes(used.memory), show_bytes(asked.memory))
+        found.append("{} of memory, {} in use, {} asked for".format(*sizes))
+    if quota.gpu is not None and used.gpu + asked.gpu > quota.gpu:
+        found.append(f"{show_gpus(quota.gpu)}, {used.gpu} in use, {asked.gpu} asked for")
+    return found
+
+
+def _too_big(needs: Amount, wholes: Sequence[Amount]) -> list[str]:
+    found = []
+    cpu = max((whole.cpu for whole in wholes), default=0.0)
+    memory = max((whole.memory for whole in wholes), default=0)
+    gpu = max((whole.gpu for whole in wholes), default=0)
+    if needs.cpu > cpu + EPSILON:
+        found.append(f"a task asks for {show_cores(needs.cpu)}, the largest machine has {cpu:g}")
+    if needs.memory > memory:
+        found.append(
+            f"a task asks for {show_bytes(needs.memory)} of memory, the largest machine has {show_bytes(memory)}"
+        )
+    if needs.gpu > gpu:
+        found.append(f"a task asks for {show_gpus(needs.gpu)}, the largest machine has {gpu}")
+    if not found and not any(needs.fits(whole) for whole in wholes):
+        found.append("no single machine has all that a task asks for, though each part is to be had somewhere")
+    return found
+
+
+def _too_many(waiting: Waiting, wholes: Sequence[Amount]) -> str:
+    return (
+        f"its {len(waiting.requests)} tasks start together and ask for {show_amount(waiting.needs)} in all, "
+        f"the machines have {show_amount(sum_of(wholes))}"
+    )
+
+
+def _no_room(waiting: Waiting, ledger: Ledger) -> str:
+    needs, free = waiting.needs, sum_of(ledger.free.values())
+    if needs.fits(free) and len(ledger.nodes) > 1:
+        return f"It asks for {show_amount(needs)}; that much is free in all, but not on machines where its tasks fit."
+    return f"It asks for {show_amount(needs)}; free now: {show_amount(free)}."

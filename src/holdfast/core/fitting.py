@@ -1,0 +1,57 @@
+"""Which machines take which tasks of a job, all together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .ledger import Room
+from .placement import EPSILON, Amount, Request
+
+
+def fit(requests: Sequence[Request], free: Mapping[str, Amount], room: Room) -> list[str] | None:
+    """A machine for each, within what is `free`; None when they do not all fit."""
+    names = [name for name in free if name in room.nodes]
+    spots = fit_amounts([request.needs for request in requests], [free[name] for name in names])
+    return None if spots is None else [names[spot] for spot in spots]
+
+
+def fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int] | None:
+    """Largest first onto the fullest machine that still takes it, so that large holes stay whole."""
+    if len(amounts) == len(rooms) == 1:  # the usual case, and asked for often
+        return [0] if amounts[0].fits(rooms[0]) else None
+    left = list(rooms)
+    spots = [-1] * len(amounts)
+    largest_first = sorted(
+        range(len(amounts)), key=lambda i: (amounts[i].gpu, amounts[i].memory, amounts[i].cpu), reverse=True
+    )
+    for i in largest_first:
+        candidates = [j for j, room in enumerate(left) if amounts[i].fits(room)]
+        if not candidates:
+            return None
+        spot = min(candidates, key=lambda j: (left[j].gpu, left[j].cpu, left[j].memory, j))
+        left[spot] = left[spot].minus(amounts[i])
+        spots[i] = spot
+    return spots
+
+
+def lacks_ports(requests: Sequence[Request], spots: Sequence[str], free_ports: Mapping[str, int]) -> bool:
+    wanted: dict[str, int] = {}
+    for request, spot in zip(requests, spots, strict=True):
+        wanted[spot] = wanted.get(spot, 0) + request.port_count
+    return any(count > free_ports[name] for name, count in wanted.items() if count)
+
+
+def set_aside(requests: Sequence[Request], free: dict[str, Amount], room: Room) -> None:
+    """Take a blocked job's needs out of what is free, on the machines where it could run one day."""
+    wholes = {name: node.whole for name, node in room.nodes.items()}
+    for request in sorted(requests, key=lambda request: (request.needs.gpu, request.needs.memory), reverse=True):
+        fitting = [name for name, whole in wholes.items() if request.needs.fits(whole)]
+        if not fitting:
+            continue
+        spot = max(fitting, key=lambda name: (free[name].gpu, free[name].cpu, free[name].memory))
+        wholes[spot] = wholes[spot].minus(request.needs)
+        free[spot] = free[spot].minus(request.needs).most(Amount())
+
+
+def exhausted(free: Mapping[str, Amount]) -> bool:
+    return all(amount.cpu <= EPSILON or amount.memory <= 0 for amount in free.values())

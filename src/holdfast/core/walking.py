@@ -1,0 +1,54 @@
+"""One walk over the queue by its rules: for each job, in order, whether it may start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .fitting import fit, lacks_ports, set_aside
+from .ledger import Room
+from .placement import Amount, Waiting
+
+_NOTHING = Amount()
+
+
+class Walk:
+    """What it closes and sets aside lasts as long as the walk."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.closed: set[str] = set()  # groups whose quota has stopped somebody
+        self.open = dict(room.free)  # what later jobs may take of machines: free, less what is set aside
+        self._aside: dict[str | tuple[str, str], Amount] = {}  # the same of quotas, by group, and by group and user
+
+    def look(self, waiting: Waiting) -> list[str] | None:
+        """A machine for each of its tasks, if it may start now. The caller takes them, in `room` and by `took`."""
+        group, user, total = waiting.group, waiting.user, waiting.total
+        group_quota, user_quota = self.room.quota_of(group)
+        if not user_quota.allows(self._used_by_user(group, user), total):
+            return None
+        if not group_quota.allows(self._used_by(group), total):
+            self.closed.add(group)
+            return None
+        spots = fit(waiting.requests, self.open, self.room)
+        if spots is None:
+            self._set_aside(waiting, total)
+        elif lacks_ports(waiting.requests, spots, self.room.free_ports):
+            return None
+        return spots
+
+    def took(self, waiting: Waiting, spots: Sequence[str]) -> None:
+        for request, spot in zip(waiting.requests, spots, strict=True):
+            self.open[spot] = self.open[spot].minus(request.needs)
+
+    def _set_aside(self, waiting: Waiting, total: Amount) -> None:
+        set_aside(waiting.requests, self.open, self.room)
+        for key in (waiting.group, (waiting.group, waiting.user)):
+            self._aside[key] = self._aside.get(key, _NOTHING).plus(total)
+
+    def _used_by(self, group: str) -> Amount:
+        used = self.room.used_by(group)
+        return used.plus(self._aside[group]) if group in self._aside else used
+
+    def _used_by_user(self, group: str, user: str) -> Amount:
+        used = self.room.used_by_user(group, user)
+        return used.plus(self._aside[group, user]) if (group, user) in self._aside else used
