@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.base import Engine, Launch, LogSource, Stream
+from holdfast.engines.base import Engine, KeepsArtifacts, Launch, LeftOut, LogSource, Stream
 
 PATIENCE = 60.0  # seconds; only a broken engine ever waits that long
 
@@ -105,6 +105,34 @@ class Rig:
 
 async def read_all(log: LogSource) -> bytes:
     return await log.read(await log.first(), 1 << 24)
+
+
+class Basket:
+    """Takes every artifact."""
+
+    ended = False
+
+    def __init__(self) -> None:
+        self.files: dict[bytes, bytes] = {}
+        self.left: dict[bytes, LeftOut] = {}
+        self.more = False
+
+    def take(self, path: tuple[bytes, ...], size: int, open_file: Callable[[], BinaryIO]) -> None:
+        with open_file() as file:
+            self.files[b"/".join(path)] = file.read(size)
+
+    def leave(self, path: tuple[bytes, ...], why: LeftOut, count: int = 1) -> None:
+        self.left[b"/".join(path)] = why
+
+    def not_counted(self) -> None:
+        self.more = True
+
+
+def collect(engine: Engine, attempt_id: str) -> Basket:
+    assert isinstance(engine, KeepsArtifacts)
+    basket = Basket()
+    engine.collect(attempt_id, basket)
+    return basket
 
 
 class EngineContract:
@@ -374,6 +402,45 @@ class EngineContract:
                 assert await log.offset_at(long_ago) == 0
                 later = await log.offset_at(datetime.now(UTC) + timedelta(hours=1))
                 assert 0 <= later <= await log.size()
+
+        self.play(scenario)
+
+    # --- artifacts (for engines that keep them) -------------------------------------------------------------------
+
+    @pytest.mark.parametrize(("last", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
+    def test_artifacts_are_there_after_any_end_until_it_is_removed(self, last: str, code: int) -> None:
+        script = f"""
+            mkdir -p ~/artifacts
+            echo one > ~/artifacts/b
+            echo two > ~/artifacts/a
+            echo no > ~/artifacts/.hidden
+            {last}
+        """
+
+        async def scenario(rig: Rig) -> None:
+            if not isinstance(rig.engine, KeepsArtifacts):
+                pytest.skip(f"{rig.engine.name} keeps no artifacts")
+            seen = await rig.run("a", script)
+            assert (seen.seen, seen.code, seen.artifacts) == (Seen.EXITED, code, True)
+            for _ in range(2):
+                found = collect(rig.engine, "a")
+                assert list(found.files.items()) == [(b"a", b"two\n"), (b"b", b"one\n")]
+                await rig.reopen()
+                assert (await rig.look("a")).artifacts
+            await rig.engine.sweep(["a"])
+            assert collect(rig.engine, "a").files
+            await rig.engine.remove("a")
+            assert not collect(rig.engine, "a").files
+
+        self.play(scenario)
+
+    def test_a_task_that_leaves_none_says_so(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            if not isinstance(rig.engine, KeepsArtifacts):
+                pytest.skip(f"{rig.engine.name} keeps no artifacts")
+            assert not (await rig.run("a", "echo hello")).artifacts
+            assert not collect(rig.engine, "a").files
+            assert not collect(rig.engine, "unknown").files
 
         self.play(scenario)
 

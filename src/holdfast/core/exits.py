@@ -84,8 +84,8 @@ _PERMANENT_SIGNALS = frozenset({4, 7, 8, 13})
 
 
 def classify(code: int, *, oom: bool = False, memory_limit: str = "", scratch_full: str = "") -> Exit:
-    """How a program that ended by itself ended. `oom`: the kernel or we killed it for its memory. `scratch_full`: what is
-    to be said of one that was stopped for its home's size, with whatever code it then ended."""
+    """How a program that ended by itself ended. `oom`: the kernel or we killed it for its memory. `scratch_full`: what
+    is to be said of one that was stopped for its home's size, with whatever code it then ended."""
     if scratch_full:
         return Exit(
             kind=ExitKind.USER_ERROR,

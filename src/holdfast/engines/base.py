@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from holdfast.core.attempt import Observation
 from holdfast.core.job import Mount, Resources
@@ -36,6 +36,7 @@ class Launch:
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     workdir: str | None = None
+    scratch: int | None = None  # most bytes that its home may hold; one that holds more is stopped, with SCRATCH_FULL
     entry: str = ""  # a script that runs in place of `script` and gets the path of it as $1; it honours shell_options
 
 
@@ -92,6 +93,65 @@ class LogSource(Protocol):
 
     async def offset_at(self, when: datetime) -> int:
         """An offset at or shortly before what was written at `when`; `first()` when unknown."""
+        ...
+
+
+class LeftOut(StrEnum):
+    """Why a file among artifacts was not kept, in words that follow a number of files."""
+
+    TOO_MANY = "above the number that is kept"
+    TOO_LARGE = "above the size that is kept"
+    LINK = "links, which are not followed"
+    SPECIAL = "no plain files"
+    NAME = "with a name that is too long or not UTF-8"
+    DEEP = "nested too deep"
+    UNREADABLE = "that could not be read"
+    NO_ROOM = "for which the disk had no room"
+
+
+class ArtifactSink(Protocol):
+    """Where artifacts go. It alone decides what is kept. Blocking, used by one thread."""
+
+    @property
+    def ended(self) -> bool:
+        """Nobody waits for more: stop looking."""
+        ...
+
+    def take(self, path: tuple[bytes, ...], size: int, open_file: Callable[[], BinaryIO]) -> None:
+        """A plain file, by the parts of its path below the folder of artifacts. `open_file` is called if it is wanted,
+        and may raise OSError; no more than `size` bytes are read."""
+        ...
+
+    def leave(self, path: tuple[bytes, ...], why: LeftOut, count: int = 1) -> None:
+        """Something that is no artifact."""
+        ...
+
+    def not_counted(self) -> None:
+        """There is more than was looked at."""
+        ...
+
+
+class OutOfReach(Exception):
+    """There is something called artifacts that cannot be collected; says why, to the user."""
+
+
+@runtime_checkable
+class KeepsArtifacts(Protocol):
+    """What an engine may do besides: hand over the folder `artifacts` of an ended task's home.
+
+    Such an engine sets `Observation.artifacts` with EXITED when there may be one; finding that out costs next to
+    nothing, for every task that ends is asked.
+    """
+
+    def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
+        """Offer every file of it, in the order of their paths. Called in a thread, for an ended task before `remove`,
+        and again after a crash; the task's files stay as they are.
+
+        The folder may be a link, to be read as the task would have read it, and never to lead to anything that the
+        task did not see. Below it no link is followed, nor anything opened that is no plain file: others may change
+        what is shared while it is looked at. Names that begin with a dot are left out at the top. OutOfReach when it
+        is no folder; nothing is offered when there is none.
+        """
         ...
 
 

@@ -2,22 +2,26 @@
 
 What happens on the make-believe machine outlives the engine object, as real tasks outlive a server: give the same
 `FakeMachine` to a second `FakeEngine` to play a restart. Scripts may use `echo WORDS` (with `>&2`), `exit N`,
-`kill -N $$`, `trap '' TERM` and `sleep`; a task that sleeps goes on until it is stopped, finished or lost.
+`kill -N $$`, `trap '' TERM`, `sleep` and, for artifacts, `mkdir -p ~/artifacts` with `echo WORDS > ~/artifacts/NAME`; a
+task that sleeps goes on until it is stopped, finished or lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.exits import Cause
 from holdfast.core.job import GIB, HOST_IMAGE
 from holdfast.core.placement import Node
 from holdfast.engines.base import (
+    ArtifactSink,
     EngineHealth,
     ImageInfo,
     Isolation,
@@ -26,6 +30,7 @@ from holdfast.engines.base import (
     Stream,
 )
 
+_KEEP = re.compile(r"echo (?P<words>.*?) > ~/artifacts/(?P<path>\S+)$")
 _ECHO = re.compile(r"echo (?P<words>.*?)(?P<err>\s*>&2)?$")
 _EXIT = re.compile(r"exit (\d+)$")
 _KILL = re.compile(r"kill -(\d+) \$\$$")
@@ -40,6 +45,7 @@ class FakeTask:
     written: list[tuple[datetime, Stream, bytes]] = field(default_factory=list)
     logs_kept: bool = True
     removed: bool = False
+    artifacts: dict[str, bytes] | None = None  # path -> content; None: there is no such folder
     starts: int = 1  # how often it truly ran; more than once is the one thing that must never be
 
     def content(self, stream: Stream) -> bytes:
@@ -167,6 +173,13 @@ class FakeEngine:
         task = self.machine.tasks.get(attempt_id)
         return FakeLog(self, task, stream) if task is not None and task.logs_kept else None
 
+    def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
+        task = self.machine.tasks.get(attempt_id)
+        found = (task.artifacts or {}) if task is not None and not task.removed else {}
+        for path, data in sorted(found.items()):
+            if not path.startswith("."):
+                sink.take(tuple(path.encode().split(b"/")), len(data), partial(io.BytesIO, data))
+
     # --- how it plays ---------------------------------------------------------------------------------------------
 
     def _refusal(self, launch: Launch) -> Observation | None:
@@ -184,7 +197,11 @@ class FakeEngine:
         attempt_id = task.launch.attempt_id
         for line in re.split(r"[\n;]", task.launch.script):
             line = line.strip()
-            if said := _ECHO.match(line):
+            if (kept := _KEEP.match(line)) and task.artifacts is not None:
+                task.artifacts[kept["path"]] = f"{kept['words']}\n".encode()
+            elif line == "mkdir -p ~/artifacts":
+                task.artifacts = {}
+            elif said := _ECHO.match(line):
                 self.write(attempt_id, f"{said['words']}\n".encode(), Stream.STDERR if said["err"] else Stream.STDOUT)
             elif ends := _EXIT.match(line):
                 return self.finish(attempt_id, int(ends[1]))
@@ -224,7 +241,14 @@ class FakeEngine:
             return
         present = self._present(task)
         task.seen = replace(
-            present, seen=seen, code=code, oom=oom, message=message, cause=cause, finished_at=self._now()
+            present,
+            seen=seen,
+            code=code,
+            oom=oom,
+            message=message,
+            cause=cause,
+            finished_at=self._now(),
+            artifacts=seen is Seen.EXITED and task.artifacts is not None,
         )
         for engine in list(self.machine.engines):
             engine._on_change(task.seen)

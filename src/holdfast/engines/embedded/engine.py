@@ -21,10 +21,10 @@ from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import EngineError
 from holdfast.core.exits import Cause
 from holdfast.core.placement import Node
-from holdfast.engines.base import EngineHealth, ImageInfo, Launch, LogSource, Stream
+from holdfast.engines.base import ArtifactSink, EngineHealth, ImageInfo, Launch, LogSource, Stream
 from holdfast.reach import Reach, Silent
 
-from . import ending, machine, read
+from . import artifacts, ending, machine, read
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
 from .live import LiveTask
@@ -34,6 +34,7 @@ from .options import EmbeddedOptions
 from .places import Places, delete, was_out_of_memory
 from .processes import open_child, open_pidfd
 from .recorder import Recorder
+from .scratch import Pace, timed
 from .site import Site, find_site
 from .spawning import keep_descriptors_private
 from .starting import Refusal, Started, Starter, refused
@@ -82,6 +83,7 @@ class EmbeddedEngine:
         await self._in_thread(self._settle_in)
         self._watch = Watch(self._ended)
         self._background(self._watch_memory())
+        self._background(self._watch_scratch())
 
     def _settle_in(self) -> None:
         """Find out what can be done here, and put away what was left by a server that died."""
@@ -236,7 +238,15 @@ class EmbeddedEngine:
     def _end(self, attempt_id: str, folder: TaskFolder, note: read.StartNote | None, claim: read.Claim) -> Observation:
         oom = claim.code != 0 and was_out_of_memory(folder, note)
         complaint = "" if claim.command_code is not None else _text(folder.read_head("stderr", _COMPLAINT))
-        return read.ended(attempt_id, note, claim, oom=oom, complaint=complaint)
+        return read.ended(
+            attempt_id,
+            note,
+            claim,
+            oom=oom,
+            complaint=complaint,
+            held=folder.read_full() if note is not None and note.scratch else 0,
+            artifacts=artifacts.may_have_artifacts(folder, note),
+        )
 
     async def _adopt(self, attempt_id: str) -> None:
         """Take up watching what another server, or we in another life, started."""
@@ -329,6 +339,28 @@ class EmbeddedEngine:
             task.folder.mark_out_of_memory()
             await self.stop(task.attempt_id, 0)
 
+    async def _watch_scratch(self) -> None:
+        """Homes whose size is limited, one after the other."""
+        pace = Pace(self._options.scratch_every, self._loop.time)
+        while True:
+            await asyncio.sleep(min(1.0, self._options.scratch_every))
+            for task in pace.due(self._watching):
+                if self._is_live(task):
+                    pace.looked(task, await self._check_scratch(task))
+
+    async def _check_scratch(self, task: LiveTask) -> float:
+        """Answers the seconds it took. One that was found too large stays so, also for a server that comes later."""
+        note, folder = task.note, task.folder
+        assert note is not None
+        held, took = folder.read_full(), 0.0
+        if not held:
+            held, took = await self._in_thread(lambda: timed(folder.path, note.home, note.scratch))
+        if held > note.scratch and self._is_live(task):
+            with suppress(OSError):  # the disk itself may be full: stop it all the more
+                folder.mark_full(held)
+            await self.stop(task.attempt_id, self._options.scratch_grace)
+        return took
+
     def _is_live(self, task: LiveTask) -> bool:
         return self._watch is not None and self._watch.get(task.attempt_id) is task
 
@@ -351,6 +383,14 @@ class EmbeddedEngine:
         if trash is not None:
             made = note.cgroups if note else groups.folders(name) if groups else ()
             self._clean(delete, trash, made)
+
+    def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
+        if not is_safe_id(attempt_id):
+            return
+        folder = self._places.folder(attempt_id)
+        note = folder.read_start()
+        if note is not None and not folder.is_alive():
+            artifacts.collect(folder, note, sink)
 
     async def remove_logs(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import struct
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +19,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
 _FLOCK = struct.Struct("hhqqi4x")
 _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)
 
-KEPT = frozenset({"stdout", "stderr", "timeline", "first", "claim", "start", "oom"})  # what remove() leaves
+KEPT = frozenset({"stdout", "stderr", "timeline", "first", "claim", "start", "oom", "full"})  # what remove() leaves
 
 
 def is_safe_id(attempt_id: str) -> bool:
@@ -69,6 +72,32 @@ class TaskFolder:
 
     def is_marked_out_of_memory(self) -> bool:
         return os.path.lexists(self["oom"])
+
+    def mark_full(self, held: int) -> None:
+        """Its home held that many bytes, and it is to be stopped for it. A link, as `write_start`."""
+        with suppress(FileExistsError):
+            os.symlink(str(held), self["full"])
+
+    def read_full(self) -> int:
+        """Bytes its home held when that was too much; 0: it was not."""
+        try:
+            return max(1, int(os.readlink(self["full"])))
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError):
+            return 1
+
+    def write_mounts(self, mounts: Sequence[tuple[str, str]]) -> None:
+        """Targets as the task sees them, with their sources: whoever reads the task's files later needs them."""
+        fd = os.open(self["mounts"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "w") as file:
+            json.dump(mounts, file)
+
+    def read_mounts(self) -> list[tuple[str, str]]:
+        try:
+            return [(str(target), str(source)) for target, source in json.loads(self.read_head("mounts", 1 << 20))]
+        except (ValueError, TypeError):
+            return []
 
     def open_claim(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -22,6 +22,7 @@ class LiveTask:
     init_pid: int | None = None  # of the sandbox, known once the runner has ended
     started_at: float  # seconds after boot
     watch: int | None = None  # number of its file notices
+    scratch_at: float | None = None  # when its home is to be looked at next, in the event loop's time
     kill_at: float | None = None  # set by stop, in the event loop's time
     kill_timer: asyncio.TimerHandle | None = None
     watch_timer: asyncio.TimerHandle | None = None

@@ -21,5 +21,7 @@ class EmbeddedOptions:
     isolation: str = "auto"  # or "off": no sandbox even where one is possible
     host_show: tuple[str, ...] = ()  # more of the machine's folders to show, read-only
     hidden: tuple[str, ...] = ()  # more paths no task may see, such as the server's state
+    scratch_every: float = 10.0  # seconds between two looks at a home whose size is limited
+    scratch_grace: float = 30.0  # seconds between TERM and KILL of a task whose home holds too much
     node_name: str = "local"
     address: str = ""  # at which others reach the tasks; empty: where the machine's network route begins

@@ -9,6 +9,9 @@ from typing import Any
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.exits import Cause
+from holdfast.core.placement import show_bytes
+
+from .render import HOME
 
 TICKS = 100  # USER_HZ: the unit of start times in /proc, on every Linux
 _BIGGEST_CLAIM = 16 * 1024
@@ -25,17 +28,21 @@ class StartNote:
     stands_on: tuple[str, ...] = ()  # folders shared with other tasks that its root is mounted on
     warning: str = ""  # it runs, but not quite as was asked
     memory: int = 0  # bytes to be enforced from outside; 0: the kernel does it
+    home: str = ""  # where in the task's folder its home lies; empty: elsewhere, as when something is mounted there
+    scratch: int = 0  # most bytes that its home may hold; 0: not watched
 
     def render(self) -> str:
         at = int(self.at.timestamp() * 1000)
         fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.stands_on, self.warning]
+        fields += [self.home, self.scratch]
         return json.dumps(fields, separators=(",", ":"))
 
 
 def parse_start(text: str) -> StartNote | None:
     """None for anything we did not write."""
     try:
-        _version, boot, at, sandbox, memory, cgroups, stands_on, warning = json.loads(text)
+        _version, boot, at, sandbox, memory, cgroups, stands_on, warning, *more = json.loads(text)
+        home, scratch = more or ("", 0)  # of an older release
         return StartNote(
             boot=str(boot),
             at=datetime.fromtimestamp(at / 1000, UTC),
@@ -44,6 +51,8 @@ def parse_start(text: str) -> StartNote | None:
             cgroups=tuple(map(str, cgroups)),
             stands_on=tuple(map(str, stands_on)),
             warning=str(warning),
+            home=str(home),
+            scratch=int(scratch),
         )
     except (ValueError, TypeError, OverflowError, OSError):
         return None
@@ -104,8 +113,18 @@ def running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float
     )
 
 
-def ended(attempt_id: str, note: StartNote | None, claim: Claim, *, oom: bool, complaint: str) -> Observation:
-    """An attempt whose runner wrote its last line. `complaint`: the first words on its stderr."""
+def ended(
+    attempt_id: str,
+    note: StartNote | None,
+    claim: Claim,
+    *,
+    oom: bool,
+    complaint: str,
+    held: int = 0,
+    artifacts: bool = False,
+) -> Observation:
+    """An attempt whose runner wrote its last line. `complaint`: the first words on its stderr. `held`: bytes in its
+    home for which it was stopped."""
     sandboxed = note is None or note.sandbox
     code = claim.command_code if sandboxed or not claim.ready else claim.code
     if code is None and oom:
@@ -121,8 +140,10 @@ def ended(attempt_id: str, note: StartNote | None, claim: Claim, *, oom: bool, c
         oom=oom,
         warning=note.warning if note else "",
     )
+    if code is not None and note is not None and held:
+        return replace(seen, cause=Cause.SCRATCH_FULL, message=_too_much(note, held), artifacts=artifacts)
     if code is not None:
-        return seen
+        return replace(seen, artifacts=artifacts)
     if claim.code is not None and claim.code > 128:
         text = f"The sandbox was killed from outside (signal {claim.code - 128})"
         return replace(seen, seen=Seen.LOST, message=text, cause=Cause.LOST)
@@ -138,6 +159,11 @@ def not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) 
     message = "The machine was restarted while it ran" if restarted else "The process that ran it was killed"
     started = note.at if note else None
     return Observation(attempt_id=attempt_id, seen=Seen.LOST, started_at=started, message=message, cause=Cause.LOST)
+
+
+def _too_much(note: StartNote, held: int) -> str:
+    where = HOME if note.sandbox else "Its home folder"
+    return f"{where} held {show_bytes(held)}; at most {show_bytes(note.scratch)} are allowed"
 
 
 def _elapsed(claim: Claim) -> float | None:

@@ -69,6 +69,16 @@ def _places(folder: TaskFolder) -> tuple[Bind, ...]:
     return tuple(Bind(source=folder[f"place{path.replace('/', '.')}"], target=path, read_only=False) for path in PLACES)
 
 
+def home_of(root: Root) -> str:
+    """Where in the task's folder lies what it writes to its home; empty: nowhere."""
+    for bind in root.binds:
+        if bind.target == HOME and not bind.read_only:
+            return os.path.basename(bind.source)
+    uppers = [overlay.upper for overlay in root.overlays if overlay.target == "/" and overlay.upper]
+    uppers += [bind.source for bind in root.binds if bind.target == "/" and not root.locked]
+    return f"{os.path.basename(uppers[0])}{HOME}" if uppers else ""
+
+
 def host_shown() -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]:
     """The machine's folders to bind and its links to repeat, for a root made of binds."""
     binds, links = [], []

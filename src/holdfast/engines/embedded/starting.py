@@ -138,7 +138,17 @@ class Starter:
             stands_on=root.stands_on,
             warning=root.warning,
             memory=0 if groups else launch.resources.memory,
+            home=self._home(launch, root),
+            scratch=launch.scratch or 0,
         )
+
+    def _home(self, launch: Launch, root: Root) -> str:
+        """Where in the task's folder its home lies."""
+        if self._site.isolation is Isolation.NONE:
+            return "scratch"
+        if within(HOME, [os.path.normpath(mount.target) for mount in launch.mounts]):
+            return ""
+        return roots.home_of(root)
 
     def _root(self, launch: Launch, folder: TaskFolder) -> Root:
         image = None if launch.image == HOST_IMAGE else self._images.find(launch.image)
@@ -171,6 +181,8 @@ class Starter:
         variables = dict(gpu_variables(launch.gpus, renumbered=True))
         binds = self._device_binds(launch, root, variables)
         mounts = open_mounts(launch, root, opened)
+        if mounts:
+            folder.write_mounts([(bind.target, bind.source) for bind, _ in mounts])
         binds += [replace(bind, fd=number) for number, (bind, _) in enumerate(mounts, MOUNT_FD)]
         if root.workdir and within(root.workdir, [bind.target for bind, _ in mounts]):
             launch = replace(launch, workdir=launch.workdir or root.workdir)  # others may have put links there
@@ -234,6 +246,8 @@ def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]
             why = "jobs are not isolated on this machine, so folders appear under their own names only"
             text = f"{mount.source} cannot be mounted at {mount.target}: {why}."
             raise Refusal(text, cause=Cause.NOT_ALLOWED)
+    if launch.mounts:
+        folder.write_mounts([(os.path.normpath(mount.source),) * 2 for mount in launch.mounts])
     if launch.workdir and not os.path.isdir(launch.workdir):
         text = f"There is no folder {launch.workdir} on this machine to work in."
         raise Refusal(text, cause=Cause.NOT_ALLOWED)
