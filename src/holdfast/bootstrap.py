@@ -22,8 +22,11 @@ from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.log_lines import set_up_log
 from holdfast.settings import Settings
+from holdfast.shared_folders import SharedFolders
+from holdfast.timezones import machine_timezone
 
 if TYPE_CHECKING:
+    from holdfast.launching import Platform
     from holdfast.services import Services
 
 LOCK_TRIES = 20
@@ -90,6 +93,19 @@ def make_home(home: Path) -> None:
         ) from None
 
 
+def make_shared(home: Path, settings: Settings) -> None:
+    """Before the engine looks what it must hide: a folder that came later would be seen by every job."""
+    folders = SharedFolders.at(settings.files.folder, home)
+    try:
+        folders.make(folders.root)
+    except OSError as error:
+        raise UserError(
+            f"Cannot use {folders.root} for groups' files: {error.strerror}",
+            field="files.folder",
+            hint="Choose another folder with the setting files.folder.",
+        ) from None
+
+
 @asynccontextmanager
 async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services, str | None]]:
     """Store, engine, controller and services, started here and stopped in the right order.
@@ -109,6 +125,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         store = Store.open(settings.store.url or f"sqlite:///{home / 'holdfast.db'}", vault=vault)
         stack.push_async_callback(store.close)
         store.lock_exclusive()
+        make_shared(home, settings)
         engine = _engine(home, settings)
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
@@ -116,7 +133,15 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             grace=timedelta(seconds=settings.jobs.grace),
             max_grace=timedelta(seconds=settings.jobs.max_grace),
         )
-        controller = Controller(store, engine, limits, derive=vault.derive)
+        controller = Controller(
+            store,
+            engine,
+            limits,
+            derive=vault.derive,
+            backfill=settings.queue.backfill,
+            folders=SharedFolders.at(settings.files.folder, home),
+            platform=_platform(settings),
+        )
         stack.push_async_callback(controller.close)
         services = build_services(store, engine, controller, settings, home)
         if _was_used(home) and not await store.read(people.list_users):
@@ -131,7 +156,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         await controller.recover()
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
         retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules)
-        await _background(stack, controller.run(), retention.run(), clockwork.run())
+        await _background(stack, controller.run(), retention.run(), clockwork.run(), services.git_sync.run())
         yield services, first_password
 
 
@@ -280,6 +305,22 @@ def _write_private(path: Path, data: dict[str, Any]) -> None:
     with os.fdopen(handle, "w") as file:
         json.dump(data, file)
     temporary.replace(path)
+
+
+def _platform(settings: Settings) -> Platform:
+    """What jobs in PrimeHub's format are told and given."""
+    from holdfast.launching import ArtifactLimits, Platform
+
+    files = settings.files
+    limits = ArtifactLimits(
+        bytes=files.artifact_bytes, files=files.artifact_files, keep=timedelta(days=files.artifact_days)
+    )
+    return Platform(
+        timezone=settings.schedules.timezone or machine_timezone(),
+        sudo=settings.primehub.sudo,
+        scratch=settings.primehub.scratch_bytes,
+        artifacts=limits if limits.bytes and limits.files else None,
+    )
 
 
 def _seconds(value: float) -> timedelta | None:

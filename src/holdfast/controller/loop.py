@@ -30,7 +30,8 @@ from holdfast.core.queue import Queue
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
 from holdfast.engines.base import Engine, Launch
-from holdfast.launching import Launcher, Surroundings
+from holdfast.launching import Launcher, Platform, Surroundings
+from holdfast.shared_folders import SharedFolders
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
@@ -121,8 +122,11 @@ class Controller:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         derive: Callable[[bytes], bytes] | None = None,
         backfill: bool = False,
+        folders: SharedFolders | None = None,
+        platform: Platform | None = None,
     ) -> None:
-        """`derive` gives the secret bytes of a purpose (Vault.derive); without it no job has SSH keys of its own."""
+        """`derive` gives the secret bytes of a purpose (Vault.derive); without it no job has SSH keys of its own.
+        Without `folders` no group has a volume."""
         self.store = store
         self.engine = engine
         self.limits = limits
@@ -136,7 +140,9 @@ class Controller:
         self._wake = asyncio.Event()
         self._work: set[asyncio.Task[None]] = set()
         self._trouble: str | None = None
-        self._surroundings = SurroundingsOf(store, engine, derive)
+        self._surroundings = SurroundingsOf(
+            store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform
+        )
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
         self._builders = ThreadPoolExecutor(1, thread_name_prefix="launch")  # of its own: others may be held up

@@ -1,23 +1,73 @@
-"""Looks up what a launch needs to know besides its job."""
+"""Looks up what a launch needs to know besides its job. Most jobs need nothing that is not known already."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from holdfast.core.attempt import JobSnapshot
+from holdfast.core.errors import EngineError
+from holdfast.core.identity import group_path
+from holdfast.core.job import Dialect, Job
+from holdfast.core.records import Dataset, Group
 from holdfast.engines.base import Engine, Isolation
-from holdfast.launching import Surroundings, wants_job_key, wants_user_keys
+from holdfast.launching import (
+    Platform,
+    PrimeHub,
+    Surroundings,
+    dataset_variables,
+    mlflow_variables,
+    wants_job_key,
+    wants_user_keys,
+)
+from holdfast.reach import Reach, Silent
+from holdfast.shared_folders import SharedFolders
+from holdfast.store import datasets as dataset_rows
 from holdfast.store import people
 from holdfast.store.database import Store
 
+PATIENCE = 15.0  # seconds until a folder counts as one that does not answer
+MOST_OTHERS = 12  # volumes of other groups in one task: engines mount only so many folders
+_NO_GROUPS: dict[str, Group] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """Folders of the machine; empty: none."""
+
+    volume: str = ""
+    files: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
+
 
 class SurroundingsOf:
-    def __init__(self, store: Store, engine: Engine, derive: Callable[[bytes], bytes] | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        derive: Callable[[bytes], bytes] | None,
+        *,
+        groups: Callable[[], Mapping[str, Group]] = lambda: _NO_GROUPS,
+        folders: SharedFolders | None = None,
+        platform: Platform | None = None,
+    ) -> None:
+        """`groups` gives a new mapping whenever a group has changed."""
         self._store = store
         self._engine = engine
         self._derive = derive
+        self._groups = groups
+        self._folders = folders
+        self._platform = platform or Platform()
+        self._reach = Reach("shared folders")
         self._same: Surroundings | None = None  # what most jobs need, once the engine is open
+        self._open: tuple[Mapping[str, Group], dict[str, list[str]]] = ({}, {})
 
     async def find(self, snapshot: JobSnapshot) -> Surroundings:
         if self._same is None:
@@ -25,12 +75,112 @@ class SurroundingsOf:
                 addresses={node.name: node.address for node in self._engine.nodes()},
                 isolated=self._engine.health().isolation is not Isolation.NONE,
             )
+        job = snapshot.job
+        if job.dialect.openpai:
+            return await self._openpai(snapshot, self._same)
+        if job.dialect is Dialect.PRIMEHUB:
+            return await self._primehub(snapshot, self._same)
+        return await self._own(snapshot, self._same)
+
+    # -- our own
+
+    async def _own(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
+        job = snapshot.job
+        group = self._groups().get(job.group)
+        has_volume = group is not None and group.shared_volume and self._folders is not None
+        if not has_volume and not job.datasets:
+            return same
+        return replace(
+            same,
+            volume=(await self._made([job.group], SharedFolders.volume))[0] if has_volume else "",
+            variables=await self._store.read(_named_variables, snapshot.user, job.datasets) if job.datasets else {},
+        )
+
+    async def _made(
+        self, groups: Iterable[str], *kinds: Callable[[SharedFolders, str], Path], more: Iterable[Path] = ()
+    ) -> list[str]:
+        """The folders of these groups, made where they are missing; they may lie on a file server."""
+        folders = self._folders
+        assert folders is not None
+        wanted = [*(kind(folders, group) for group in groups for kind in kinds), *more]
+        try:
+            made = await self._reach.run(lambda: [folders.make(each) for each in wanted], PATIENCE)
+        except Silent:
+            raise EngineError(f"the folder of groups' files, {folders.root}, does not answer") from None
+        return [str(folder) for folder in made]
+
+    # -- PrimeHub's
+
+    async def _primehub(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
+        job = snapshot.job
+        group = self._groups().get(job.group)
+        shared = await self._shared(group, snapshot.user) if group and self._folders else _Shared()
+        return replace(
+            same,
+            volume=shared.volume,
+            variables=await self._store.read(_group_variables, job.group),
+            primehub=PrimeHub(
+                platform=self._platform,
+                files=shared.files,
+                home_symlink=group is None or group.home_symlink,
+                other_volumes=shared.others,
+                unreachable=await self._unreachable(job),
+            ),
+        )
+
+    async def _shared(self, group: Group, user: str) -> _Shared:
+        assert self._folders is not None
+        others = self._others(group.name, user)
+        volumes = [self._folders.volume(name) for name in others.values()]
+        if group.shared_volume:
+            volumes.append(self._folders.volume(group.name))
+        files, *made = await self._made([group.name], SharedFolders.files, more=volumes)
+        return _Shared(
+            volume=made.pop() if group.shared_volume else "",
+            files=files,
+            others=dict(zip(others, made, strict=True)),
+        )
+
+    def _others(self, group: str, user: str) -> dict[str, str]:
+        """Path -> group, of the user's other groups that show their volume; of two with one path, the first by name."""
+        own = group_path(group)
+        names = {group_path(name): name for name in reversed(self._open_to(user)) if group_path(name) != own}
+        return dict(sorted(names.items())[:MOST_OTHERS])
+
+    def _open_to(self, user: str) -> list[str]:
+        """Groups, by name, whose volume this user's jobs see whatever group they run in."""
+        groups = self._groups()
+        if self._open[0] is not groups:
+            found: dict[str, list[str]] = {}
+            for name in sorted(groups):
+                if groups[name].shared_volume and not groups[name].launch_only:
+                    for member in groups[name].members:
+                        found.setdefault(member, []).append(name)
+            self._open = groups, found
+        return self._open[1].get(user, [])
+
+    async def _unreachable(self, job: Job) -> frozenset[str]:
+        """Those of its datasets that would keep it from starting: it did not ask for them, so it goes without."""
+        mounts = {mount.dataset: mount.source for mount in job.roles[0].mounts if mount.dataset is not None}
+        answers = await asyncio.gather(*map(self._answers, mounts.values()))
+        return frozenset(name for name, answer in zip(mounts, answers, strict=True) if not answer)
+
+    async def _answers(self, path: str) -> bool:
+        found: list[bool] = []
+        try:
+            await self._reach.look(path, lambda: found.append(_is_real_folder(path)), PATIENCE)
+            return found[0] if found else await self._reach.run(partial(_is_real_folder, path), PATIENCE)
+        except Silent:
+            return False
+
+    # -- OpenPAI's
+
+    async def _openpai(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
         user_keys, job_key = wants_user_keys(snapshot.job), wants_job_key(snapshot.job)
         if not user_keys and not job_key:
-            return self._same
-        return Surroundings(
-            addresses=self._same.addresses,
-            isolated=self._same.isolated,
+            return same
+        return replace(
+            same,
             user_keys=await self._keys_of(snapshot.user) if user_keys else (),
             job_seed=self._derive(b"ssh of job " + snapshot.id.encode()) if self._derive and job_key else None,
         )
@@ -45,3 +195,35 @@ def public_keys(extension: Mapping[str, Any]) -> tuple[str, ...]:
     listed = extension.get("sshKeys")
     values = [each.get("value") for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
     return tuple(value for value in values if isinstance(value, str))
+
+
+def _is_real_folder(path: str) -> bool:
+    """An engine follows no link on the way to what it mounts."""
+    return os.path.realpath(path) == path and Path(path).is_dir()
+
+
+# -- variables: read when a task starts, never stored with the job
+
+
+def _group_variables(conn: Connection, group: str) -> dict[str, str]:
+    """What every job of this group is given."""
+    mine = [each for each in dataset_rows.list_datasets(conn) if each.everyone or group in each.groups]
+    mlflow = people.group_mlflow(conn, group)
+    return {**(mlflow_variables(mlflow) if mlflow else {}), **_of(conn, mine)}
+
+
+def _named_variables(conn: Connection, user: str, names: Iterable[str]) -> dict[str, str]:
+    """Those of the datasets that a job names, as far as its user still has them."""
+    owner = people.get_user(conn, user)
+    found = [dataset_rows.get_dataset(conn, name) for name in names] if owner else []
+    granted = [each for each in found if each and owner and (owner.admin or _is_granted(each, owner.groups))]
+    return _of(conn, granted)
+
+
+def _is_granted(dataset: Dataset, groups: Iterable[str]) -> bool:
+    return dataset.everyone or any(group in dataset.groups for group in groups)
+
+
+def _of(conn: Connection, datasets: Iterable[Dataset]) -> dict[str, str]:
+    names = [dataset.name for dataset in datasets if dataset.kind == "env"]
+    return dataset_variables(dataset_rows.variables_of(conn, names)) if names else {}
