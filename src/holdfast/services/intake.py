@@ -114,8 +114,8 @@ class Intake:
         if new:  # PrimeHub lets a job run again whatever the quotas became
             await self._catalogue.check_quota(job)
         job = await self._mounts.apply(job, actor)
-        job = await self._storages.apply(job, actor, wishes)
-        return Ready(job, source, (*warnings, *await self._warnings(job)))
+        stored = await self._storages.apply(job, actor, wishes)
+        return Ready(stored.job, source, (*warnings, *stored.warnings, *await self._warnings(job)))
 
     def _check_size(self, job: Job) -> None:
         most = self._settings.jobs.max_tasks

@@ -2,13 +2,19 @@
 
 They are worked out each time a job is submitted or run again, since grants change: what an earlier time gave is dropped
 first. Who may have a dataset is the admin's word, so the folders that jobs may mount by path do not matter here.
+
+Jobs in PrimeHub's format name none: they get all that their group has. One of these that cannot be had keeps no job
+from running; it is left out, with a warning. Datasets of variables are looked up when a task starts (they may hold
+passwords, and are stored with no job), so here they are only allowed or not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import posixpath
 import stat
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -16,15 +22,19 @@ from typing import Any
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob, Problem, UserError
-from holdfast.core.job import Job, Mount, Role
+from holdfast.core.job import Dialect, Job, Mount, Role
 from holdfast.core.records import Dataset
 
+from .dataset_kinds import ENV, GIT
 from .datasets import Datasets
 from .mounts import MountRules
 from .names import check_name
 from .refusals import NoDataset, Unavailable
 
 MOST = 32  # per job
+MOST_UNNAMED = 44  # per job: engines mount 64 folders, and groups' volumes are among them
+PATIENCE = 5.0  # seconds that a job waits for a dataset it did not name
+REMEMBERED = 10.0  # seconds in which such a dataset is not looked at again
 LONGEST = 4096  # characters of a target
 _SYSTEM = ("/proc", "/sys", "/dev")
 HOW_TO_GET = "`holdfast dataset ls` lists yours; an admin grants others with `holdfast dataset grant NAME GROUP`."
@@ -38,6 +48,7 @@ class Wish:
     target: str
     field: str  # where the job says so
     missing: str  # what to say when there is no such dataset
+    needs_folder: bool = True  # variables will not do
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,42 +57,112 @@ class Wishes:
     defaults: bool = False  # those that the user gets without naming them
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A job with its datasets mounted."""
+
+    job: Job
+    warnings: tuple[str, ...] = ()
+
+
 class Storages:
     def __init__(self, datasets: Datasets, mounts: MountRules) -> None:
         self._datasets = datasets
         self._mounts = mounts
+        self._looked: dict[tuple[str, str], tuple[float, str]] = {}  # (name, path) -> when, and why it cannot be had
 
-    async def apply(self, job: Job, actor: Actor, wishes: Wishes) -> Job:
+    async def apply(self, job: Job, actor: Actor, wishes: Wishes) -> Stored:
         """The job with what it wishes for mounted; NoDataset for what is not there or not for this user."""
+        if job.dialect is Dialect.PRIMEHUB:
+            return await self._all_of_group(job, actor.name)
         if not wishes.named and not wishes.defaults:
-            return job
+            return Stored(job)
         granted = {dataset.name: dataset for dataset in await self._datasets.list(actor)}
         chosen = _chosen(wishes, granted)
         for wish in chosen:
-            if wish.name not in granted:
+            if wish.name not in granted or (wish.needs_folder and granted[wish.name].kind == ENV):
                 raise NoDataset(wish.missing, field=wish.field.removesuffix(PATH_KEY), hint=HOW_TO_GET)
-        mounts = [(wish, await self._mount(wish, granted[wish.name], actor.name)) for wish in chosen]
+        folders = [wish for wish in chosen if granted[wish.name].kind != ENV]
+        mounts = [(wish, await self._mount(wish.target, granted[wish.name], actor.name, job.group)) for wish in folders]
         _check_beside(job, mounts)
-        added = tuple(mount for _, mount in mounts)
-        return replace(job, roles=tuple(replace(role, mounts=(*role.mounts, *added)) for role in job.roles))
+        return Stored(_with(job, [mount for _, mount in mounts]))
 
     async def prepare(self, job: Job, actor: Actor) -> None:
         """Make the users' own folders that the job's mounts need."""
         names = {mount.dataset for role in job.roles for mount in role.mounts if mount.dataset is not None}
         for name in sorted(names):
             dataset = await self._datasets.get(actor, name)
-            if dataset.per_user:
+            if not dataset.per_user:
+                continue
+            try:
                 await self._mounts.look([dataset.path], _make_own, dataset, actor.name)
+            except Unavailable:
+                if job.dialect is not Dialect.PRIMEHUB:  # such a job goes without it when it starts
+                    raise
 
-    async def _mount(self, wish: Wish, dataset: Dataset, user: str) -> Mount:
+    # -- all that a group has
+
+    async def _all_of_group(self, job: Job, user: str) -> Stored:
+        found = [dataset for dataset in await self._datasets.of_group(job.group) if dataset.kind != ENV]
+        tried = found[:MOST_UNNAMED]
+        answers = await asyncio.gather(*(self._try(dataset, user, job.group) for dataset in tried))
+        warnings = [answer for answer in answers if isinstance(answer, str)]
+        if len(found) > MOST_UNNAMED:
+            names = ", ".join(dataset.name for dataset in found[MOST_UNNAMED:])
+            warnings.append(f"these datasets are left out, since a job can have {MOST_UNNAMED}: {names}")
+        return Stored(_with(job, [answer for answer in answers if isinstance(answer, Mount)]), tuple(warnings))
+
+    async def _try(self, dataset: Dataset, user: str, group: str) -> Mount | str:
+        """The mount, or why the job goes without it. Not looked at for every job: many may come at once."""
+        key = dataset.name, dataset.path
+        at, why = self._looked.get(key, (0.0, ""))
+        target = f"/mnt/dataset-{dataset.name}" + (f"/{dataset.name}" if dataset.kind == GIT else "")
+        if not at or time.monotonic() - at > REMEMBERED:
+            why = await self._why_not(dataset)
+            self._looked[key] = time.monotonic(), why
+        if why:
+            return f"the dataset {dataset.name} is left out: {why}"
+        return _mount_of(dataset, target, user, group)
+
+    async def _why_not(self, dataset: Dataset) -> str:
+        """Empty when it can be had."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._check(dataset)
+        except TimeoutError:
+            return "it does not answer"
+        except UserError as error:
+            return error.message
+        return ""
+
+    # -- one that a job names
+
+    async def _mount(self, target: str, dataset: Dataset, user: str, group: str) -> Mount:
+        await self._check(dataset)
+        return _mount_of(dataset, target, user, group)
+
+    async def _check(self, dataset: Dataset) -> None:
+        """Unavailable when its folder is not there."""
+        await self._datasets.ready(dataset)
         try:
             real = str(await self._mounts.folder(dataset.path))
         except UserError as error:
             raise _gone(dataset, error.message) from error
         if real != dataset.path:
             raise _gone(dataset, "a part of its path has become a link")
-        source = _own_path(dataset, user) if dataset.per_user else real
-        return Mount(source=source, target=wish.target, read_only=dataset.read_only, dataset=dataset.name)
+
+
+def _mount_of(dataset: Dataset, target: str, user: str, group: str) -> Mount:
+    """Jobs may write if the dataset is for writing, or their group's link to it is."""
+    source = _own_path(dataset, user) if dataset.per_user else dataset.path
+    read_only = dataset.kind == GIT or (dataset.read_only and group not in dataset.writable_groups)
+    return Mount(source=source, target=target, read_only=read_only, dataset=dataset.name)
+
+
+def _with(job: Job, mounts: list[Mount]) -> Job:
+    if not mounts:
+        return job
+    return replace(job, roles=tuple(replace(role, mounts=(*role.mounts, *mounts)) for role in job.roles))
 
 
 def without_datasets(job: Job) -> Job:
@@ -121,7 +202,7 @@ def _storages(job: Job) -> list[Any] | None:
 
 
 def _own_wish(index: int, name: str) -> Wish:
-    return Wish(name, f"/datasets/{name}", f"datasets[{index}]", f"There is no dataset {name[:100]}")
+    return Wish(name, f"/datasets/{name}", f"datasets[{index}]", f"There is no dataset {name[:100]}", False)
 
 
 def _old_wish(index: int, item: Any, problems: list[Problem]) -> Wish:
