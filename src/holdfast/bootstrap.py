@@ -152,10 +152,10 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         first_password = await services.users.ensure_first_admin()
         await services.seed()
         controller.groups_changed(await store.read(people.list_groups))
-        controller.on_end(services.schedules.job_ended)
+        controller.on_end(services.schedules.due.job_ended)
         await controller.recover()
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
-        retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules)
+        retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules.due)
         await _background(stack, controller.run(), retention.run(), clockwork.run(), services.git_sync.run())
         yield services, first_password
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from holdfast.core.errors import HoldfastError
-from holdfast.services.schedules import Schedules
+from holdfast.services.due_runs import DueRuns
 
 log = logging.getLogger(__name__)
 
@@ -17,20 +17,20 @@ TRY_AGAIN = 5.0  # seconds after the store failed
 
 
 class Clockwork:
-    def __init__(self, schedules: Schedules, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._schedules = schedules
+    def __init__(self, due: DueRuns, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._due = due
         self._clock = clock
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self._until_done(self._schedules.settle)
+        await self._until_done(self._due.settle)
         while True:
-            await self._schedules.stirred(await self._pause())
+            await self._due.stirred(await self._pause())
 
     async def _pause(self) -> float:
         """Do what is due, and say how long nothing will be."""
         try:
-            next_at = await self._schedules.run_due(self._clock())
+            next_at = await self._due.run_due()
         except Exception as error:
             _tell(error)
             return TRY_AGAIN

@@ -45,6 +45,8 @@ class Checks:
 
     async def look(self, stored: Stored) -> Finding:
         schedule = stored.schedule
+        if stored.damage is not None:
+            return Finding(invalid=Invalid.OTHER, message=stored.damage)
         owner = await self._user(schedule.user)
         if owner is None or owner.disabled:
             how = "is gone" if owner is None else "is disabled"

@@ -61,3 +61,10 @@ def looked_from(schedule: Schedule, now: datetime) -> datetime:
     """Where to look for the next time from: a clock that was set back makes nothing run twice."""
     last = schedule.last_run_at
     return last if last is not None and now < last < now + CLOCK_SLIP else now
+
+
+def retimed(schedule: Schedule, now: datetime, timing: Timing) -> Schedule:
+    """What is due already stays so, and is dealt with as late as it is."""
+    if schedule.next_run_at is not None and schedule.next_run_at <= now:
+        return schedule
+    return with_next(schedule, looked_from(schedule, now), timing)

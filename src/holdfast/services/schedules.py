@@ -1,4 +1,4 @@
-"""Schedules: jobs that are submitted again and again. What a user can do with them, and what happens when they are due.
+"""Schedules: jobs that are submitted again and again, and what a user can do with them.
 
 A job of a schedule is its owner's, and is submitted with the rights the owner has at that time.
 """
@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from holdfast.core.access import Actor, Verb, may, may_act, refuse_act
-from holdfast.core.attempt import JobSnapshot
 from holdfast.core.codec import mask
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Dialect, Job
-from holdfast.core.records import NewEvent
 from holdfast.core.schedule import (
-    Invalid,
     Missed,
     Overlap,
     Recurrence,
@@ -30,31 +26,27 @@ from holdfast.core.schedule import (
     SchedulePage,
     ScheduleQuery,
 )
-from holdfast.core.states import JobState
 from holdfast.store import jobs as job_rows
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
 from holdfast.store.database import Store
-from holdfast.store.schedules import NewRun, Stored, Turn
+from holdfast.store.schedules import NewRun, Stored
 
 from .control import Control
+from .due_runs import DueRuns, new_job, tell
 from .finding import readable_groups
 from .intake import Intake, Ready
-from .jobs import Submitted, warning_events
+from .jobs import Submitted
 from .prospects import Prospects
 from .recurrence import Timing
-from .schedule_checks import Checks, Finding
-from .schedule_turns import caught_up, looked_from, moved_on, turn_without_job, wants_job, with_next
-
-log = logging.getLogger(__name__)
+from .schedule_checks import Checks
+from .schedule_turns import looked_from, retimed, with_next
 
 MOST_LISTED = 500
 MOST_RUNS = 500
 MOST_PER_USER = 20_000
-AT_ONCE = 100  # schedules that are due are dealt with in such batches, so that other work comes in between
 TRIES = 5  # to change a schedule that is just moving on
 LONGEST_ID = 100
-SCHEDULER = "holdfast"
 
 
 class Unset:
@@ -101,9 +93,8 @@ class Schedules:
         self._intake = intake
         self._prospects = prospects
         self._clock = clock
-        self._stirred = asyncio.Event()
-        self._awaited: set[str] = set()  # jobs whose end lets a queued run begin
         self.timing = timing
+        self.due = DueRuns(store, control, intake, timing, clock=clock)
 
     # -- looking
 
@@ -173,7 +164,7 @@ class Schedules:
         )
         schedule = with_next(await self._checked(Stored(schedule, ready.job)), now, self.timing)
         made = await self._store.write(schedule_rows.create_schedule, schedule=schedule, job=ready.job)
-        self._stirred.set()
+        self.due.stir()
         return Scheduled(_masked(made), ready.warnings)
 
     async def change(self, actor: Actor, id: str, change: ScheduleChange, *, accept_invalid: bool = False) -> Scheduled:
@@ -183,7 +174,7 @@ class Schedules:
             run = _dropped(stored.schedule, changed, self._clock())
             saved = await self._store.write(schedule_rows.update_schedule, schedule=changed, job=job, run=run)
             if saved is not None:
-                self._stirred.set()
+                self.due.stir()
                 return Scheduled(_masked(saved), warnings)
         raise Conflict(f"{id[:LONGEST_ID]} is changing all the time", hint="Try again.")
 
@@ -212,7 +203,7 @@ class Schedules:
         warnings = (*ready.warnings, *(f"it can never run here: {reason}" for reason in never))
         now = self._clock()
         message = f"Submitted by {actor.name}, from the schedule {schedule.id}"
-        new = _new_job(actor, ready, now, message, warnings)
+        new = new_job(actor, ready, now, message, warnings)
         run = NewRun(due_at=now, at=now, result=RunResult.STARTED, actor=actor.name)
         # Shielded: once it may be on disk, the controller has to hear of it, also if the client is gone.
         inserted = await asyncio.shield(self._run_once(schedule.id, run, new))
@@ -220,7 +211,7 @@ class Schedules:
 
     async def _run_once(self, id: str, run: NewRun, new: job_rows.NewJob) -> job_rows.Inserted:
         inserted = await self._store.write(schedule_rows.run_once, id, run, new)
-        self._tell(inserted, new)
+        tell(self._control, inserted, new)
         return inserted
 
     async def _changed(
@@ -303,124 +294,6 @@ class Schedules:
         open_to = {group.name for group in groups if group.shared_volume and not group.launch_only}
         return next(iter(sorted(open_to.intersection(user.groups if user else ()).difference(actor.groups))), None)
 
-    # -- being due (for the controller)
-
-    async def settle(self) -> None:
-        """At the start: rules of time zones and the server's own zone may not be what they were."""
-        last, now = "", self._clock()
-        while page := await self._store.read(schedule_rows.page_after, last, AT_ONCE):
-            last = page[-1].id
-            found = [self._retimed(schedule, now) for schedule in page]
-            moved = [after for after, before in zip(found, page, strict=True) if after != before]
-            if moved:
-                await self._store.write(schedule_rows.note_validity, moved)
-        await self._stop_superseded()
-
-    def _retimed(self, schedule: Schedule, now: datetime) -> Schedule:
-        """What is due already stays so, and is dealt with as late as it is."""
-        if schedule.next_run_at is not None and schedule.next_run_at <= now:
-            return schedule
-        return with_next(schedule, looked_from(schedule, now), self.timing)
-
-    async def run_due(self, now: datetime) -> datetime | None:
-        """Deal with all that is due by then, and say when the next one is."""
-        while batch := await self._store.read(schedule_rows.due, now, AT_ONCE):
-            await self._run_batch(batch, now)
-            if len(batch) < AT_ONCE:
-                break
-        await self._run_queued(now)
-        return await self._store.read(schedule_rows.first_due)
-
-    async def stirred(self, timeout: float) -> None:
-        """Until something changed that `run_due` should look at, or this many seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._stirred.wait()
-        except TimeoutError:
-            pass
-        self._stirred.clear()
-
-    def job_ended(self, job_id: str) -> None:
-        if job_id in self._awaited:
-            self._awaited.discard(job_id)
-            self._stirred.set()
-
-    async def _run_batch(self, batch: Sequence[Stored], now: datetime) -> None:
-        busy = await self._store.read(schedule_rows.open_jobs, [stored.schedule.id for stored in batch])
-        checks = self._checks()
-        turns = [await self._turn(stored, now, busy.get(stored.schedule.id, ()), checks) for stored in batch]
-        await self._take(turns)
-        if any(turn.job is not None and turn.after.id in busy for turn in turns):
-            await self._stop_superseded()
-
-    async def _turn(self, stored: Stored, now: datetime, busy: Sequence[str], checks: Checks) -> Turn:
-        schedule = stored.schedule
-        due_at = schedule.next_run_at or now
-        if not wants_job(schedule, due_at, now, bool(busy)):
-            return turn_without_job(schedule, due_at, now, busy[0] if busy else "", self.timing)
-        found = await checks.look(stored)
-        after = moved_on(found.noted(schedule), caught_up(due_at, now), self.timing)
-        return await self._start(after, due_at, now, found)
-
-    async def _start(self, after: Schedule, due_at: datetime, now: datetime, found: Finding) -> Turn:
-        if found.ready is not None and found.actor is not None:
-            try:
-                await self._intake.prepare(found.actor, found.ready)
-            except UserError as error:
-                found = Finding(invalid=Invalid.OTHER, message=error.message)
-                after = found.noted(after)
-        if found.ready is None or found.actor is None:
-            run = NewRun(due_at=due_at, at=now, result=RunResult.FAILED, message=after.message)
-            return Turn(after=after, run=run)
-        message = f"Submitted by the schedule {after.id}, due at {due_at:%Y-%m-%d %H:%M:%S} UTC"
-        job = _new_job(found.actor, found.ready, now, message, found.ready.warnings, schedule=after.id)
-        return Turn(after=after, run=NewRun(due_at=due_at, at=now, result=RunResult.STARTED), job=job)
-
-    async def _run_queued(self, now: datetime) -> None:
-        """Runs whose earlier job has ended."""
-        waiting = await self._store.read(schedule_rows.queued)
-        if not waiting:
-            return
-        busy = await self._store.read(schedule_rows.open_jobs, [schedule.id for schedule in waiting])
-        free = [schedule for schedule in waiting if schedule.id not in busy]
-        for start in range(0, len(free), AT_ONCE):
-            await self._start_queued(free[start : start + AT_ONCE], now)
-        self._await(job for jobs in busy.values() for job in jobs)
-
-    async def _start_queued(self, batch: Sequence[Schedule], now: datetime) -> None:
-        checks, turns = self._checks(), []
-        for schedule in batch:
-            stored = await self._store.read(schedule_rows.load_schedule, schedule.id)  # with its secrets
-            if stored is None or stored.schedule.queued_at is None:
-                continue
-            found = await checks.look(stored)
-            after = replace(found.noted(stored.schedule), queued_at=None)
-            turns.append(await self._start(after, stored.schedule.queued_at, now, found))
-        await self._take(turns)
-
-    def _await(self, jobs: Any) -> None:
-        """A job that ended before we began to wait for it is seen by nobody else."""
-        self._awaited = set(jobs)
-        if any(self._control.active(job) is None for job in self._awaited):
-            self._stirred.set()
-
-    async def _take(self, turns: Sequence[Turn]) -> None:
-        if turns:
-            await asyncio.shield(self._take_all(turns))
-
-    async def _take_all(self, turns: Sequence[Turn]) -> None:
-        for turn, inserted in zip(turns, await self._store.write(schedule_rows.advance, turns), strict=True):
-            if inserted is not None and turn.job is not None:
-                self._tell(inserted, turn.job)
-
-    async def _stop_superseded(self) -> None:
-        jobs = await self._store.read(schedule_rows.superseded)
-        await asyncio.gather(*(self._control.stop(job, SCHEDULER) for job in jobs))
-
-    def _tell(self, inserted: job_rows.Inserted, new: job_rows.NewJob) -> None:
-        summary = inserted.summary
-        self._control.added(JobSnapshot(id=summary.id, job=new.job, user=new.user, submitted_at=summary.submitted_at))
-
     # -- small things
 
     def _checks(self) -> Checks:
@@ -435,7 +308,7 @@ class Schedules:
         found = []
         for schedule in shown:
             noted = (await checks.look(Stored(schedule, schedule.job))).noted(schedule)
-            found.append(noted if noted == schedule else self._retimed(noted, now))
+            found.append(noted if noted == schedule else retimed(noted, now, self.timing))
         moved = [after for after, before in zip(found, shown, strict=True) if after != before]
         if moved:
             await self._store.write(schedule_rows.note_validity, moved)
@@ -464,22 +337,6 @@ class Schedules:
     async def _check_number(self, actor: Actor) -> None:
         if await self._store.read(schedule_rows.count_of_user, actor.name) >= MOST_PER_USER:
             raise UserError(f"A user may have at most {MOST_PER_USER} schedules", hint="Delete some first.")
-
-
-def _new_job(
-    actor: Actor, ready: Ready, now: datetime, message: str, warnings: Sequence[str], *, schedule: str | None = None
-) -> job_rows.NewJob:
-    by = SCHEDULER if schedule is not None else actor.name
-    event = NewEvent(kind="submitted", message=message, at=now, actor=by, attempt=0, state=JobState.PENDING)
-    return job_rows.NewJob(
-        job=ready.job,
-        user=actor.name,
-        source=ready.source,
-        submitted_at=now,
-        event=event,
-        warnings=warning_events(warnings, now),
-        schedule=schedule,
-    )
 
 
 def _dropped(before: Schedule, after: Schedule, now: datetime) -> NewRun | None:

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, or_, select, text, update
 
 from holdfast.core.codec import job_from_json, job_to_json
-from holdfast.core.errors import Conflict
+from holdfast.core.errors import Conflict, UserError
 from holdfast.core.job import Job
 from holdfast.core.schedule import (
     Invalid,
@@ -49,6 +49,7 @@ _ALPHABET = string.ascii_lowercase + string.digits
 class Stored:
     schedule: Schedule
     job: Job  # with its secrets
+    damage: str | None = None  # why they cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,12 @@ class Turn:
     after: Schedule  # with the version it was read at
     run: NewRun | None = None
     job: NewJob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    moved: bool  # False: the schedule had changed, and nothing was done
+    inserted: Inserted | None = None
 
 
 # -- one schedule
@@ -181,7 +188,6 @@ _OPEN = "schedule_id IS NOT NULL AND finished_at IS NULL"
 _OPEN_JOBS = text(f"SELECT schedule_id, id FROM jobs WHERE {_OPEN} AND schedule_id IN :ids").bindparams(  # noqa: S608
     bindparam("ids", expanding=True)
 )
-_QUEUED = select(schedules).where(schedules.c.queued_at.is_not(None)).order_by(schedules.c.queued_at, schedules.c.id)
 # Jobs that a newer one of the same schedule takes the place of.
 _SUPERSEDED = text(
     "SELECT j.id FROM jobs j JOIN schedules s ON s.id = j.schedule_id"
@@ -207,9 +213,10 @@ def open_jobs(conn: Connection, ids: Iterable[str]) -> dict[str, tuple[str, ...]
     return found
 
 
-def queued(conn: Connection) -> list[Schedule]:
-    """Those with a run that waits for an earlier job to end."""
-    return [_schedule(row) for row in conn.execute(_QUEUED)]
+def queued(conn: Connection, ids: Sequence[str]) -> list[Stored]:
+    """Those of these with a run that waits for an earlier job to end."""
+    waiting = and_(schedules.c.id.in_(ids), schedules.c.queued_at.is_not(None))
+    return [_stored(conn, row) for row in conn.execute(select(schedules).where(waiting))]
 
 
 def superseded(conn: Connection) -> list[str]:
@@ -222,18 +229,18 @@ def page_after(conn: Connection, id: str, limit: int) -> list[Schedule]:
     return [_schedule(row) for row in rows]
 
 
-def advance(conn: Connection, turns: Sequence[Turn]) -> list[Inserted | None]:
-    """Take each turn, or nothing of it when its schedule changed since it was read. The jobs that now exist."""
-    done: list[Inserted | None] = []
+def advance(conn: Connection, turns: Sequence[Turn]) -> list[Taken]:
+    """Each turn, or nothing of it when its schedule changed since it was read."""
+    done = []
     history = []
     for turn in turns:
         if not _step(conn, turn.after, _progress(turn.after)):
-            done.append(None)
+            done.append(Taken(moved=False))
             continue
         inserted = insert_job(conn, new=turn.job) if turn.job is not None else None
         if turn.run is not None:
             history.append(_run_values(turn.after.id, turn.run, inserted.summary.id if inserted else None))
-        done.append(inserted)
+        done.append(Taken(moved=True, inserted=inserted))
         if turn.after.version % TRIM_EVERY == 0:
             _trim(conn, turn.after.id)
     if history:
@@ -318,7 +325,10 @@ def _stored(conn: Connection, row: Row[Any]) -> Stored:
     schedule = _schedule(row)
     if row.secrets is None:
         return Stored(schedule, schedule.job)
-    opened = vault_of(conn).unseal(bytes(row.secrets), about=row.id)
+    try:
+        opened = vault_of(conn).unseal(bytes(row.secrets), about=row.id)
+    except UserError as error:  # of one schedule: all others go on
+        return Stored(schedule, schedule.job, damage=error.message)
     return Stored(schedule, replace(schedule.job, secrets=json.loads(opened)))
 
 
