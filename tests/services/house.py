@@ -135,5 +135,6 @@ async def open_house(
         looping.cancel()
         with suppress(asyncio.CancelledError):
             await looping
+        await services.git_sync.close()
         await controller.close()
         await store.close()

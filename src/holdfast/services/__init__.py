@@ -22,6 +22,7 @@ from .datasets import Datasets
 from .disk_work import DiskWork
 from .files import Files
 from .folders import TaggedFolders
+from .git_sync import GitSync
 from .groups import Groups
 from .image_aliases import ImageAliases
 from .images import Images
@@ -56,6 +57,7 @@ class Services:
     image_aliases: ImageAliases
     instance_types: InstanceTypes
     datasets: Datasets
+    git_sync: GitSync
     secrets: Secrets
     shared: SharedFolders
     files: Files
@@ -92,7 +94,8 @@ def build_services(
     passwords = Passwords()
     folders = SharedFolders.at(settings.files.folder, home)
     mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root)
-    datasets = Datasets(store, mounts, folders, nfs_folder=settings.mounts.nfs_folder)
+    git_sync = GitSync(store, folders, settings.mounts, clock=clock)
+    datasets = Datasets(store, mounts, folders, git_sync, nfs_folder=settings.mounts.nfs_folder)
     instance_types = InstanceTypes(store, settings)
     image_aliases = ImageAliases(store)
     skus = Skus(store, engine, instance_types)
@@ -115,6 +118,7 @@ def build_services(
         image_aliases=image_aliases,
         instance_types=instance_types,
         datasets=datasets,
+        git_sync=git_sync,
         secrets=Secrets(store),
         shared=folders,
         files=files,

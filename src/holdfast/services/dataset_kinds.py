@@ -81,7 +81,8 @@ def check_git_url(url: str) -> None:
     if parts is not None and parts.password is not None:
         hint = "Put it into a secret: holdfast secret add NAME."
         raise UserError("The address holds a password", field="data", hint=hint)
-    if not _SHORT_SSH.fullmatch(url) and (parts is None or not _is_plain(url, parts)):
+    short = _SHORT_SSH.fullmatch(url) and url.partition(":")[0] not in _TRANSPORTS
+    if not short and (parts is None or not _is_plain(url, parts)):
         hint = "Such as https://host/team/code.git, ssh://git@host/team/code.git or git@host:team/code.git."
         raise UserError("That is no address that git can fetch from here", field="data", hint=hint)
 

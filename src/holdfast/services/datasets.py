@@ -27,11 +27,13 @@ from holdfast.store import secrets as secret_rows
 from holdfast.store.database import Store
 
 from . import dataset_kinds as kinds
+from .git_sync import GitState, GitSync
 from .groups import UNSET, Unset
 from .mounts import MountRules
 from .names import check_name, check_text
 from .refusals import NoDataset
 
+SYNC_PATIENCE = 60.0  # seconds
 PURGED = ".purged-"  # no dataset's name begins with a dot
 
 
@@ -50,11 +52,19 @@ class DatasetChange:
 
 
 class Datasets:
-    def __init__(self, store: Store, mounts: MountRules, folders: SharedFolders, *, nfs_folder: str) -> None:
+    def __init__(
+        self, store: Store, mounts: MountRules, folders: SharedFolders, git: GitSync, *, nfs_folder: str
+    ) -> None:
         self._store = store
+        self._git = git
         self._mounts = mounts
         self._folders = folders
         self._nfs_folder = nfs_folder
+
+    async def of_group(self, group: str) -> list[Dataset]:
+        """What jobs of this group are given; for the platform's own use."""
+        found = await self._store.read(dataset_rows.list_datasets)
+        return [self._placed(dataset) for dataset in found if dataset.everyone or group in dataset.groups]
 
     async def list(self, actor: Actor) -> list[Dataset]:
         """All, for admins; those granted to them, for others."""
@@ -66,11 +76,6 @@ class Datasets:
         if dataset is None or not may_use(actor, dataset):
             raise _unknown(name)
         return self._shown(actor, dataset)
-
-    async def of_group(self, group: str) -> list[Dataset]:
-        """What jobs of this group are given; for the platform's own use."""
-        found = await self._store.read(dataset_rows.list_datasets)
-        return [self._placed(dataset) for dataset in found if dataset.everyone or group in dataset.groups]
 
     async def exists(self, name: str) -> bool:
         """For clients that tell what is not granted from what is not there."""
@@ -90,6 +95,19 @@ class Datasets:
 
     async def ready(self, dataset: Dataset) -> None:
         """Returns when jobs can be given it; Unavailable with the reason when that does not come about soon."""
+        if dataset.kind == kinds.GIT:
+            await self._git.ready(dataset)
+
+    async def git_state(self, dataset: Dataset) -> GitState | None:
+        """How far a checkout is; None of other kinds. Whoever has the dataset may know."""
+        return await self._git.state(dataset.name) if dataset.kind == kinds.GIT else None
+
+    async def sync(self, actor: Actor, name: str) -> GitState:
+        """Bring a checkout up to date; how far that is after a while, if it takes longer."""
+        _need_admin(actor)
+        if (await self.get(actor, name)).kind != kinds.GIT:
+            raise UserError(f"The dataset {name} is not of the kind git", hint="Only those are brought up to date.")
+        return await self._git.sync(name, SYNC_PATIENCE)
 
     async def create(
         self,
@@ -110,6 +128,8 @@ class Datasets:
         if dataset.kind == kinds.VOLUME:
             await self._make_volume(dataset.name, adopt)
         await self._store.write(_create, dataset, variables)
+        if dataset.kind == kinds.GIT:
+            self._git.begin(dataset.name)
         return self._placed(dataset)
 
     async def change(self, actor: Actor, name: str, change: DatasetChange) -> Dataset:
@@ -117,13 +137,18 @@ class Datasets:
         _need_admin(actor)
         if not isinstance(change.path, Unset):
             change = replace(change, path=await self._real_path(change.path))
-        return self._placed(await self._store.write(_change, name, change))
+        dataset = await self._store.write(_change, name, change)
+        if dataset.kind == kinds.GIT and not isinstance(change.data, Unset):
+            await self._git.begin_anew(name)
+        return self._placed(dataset)
 
     async def delete(self, actor: Actor, name: str, *, purge: bool = False) -> None:
         """The folder stays, and so do the mounts of jobs that were submitted before. Only `purge` removes the data too,
         and only that of a volume: other folders were not made by us."""
         _need_admin(actor)
         kind = await self._store.write(_delete, name, purge)
+        if kind == kinds.GIT:
+            await self._git.forget(name)
         if kind == kinds.VOLUME and purge:
             await asyncio.to_thread(_remove, self._folders.dataset(name))
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.records import Dataset
+from holdfast.core.states import JobState
 
 from .connections import vault_of
-from .rows import storable, to_json
-from .tables import dataset_groups, datasets, groups
+from .rows import maybe_instant, storable, to_json
+from .tables import dataset_groups, datasets, groups, jobs
+
+_WITH_TASKS = [state.value for state in JobState if not state.final and state is not JobState.PENDING]
 
 
 def create_dataset(conn: Connection, *, dataset: Dataset, variables: Mapping[str, str] | None = None) -> None:
@@ -86,6 +90,12 @@ def revoke(conn: Connection, name: str, group: str) -> bool:
     """Whether there was anything to take back."""
     here = (dataset_groups.c.dataset_name == storable(name)) & (dataset_groups.c.group_name == storable(group))
     return bool(conn.execute(delete(dataset_groups).where(here)).rowcount)
+
+
+def oldest_running(conn: Connection) -> datetime | None:
+    """Since when, at most, a running job may hold what it was given at its start; None: nothing runs."""
+    began = func.coalesce(jobs.c.attempt_started_at, jobs.c.started_at, jobs.c.submitted_at)
+    return maybe_instant(conn.scalar(select(func.min(began)).where(jobs.c.state.in_(_WITH_TASKS))))
 
 
 def _dataset_of(row: Row[Any], granted: Mapping[str, bool]) -> Dataset:
