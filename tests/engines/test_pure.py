@@ -6,6 +6,7 @@ import os
 import platform
 import struct
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -45,7 +46,13 @@ REPORT = b'{ "child-pid": 77, "pid-namespace": 4026532266 }\n'
 
 
 def test_a_start_note_reads_back_as_written() -> None:
-    assert parse_start(NOTE.render()) == NOTE
+    for note in (NOTE, replace(NOTE, home="upper/home/jovyan", scratch=5)):
+        assert parse_start(note.render()) == note
+
+
+def test_a_start_note_of_an_older_release_is_read() -> None:
+    text = '[1,"b1",1767312000000,1,0,["/g"],["/l"],""]'
+    assert parse_start(text) == NOTE
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "nonsense", '[1,"b",1e99,1,0,[],[],""]', "[1,2,3,4,5,6,7,8]"])

@@ -1,0 +1,161 @@
+"""The size of a task's home: watched, and enforced by stopping the task."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.attempt import Seen
+from holdfast.core.exits import Cause
+from holdfast.core.job import MIB, Mount
+from holdfast.engines.base import Isolation
+from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.live import LiveTask
+from holdfast.engines.embedded.read import parse_start
+from holdfast.engines.embedded.scratch import Pace, held_in
+from tests.contracts.engine_contract import Rig, collect
+
+from .ordinary import only_root_can_become_another, run_as_ordinary_user
+from .playing import folder_of, need, play
+
+QUICK = EmbeddedOptions(scratch_every=0.01)
+FILL = "dd if=/dev/zero of=$HOME/big bs=1M count=3 status=none; "
+
+
+@only_root_can_become_another
+def test_an_ordinary_users_tasks_are_watched_too() -> None:
+    run_as_ordinary_user(__file__)
+
+
+@pytest.mark.parametrize("isolation", ["auto", "off"])
+@pytest.mark.parametrize("end", ["sleep 600", "trap 'exit 0' TERM; while :; do sleep 0.1; done"])
+def test_a_home_that_holds_too_much_ends_the_task_and_is_told(tmp_path: Path, isolation: str, end: str) -> None:
+    async def scenario(rig: Rig) -> None:
+        script = f"mkdir ~/artifacts; echo kept > ~/artifacts/x; {FILL}{end}"
+        seen = await rig.run("a", script, scratch=2 * MIB)
+        assert (seen.seen, seen.cause) == (Seen.EXITED, Cause.SCRATCH_FULL)
+        assert "home" in seen.message
+        assert " held " in seen.message
+        assert seen.message.endswith("; at most 2 MiB are allowed")
+        assert collect(rig.engine, "a").files[b"x"] == b"kept\n"
+        await rig.engine.remove("a")
+        again = await rig.look("a")
+        assert (again.cause, again.message) == (seen.cause, seen.message)
+
+    play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, isolation=isolation))
+
+
+def test_one_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        script = f"trap '' TERM; {FILL} while :; do sleep 0.1; done"
+        seen = await rig.run("a", script, scratch=MIB)
+        assert (seen.code, seen.cause) == (137, Cause.SCRATCH_FULL)
+
+    play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, scratch_grace=0.2))
+
+
+def test_a_restarted_server_goes_on_watching(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        target = "/data" if sandboxed(rig) else str(tmp_path / "data")
+        wait = f"echo up; until [ -e {target}/go ]; do sleep 0.05; done; "
+        mounts = (Mount(source=str(tmp_path / "data"), target=target),)
+        await rig.start_and_wait_for(b"up", "a", wait + FILL + "sleep 600", scratch=MIB, mounts=mounts)
+        await rig.reopen()
+        assert (await rig.look("a")).seen is Seen.RUNNING
+        (tmp_path / "data" / "go").touch()
+        assert (await rig.end_of("a")).cause == Cause.SCRATCH_FULL
+
+    (tmp_path / "data").mkdir()
+    play(tmp_path / "home", scenario, QUICK)
+
+
+def test_one_that_was_found_too_large_is_stopped_by_the_next_server(tmp_path: Path) -> None:
+    """The server died between the mark and the stop, and the task has tidied up since."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600", scratch=MIB)
+        folder_of(tmp_path, "a").mark_full(5 * MIB)
+        await rig.reopen()
+        await rig.look("a")
+        seen = await rig.end_of("a")
+        assert seen.cause == Cause.SCRATCH_FULL
+        assert "held 5 MiB; at most 1 MiB" in seen.message
+
+    play(tmp_path, scenario, QUICK)
+
+
+def test_what_is_elsewhere_does_not_count(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "big").write_bytes(b"x" * 3 * MIB)
+
+    async def scenario(rig: Rig) -> None:
+        script = (
+            "dd if=/dev/zero of=/tmp/big bs=1M count=3 status=none; ln -s /tmp/big /data ~/; truncate -s 1T ~/sparse"
+        )
+        mounts = (Mount(source=str(shared), target="/data"),)
+        await rig.start_and_wait_for(b"up", "a", f"{script}; echo up; sleep 600", scratch=MIB, mounts=mounts)
+        note = folder_of(tmp_path / "home", "a").read_start()
+        assert note is not None
+        assert held_in(folder_of(tmp_path / "home", "a").path, note.home, 1 << 60) < MIB
+        await rig.engine.stop("a", 0)
+        assert (await rig.end_of("a")).cause == ""
+
+    play(tmp_path / "home", scenario, QUICK)
+
+
+def test_a_home_is_counted_without_following_links_or_counting_twice(tmp_path: Path) -> None:
+    home = tmp_path / "task" / "upper" / "home"
+    (home / "sub").mkdir(parents=True)
+    (home / "sub" / "one").write_bytes(b"x" * MIB)
+    os.link(home / "sub" / "one", home / "two")
+    (tmp_path / "outside").write_bytes(b"x" * 9 * MIB)
+    (home / "link").symlink_to(tmp_path)
+    os.mkfifo(home / "pipe")
+    place = home
+    for _ in range(300):  # deeper than it goes, and than it holds open
+        place = place / "d"
+        place.mkdir()
+    task = str(tmp_path / "task")
+    assert MIB <= held_in(task, "upper/home", 1 << 40) < 4 * MIB
+    assert held_in(task, "upper/home/link", 1 << 40) == 0
+    assert held_in(task, "upper/nothing", 1 << 40) == 0
+    (tmp_path / "task" / "bent").symlink_to(home)
+    assert held_in(task, "bent/sub", 1 << 40) == 0
+
+
+def test_counting_ends_when_there_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    for number in range(50):
+        (tmp_path / "home" / f"{number}").write_bytes(b"x" * 8192)
+    assert 8192 < held_in(str(tmp_path), "home", 8192) < 50 * 8192
+
+
+def test_slow_looks_are_rare_and_many_tasks_share_the_time() -> None:
+    now = 0.0
+    pace = Pace(10.0, lambda: now)
+    first, second, unlimited = (_live(scratch) for scratch in (1, 1, 0))
+    tasks = [first, second, unlimited]
+    assert pace.due(tasks) == []
+    now = 10.0
+    assert pace.due(tasks) == [first, second]
+    pace.looked(first, took=0.001)
+    pace.looked(second, took=2.0)
+    now = 20.0
+    assert pace.due(tasks) == [first]
+    now = 409.0
+    assert second not in pace.due(tasks)
+    now = 410.0  # two tasks, so each has half of a hundredth
+    assert second in pace.due(tasks)
+
+
+def sandboxed(rig: Rig) -> bool:
+    return rig.engine.health().isolation is not Isolation.NONE
+
+
+def _live(scratch: int) -> LiveTask:
+    note = parse_start(f'[1,"b",1700000000000,1,0,[],[],"","home",{scratch}]')
+    return LiveTask(attempt_id="a", folder=None, note=note, recorder=None, pid=1, pidfd=None, started_at=0.0)  # type: ignore[arg-type]
