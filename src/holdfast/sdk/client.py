@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from .address import Address, find_address
+from .catalogue import CatalogueCalls
 from .datasets import DatasetCalls
 from .errors import CannotConnect
 from .exchange import Awaiting, Blocking, Flow, Give, Open, Pause, Reply, Request, Step, Steps, Take
@@ -23,7 +24,7 @@ from .wire import as_arguments, as_reply, options, pieces_of, pieces_of_async, t
 T = TypeVar("T")
 
 
-class Calls(JobCalls, LogCalls, PeopleCalls, DatasetCalls, PlaceCalls):
+class Calls(CatalogueCalls, JobCalls, LogCalls, PeopleCalls, DatasetCalls, PlaceCalls):
     """Every call there is."""
 
 

@@ -230,6 +230,7 @@ class GroupUse:
     used: Amount = field(default_factory=Amount)
     quota: Quota = field(default_factory=Quota)
     user_quota: Quota = field(default_factory=Quota)
+    users: Mapping[str, Amount] = field(default_factory=dict)  # what each user of it has in use, if anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,11 +314,61 @@ class NewToken:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     name: str
+    display_name: str = ""  # empty: the name
     description: str = ""
     quota: Quota = field(default_factory=Quota)
     user_quota: Quota = field(default_factory=Quota)
     time_limit: float | None = None  # seconds, for its jobs; None: the admin's default
     members: Mapping[str, bool] = field(default_factory=dict)  # user -> is its admin
+    shared_volume: bool = False  # its jobs find a folder that stays at /project/GROUP
+    volume_capacity: int | None = None  # GB it is meant to have
+    launch_only: bool = True  # jobs of its members in other groups do not see that folder
+    home_symlink: bool = True  # /home/jovyan/GROUP leads to it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mlflow:
+    """Where a group's jobs report their experiments. Values are masked for all but admins of the group."""
+
+    tracking_uri: str
+    ui_url: str = ""
+    tracking_envs: Mapping[str, str] = field(default_factory=dict)
+    artifact_envs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceType:
+    """A named size of task."""
+
+    name: str
+    display_name: str = ""  # empty: the name
+    description: str = ""
+    cpu: float = 1.0
+    memory: int = 0
+    gpu: int = 0
+    cpu_request: float | None = None  # what a machine must have free; None: the limit above
+    memory_request: int | None = None
+    gpu_resource: str = ""
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    everyone: bool = False  # else for its groups
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageAlias:
+    """A name that stands for an image, or for two: one for tasks with GPUs and one for the others."""
+
+    name: str
+    display_name: str = ""  # empty: the name
+    description: str = ""
+    kind: str = "both"  # cpu, gpu or both
+    url: str = ""
+    gpu_url: str = ""  # empty: the same
+    pull_secret: str | None = None
+    owner: str | None = None  # the group whose admins look after it
+    everyone: bool = False  # else for its groups
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

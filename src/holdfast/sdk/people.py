@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import Group, Login, Me, NewToken, Quota, Token, User
+from .exchange import Call, Reply, as_a, as_items, as_nothing, call, endpoint, given, parse, segment
+from .models import Group, Login, Me, Mlflow, NewToken, Quota, Token, User
 from .reading import dump
 
 UNCHANGED: Any = object()  # for fields where None means something
@@ -103,10 +103,20 @@ class PeopleCalls:
         quota: Quota | None = None,
         user_quota: Quota | None = None,
         time_limit: float | None = None,
+        display_name: str | None = None,
+        shared_volume: bool | None = None,
+        volume_capacity: int | None = None,
+        launch_only: bool | None = None,
+        home_symlink: bool | None = None,
     ) -> Call[Group]:
         body = given(
             name=name,
+            display_name=display_name,
             description=description,
+            shared_volume=shared_volume,
+            volume_capacity=volume_capacity,
+            launch_only=launch_only,
+            home_symlink=home_symlink,
             quota=dump(quota),
             user_quota=dump(user_quota),
             time_limit=time_limit,
@@ -122,12 +132,48 @@ class PeopleCalls:
         quota: Quota | None = None,
         user_quota: Quota | None = None,
         time_limit: float | None = UNCHANGED,
+        display_name: str | None = None,
+        shared_volume: bool | None = None,
+        volume_capacity: int | None = UNCHANGED,
+        launch_only: bool | None = None,
+        home_symlink: bool | None = None,
     ) -> Call[Group]:
         """Change what is given. A quota is replaced as a whole; `time_limit=None` goes back to the admin's default."""
-        body = given(description=description, quota=dump(quota), user_quota=dump(user_quota))
-        if time_limit is not UNCHANGED:
-            body["time_limit"] = time_limit
+        body = given(
+            display_name=display_name,
+            description=description,
+            quota=dump(quota),
+            user_quota=dump(user_quota),
+            shared_volume=shared_volume,
+            launch_only=launch_only,
+            home_symlink=home_symlink,
+        )
+        none_means = {"time_limit": time_limit, "volume_capacity": volume_capacity}
+        body |= {key: value for key, value in none_means.items() if value is not UNCHANGED}
         return call("PATCH", _group(name), as_a(Group), body=body, repeatable=True)
+
+    @endpoint
+    def mlflow(self, group: str) -> Call[Mlflow | None]:
+        """Where a group's jobs report their experiments; None: nowhere that the group was told of."""
+        return call("GET", f"{_group(group)}/mlflow", _as_mlflow)
+
+    @endpoint
+    def set_mlflow(
+        self,
+        group: str,
+        tracking_uri: str,
+        *,
+        ui_url: str | None = None,
+        tracking_envs: Mapping[str, str] | None = None,
+        artifact_envs: Mapping[str, str] | None = None,
+    ) -> Call[None]:
+        """All of it, for jobs that start from now on."""
+        body = given(tracking_uri=tracking_uri, ui_url=ui_url, tracking_envs=tracking_envs, artifact_envs=artifact_envs)
+        return call("PUT", f"{_group(group)}/mlflow", as_nothing, body=body)
+
+    @endpoint
+    def remove_mlflow(self, group: str) -> Call[None]:
+        return call("DELETE", f"{_group(group)}/mlflow", as_nothing)
 
     @endpoint
     def remove_group(self, name: str) -> Call[None]:
@@ -141,6 +187,10 @@ class PeopleCalls:
     @endpoint
     def remove_member(self, group: str, user: str) -> Call[None]:
         return call("DELETE", f"{_group(group)}/members/{segment(user)}", as_nothing)
+
+
+def _as_mlflow(reply: Reply) -> Mlflow | None:
+    return None if parse(reply) is None else as_a(Mlflow)(reply)
 
 
 def _user(name: str) -> str:

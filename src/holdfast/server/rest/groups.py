@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from holdfast.core.placement import Quota
-from holdfast.core.records import Group
+from holdfast.core.records import Group, Mlflow
 from holdfast.services.groups import UNSET, GroupChange
 
 from ..answers import answer, answer_nothing
@@ -32,10 +33,15 @@ async def add_group(body: models.NewGroup, actor: Caller, services: Ask) -> Resp
     """Admins only."""
     group = Group(
         name=body.name,
+        display_name=body.display_name,
         description=body.description,
         quota=_quota(body.quota),
         user_quota=_quota(body.user_quota),
         time_limit=_duration(body.time_limit),
+        shared_volume=body.shared_volume,
+        volume_capacity=body.volume_capacity,
+        launch_only=body.launch_only,
+        home_symlink=body.home_symlink,
     )
     return answer(show_group(await services.groups.create(actor, group)), 201)
 
@@ -47,15 +53,37 @@ async def show_one_group(name: str, actor: Caller, services: Ask) -> Response:
 
 @router.patch("/groups/{name}", response_model=models.GroupView)
 async def change_group(name: str, body: models.GroupChange, actor: Caller, services: Ask) -> Response:
-    """Admins only. What is given; a quota is replaced as a whole."""
+    """Admins; the time limit also by admins of the group. What is given; a quota is replaced as a whole."""
     given = body.model_fields_set
     change = GroupChange(
-        description=body.description if body.description is not None else UNSET,
+        **{key: value for key in _PLAIN if (value := getattr(body, key)) is not None},
+        volume_capacity=body.volume_capacity if "volume_capacity" in given else UNSET,
         quota=_quota(body.quota) if body.quota is not None else UNSET,
         user_quota=_quota(body.user_quota) if body.user_quota is not None else UNSET,
         time_limit=_duration(body.time_limit) if "time_limit" in given else UNSET,
     )
     return answer(show_group(await services.groups.change(actor, name, change)))
+
+
+@router.get("/groups/{name}/mlflow", response_model=models.MlflowView | None)
+async def show_mlflow(name: str, actor: Caller, services: Ask) -> Response:
+    """For members; null when there is none. Values of variables are told to admins of the group alone."""
+    found = await services.groups.mlflow(actor, name)
+    return answer(None if found is None else _show_mlflow(found))
+
+
+@router.put("/groups/{name}/mlflow", status_code=204)
+async def set_mlflow(name: str, body: models.MlflowBody, actor: Caller, services: Ask) -> Response:
+    """By an admin of the group; for jobs that start from now on."""
+    await services.groups.set_mlflow(actor, name, Mlflow(**body.model_dump()))
+    return answer_nothing()
+
+
+@router.delete("/groups/{name}/mlflow", status_code=204)
+async def remove_mlflow(name: str, actor: Caller, services: Ask) -> Response:
+    """By an admin of the group."""
+    await services.groups.set_mlflow(actor, name, None)
+    return answer_nothing()
 
 
 @router.delete("/groups/{name}", status_code=204)
@@ -79,6 +107,18 @@ async def remove_member(name: str, user: str, actor: Caller, services: Ask) -> R
     """By an admin of the group."""
     await services.groups.remove_member(actor, name, user)
     return answer_nothing()
+
+
+_PLAIN = ("display_name", "description", "shared_volume", "launch_only", "home_symlink")
+
+
+def _show_mlflow(mlflow: Mlflow) -> dict[str, Any]:
+    return {
+        "tracking_uri": mlflow.tracking_uri,
+        "ui_url": mlflow.ui_url,
+        "tracking_envs": dict(mlflow.tracking_envs),
+        "artifact_envs": dict(mlflow.artifact_envs),
+    }
 
 
 def _quota(body: models.QuotaBody) -> Quota:

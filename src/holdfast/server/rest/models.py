@@ -285,28 +285,65 @@ class QuotaBody(Taken):
     gpu: int | None = Field(None, ge=0, le=MOST)
 
 
+_Gigabytes = Field(None, ge=1, le=10**9, description="GB its shared volume is meant to have; told, not enforced.")
+
+
 class NewGroup(Taken):
     name: str = Field(max_length=200)
+    display_name: str = Field("", max_length=255)
     description: str = Field("", max_length=4096)
     quota: QuotaBody = Field(default_factory=QuotaBody.model_construct)
     user_quota: QuotaBody = Field(default_factory=QuotaBody.model_construct)
     time_limit: float | None = Field(None, ge=0, description="Seconds; 0: no limit; null: the server's own.")
+    shared_volume: bool = Field(False, description="Its jobs find a folder that stays at /project/GROUP.")
+    volume_capacity: int | None = _Gigabytes
+    launch_only: bool = Field(True, description="Jobs of its members in other groups do not see that folder.")
+    home_symlink: bool = Field(True, description="/home/jovyan/GROUP leads to it.")
 
 
 class GroupChange(Taken):
+    display_name: str | None = Field(None, max_length=255)
     description: str | None = Field(None, max_length=4096)
     quota: QuotaBody | None = None
     user_quota: QuotaBody | None = None
     time_limit: float | None = Field(None, ge=0, description="Seconds; 0: no limit; null: the server's own.")
+    shared_volume: bool | None = None
+    volume_capacity: int | None = _Gigabytes
+    launch_only: bool | None = None
+    home_symlink: bool | None = None
+
+
+_Variables = Annotated[
+    dict[Annotated[str, Field(max_length=255)], Annotated[str, Field(max_length=65536)]], Field(max_length=100)
+]
+
+
+class MlflowBody(Taken):
+    tracking_uri: str = Field(max_length=2048, description="Address of the tracking server.")
+    ui_url: str = Field("", max_length=2048, description="Address of its pages.")
+    tracking_envs: _Variables = Field(default_factory=dict, description="Variables to reach it.")
+    artifact_envs: _Variables = Field(default_factory=dict, description="Variables to reach where it keeps artifacts.")
+
+
+class MlflowView(Given):
+    tracking_uri: str
+    ui_url: str
+    tracking_envs: dict[str, str] = Field(description="Values are masked for all but admins of the group.")
+    artifact_envs: dict[str, str]
 
 
 class GroupView(Given):
     name: str
+    display_name: str
     description: str
     quota: dict[str, float | int | None]
     user_quota: dict[str, float | int | None]
     time_limit: float | None
     members: dict[str, bool] = Field(description="User -> whether an admin of the group.")
+    shared_volume: bool
+    volume_capacity: int | None
+    launch_only: bool
+    home_symlink: bool
 
 
 class GroupListView(Given):
@@ -393,6 +430,7 @@ class GroupUseView(Given):
     used: ResourcesView
     quota: dict[str, float | int | None]
     user_quota: dict[str, float | int | None]
+    users: dict[str, ResourcesView] = Field(description="What each user of it has in use, if anything.")
 
 
 class CapacityView(Given):

@@ -88,11 +88,16 @@ def show_user(user: User) -> dict[str, Any]:
 def show_group(group: Group) -> dict[str, Any]:
     return {
         "name": group.name,
+        "display_name": group.display_name,
         "description": group.description,
         "quota": show_quota(group.quota),
         "user_quota": show_quota(group.user_quota),
         "time_limit": show_seconds(group.time_limit),
         "members": dict(group.members),
+        "shared_volume": group.shared_volume,
+        "volume_capacity": group.volume_capacity,
+        "launch_only": group.launch_only,
+        "home_symlink": group.home_symlink,
     }
 
 
@@ -165,6 +170,7 @@ def show_group_use(use: GroupUse) -> dict[str, Any]:
         "used": show_amount(use.used),
         "quota": show_quota(use.quota),
         "user_quota": show_quota(use.user_quota),
+        "users": {user: show_amount(amount) for user, amount in sorted(use.users.items())},
     }
 
 

@@ -1,0 +1,94 @@
+"""/instance-types and the groups they are for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from holdfast.core.catalogue import InstanceType
+from holdfast.services.instance_types import InstanceTypeChange
+
+from ..answers import answer, answer_nothing
+from ..auth import Ask, Caller
+from . import catalogue_models as models
+
+router = APIRouter(tags=["instance types"])
+
+_NULL_MEANS = {"cpu_request", "memory_request"}  # as much as the limit; elsewhere null is as if left out
+
+
+@router.get("/instance-types", response_model=models.InstanceTypeListView)
+async def list_instance_types(actor: Caller, services: Ask, group: str | None = None) -> Response:
+    """All, for admins; everyone's and those of one's groups, for others. With `group`: what its jobs can name."""
+    types = services.instance_types
+    found = await (types.list(actor) if group is None else types.usable(actor, group))
+    return answer({"items": [show(type) for type in found]})
+
+
+@router.post("/instance-types", response_model=models.InstanceTypeView, status_code=201)
+async def add_instance_type(body: models.NewInstanceType, actor: Caller, services: Ask) -> Response:
+    """Admins only."""
+    given = _given(body.model_dump())
+    if body.everyone is None:
+        given["everyone"] = not body.groups
+    return answer(show(await services.instance_types.create(actor, InstanceType(**given))), 201)
+
+
+@router.get("/instance-types/{name}", response_model=models.InstanceTypeView)
+async def show_instance_type(name: str, actor: Caller, services: Ask) -> Response:
+    return answer(show(await services.instance_types.get(actor, name)))
+
+
+@router.patch("/instance-types/{name}", response_model=models.InstanceTypeView)
+async def change_instance_type(name: str, body: models.InstanceTypeChange, actor: Caller, services: Ask) -> Response:
+    """Admins only. What is given; jobs that were submitted before keep the size they had."""
+    given = {key: value for key, value in body.model_dump(exclude_unset=True).items() if _said(key, value)}
+    return answer(show(await services.instance_types.change(actor, name, InstanceTypeChange(**_given(given)))))
+
+
+@router.delete("/instance-types/{name}", status_code=204)
+async def remove_instance_type(name: str, actor: Caller, services: Ask) -> Response:
+    """Admins only. Jobs that were submitted before keep the size they had."""
+    await services.instance_types.delete(actor, name)
+    return answer_nothing()
+
+
+@router.put("/instance-types/{name}/groups/{group}", response_model=models.InstanceTypeView)
+async def grant_instance_type(name: str, group: str, actor: Caller, services: Ask) -> Response:
+    """Admins only."""
+    return answer(show(await services.instance_types.grant(actor, name, group)))
+
+
+@router.delete("/instance-types/{name}/groups/{group}", status_code=204)
+async def revoke_instance_type(name: str, group: str, actor: Caller, services: Ask) -> Response:
+    """Admins only."""
+    await services.instance_types.revoke(actor, name, group)
+    return answer_nothing()
+
+
+def _said(key: str, value: Any) -> bool:
+    return value is not None or key in _NULL_MEANS
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+
+
+def show(type: InstanceType) -> dict[str, Any]:
+    return {
+        "name": type.name,
+        "display_name": type.display_name,
+        "description": type.description,
+        "cpu": type.cpu,
+        "memory": type.memory,
+        "gpu": type.gpu,
+        "cpu_request": type.cpu_request,
+        "memory_request": type.memory_request,
+        "gpu_resource": type.gpu_resource,
+        "tolerations": [dict(each) for each in type.tolerations],
+        "node_selector": dict(type.node_selector),
+        "everyone": type.everyone,
+        "groups": list(type.groups),
+    }
