@@ -21,6 +21,7 @@ from holdfast.engines.base import Engine
 from holdfast.engines.fake import FakeEngine
 from holdfast.services import Services, build_services
 from holdfast.settings import Settings
+from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
@@ -116,14 +117,21 @@ async def open_house(
     clock = Clock()
     store = open_store(home)
     chosen: Any = engine or FakeEngine()
-    controller = Controller(store, chosen, LIMITS, groups=await store.read(people.list_groups))
+    known = Settings.model_validate(settings or {})
+    controller = Controller(
+        store,
+        chosen,
+        LIMITS,
+        groups=await store.read(people.list_groups),
+        folders=SharedFolders.at(known.files.folder, home),
+    )
     await controller.recover()
     looping = asyncio.create_task(controller.run())
     services = build_services(
         store,
         chosen,
         controller,
-        Settings.model_validate(settings or {}),
+        known,
         home,
         clock=clock.now,
         monotonic=lambda: clock.monotonic,

@@ -58,7 +58,7 @@ class SurroundingsOf:
         folders: SharedFolders | None = None,
         platform: Platform | None = None,
     ) -> None:
-        """`groups` gives a new mapping whenever a group has changed."""
+        """`groups` gives them as they are now; who is in them is asked of the store."""
         self._store = store
         self._engine = engine
         self._derive = derive
@@ -67,7 +67,6 @@ class SurroundingsOf:
         self._platform = platform or Platform()
         self._reach = Reach("shared folders")
         self._same: Surroundings | None = None  # what most jobs need, once the engine is open
-        self._open: tuple[Mapping[str, Group], dict[str, list[str]]] = ({}, {})
 
     async def find(self, snapshot: JobSnapshot) -> Surroundings:
         if self._same is None:
@@ -87,24 +86,21 @@ class SurroundingsOf:
     async def _own(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
         job = snapshot.job
         group = self._groups().get(job.group)
-        has_volume = group is not None and group.shared_volume and self._folders is not None
-        if not has_volume and not job.datasets:
+        volumes = [self._folders.volume(job.group)] if group and group.shared_volume and self._folders else []
+        if not volumes and not job.datasets:
             return same
         return replace(
             same,
-            volume=(await self._made([job.group], SharedFolders.volume))[0] if has_volume else "",
+            volume=(await self._made(volumes))[0] if volumes else "",
             variables=await self._store.read(_named_variables, snapshot.user, job.datasets) if job.datasets else {},
         )
 
-    async def _made(
-        self, groups: Iterable[str], *kinds: Callable[[SharedFolders, str], Path], more: Iterable[Path] = ()
-    ) -> list[str]:
-        """The folders of these groups, made where they are missing; they may lie on a file server."""
-        folders = self._folders
+    async def _made(self, wanted: Iterable[Path]) -> list[str]:
+        """The folders, made where they are missing; they may lie on a file server."""
+        folders, paths = self._folders, list(wanted)
         assert folders is not None
-        wanted = [*(kind(folders, group) for group in groups for kind in kinds), *more]
         try:
-            made = await self._reach.run(lambda: [folders.make(each) for each in wanted], PATIENCE)
+            made = await self._reach.run(lambda: [folders.make(path) for path in paths], PATIENCE)
         except Silent:
             raise EngineError(f"the folder of groups' files, {folders.root}, does not answer") from None
         return [str(folder) for folder in made]
@@ -114,11 +110,12 @@ class SurroundingsOf:
     async def _primehub(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
         job = snapshot.job
         group = self._groups().get(job.group)
-        shared = await self._shared(group, snapshot.user) if group and self._folders else _Shared()
+        memberships, variables = await self._store.read(_of_group, snapshot.user, job.group)
+        shared = await self._shared(group, memberships) if group and self._folders else _Shared()
         return replace(
             same,
             volume=shared.volume,
-            variables=await self._store.read(_group_variables, job.group),
+            variables=variables,
             primehub=PrimeHub(
                 platform=self._platform,
                 files=shared.files,
@@ -128,36 +125,28 @@ class SurroundingsOf:
             ),
         )
 
-    async def _shared(self, group: Group, user: str) -> _Shared:
+    async def _shared(self, group: Group, memberships: Iterable[str]) -> _Shared:
         assert self._folders is not None
-        others = self._others(group.name, user)
+        others = self._others(group.name, memberships)
         volumes = [self._folders.volume(name) for name in others.values()]
         if group.shared_volume:
             volumes.append(self._folders.volume(group.name))
-        files, *made = await self._made([group.name], SharedFolders.files, more=volumes)
+        files, *made = await self._made([self._folders.files(group.name), *volumes])
         return _Shared(
             volume=made.pop() if group.shared_volume else "",
             files=files,
             others=dict(zip(others, made, strict=True)),
         )
 
-    def _others(self, group: str, user: str) -> dict[str, str]:
-        """Path -> group, of the user's other groups that show their volume; of two with one path, the first by name."""
-        own = group_path(group)
-        names = {group_path(name): name for name in reversed(self._open_to(user)) if group_path(name) != own}
-        return dict(sorted(names.items())[:MOST_OTHERS])
-
-    def _open_to(self, user: str) -> list[str]:
-        """Groups, by name, whose volume this user's jobs see whatever group they run in."""
-        groups = self._groups()
-        if self._open[0] is not groups:
-            found: dict[str, list[str]] = {}
-            for name in sorted(groups):
-                if groups[name].shared_volume and not groups[name].launch_only:
-                    for member in groups[name].members:
-                        found.setdefault(member, []).append(name)
-            self._open = groups, found
-        return self._open[1].get(user, [])
+    def _others(self, own: str, memberships: Iterable[str]) -> dict[str, str]:
+        """Path -> group, of those that show their volume to jobs of other groups; of two with one path, the first."""
+        found: dict[str, str] = {}
+        for name in sorted(memberships):
+            group = self._groups().get(name)
+            if group is not None and group.shared_volume and not group.launch_only and name != own:
+                found.setdefault(group_path(name), name)
+        found.pop(group_path(own), None)
+        return dict(list(found.items())[:MOST_OTHERS])
 
     async def _unreachable(self, job: Job) -> frozenset[str]:
         """Those of its datasets that would keep it from starting: it did not ask for them, so it goes without."""
@@ -205,11 +194,13 @@ def _is_real_folder(path: str) -> bool:
 # -- variables: read when a task starts, never stored with the job
 
 
-def _group_variables(conn: Connection, group: str) -> dict[str, str]:
-    """What every job of this group is given."""
+def _of_group(conn: Connection, user: str, group: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The user's groups, and the variables that every job of this group is given."""
+    owner = people.get_user(conn, user)
     mine = [each for each in dataset_rows.list_datasets(conn) if each.everyone or group in each.groups]
     mlflow = people.group_mlflow(conn, group)
-    return {**(mlflow_variables(mlflow) if mlflow else {}), **_of(conn, mine)}
+    variables = {**(mlflow_variables(mlflow) if mlflow else {}), **_of(conn, mine)}
+    return tuple(owner.groups) if owner else (), variables
 
 
 def _named_variables(conn: Connection, user: str, names: Iterable[str]) -> dict[str, str]:
