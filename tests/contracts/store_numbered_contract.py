@@ -20,6 +20,7 @@ from .store_listing_contract import HOSTILE
 
 STOP = StopRequest(actor="ann", at=NOW)
 EVERY = NumberedQuery()
+SHOWN = {JobState.HELD: "Running", JobState.UNKNOWN: "Running"}  # where it is not the state itself
 # state, stopped, between attempts -> phase
 PHASES: dict[tuple[JobState, bool, bool], Phase | None] = {
     (JobState.PENDING, False, False): Phase.WAITING,
@@ -166,6 +167,32 @@ class NumberedContract:
         for text in (job.id, job.id[-6:], "job-2", "trainblue", "train\n", "\n"):
             assert self._names(opened, text=text) == [], text
 
+    def test_a_search_looks_into_name_and_id_and_nowhere_else(self, opened: Opened) -> None:
+        job = opened.submit("Train Ärmel", user="bob", group="blue")
+        opened.submit("other", user="ann", group="red")
+        for text in ("train", "ÄRM", "n ä", job.id, job.id[-6:], job.id.upper()):
+            assert self._names(opened, name_or_id=text) == ["Train Ärmel"], text
+        assert self._names(opened, name_or_id="job-2") == ["other", "Train Ärmel"]
+        for text in ("bob", "blue", "%", "trainjob", "\n", "l\nj", "\0", "\ud800", "x" * 10_000):
+            assert self._names(opened, name_or_id=text) == [], text
+
+    def test_letters_of_a_name_are_those_and_no_others(self, opened: Opened) -> None:
+        for name in ("Train", "train", "TRAIN it"):
+            opened.submit(name)
+        assert self._names(opened, in_name="rain") == ["train", "Train"]
+        assert self._names(opened, in_name="Train") == ["Train"]
+        assert self._names(opened, in_name="T") == ["TRAIN it", "Train"]
+        for text in ("%", "_rain", "job-", "\n", "\0", "\ud800"):
+            assert self._names(opened, in_name=text) == [], text
+
+    def test_before_and_after_another_job(self, opened: Opened) -> None:
+        seqs = {name: opened.submit(name, group="red" if name in "ac" else "blue").seq for name in "abcde"}
+        assert self._names(opened, before_seq=seqs["d"]) == ["c", "b", "a"]
+        assert self._names(opened, before_seq=seqs["d"], after_seq=seqs["a"], descending=False) == ["b", "c"]
+        assert self._names(opened, before_seq=seqs["c"], groups=("red",)) == ["a"]
+        assert self._names(opened, before_seq=-1) == []
+        assert self._names(opened, after_seq=2**80) == []
+
     def test_hostile_text_means_itself(self, opened: Opened) -> None:
         opened.submit("plain")
         for text in (
@@ -238,7 +265,8 @@ class NumberedContract:
                 tags=tags[number // 3 % 5],
             )
             user = ("ann", "bob", "_eve")[number % 3]
-            id = opened.submit(job=job, user=user, at=later(minutes=number)).id
+            schedule = ("recurrence-b", None, "recurrence-a")[number % 7 % 3]
+            id = opened.submit(job=job, user=user, at=later(minutes=number), schedule=schedule).id
             state = states[number * 7 % 5]
             opened.advance(
                 id,
@@ -286,5 +314,7 @@ def _key(order: Order, job: JobSummary) -> tuple[Any, ...]:
         Order.STATE: _phase(job),
         Order.FINISHED: job.finished_at or never,
         Order.PRIORITY: job.priority,
+        Order.SCHEDULE: job.schedule or "~",  # after every id
+        Order.SHOWN_STATE: "Cancelled" if job.stopping else SHOWN.get(job.state, job.state),
     }
     return (by[order], job.seq)

@@ -30,6 +30,8 @@ GROUPS = tuple(f"g{number}" for number in range(20))
         {"phases": (Phase.FAILED,), "groups": GROUPS},
         {"phases": (Phase.WAITING, Phase.RUNNING), "users": ("ann",), "groups": GROUPS},
         {"tags_none": ("x",), "other_priorities": (1,)},
+        {"groups": GROUPS, "before_seq": 5},
+        {"users": ("ann",), "groups": GROUPS, "after_seq": 5},
     ],
 )
 def test_by_submission_nothing_is_sorted(tmp_path: Path, more: dict[str, Any], descending: bool) -> None:

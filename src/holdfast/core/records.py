@@ -75,6 +75,8 @@ class Order(StrEnum):
     STATE = "state"
     FINISHED = "finished"
     PRIORITY = "priority"
+    SCHEDULE = "schedule"
+    SHOWN_STATE = "shown-state"  # by the word: one that is asked to stop counts as Cancelled, a held one as Running
 
 
 class Phase(StrEnum):
@@ -97,6 +99,10 @@ class NumberedQuery:
     users: tuple[str, ...] | None = None
     phases: tuple[Phase, ...] | None = None
     text: str | None = None  # part of the name, of the user or of the group
+    name_or_id: str | None = None  # part of the name or of the id
+    in_name: str | None = None  # part of the name, in exactly these letters
+    before_seq: int | None = None  # submitted before that one
+    after_seq: int | None = None
     tags_any: tuple[str, ...] | None = None
     tags_none: tuple[str, ...] | None = None
     priorities: tuple[int, ...] | None = None

@@ -24,7 +24,23 @@ from .openpai.cross_origin import CrossOrigin, is_open
 from .openpai.errors import render_outermost as render_for_openpai
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
-from .rest import artifacts, datasets, files, groups, images, jobs, logs, people, place, usage
+from .primehub.app import is_primehub, most_bytes, primehub_routes
+from .primehub.errors import render_outermost as render_for_primehub
+from .rest import (
+    artifacts,
+    datasets,
+    files,
+    groups,
+    image_aliases,
+    images,
+    instance_types,
+    jobs,
+    logs,
+    people,
+    place,
+    secrets,
+    usage,
+)
 
 PREFIX = "/api/v1"
 SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
@@ -44,10 +60,25 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     # First, and without the framework's own machinery: see rest.jobs.submit_job.
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
-    for module in (jobs, logs, artifacts, people, groups, files, datasets, images, usage, place):
+    for module in (
+        jobs,
+        logs,
+        artifacts,
+        people,
+        groups,
+        files,
+        datasets,
+        images,
+        image_aliases,
+        instance_types,
+        secrets,
+        usage,
+        place,
+    ):
         app.include_router(module.router, prefix=PREFIX)
     app.router.routes.append(Mount("/rest-server", RestServer(services)))
     app.router.routes.extend(log_routes())
+    app.router.routes.extend(primehub_routes(services))
     _add_pages(app)
     _describe(app)
     add_handlers(app)
@@ -67,12 +98,16 @@ def _limit(settings: Settings) -> Any:
             return settings.server.max_image_bytes
         if method == "PUT" and path.startswith(f"{PREFIX}/groups/") and "/files/" in path:
             return settings.files.max_upload_bytes
+        if is_primehub(path):
+            return most_bytes(path, settings)
         return SMALLER_BODY if is_open(path) else SMALL_BODY
 
     return limit
 
 
 def _refuse(path: str, error: UserError | None, request_id: str) -> Response:
+    if is_primehub(path):
+        return render_for_primehub(path, error, request_id)
     return render_for_openpai(error, request_id) if is_open(path) else render_outermost(error, request_id)
 
 

@@ -344,9 +344,7 @@ def _seen_by(actor: Actor, query: NumberedQuery) -> NumberedQuery:
     return replace(query, groups=allowed)
 
 
-def _details(
-    conn: Connection, query: NumberedQuery, count: bool
-) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
+def _details(conn: Connection, query: NumberedQuery, count: bool) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
     page = job_rows.numbered_page(conn, query, count=count)
     return tuple(job_rows.get(conn, summary.id) for summary in page.items), page.total
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from .passwords import Passwords, check_password, generate_password
 from .unfinished import has_unfinished
 
 FIRST_ADMIN = "admin"
+PRIMEHUB = "primehub"  # in an extension: first and last name, as PrimeHub's clients keep them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,11 @@ class Users:
         if user is None:
             raise _unknown(name)
         return user
+
+    async def members(self, actor: Actor, group: str) -> Sequence[User]:
+        """Of a group, for whoever may see it. What clients keep with a user is told of oneself and to admins alone."""
+        found = await self._store.read(_members, group) if _sees_all(actor) or group in actor.groups else []
+        return [user if _sees_all(actor) or user.name == actor.name else _named(user) for user in found]
 
     # -- changing
 
@@ -182,6 +188,16 @@ class Users:
             hashed = await self._passwords.hash(new)
         await self._store.write(_update, actor.name, also, hashed)
         self._access.forget()
+
+
+def _members(conn: Connection, group: str) -> list[User]:
+    return [user for user in people.list_users(conn) if group in user.groups]
+
+
+def _named(user: User) -> User:
+    """With what members of a group know of each other."""
+    names = user.extension.get(PRIMEHUB)
+    return replace(user, extension={} if names is None else {PRIMEHUB: names}, groups={})
 
 
 def _sees_all(actor: Actor) -> bool:

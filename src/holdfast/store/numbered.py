@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +54,12 @@ _SORTED_BY: dict[Order, str] = {
     + " ELSE 'unknown' END",
     Order.FINISHED: "finished_at",
     Order.PRIORITY: "priority",
+    Order.SCHEDULE: "schedule_id",
+    Order.SHOWN_STATE: f"CASE WHEN {_IN_PHASE[Phase.STOPPING]} THEN 'Cancelled'"
+    " WHEN state IN ('Held', 'Unknown') THEN 'Running' ELSE state END",
 }
-_MAY_BE_NONE = (Order.FINISHED, Order.PRIORITY)
-_TEXTS = (Order.NAME, Order.USER, Order.GROUP, Order.STATE)
+_MAY_BE_NONE = (Order.FINISHED, Order.PRIORITY, Order.SCHEDULE)
+_TEXTS = (Order.NAME, Order.USER, Order.GROUP, Order.STATE, Order.SCHEDULE, Order.SHOWN_STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ def numbered_page(conn: Connection, query: NumberedQuery, *, count: bool) -> Num
     if rest is None or not all(wanted.choices.values()):
         return NumberedPage((), 0 if count else None)
     # Text and tags often leave few jobs, which are then quicker sorted than looked for in every range.
-    ranges = [] if query.text or query.tags_any else _ranges(wanted.choices)
+    few = query.text or query.name_or_id or query.in_name or query.tags_any
+    ranges = [] if few else _ranges(wanted.choices)
     total = _run(conn, _count(conn, wanted, ranges)).scalar_one() if count else None
     offset, limit = (min(max(number, 0), LARGEST // 4) for number in (query.offset, query.limit))
     if not limit or (total is not None and offset >= total):
@@ -125,12 +129,11 @@ def _phase(query: NumberedQuery) -> list[Condition]:
 
 def _rest(conn: Connection, query: NumberedQuery) -> list[Condition] | None:
     """What must hold besides choices and phase; None when nothing can."""
-    rest: list[Condition] = []
-    if query.text:
-        needle = folded(query.text)
+    rest = [*_between(query)]
+    for find, needle in _texts(query):
         if "\n" in needle or storable(needle) != needle:
             return None
-        has_text = _has_text(conn, needle)
+        has_text = find(conn, needle)
         if has_text is None:
             return None
         rest.append(has_text)
@@ -143,6 +146,22 @@ def _rest(conn: Connection, query: NumberedQuery) -> list[Condition] | None:
         rest.append(Condition(f"NOT {has_one}", (tags,)))
     has_priority = _has_priority(conn, query)
     return rest if has_priority is None else [*rest, has_priority]
+
+
+def _between(query: NumberedQuery) -> Iterator[Condition]:
+    for sign, seq in (("<", query.before_seq), (">", query.after_seq)):
+        if seq is not None:
+            yield Condition(f"seq {sign} {{}}", (min(max(seq, 0), LARGEST),))
+
+
+def _texts(query: NumberedQuery) -> Iterator[tuple[Callable[[Connection, str], Condition | None], str]]:
+    """What has to be found, and how."""
+    if query.text:
+        yield _has_text, folded(query.text)
+    if query.name_or_id:
+        yield _has_name_or_id, folded(query.name_or_id)
+    if query.in_name:
+        yield _has_letters, query.in_name
 
 
 def _has_text(conn: Connection, needle: str) -> Condition | None:
@@ -164,6 +183,24 @@ def _has_name(conn: Connection, needle: str) -> Condition | None:
     if hits is None or len(hits) == _FEW:
         return Condition(f"({place}(search, {{}}) > 0 AND {in_name})", (needle, needle))
     return Condition(f"({any_of(conn, 'seq')} AND {in_name})", (list_value(conn, hits), needle)) if hits else None
+
+
+def _has_name_or_id(conn: Connection, needle: str) -> Condition | None:
+    """Both are in `search`, a line break between them."""
+    hits = newest_hits(conn, needle, 0, LARGEST, _FEW)
+    found = f"{position(conn)}(search, {{}}) > 0"
+    if hits is None or len(hits) == _FEW:
+        return Condition(found, (needle,))
+    return Condition(f"({any_of(conn, 'seq')} AND {found})", (list_value(conn, hits), needle)) if hits else None
+
+
+def _has_letters(conn: Connection, part: str) -> Condition | None:
+    """As they are; folded, they are looked up first."""
+    folded_too = _has_name(conn, folded(part))
+    exactly = Condition(f"{position(conn)}(name, {{}}) > 0", (part,))
+    if folded_too is None:
+        return None
+    return Condition(f"({folded_too.sql} AND {exactly.sql})", (*folded_too.values, *exactly.values))
 
 
 def _any_way(ways: Sequence[Condition]) -> Condition | None:

@@ -1,0 +1,66 @@
+"""PrimeHub's addresses below /api: GraphQL, logs, files. They stand beside our own below /api/v1."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdfast.core.errors import UserError
+from holdfast.server.answers import answer
+from holdfast.services import Services
+from holdfast.settings import Settings
+
+from .documents import LONGEST
+from .errors import GRAPHQL, PhError, answer_plainly
+from .graphql_api import GraphQLApi
+from .logs import refuse_log, send_job_log, send_notebook_log
+
+SMALL_BODY = 64 * 1024  # bytes
+
+PREFIXES = (GRAPHQL, "/api/logs/")
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def is_primehub(path: str) -> bool:
+    return path.startswith(PREFIXES)
+
+
+def most_bytes(path: str, settings: Settings) -> int:
+    """Of a body sent there. A job within a form takes up to three times the bytes, and some for the query."""
+    return 3 * settings.server.max_job_bytes + LONGEST if path == GRAPHQL else SMALL_BODY
+
+
+def primehub_routes(services: Services) -> list[Route]:
+    graphql = GraphQLApi(services)
+    every = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+    return [
+        Route(GRAPHQL, graphql.answer, methods=every),
+        Route("/api/health", show_health),
+        Route("/api/logs/namespaces/{namespace}/phjobs/{id}", answering(send_job_log)),
+        Route("/api/logs/jupyterhub", answering(send_notebook_log)),
+        Route("/api/logs/{path:path}", answering(refuse_log), methods=every),
+    ]
+
+
+async def show_health(request: Request) -> Response:
+    """For anyone; 200 while it can answer at all."""
+    return answer({"status": "ok"})
+
+
+def answering(handler: Handler) -> Handler:
+    """With refusals in the shape of PrimeHub's addresses that are not GraphQL."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except (PhError, UserError) as error:
+            return answer_plainly(error)
+        except HTTPException as error:  # the body is too large, found out while reading
+            return answer({"code": "REQUEST_BODY_INVALID", "message": error.detail}, error.status_code)
+
+    return answered

@@ -1,0 +1,54 @@
+"""One GraphQL request as resolvers see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from graphql import GraphQLResolveInfo
+from starlette.requests import Request
+
+from holdfast.core.access import Actor
+from holdfast.server.openpai.log_links import origin_of
+from holdfast.services import Services
+
+from .errors import PhError
+
+T = TypeVar("T")
+Info = GraphQLResolveInfo[Any]
+
+BUDGET = 400_000  # values that one answer may be made of
+
+
+@dataclass(slots=True)
+class Call:
+    request: Request
+    services: Services
+    actor: Actor
+    fields: int  # that the query names
+    _spent: int = 0
+    _made: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> str:
+        """Scheme and host as the client wrote them."""
+        return origin_of(self.request)
+
+    def spend(self, rows: int) -> None:
+        """Before this many rows are shown. Lists within lists grow without end, whatever a query looks like."""
+        self._spent += rows * self.fields
+        if self._spent > BUDGET:
+            raise PhError("The query asks for too much at once. Ask for fewer lists within lists, or for fewer fields.")
+
+    async def once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """What was looked up for one field of this request is there for the others."""
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = asyncio.ensure_future(make())
+        return cast(T, await asyncio.shield(found))
+
+
+def call_of(info: Info) -> Call:
+    return cast(Call, info.context)

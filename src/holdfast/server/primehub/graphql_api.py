@@ -1,0 +1,88 @@
+"""POST /api/graphql: read, checked, executed, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from graphql import ExecutionResult, execute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.core.access import Actor
+from holdfast.core.errors import NotLoggedIn
+from holdfast.server.answers import answer
+from holdfast.server.auth import bearer_token
+from holdfast.server.errors import request_id_of
+from holdfast.services import Services
+
+from .bodies import Asked, read_asked
+from .call import Call
+from .documents import Document, Documents, Refused
+from .errors import PhError, answer_not_logged_in, answer_refusal, describe
+from .scalars import whole_numbers
+from .schema import build_schema
+
+
+class GraphQLApi:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._schema = build_schema()
+        self._documents = Documents(self._schema)
+        self._about_schema = asyncio.Lock()
+
+    async def answer(self, request: Request) -> Response:
+        if request.method != "POST":
+            return _only_post(request)
+        try:
+            actor = await self._services.tokens.actor(bearer_token(request))
+        except NotLoggedIn:
+            return answer_not_logged_in()
+        try:
+            asked = await read_asked(request)
+            document = await self._documents.get(asked.query)
+        except PhError as error:
+            return answer_refusal(error, 400)
+        except Refused as refused:
+            shown = [describe(error, request_id_of(request)) for error in refused.errors]
+            return answer({"errors": shown, "data": None}, 400)
+        return await self._execute(request, actor, asked, document)
+
+    async def _execute(self, request: Request, actor: Actor, asked: Asked, document: Document) -> Response:
+        call = Call(request, self._services, actor, document.fields)
+        if document.about_schema:
+            async with self._about_schema:  # long, and of no use to have twice at a time
+                result = await asyncio.to_thread(self._run, call, asked, document)
+        else:
+            result = self._run(call, asked, document)
+        if inspect.isawaitable(result):
+            result = await result
+        return _show(result, request_id_of(request))
+
+    def _run(self, call: Call, asked: Asked, document: Document) -> Any:
+        return execute(
+            self._schema,
+            document.node,
+            context_value=call,
+            variable_values=asked.variables,
+            operation_name=asked.operation,
+            max_coercion_errors=20,
+        )
+
+
+def _show(result: ExecutionResult, request_id: str) -> Response:
+    """Of what was asked with variables that do not fit there is no data at all."""
+    shown: dict[str, Any] = {}
+    if result.errors:
+        shown["errors"] = [describe(error, request_id) for error in result.errors]
+    status = 400 if result.data is None and result.errors and not any(each.path for each in result.errors) else 200
+    return answer({**shown, "data": whole_numbers(result.data)}, status)
+
+
+def _only_post(request: Request) -> Response:
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers={"Allow": "OPTIONS, POST"})
+    response = answer_refusal(PhError("Send queries with POST, as a form or as JSON."), 405)
+    response.headers["Allow"] = "OPTIONS, POST"
+    return response

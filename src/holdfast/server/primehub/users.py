@@ -1,0 +1,48 @@
+"""One user, as others may see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ariadne import ObjectType, QueryType
+
+from holdfast.core.errors import NotFound
+
+from .call import Call, Info, call_of
+from .people_shapes import name_user, show_user
+
+Shape = dict[str, Any]
+
+query, group_type = QueryType(), ObjectType("Group")
+BINDABLES = (query, group_type)
+
+
+@query.field("user")
+async def get_user(_: Any, info: Info, where: Shape) -> Shape | None:
+    """Null when there is none, or none that whoever asks may know of."""
+    call, name = call_of(info), where["id"]
+    try:
+        return show_user(await call.services.users.get(call.actor, name))
+    except NotFound:
+        return name_user(name) if await _may_name(call, name) else None
+
+
+async def _may_name(call: Call, name: str) -> bool:
+    """Admins of a group take in whom they know by name, and see so whether there is such a user."""
+    if any(call.actor.groups.values()):
+        return await call.services.tokens.knows(name)
+    for group in call.actor.groups:
+        if name in (await call.services.groups.get(call.actor, group)).members:
+            return True
+    return False
+
+
+@group_type.field("users")
+async def users_of_group(group: Shape, info: Info) -> list[Shape]:
+    """Its members, for each other and for admins."""
+    call = call_of(info)
+    if group["_group"] is None:
+        return []
+    found = await call.services.users.members(call.actor, group["id"])
+    call.spend(len(found))
+    return [show_user(user) for user in found]
