@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -31,6 +31,7 @@ from .schedule_turns import caught_up, moved_on, retimed, turn_without_job, want
 log = logging.getLogger(__name__)
 
 AT_ONCE = 100  # schedules that are due are dealt with in such batches, so that other work comes in between
+TRIES = 3
 SCHEDULER = "holdfast"
 
 
@@ -85,8 +86,9 @@ class DueRuns:
         await self._find_doubtful()
         while batch := await self._store.read(schedule_rows.due, self._clock(), AT_ONCE):
             await self._run_batch(batch)
-        while self._freed:
-            await self._run_freed(list(self._freed)[:AT_ONCE])
+        for _ in range(TRIES):  # not for ever: what is left waits for the next look
+            for ids in _slices(sorted(self._freed)):
+                await self._run_freed(ids)
         return await self._store.read(schedule_rows.first_due)
 
     async def _run_batch(self, batch: Sequence[Stored]) -> None:
@@ -177,6 +179,10 @@ class DueRuns:
     async def _stop_superseded(self) -> None:
         jobs = await self._store.read(schedule_rows.superseded)
         await asyncio.gather(*(self._control.stop(job, SCHEDULER) for job in jobs))
+
+
+def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
 
 
 def _start(after: Schedule, due_at: datetime, now: datetime, found: Finding) -> Turn:

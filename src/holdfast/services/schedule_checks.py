@@ -65,7 +65,7 @@ class Checks:
         except UserError as error:
             return Finding(invalid=_reason(error), message=_told(error))
         for role in ready.job.roles:
-            if missing_image(role.image) in ready.warnings:
+            if missing_image(role.engine_image) in ready.warnings:
                 return Finding(invalid=Invalid.IMAGE, message=f"There is no image {role.image} here")
         return Finding(actor=actor, ready=ready)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +35,7 @@ from holdfast.store.schedules import NewRun, Stored
 from .control import Control
 from .due_runs import DueRuns, new_job, tell
 from .finding import readable_groups
+from .groups import UNSET, Unset
 from .intake import Intake, Ready
 from .jobs import Submitted
 from .prospects import Prospects
@@ -47,13 +48,6 @@ MOST_RUNS = 500
 MOST_PER_USER = 20_000
 TRIES = 5  # to change a schedule that is just moving on
 LONGEST_ID = 100
-
-
-class Unset:
-    """For a field that a change leaves as it is, where None means something."""
-
-
-UNSET = Unset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,7 @@ class ScheduleChange:
     recurrence: Recurrence | None = None
     overlap: Overlap | None = None
     missed: Missed | None = None
-    ends_at: datetime | Unset | None = field(default=UNSET)
+    ends_at: datetime | Unset | None = UNSET
     paused: bool | None = None
 
 
