@@ -7,6 +7,7 @@ from .defaults import Defaults
 from .holdfast_schema import job_schema
 from .openpai_render import render_openpai_yaml
 from .parse import Parsed, parse_job, recognise
+from .primehub import render_primehub_yaml
 from .render import render_yaml
 from .templates import Rendered, fill_secrets, render_templates
 
@@ -23,6 +24,7 @@ __all__ = [
     "parse_job",
     "recognise",
     "render_openpai_yaml",
+    "render_primehub_yaml",
     "render_templates",
     "render_yaml",
 ]

@@ -1,4 +1,4 @@
-"""PrimeHub's job form -> Job. Instance type and group as named there are kept under extras.primehub."""
+"""PrimeHub's job form -> Job -> the form. Instance type and group as named there are kept under extras.primehub."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from holdfast.core.job import Dialect, Job, Resources, Role
 
 from . import rules
 from .defaults import Defaults
-from .fields import At, Fields, Wrong
+from .fields import At, Fields, Kind, Wrong
 from .holdfast_yaml import ONLY_ROLE
 from .kinds import integer, spelled
 from .quantities import LONGEST_DURATION
+from .render import dump_yaml
 from .sizes import named_size
 
 PRIMEHUB_MARKS = ("displayName", "instanceType", "groupId", "groupName", "activeDeadlineSeconds")
@@ -21,10 +22,21 @@ _WRITTEN_BY_SERVER = frozenset(
     {
         "id", "name", "createTime", "schedule", "userId", "userName", "cancel", "phase", "reason", "message",
         "podName", "startTime", "finishTime", "requeued", "logEndpoint", "artifact", "monitoring",
-        "ttlSecondsAfterFinished", "requeueLimit",
+        "ttlSecondsAfterFinished", "requeueLimit", "user",
     }
 )  # fmt: skip
-_DEADLINE = integer(least=0, most=int(LONGEST_DURATION.total_seconds()))
+_DEADLINE = integer(least=0, most=int(LONGEST_DURATION.total_seconds()))  # 0: no limit
+
+
+def _read_recurrence(at: At) -> str:
+    """PrimeHub's client shows here which schedule a job came from; in the form of a schedule it says when it runs."""
+    if isinstance(at.node.value, dict):
+        hint = "Make a schedule of it, or remove this to run it once."
+        raise Wrong("is for schedules, and this is to be a job", hint, rule="type", expected="string")
+    return str(at.node.value)
+
+
+_RECURRENCE = Kind(_read_recurrence, {"type": "string"})
 
 
 def read_primehub(root: At, defaults: Defaults) -> Job:
@@ -39,6 +51,7 @@ def read_primehub(root: At, defaults: Defaults) -> Job:
     group_name = fields.take("groupName", rules.GROUP_NAME, None)
     group_id = fields.take("groupId", rules.GROUP_NAME, None)
     deadline = fields.take("activeDeadlineSeconds", _DEADLINE, None)
+    fields.take("recurrence", _RECURRENCE, None)
     fields.close(tolerated=_WRITTEN_BY_SERVER)
     role = Role(
         name=ONLY_ROLE,
@@ -76,3 +89,18 @@ def _name_of(at: At) -> str:
     if inner is None:
         raise Wrong("needs a name", rule="required", expected="name")
     return spelled(at.child("name", inner))
+
+
+def render_primehub_yaml(job: Job) -> str:
+    """The form again, to be submitted as another job: only so does that get all that PrimeHub puts around its jobs."""
+    (role,) = job.roles
+    deadline = {} if job.time_limit is None else {"activeDeadlineSeconds": int(job.time_limit.total_seconds())}
+    written = {
+        "displayName": job.name,
+        "groupName": job.group,
+        "instanceType": role.instance_type or job.extras.get("primehub", {}).get("instanceType", ""),
+        "image": role.image,
+        **deadline,
+        "command": "\n".join(role.commands),
+    }
+    return dump_yaml(written)

@@ -9,7 +9,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, NotFound, Problem, UserError
 from holdfast.core.job import DEFAULT_GROUP, HOST_IMAGE, Dialect, Job, Resources
 from holdfast.engines.base import Engine
-from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_yaml
+from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
 from holdfast.settings import Settings
 from holdfast.store import jobs as job_rows
 from holdfast.store import people
@@ -78,7 +78,9 @@ class Intake:
         return await asyncio.to_thread(render_yaml, job, defaults=defaults)
 
     async def clone(self, job: Job) -> str:
-        """A file to submit again, secrets masked. OpenPAI's jobs are given more than our own YAML can say."""
+        """A file to submit again, secrets masked. Old clients' jobs are given more than our own YAML can say."""
+        if job.dialect is Dialect.PRIMEHUB:
+            return render_primehub_yaml(job)
         return await asyncio.to_thread(render_openpai_yaml, job) if job.dialect.openpai else await self.render(job)
 
     async def again(self, actor: Actor, job: Job, source: str) -> Ready:

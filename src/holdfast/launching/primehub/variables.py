@@ -24,7 +24,7 @@ def primehub_variables(snapshot: JobSnapshot, role: Role, given: PrimeHub, folde
         "GROUP_ID": job.group,
         "GROUP_NAME": job.group,
         "JUPYTERHUB_USER": snapshot.user,
-        "INSTANCE_TYPE": instance_type(job),
+        "INSTANCE_TYPE": role.instance_type or _older_type(job),
         "IMAGE_NAME": role.image,
         "TZ": platform.timezone,
         "GRANT_SUDO": "true" if platform.sudo else "false",
@@ -37,7 +37,8 @@ def primehub_variables(snapshot: JobSnapshot, role: Role, given: PrimeHub, folde
     return found
 
 
-def instance_type(job: Job) -> str:
+def _older_type(job: Job) -> str:
+    """Of a job that was stored before roles kept the name of their size."""
     ours: Any = job.extras.get("primehub")
     name = ours.get("instanceType") if isinstance(ours, Mapping) else None
     return name if isinstance(name, str) else ""
