@@ -11,7 +11,6 @@ from pathlib import Path
 
 import primehub
 
-
 _WITHOUT = ("primehub.extras.doc_generator", "primehub.extras.e2e")  # any query of their own
 
 
