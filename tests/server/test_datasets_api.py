@@ -31,14 +31,17 @@ async def test_a_dataset_from_beginning_to_end(rig: Rig, data: str) -> None:
     assert made == {
         "name": "wiki",
         "path": data,
+        "display_name": "",
         "description": "",
         "read_only": True,
         "everyone": False,
         "groups": [],
+        "writable_groups": [],
         "per_user": False,
         "default": False,
         "kind": "folder",
         "data": {},
+        "sync": None,
     }
     assert (await rig.get("/datasets/wiki")).json() == made
     change = {"description": "x", "read_only": False, "kind": "nfs", "data": {"server": "s", "path": "/e"}}

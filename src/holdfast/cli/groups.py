@@ -9,7 +9,7 @@ import typer
 from . import output
 from .options import Json, Yes, connect
 from .quantities import parse_duration, parse_size, show_count, show_duration, show_size
-from .secrets import sure
+from .asking import sure
 
 if TYPE_CHECKING:
     from holdfast.sdk import Group

@@ -13,7 +13,7 @@ import typer
 from . import output
 from .options import Json, Yes, connect
 from .quantities import show_instant, show_size
-from .secrets import sure
+from .asking import sure
 
 images = typer.Typer(help="Images that jobs run in.", no_args_is_help=True)
 

@@ -12,7 +12,7 @@ import typer.main
 
 from holdfast.core.errors import HoldfastError, UserError
 
-from . import datasets, groups, images, jobs, logs, output, people, serve, session, submit, top
+from . import datasets, groups, images, jobs, logs, output, people, secrets, serve, session, submit, top
 from .errors import COMMAND, show_error, show_usage
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
 from .helping import explain_in_words
@@ -63,6 +63,7 @@ app.add_typer(images.images, name="image", rich_help_panel=PLACE)
 app.add_typer(people.users, name="user", rich_help_panel=PLACE)
 app.add_typer(groups.groups, name="group", rich_help_panel=PLACE)
 app.add_typer(datasets.datasets, name="dataset", rich_help_panel=PLACE)
+app.add_typer(secrets.secrets, name="secret", rich_help_panel=PLACE)
 app.add_typer(people.tokens, name="token", rich_help_panel=PLACE)
 for _command in _SERVER:
     app.command(rich_help_panel=SERVER)(_command)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from . import output
+from .asking import read_password, sure
 from .options import Json, Yes, connect
 from .quantities import parse_duration, show_instant
-from .secrets import read_password, sure
 
 users = typer.Typer(help="Users.", no_args_is_help=True)
 tokens = typer.Typer(help="Tokens for scripts.", no_args_is_help=True)

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from . import output
+from .asking import first_line_of_stdin, read_password
 from .options import Json, connect
-from .secrets import first_line_of_stdin, read_password
 
 
 def login(

@@ -10,6 +10,7 @@ from .models import (
     Dataset,
     Event,
     Exit,
+    GitState,
     Group,
     Image,
     ImageAlias,
@@ -20,10 +21,12 @@ from .models import (
     Mlflow,
     Page,
     Plan,
+    Secret,
     Status,
     Task,
     Token,
     User,
+    Variables,
 )
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "Dataset",
     "Event",
     "Exit",
+    "GitState",
     "Group",
     "Image",
     "ImageAlias",
@@ -49,9 +53,11 @@ __all__ = [
     "Mlflow",
     "Page",
     "Plan",
+    "Secret",
     "Status",
     "Task",
     "Token",
     "UnexpectedReply",
     "User",
+    "Variables",
 ]

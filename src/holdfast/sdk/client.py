@@ -19,12 +19,13 @@ from .jobs import JobCalls
 from .logs import LogCalls
 from .people import PeopleCalls
 from .place import PlaceCalls
+from .secrets import SecretCalls
 from .wire import as_arguments, as_reply, options, pieces_of, pieces_of_async, translated
 
 T = TypeVar("T")
 
 
-class Calls(CatalogueCalls, JobCalls, LogCalls, PeopleCalls, DatasetCalls, PlaceCalls):
+class Calls(CatalogueCalls, JobCalls, LogCalls, PeopleCalls, DatasetCalls, SecretCalls, PlaceCalls):
     """Every call there is."""
 
 

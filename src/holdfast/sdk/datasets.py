@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import Dataset
+from .models import Dataset, GitState, Variables
+
+SYNC_TIMEOUT = 90.0  # seconds; the server answers sooner
 
 
 class DatasetCalls:
@@ -22,30 +24,38 @@ class DatasetCalls:
     def add_dataset(
         self,
         name: str,
-        path: str,
+        path: str | None = None,
         *,
+        display_name: str | None = None,
         description: str | None = None,
         read_only: bool | None = None,
         everyone: bool | None = None,
         groups: Sequence[str] | None = None,
+        writable_groups: Sequence[str] | None = None,
         per_user: bool | None = None,
         default: bool | None = None,
         kind: str | None = None,
         data: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+        adopt: bool | None = None,
     ) -> Call[Dataset]:
-        """Give a folder of the machine a name, read-only unless said otherwise. Nobody else may use it until it is
-        granted: to everyone, or to groups."""
+        """Give something a name that jobs are given it by, read-only unless said otherwise: a folder of the machine, or
+        what its kind says. Nobody else may use it until it is granted: to everyone, or to groups."""
         body = given(
             name=name,
             path=path,
+            display_name=display_name,
             description=description,
             read_only=read_only,
             everyone=everyone,
             groups=None if groups is None else list(groups),
+            writable_groups=None if writable_groups is None else list(writable_groups),
             per_user=per_user,
             default=default,
             kind=kind,
             data=data,
+            variables=variables,
+            adopt=adopt,
         )
         return call("POST", "/datasets", as_a(Dataset), body=body)
 
@@ -55,6 +65,7 @@ class DatasetCalls:
         name: str,
         *,
         path: str | None = None,
+        display_name: str | None = None,
         description: str | None = None,
         read_only: bool | None = None,
         everyone: bool | None = None,
@@ -62,10 +73,12 @@ class DatasetCalls:
         default: bool | None = None,
         kind: str | None = None,
         data: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Call[Dataset]:
         """Change what is given. Jobs that were submitted before keep what they have."""
         body = given(
             path=path,
+            display_name=display_name,
             description=description,
             read_only=read_only,
             everyone=everyone,
@@ -73,18 +86,30 @@ class DatasetCalls:
             default=default,
             kind=kind,
             data=data,
+            variables=variables,
         )
         return call("PATCH", _dataset(name), as_a(Dataset), body=body, repeatable=True)
 
     @endpoint
-    def remove_dataset(self, name: str) -> Call[None]:
-        """Its folder stays."""
-        return call("DELETE", _dataset(name), as_nothing)
+    def remove_dataset(self, name: str, *, purge: bool = False) -> Call[None]:
+        """Its folder stays; with `purge`, the data of a volume goes too."""
+        return call("DELETE", _dataset(name), as_nothing, params={"purge": purge})
 
     @endpoint
-    def grant_dataset(self, name: str, group: str) -> Call[Dataset]:
-        """Let the members of a group use it."""
-        return call("PUT", f"{_dataset(name)}/groups/{segment(group)}", as_a(Dataset))
+    def dataset_variables(self, name: str) -> Call[Variables]:
+        """Of the kind env, with their values; for admins."""
+        return call("GET", f"{_dataset(name)}/variables", as_a(Variables))
+
+    @endpoint
+    def sync_dataset(self, name: str) -> Call[GitState]:
+        """Bring a git dataset up to date. Returns when that is done, or after a minute, busy."""
+        return call("POST", f"{_dataset(name)}/sync", as_a(GitState), timeout=SYNC_TIMEOUT, repeatable=True)
+
+    @endpoint
+    def grant_dataset(self, name: str, group: str, *, writable: bool = False) -> Call[Dataset]:
+        """Let the members of a group use it; `writable`: and their jobs write to it, whatever read_only says."""
+        params = {"writable": writable}
+        return call("PUT", f"{_dataset(name)}/groups/{segment(group)}", as_a(Dataset), params=params)
 
     @endpoint
     def revoke_dataset(self, name: str, group: str) -> Call[None]:

@@ -372,19 +372,51 @@ class ImageAlias:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GitState:
+    """How far the checkout of a git dataset is."""
+
+    commit: str = ""  # what jobs are given; empty: nothing yet
+    synced_at: datetime | None = None  # when that was known to be the newest
+    error: str = ""  # of the last try; empty: it went well
+    error_at: datetime | None = None
+    busy: bool = False  # an update is under way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A named folder that jobs mount by its name."""
+    """Something with a name that jobs are given: a folder to mount, or variables."""
 
     name: str
     path: str = ""
+    display_name: str = ""  # empty: the name
     description: str = ""
-    read_only: bool = True
+    read_only: bool = True  # for all but the writable groups
     everyone: bool = False  # else for its groups
     groups: tuple[str, ...] = ()
+    writable_groups: tuple[str, ...] = ()  # those that may write whatever read_only says
     per_user: bool = False  # each user gets the folder of their own name in it
     default: bool = False  # mounted when an OpenPAI job asks for its user's default ones
-    kind: str = "folder"  # or nfs
-    data: Mapping[str, str] = field(default_factory=dict)  # with nfs: server, path
+    kind: str = "folder"  # folder, nfs, volume, git or env
+    data: Mapping[str, str] = field(default_factory=dict)  # with nfs: server, path; with git: url, branch, secret
+    sync: GitState | None = None  # with git
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variables:
+    """Of a dataset of the kind env."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """Without its value, which no server shows."""
+
+    name: str
+    display_name: str = ""
+    kind: str = "opaque"  # for git; or registry, to pull images
+    registry_host: str = ""
+    username: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

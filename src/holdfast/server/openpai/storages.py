@@ -20,7 +20,7 @@ _FORMER = "The older shape."
 
 @endpoint("GET", "/v2/storages", note=f"{_GRANTED} With `default=true` only those jobs get without naming them.")
 async def list_storages(call: Call) -> Response:
-    found = await call.services.datasets.list(call.actor)
+    found = await _folders(call)
     if call.query("default") == "true":
         found = [dataset for dataset in found if dataset.default]
     return answer({"storages": [_show_brief(dataset) for dataset in found]})
@@ -61,20 +61,33 @@ async def get_server(call: Call) -> Response:
 
 async def _find(call: Call, name: str) -> Dataset:
     service = call.services.datasets
+    missing = PaiError(404, "NoStorageError", f"Storage {name[:100]} is not found.")
     try:
-        return await service.get(call.actor, name)
+        found = await service.get(call.actor, name)
     except NotFound:
         if call.actor.reads_all and await service.exists(name):  # elsewhere what is not for one is not there
             text = f"User {call.actor.name} is not allowed to access {name[:100]}."
             raise PaiError(403, "ForbiddenUserError", text) from None
-        raise PaiError(404, "NoStorageError", f"Storage {name[:100]} is not found.") from None
+        raise missing from None
+    if not _is_folder(found):
+        raise missing
+    return found
 
 
 async def _named(call: Call) -> list[Dataset]:
     """Those that `?names=` asks for, or all."""
-    found = await call.services.datasets.list(call.actor)
+    found = await _folders(call)
     asked = [name for text in call.request.query_params.getlist("names") for name in text.split(",") if name]
     return [dataset for dataset in found if not asked or dataset.name in asked]
+
+
+async def _folders(call: Call) -> list[Dataset]:
+    return [dataset for dataset in await call.services.datasets.list(call.actor) if _is_folder(dataset)]
+
+
+def _is_folder(dataset: Dataset) -> bool:
+    """Variables cannot be mounted, so OpenPAI's clients do not know of them."""
+    return dataset.kind != "env"
 
 
 def _show_brief(dataset: Dataset) -> dict[str, Any]:
@@ -105,5 +118,5 @@ def _type(dataset: Dataset) -> str:
 
 
 def _data(dataset: Dataset) -> dict[str, Any]:
-    """Where it is; of a folder on our machines that says nothing to others."""
-    return dict(dataset.data)
+    """Where it is; of a folder on our machines, or a checkout there, that says nothing to others."""
+    return dict(dataset.data) if dataset.kind == "nfs" else {}

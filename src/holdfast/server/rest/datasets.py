@@ -1,17 +1,20 @@
-"""/datasets and the groups they are granted to."""
+"""/datasets, the groups they are granted to, and what only some kinds have."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from holdfast.core.records import Dataset
+from holdfast.services import Services
 from holdfast.services.datasets import DatasetChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import models
-from .views import show_dataset
+from .views import show_dataset, show_git_state
 
 router = APIRouter(tags=["datasets"])
 
@@ -19,50 +22,55 @@ router = APIRouter(tags=["datasets"])
 @router.get("/datasets", response_model=models.DatasetListView)
 async def list_datasets(actor: Caller, services: Ask) -> Response:
     """All, for admins; those granted to them, for others."""
-    return answer({"items": [show_dataset(dataset) for dataset in await services.datasets.list(actor)]})
+    return answer({"items": [await _show(services, dataset) for dataset in await services.datasets.list(actor)]})
 
 
 @router.post("/datasets", response_model=models.DatasetView, status_code=201)
 async def add_dataset(body: models.NewDataset, actor: Caller, services: Ask) -> Response:
-    """Admins only. The folder must be there; what is kept is its real path."""
-    dataset = Dataset(
-        name=body.name,
-        path=body.path,
-        description=body.description,
-        read_only=body.read_only,
-        everyone=body.everyone,
-        groups=tuple(body.groups),
-        per_user=body.per_user,
-        default=body.default,
-        kind=body.kind,
-        data=body.data,
-    )
-    return answer(show_dataset(await services.datasets.create(actor, dataset)), 201)
+    """Admins only. A folder must be there, and what is kept is its real path; a volume is made; git is cloned in the
+    background."""
+    given = body.model_dump(exclude={"variables", "adopt", "groups", "writable_groups"})
+    dataset = Dataset(**given, groups=tuple(body.groups), writable_groups=tuple(body.writable_groups))
+    made = await services.datasets.create(actor, dataset, variables=body.variables, adopt=body.adopt)
+    return answer(await _show(services, made), 201)
 
 
 @router.get("/datasets/{name}", response_model=models.DatasetView)
 async def show_one_dataset(name: str, actor: Caller, services: Ask) -> Response:
-    return answer(show_dataset(await services.datasets.get(actor, name)))
+    return answer(await _show(services, await services.datasets.get(actor, name)))
 
 
 @router.patch("/datasets/{name}", response_model=models.DatasetView)
 async def change_dataset(name: str, body: models.DatasetChange, actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; jobs that were submitted before keep what they have."""
     given = {key: value for key, value in body.model_dump().items() if value is not None}
-    return answer(show_dataset(await services.datasets.change(actor, name, DatasetChange(**given))))
+    return answer(await _show(services, await services.datasets.change(actor, name, DatasetChange(**given))))
 
 
 @router.delete("/datasets/{name}", status_code=204)
-async def remove_dataset(name: str, actor: Caller, services: Ask) -> Response:
-    """Admins only. The folder stays, and jobs that were submitted before keep it."""
-    await services.datasets.delete(actor, name)
+async def remove_dataset(name: str, actor: Caller, services: Ask, purge: bool = False) -> Response:
+    """Admins only. The folder stays, and jobs that were submitted before keep it; with purge=true the data of a volume
+    is removed, too."""
+    await services.datasets.delete(actor, name, purge=purge)
     return answer_nothing()
 
 
+@router.get("/datasets/{name}/variables", response_model=models.VariablesView)
+async def show_variables(name: str, actor: Caller, services: Ask) -> Response:
+    """Admins only. Of the kind env, with their values."""
+    return answer({"variables": await services.datasets.variables(actor, name)})
+
+
+@router.post("/datasets/{name}/sync", response_model=models.GitStateView)
+async def sync_dataset(name: str, actor: Caller, services: Ask) -> Response:
+    """Admins only. Of the kind git: bring it up to date. Answers when that is done, or after a minute, busy."""
+    return answer(show_git_state(await services.datasets.sync(actor, name)))
+
+
 @router.put("/datasets/{name}/groups/{group}", response_model=models.DatasetView)
-async def grant_dataset(name: str, group: str, actor: Caller, services: Ask) -> Response:
-    """Admins only."""
-    return answer(show_dataset(await services.datasets.grant(actor, name, group)))
+async def grant_dataset(name: str, group: str, actor: Caller, services: Ask, writable: bool = False) -> Response:
+    """Admins only. With writable=true jobs of this group may write to it whatever read_only says."""
+    return answer(await _show(services, await services.datasets.grant(actor, name, group, writable)))
 
 
 @router.delete("/datasets/{name}/groups/{group}", status_code=204)
@@ -70,3 +78,7 @@ async def revoke_dataset(name: str, group: str, actor: Caller, services: Ask) ->
     """Admins only."""
     await services.datasets.revoke(actor, name, group)
     return answer_nothing()
+
+
+async def _show(services: Services, dataset: Dataset) -> dict[str, Any]:
+    return show_dataset(dataset, await services.datasets.git_state(dataset))

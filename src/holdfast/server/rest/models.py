@@ -354,49 +354,103 @@ class Membership(Taken):
     admin: bool = False
 
 
-DatasetKind = Literal["folder", "nfs"]
+DatasetKind = Literal["folder", "nfs", "volume", "git", "env"]
 DatasetData = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=4096)]]
+GroupNames = list[Annotated[str, Field(max_length=200)]]
+Variables = dict[str, str]
+_DATA = "With nfs: server and path. With git: url, and where needed branch and secret. With volume: size, in GB."
 
 
 class NewDataset(Taken):
     name: str = Field(max_length=200)
-    path: str = Field(max_length=4096, description="A folder on the machine.")
+    path: str = Field("", max_length=4096, description="A folder on the machine; of the kinds folder and nfs.")
+    display_name: str = Field("", max_length=4096)
     description: str = Field("", max_length=4096)
     read_only: bool = True
     everyone: bool = Field(False, description="For all users; else for the groups below.")
-    groups: list[Annotated[str, Field(max_length=200)]] = Field(default_factory=list, max_length=1000)
+    groups: GroupNames = Field(default_factory=list, max_length=1000)
+    writable_groups: GroupNames = Field(
+        default_factory=list, max_length=1000, description="Those that may write whatever read_only says."
+    )
     per_user: bool = Field(False, description="Each user gets the folder of their own name in it.")
     default: bool = Field(False, description="Mounted when a job asks for its user's default ones.")
     kind: DatasetKind = "folder"
-    data: DatasetData = Field(default_factory=dict, max_length=8, description="With nfs: server and path.")
+    data: DatasetData = Field(default_factory=dict, max_length=8, description=_DATA)
+    variables: Variables | None = Field(None, max_length=1000, description="Of the kind env; never shown with it.")
+    adopt: bool = Field(False, description="Take over the data of an earlier volume of this name.")
 
 
 class DatasetChange(Taken):
     path: str | None = Field(None, max_length=4096)
+    display_name: str | None = Field(None, max_length=4096)
     description: str | None = Field(None, max_length=4096)
     read_only: bool | None = None
     everyone: bool | None = None
     per_user: bool | None = None
     default: bool | None = None
     kind: DatasetKind | None = None
-    data: DatasetData | None = Field(None, max_length=8)
+    data: DatasetData | None = Field(None, max_length=8, description="In place of all it had.")
+    variables: Variables | None = Field(None, max_length=1000, description="In place of all it had.")
+
+
+class GitStateView(Given):
+    commit: str = Field(description="What jobs are given; empty: nothing yet.")
+    synced_at: str | None = Field(description="When that was known to be the newest.")
+    error: str = Field(description="Of the last try; empty: it went well.")
+    error_at: str | None
+    busy: bool = Field(description="An update is under way.")
 
 
 class DatasetView(Given):
     name: str
     path: str
+    display_name: str
     description: str
     read_only: bool
     everyone: bool
     groups: list[str]
+    writable_groups: list[str]
     per_user: bool
     default: bool
     kind: DatasetKind
     data: dict[str, str]
+    sync: GitStateView | None = Field(description="Of the kind git: how far its checkout is.")
+
+
+class VariablesView(Given):
+    variables: dict[str, str]
 
 
 class DatasetListView(Given):
     items: list[DatasetView]
+
+
+class NewSecret(Taken):
+    name: str = Field(max_length=200)
+    display_name: str = Field("", max_length=4096)
+    kind: Literal["opaque", "registry"] = Field("opaque", description="For git, or to pull images.")
+    registry_host: str = Field("", max_length=300, description="Of the kind registry, such as ghcr.io.")
+    username: str = Field("", max_length=300)
+    value: str = Field(max_length=65536, description="A private SSH key or a password. It is never shown again.")
+
+
+class SecretChange(Taken):
+    display_name: str | None = Field(None, max_length=4096)
+    registry_host: str | None = Field(None, max_length=300)
+    username: str | None = Field(None, max_length=300)
+    value: str | None = Field(None, max_length=65536)
+
+
+class SecretView(Given):
+    name: str
+    display_name: str
+    kind: str
+    registry_host: str
+    username: str
+
+
+class SecretListView(Given):
+    items: list[SecretView]
 
 
 class ImageView(Given):

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from holdfast.core.catalogue import Secret
 from holdfast.core.exit_table import hint_for
 from holdfast.core.exits import Exit
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.records import Dataset, Event, Group, JobSummary, Token, User
 from holdfast.engines.base import EngineHealth, ImageInfo
 from holdfast.services.file_walk import Item, Listing
+from holdfast.services.git_sync import GitState
 
 
 def show_time(at: datetime | None) -> str | None:
@@ -120,18 +122,42 @@ def show_token(token: Token) -> dict[str, Any]:
     }
 
 
-def show_dataset(dataset: Dataset) -> dict[str, Any]:
+def show_dataset(dataset: Dataset, git: GitState | None = None) -> dict[str, Any]:
     return {
         "name": dataset.name,
         "path": dataset.path,
+        "display_name": dataset.display_name,
         "description": dataset.description,
         "read_only": dataset.read_only,
         "everyone": dataset.everyone,
         "groups": list(dataset.groups),
+        "writable_groups": list(dataset.writable_groups),
         "per_user": dataset.per_user,
         "default": dataset.default,
         "kind": dataset.kind,
         "data": dict(dataset.data),
+        "sync": None if git is None else show_git_state(git),
+    }
+
+
+def show_git_state(state: GitState) -> dict[str, Any]:
+    return {
+        "commit": state.commit,
+        "synced_at": show_time(state.synced_at),
+        "error": state.error,
+        "error_at": show_time(state.error_at),
+        "busy": state.busy,
+    }
+
+
+def show_secret(secret: Secret) -> dict[str, Any]:
+    """All but its value."""
+    return {
+        "name": secret.name,
+        "display_name": secret.display_name,
+        "kind": secret.kind.value,
+        "registry_host": secret.registry_host,
+        "username": secret.username,
     }
 
 

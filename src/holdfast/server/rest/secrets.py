@@ -1,0 +1,50 @@
+"""/secrets: for git and for registries. Values come in here, and nothing here shows one."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from holdfast.core.catalogue import Secret, SecretKind
+from holdfast.services.secrets import SecretChange
+
+from ..answers import answer, answer_nothing
+from ..auth import Ask, Caller
+from . import models
+from .views import show_secret
+
+router = APIRouter(tags=["secrets"])
+
+
+@router.get("/secrets", response_model=models.SecretListView)
+async def list_secrets(actor: Caller, services: Ask) -> Response:
+    """All, for admins; those for registries, for others. Never with their values."""
+    return answer({"items": [show_secret(secret) for secret in await services.secrets.list(actor)]})
+
+
+@router.post("/secrets", response_model=models.SecretView, status_code=201)
+async def add_secret(body: models.NewSecret, actor: Caller, services: Ask) -> Response:
+    """Admins only. The value is kept encrypted and never shown again."""
+    given = body.model_dump(exclude={"kind", "value"})
+    made = await services.secrets.create(actor, Secret(**given, kind=SecretKind(body.kind)), body.value)
+    return answer(show_secret(made), 201)
+
+
+@router.get("/secrets/{name}", response_model=models.SecretView)
+async def show_one_secret(name: str, actor: Caller, services: Ask) -> Response:
+    """Without its value."""
+    return answer(show_secret(await services.secrets.get(actor, name)))
+
+
+@router.patch("/secrets/{name}", response_model=models.SecretView)
+async def change_secret(name: str, body: models.SecretChange, actor: Caller, services: Ask) -> Response:
+    """Admins only. What is given; its kind stays."""
+    given = {key: value for key, value in body.model_dump().items() if value is not None}
+    return answer(show_secret(await services.secrets.change(actor, name, SecretChange(**given))))
+
+
+@router.delete("/secrets/{name}", status_code=204)
+async def remove_secret(name: str, actor: Caller, services: Ask) -> Response:
+    """Admins only; 409 while a dataset or an image goes by it."""
+    await services.secrets.delete(actor, name)
+    return answer_nothing()
