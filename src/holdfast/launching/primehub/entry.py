@@ -87,6 +87,7 @@ set +eu
 __script=$1
 __shell=${BASH:-/bin/sh}
 __home=$PWD
+__uid=${EUID:-$(id -u 2>/dev/null)}
 __say() {
     printf '[primehub] %s\\n' "$1" >&2
 }
@@ -103,7 +104,7 @@ __link() {
 # Where the root filesystem cannot be changed, the links are in the home.
 _FIND_PLACE = f"""\
 __datasets={DATASETS}
-if mkdir -p {DATASETS} 2>/dev/null && [ -w {DATASETS} ]; then
+if {{ [ -d {DATASETS} ] || mkdir -p {DATASETS} 2>/dev/null; }} && [ -w {DATASETS} ]; then
     __link {DATASETS} "$__home/datasets"
 else
     __datasets=$__home/datasets
@@ -119,13 +120,14 @@ mkdir -p "$__datasets"
 
 # Libraries of the machine's GPU driver may have come in.
 _SYSTEM = """\
-__ldconfig=$(PATH=$PATH:/sbin:/usr/sbin command -v ldconfig) && "$__ldconfig" 2>/dev/null
+PATH=$PATH:/sbin:/usr/sbin ldconfig 2>/dev/null
 """
 
 _GIVE_SUDO = """\
-if [ "$(id -u 2>/dev/null)" = 0 ] && ! command -v sudo >/dev/null; then
+if [ "$__uid" = 0 ] && ! command -v sudo >/dev/null; then
     for __place in /usr/bin /usr/local/bin /run/primehub; do
-        if mkdir -p "$__place" && printf %s {script} >"$__place/sudo" && chmod 0755 "$__place/sudo"; then
+        [ -d "$__place" ] || mkdir -p "$__place" 2>/dev/null
+        if printf %s {script} >"$__place/sudo" && chmod 0755 "$__place/sudo"; then
             command -v sudo >/dev/null || PATH=$PATH:$__place
             break
         fi 2>/dev/null
@@ -135,7 +137,7 @@ fi
 
 # Only root can become root: elsewhere it would be a promise that nothing keeps.
 _TELL_SUDO = """\
-if [ "$(id -u 2>/dev/null)" != 0 ] || ! command -v sudo >/dev/null; then
+if [ "$__uid" != 0 ] || ! command -v sudo >/dev/null; then
     export GRANT_SUDO=false
 fi
 """
