@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import output
+from .asking import sure
+from .mlflow import mlflow
 from .options import Json, Yes, connect
 from .quantities import parse_duration, parse_size, show_count, show_duration, show_size
-from .asking import sure
 
 if TYPE_CHECKING:
-    from holdfast.sdk import Group
-    from holdfast.sdk.models import Quota
+    from holdfast.sdk import Client, Group
+    from holdfast.sdk.models import Amount, GroupUse, Quota
 
 groups = typer.Typer(help="Groups, their quotas and members.", no_args_is_help=True)
 members = typer.Typer(help="Members of a group.", no_args_is_help=True)
 groups.add_typer(members, name="member")
+groups.add_typer(mlflow, name="mlflow")
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 UserName = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
@@ -30,6 +32,19 @@ UserMemory = Annotated[str | None, typer.Option(help="Memory of each user in it;
 UserGpu = Annotated[str | None, typer.Option(help="GPUs of each user in it; none: no bound.")]
 TimeLimit = Annotated[
     str | None, typer.Option(help="How long its jobs may run: 12h; 0: no limit; default: the server's own.")
+]
+
+DisplayName = Annotated[str | None, typer.Option(help="What people call it.")]
+Volume = Annotated[bool | None, typer.Option("--volume/--no-volume", help="Whether its jobs find a folder that stays.")]
+VolumeSize = Annotated[
+    str | None, typer.Option(metavar="GB", help="How large that folder is meant to be; not enforced; none: not said.")
+]
+LaunchOnly = Annotated[
+    bool | None,
+    typer.Option("--own-jobs/--all-jobs", help="Whether only jobs of this group see it, or all jobs of its members."),
+]
+HomeLink = Annotated[
+    bool | None, typer.Option("--home-link/--no-home-link", help="Whether /home/jovyan/GROUP leads to it.")
 ]
 
 
@@ -59,19 +74,25 @@ def list_groups(json: Json = False) -> None:
 
 @groups.command("show")
 def show_group(name: GroupName, json: Json = False) -> None:
-    """Show a group and its members."""
+    """Show a group, what it has in use, and its members."""
     with connect() as client:
         group = client.group(name)
+        use = _use(client, group.name)
     if json:
-        output.emit_json(group)
+        from holdfast.sdk.reading import dump
+
+        output.emit_json({**dump(group), "used": use.used, "users": use.users})
         return
     output.emit(f"{output.safe(group.name)}  {output.safe(group.description)}")
-    output.emit(f"  quota       {_bounds(group.quota)}")
-    output.emit(f"  per user    {_bounds(group.user_quota)}")
-    output.emit(f"  time limit  {_limit(group.time_limit)}")
+    for label, value in _lines(group, use):
+        if value:
+            output.emit(f"  {label:<11} {output.safe(value)}")
     for user, admin in sorted(group.members.items()):
-        output.emit(f"  member      {output.safe(user)}{' (admin)' if admin else ''}")
-    output.hint(f"holdfast group member add {group.name} USER")
+        role = " (admin)" if admin else ""
+        output.emit(f"  member      {output.safe(user)}{role}{_in_use(use.users.get(user))}")
+    for user in sorted(set(use.users) - set(group.members)):
+        output.emit(f"  not in it   {output.safe(user)}{_in_use(use.users[user])}")
+    output.hint(f"holdfast group member add {group.name} USER", f"holdfast ls --group {group.name}")
 
 
 @groups.command("add")
@@ -85,6 +106,11 @@ def add_group(
     user_memory: UserMemory = None,
     user_gpu: UserGpu = None,
     time_limit: TimeLimit = None,
+    display_name: DisplayName = None,
+    volume: Volume = None,
+    volume_size: VolumeSize = None,
+    own_jobs: LaunchOnly = None,
+    home_link: HomeLink = None,
     json: Json = False,
 ) -> None:
     """Add a group."""
@@ -95,6 +121,11 @@ def add_group(
             quota=_quota(None, cpu, memory, gpu),
             user_quota=_quota(None, user_cpu, user_memory, user_gpu),
             time_limit=_seconds(time_limit),
+            display_name=display_name,
+            shared_volume=volume,
+            volume_capacity=None if volume_size is None else _bound(volume_size, int, "--volume-size"),
+            launch_only=own_jobs,
+            home_symlink=home_link,
         )
     _say(group, "Added", json)
     output.hint(f"holdfast group member add {group.name} USER")
@@ -111,12 +142,25 @@ def change_group(
     user_memory: UserMemory = None,
     user_gpu: UserGpu = None,
     time_limit: TimeLimit = None,
+    display_name: DisplayName = None,
+    volume: Volume = None,
+    volume_size: VolumeSize = None,
+    own_jobs: LaunchOnly = None,
+    home_link: HomeLink = None,
     json: Json = False,
 ) -> None:
     """Change a group; what is not given stays."""
     with connect() as client:
         now = client.group(name)
-        change: dict[str, Any] = {"description": description}
+        change: dict[str, Any] = {
+            "display_name": display_name,
+            "description": description,
+            "shared_volume": volume,
+            "launch_only": own_jobs,
+            "home_symlink": home_link,
+        }
+        if volume_size is not None:
+            change["volume_capacity"] = _bound(volume_size, int, "--volume-size")
         if any((cpu, memory, gpu)):
             change["quota"] = _quota(now.quota, cpu, memory, gpu)
         if any((user_cpu, user_memory, user_gpu)):
@@ -189,6 +233,47 @@ def _bound(text: str, parse: Any, option: str) -> Any:
 
 def _seconds(text: str | None) -> float | None:
     return None if text is None or text.lower() == "default" else parse_duration(text)
+
+
+def _use(client: Client, group: str) -> GroupUse:
+    from holdfast.sdk.models import GroupUse
+
+    found = (use for use in client.capacity().groups if use.name == group)
+    return next(found, GroupUse(name=group))
+
+
+def _lines(group: Group, use: GroupUse) -> list[tuple[str, str]]:
+    return [
+        ("shown as", group.display_name),
+        ("quota", _bounds(group.quota)),
+        ("in use", _amount(use.used) or "nothing"),
+        ("per user", _bounds(group.user_quota)),
+        ("time limit", _limit(group.time_limit)),
+        ("volume", _volume(group)),
+    ]
+
+
+def _volume(group: Group) -> str:
+    from holdfast.core.identity import group_path
+
+    if not group.shared_volume:
+        return ""
+    size = "" if group.volume_capacity is None else f", {group.volume_capacity} GB"
+    whose = "" if group.launch_only else ", in all jobs of its members"
+    return f"/project/{group_path(group.name)}{size}{whose}"
+
+
+def _amount(amount: Amount) -> str:
+    parts = [
+        show_count(amount.cpu, "core") if amount.cpu else "",
+        show_size(amount.memory) if amount.memory else "",
+        show_count(amount.gpu, "GPU") if amount.gpu else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _in_use(amount: Amount | None) -> str:
+    return f"  {_amount(amount)} in use" if amount is not None and _amount(amount) else ""
 
 
 def _bounds(quota: Quota) -> str:

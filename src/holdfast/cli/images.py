@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from . import output
+from .asking import sure
+from .image_aliases import aliases
 from .options import Json, Yes, connect
 from .quantities import show_instant, show_size
-from .asking import sure
 
 images = typer.Typer(help="Images that jobs run in.", no_args_is_help=True)
+images.add_typer(aliases, name="alias")
 
 ImageName = Annotated[str, typer.Argument(metavar="NAME", help="The image's name.")]
 

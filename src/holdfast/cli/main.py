@@ -12,7 +12,7 @@ import typer.main
 
 from holdfast.core.errors import HoldfastError, UserError
 
-from . import datasets, groups, images, jobs, logs, output, people, secrets, serve, session, submit, top
+from . import datasets, groups, images, instance_types, jobs, logs, output, people, secrets, serve, session, submit, top
 from .errors import COMMAND, show_error, show_usage
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
 from .helping import explain_in_words
@@ -60,6 +60,7 @@ app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.plan)
 for _command in _JOBS:
     app.command(rich_help_panel=JOBS)(_command)
 app.add_typer(images.images, name="image", rich_help_panel=PLACE)
+app.add_typer(instance_types.instance_types, name="instance-type", rich_help_panel=PLACE)
 app.add_typer(people.users, name="user", rich_help_panel=PLACE)
 app.add_typer(groups.groups, name="group", rich_help_panel=PLACE)
 app.add_typer(datasets.datasets, name="dataset", rich_help_panel=PLACE)

@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 from . import output
 from .compose import absolute_mount, compose_job
 from .follow import stay
+from .instance_types import complete_instance_type
 from .options import Follow, Json, Wait, connect
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ Group = Annotated[str | None, typer.Option(help="Group whose quota it uses.")]
 Dialect = Annotated[str | None, typer.Option(help="Read the file as this dialect, instead of recognising it.")]
 Name = Annotated[str | None, typer.Option(help="Name; by default the program's.", rich_help_panel=JOB_OPTIONS)]
 Image = Annotated[str | None, typer.Option(help="Image to run in.", rich_help_panel=JOB_OPTIONS)]
+InstanceType = Annotated[
+    str | None,
+    typer.Option(
+        help="Size of each task, by name: see holdfast instance-type ls.",
+        rich_help_panel=JOB_OPTIONS,
+        autocompletion=complete_instance_type,
+    ),
+]
 Cpu = Annotated[float | None, typer.Option(help="Cores of each task.", rich_help_panel=JOB_OPTIONS)]
 Memory = Annotated[str | None, typer.Option(help="Memory of each task: 512Mi, 2Gi.", rich_help_panel=JOB_OPTIONS)]
 Gpu = Annotated[int | None, typer.Option(help="GPUs of each task.", rich_help_panel=JOB_OPTIONS)]
@@ -82,6 +91,7 @@ def submit(
     dialect: Dialect = None,
     name: Name = None,
     image: Image = None,
+    instance_type: InstanceType = None,
     cpu: Cpu = None,
     memory: Memory = None,
     gpu: Gpu = None,
@@ -120,6 +130,7 @@ def plan(
     dialect: Dialect = None,
     name: Name = None,
     image: Image = None,
+    instance_type: InstanceType = None,
     cpu: Cpu = None,
     memory: Memory = None,
     gpu: Gpu = None,
@@ -181,9 +192,14 @@ def _job(ctx: typer.Context, file: str | None) -> bytes | dict[str, Any]:
     return _read(file)
 
 
+# fmt: off
 DESCRIBING = frozenset(
-    ("name", "image", "cpu", "memory", "gpu", "env", "mount", "instances", "time_limit", "retry", "priority", "hold")
+    (
+        "name", "image", "instance_type", "cpu", "memory", "gpu", "env", "mount", "instances", "time_limit", "retry",
+        "priority", "hold",
+    )
 )
+# fmt: on
 
 
 def _read(file: str) -> bytes:
