@@ -16,6 +16,7 @@ from .store_listing_contract import ListingContract
 from .store_numbered_contract import NumberedContract
 from .store_people_contract import PeopleContract
 from .store_tags_contract import TagsContract
+from .store_usage_contract import UsageContract
 from .store_writing_contract import WritingContract
 
 
@@ -55,6 +56,10 @@ class TestTags(TagsContract):
 
 
 class TestDatasets(DatasetsContract):
+    pass
+
+
+class TestUsage(UsageContract):
     pass
 
 
