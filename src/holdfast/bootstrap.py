@@ -26,6 +26,7 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.timezones import machine_timezone
 
 if TYPE_CHECKING:
+    from holdfast.controller.artifacts import Collecting
     from holdfast.launching import Platform
     from holdfast.services import Services
 
@@ -141,6 +142,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             backfill=settings.queue.backfill,
             folders=SharedFolders.at(settings.files.folder, home),
             platform=_platform(settings),
+            collecting=_collecting(engine, settings, home),
         )
         stack.push_async_callback(controller.close)
         services = build_services(store, engine, controller, settings, home)
@@ -221,6 +223,15 @@ async def _end(task: asyncio.Task[None]) -> None:
         await task
 
 
+def _collecting(engine: EmbeddedEngine, settings: Settings, home: Path) -> Collecting:
+    from holdfast.controller.artifacts import ArtifactLimits, Collecting
+
+    files = settings.files
+    keep = timedelta(days=files.artifact_days) if files.artifact_days else None
+    limits = ArtifactLimits(files=files.artifact_files, bytes=files.artifact_bytes, keep=keep)
+    return Collecting(engine, SharedFolders.at(files.folder, home), limits)
+
+
 def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
     node, images = settings.node, settings.images
     return EmbeddedEngine(
@@ -239,6 +250,7 @@ def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
             hidden=(str(home), settings.files.folder) if settings.files.folder else (str(home),),
             node_name=node.name or socket.gethostname(),
             address=node.address,
+            scratch_grace=settings.jobs.grace,
         ),
     )
 

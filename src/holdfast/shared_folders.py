@@ -38,6 +38,14 @@ class SharedFolders:
     def artifacts(self, group: str, job_id: str) -> Path:
         return self.files(group) / "jobArtifacts" / job_id
 
+    def drafts(self, group: str) -> Path:
+        """Artifacts on their way in, out of jobs' sight."""
+        return self.root / "groups" / group / "drafts"
+
+    def kept(self, group: str) -> Path:
+        """An empty file for each job whose artifacts are kept, as old as they are: no job can put off their end."""
+        return self.root / "groups" / group / "kept"
+
     def dataset(self, name: str) -> Path:
         """Of the kind volume: a folder that we made."""
         return self.root / "volumes" / name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -133,10 +134,8 @@ def test_a_link_never_leads_to_the_machine(tmp_path: Path, where: str, options: 
         await rig.run("other", "mkdir ~/artifacts; echo theirs > ~/artifacts/x")
         seen = await rig.run("a", f"ln -s {where.format(other=other.path, secret=secret)} ~/artifacts")
         assert seen.artifacts
-        try:
-            assert not collect(rig.engine, "a").files  # an empty folder of the task's own may lie below what it saw
-        except OutOfReach as problem:
-            assert str(problem).startswith("artifacts in the task's home is a link")
+        with suppress(OutOfReach):  # or an empty folder of the task's own, which lay below what it saw
+            assert not collect(rig.engine, "a").files
 
     play(tmp_path / "home", scenario, options)
 

@@ -36,6 +36,7 @@ from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
 
+from .artifacts import Collecting
 from .diagnosing import Diagnosing, wants_diagnosis
 from .surroundings import SurroundingsOf
 
@@ -45,6 +46,7 @@ STORE_RETRY = 1.0  # seconds between tries while the store refuses to save
 PLAN_RETRY = 30.0  # seconds until a job whose planning failed is looked at again
 STARTS_AT_ONCE = 16
 REMOVALS_AT_ONCE = 4
+COLLECTING_LOOK = 1.0  # seconds at least between looks at a job whose time stands still
 SLOWEST_LOOK = 3600.0  # seconds; a timer is never set further off
 
 
@@ -70,6 +72,10 @@ class Live:
     timer: asyncio.TimerHandle | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     queued: tuple[str, ...] = ()
+    collecting: dict[str, float] = field(
+        default_factory=dict
+    )  # ended, their artifacts being kept; loop time of the end
+    told: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
 
 
 @dataclass(slots=True)
@@ -81,6 +87,7 @@ class Round:
     seen: dict[str, Observation]
     stop: StopRequest | None
     acknowledge: list[asyncio.Future[None]]
+    told: list[NewEvent]
     plans: list[Plan] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
 
@@ -124,9 +131,10 @@ class Controller:
         backfill: bool = False,
         folders: SharedFolders | None = None,
         platform: Platform | None = None,
+        collecting: Collecting | None = None,
     ) -> None:
         """`derive` gives the secret bytes of a purpose (Vault.derive); without it no job has SSH keys of its own.
-        Without `folders` no group has a volume."""
+        Without `folders` no group has a volume, without `collecting` no artifacts are kept."""
         self.store = store
         self.engine = engine
         self.limits = limits
@@ -147,6 +155,7 @@ class Controller:
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
         self._builders = ThreadPoolExecutor(1, thread_name_prefix="launch")  # of its own: others may be held up
         self._diagnosing = Diagnosing(engine)
+        self._collecting = collecting
         self._on_end: list[Callable[[str], None]] = []
 
     # -- life
@@ -295,12 +304,31 @@ class Controller:
         if live is None:
             return
         if not wants_diagnosis(live.snapshot, observation):
-            self._notice(observation)
+            self._collect_or_notice(live, observation)
         elif self._diagnosing.begin(observation.attempt_id):
-            self._spawn(self._diagnose(observation))
+            self._spawn(self._diagnose(live, observation))
 
-    async def _diagnose(self, observation: Observation) -> None:
-        self._notice(await self._diagnosing.diagnose(observation))
+    async def _diagnose(self, live: Live, observation: Observation) -> None:
+        self._collect_or_notice(live, await self._diagnosing.diagnose(observation))
+
+    def _collect_or_notice(self, live: Live, observation: Observation) -> None:
+        if self._collecting is None or not self._collecting.wants(observation):
+            self._notice(observation)
+        elif self._collecting.begin(observation.attempt_id):
+            self._spawn(self._collect(self._collecting, live, observation))
+
+    async def _collect(self, collecting: Collecting, live: Live, observation: Observation) -> None:
+        """Until this is done the plan does not know of its end; the time it takes is not the job's."""
+        attempt_id = observation.attempt_id
+        live.collecting[attempt_id] = asyncio.get_running_loop().time()
+        try:
+            event = await collecting.collect(live.snapshot, attempt_id)
+            live.told += [event] if event else []
+        except Exception:  # a bug of ours must not keep a job from its end
+            log.exception("could not keep artifacts", extra={"event": "artifacts", "attempt": attempt_id})
+        finally:
+            live.collecting.pop(attempt_id, None)
+        self._notice(observation)
 
     def _notice(self, observation: Observation) -> None:
         job_id = _job_of(observation)
@@ -346,8 +374,8 @@ class Controller:
         return rounds
 
     def _take(self, live: Live) -> Round:
-        work = Round(live, live.snapshot, live.seen, live.stop, live.acknowledge)
-        live.seen, live.stop, live.acknowledge = {}, None, []
+        work = Round(live, live.snapshot, live.seen, live.stop, live.acknowledge, live.told, events=list(live.told))
+        live.seen, live.stop, live.acknowledge, live.told = {}, None, [], []
         return work
 
     def _plan_or_skip(self, job_id: str, rounds: dict[str, Round], decision: Placed | Refused | None = None) -> None:
@@ -446,6 +474,7 @@ class Controller:
             work.live.seen = {**work.seen, **work.live.seen}
             work.live.stop = work.stop or work.live.stop
             work.live.acknowledge = work.acknowledge + work.live.acknowledge
+            work.live.told = work.told + work.live.told
             for task in work.before.tasks:
                 if task.state.live and task.node:
                     self.ledger.claim(assignment_of(work.before, task))
@@ -510,7 +539,8 @@ class Controller:
             live.timer.cancel()
             live.timer = None
         if wake_in is not None:
-            seconds = min(max(wake_in.total_seconds(), 0.0), SLOWEST_LOOK)
+            soonest = COLLECTING_LOOK if live.collecting else 0.0
+            seconds = min(max(wake_in.total_seconds(), soonest), SLOWEST_LOOK)
             live.timer = asyncio.get_running_loop().call_later(seconds, self._mark, live.snapshot.id)
 
     # -- acting
@@ -568,7 +598,16 @@ class Controller:
     def _elapsed(self, live: Live) -> timedelta | None:
         if live.began is None:
             return None
-        return timedelta(seconds=asyncio.get_running_loop().time() - live.began)
+        return timedelta(seconds=self._ran_until(live) - live.began)
+
+    def _ran_until(self, live: Live) -> float:
+        """Now; or when the last of its tasks ended, while artifacts are being kept and nothing runs any more."""
+        snapshot = live.snapshot
+        if live.collecting and all(
+            snapshot.attempt_id(task) in live.collecting for task in snapshot.tasks if task.state.live
+        ):
+            return max(live.collecting.values())
+        return asyncio.get_running_loop().time()
 
     def _reckoning(self) -> Reckoning | None:
         """By the loop's clock, so that a jump of the wall clock promises nothing wrong."""

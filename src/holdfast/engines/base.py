@@ -97,16 +97,16 @@ class LogSource(Protocol):
 
 
 class LeftOut(StrEnum):
-    """Why a file among artifacts was not kept, in words that follow a number of files."""
+    """Why something among artifacts was not kept, in words for people."""
 
-    TOO_MANY = "above the number that is kept"
-    TOO_LARGE = "above the size that is kept"
-    LINK = "links, which are not followed"
-    SPECIAL = "no plain files"
-    NAME = "with a name that is too long or not UTF-8"
+    TOO_MANY = "above the number of files that are kept"
+    TOO_LARGE = "above the bytes that are kept"
+    NO_ROOM = "no room on the disk"
+    LINK = "links are not followed"
+    SPECIAL = "not a plain file"
+    NAME = "a name that is too long or not UTF-8"
     DEEP = "nested too deep"
-    UNREADABLE = "that could not be read"
-    NO_ROOM = "for which the disk had no room"
+    UNREADABLE = "could not be read"
 
 
 class ArtifactSink(Protocol):

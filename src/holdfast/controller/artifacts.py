@@ -1,0 +1,190 @@
+"""Keeping the artifacts of ended tasks, before their end is told: whoever sees a job final sees its artifacts.
+
+A task that left none costs nothing here. For one that did, the work is done in a thread that nothing waits for longer
+than is reasonable: a disk that does not answer holds up no job's end for ever. After a kill it is done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from holdfast.core.attempt import JobSnapshot, Observation, Seen
+from holdfast.core.placement import show_bytes
+from holdfast.core.records import NewEvent
+from holdfast.engines.base import Engine, KeepsArtifacts, LeftOut, OutOfReach
+from holdfast.reach import Reach, Silent
+from holdfast.shared_folders import SharedFolders
+
+from .artifact_draft import Room, Tally
+from .artifact_place import ArtifactPlace, Parcel
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 8
+LOOK = 10.0  # seconds for the disk to answer at all
+PATIENCE = 60.0  # seconds for one task, and more where much may be kept
+BYTES_PER_SECOND = 10 << 20
+FILES_PER_SECOND = 50
+LONGEST = 900.0  # seconds, with the wait for its turn
+_REMEMBERED = 1000  # jobs of several tasks whose sums are kept in mind
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LIMITS = (LeftOut.TOO_MANY, LeftOut.TOO_LARGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactLimits:
+    """What the admin lets a job keep."""
+
+    files: int
+    bytes: int
+    keep: timedelta | None  # None: for ever
+
+    @property
+    def none(self) -> bool:
+        return not self.files or not self.bytes
+
+
+class Collecting:
+    def __init__(
+        self,
+        engine: Engine,
+        shared: SharedFolders,
+        limits: ArtifactLimits,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._engine = engine if isinstance(engine, KeepsArtifacts) and not limits.none else None
+        self._root = str(shared.root)
+        self._place = ArtifactPlace(shared, limits.keep)
+        self._limits = limits
+        self._clock = clock
+        self._reach = Reach("artifacts")
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._under_way: set[str] = set()
+        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+
+    def wants(self, observation: Observation) -> bool:
+        return observation.artifacts and observation.seen is Seen.EXITED and self._engine is not None
+
+    def begin(self, attempt_id: str) -> bool:
+        """False when it is under way: an end may be told more than once."""
+        if attempt_id in self._under_way:
+            return False
+        self._under_way.add(attempt_id)
+        return True
+
+    async def collect(self, snapshot: JobSnapshot, attempt_id: str) -> NewEvent | None:
+        """What is to be told of it; None when there was nothing after all."""
+        attempt, task = _taken_apart(snapshot.id, attempt_id)
+        alone = sum(role.instances for role in snapshot.job.roles) == 1
+        parcel = Parcel(
+            attempt_id=attempt_id, job_id=snapshot.id, group=snapshot.job.group, task=None if alone else task
+        )
+        try:
+            text = await self._keep(parcel)
+        finally:
+            self._under_way.discard(attempt_id)
+        if not text:
+            return None
+        return NewEvent(kind="artifacts", message=text, at=self._clock(), task=None if alone else task, attempt=attempt)
+
+    async def _keep(self, parcel: Parcel) -> str:
+        try:
+            async with asyncio.timeout(LONGEST):
+                await self._reach.look(self._root, Path(self._root).stat, LOOK)
+                return told(await self._in_turn(parcel), self._limits)
+        except OutOfReach as problem:
+            return f"No artifacts were kept: {problem}"
+        except (Silent, TimeoutError):
+            return "Artifacts were not kept: it took too long. The disk they are kept on may not answer; ask an admin."
+        except OSError as error:
+            said = {"event": "artifacts", "attempt": parcel.attempt_id, "error": str(error)}
+            log.warning("could not keep artifacts", extra=said)
+            why = "the disk of shared files is full" if error.errno in _FULL else error.strerror or "a disk error"
+            return f"Artifacts were not kept: {why}."
+        except Exception:
+            log.exception("could not keep artifacts", extra={"event": "artifacts", "attempt": parcel.attempt_id})
+            return "Artifacts were not kept, through a fault of the platform. The server's log says more."
+
+    async def _in_turn(self, parcel: Parcel) -> Tally:
+        """Of one job, one task after the other: they share what may be kept."""
+        if parcel.task is None:
+            async with self._turns:
+                return await self._in_thread(parcel, Room(self._limits.files, self._limits.bytes))
+        job = self._job(parcel.job_id)
+        async with job.turn, self._turns:
+            if job.kept is None:
+                look = partial(self._place.kept_by_task, parcel, self._limits.files)
+                job.kept = await self._reach.run(look, LOOK)
+            others = [room for task, room in job.kept.items() if task != parcel.task]
+            tally = await self._in_thread(parcel, _left_of(self._limits, others))
+            if tally.files:
+                job.kept[parcel.task] = Room(tally.files, tally.bytes)
+            return tally
+
+    def _job(self, job_id: str) -> _Job:
+        job = self._jobs.pop(job_id, None) or _Job()
+        self._jobs[job_id] = job
+        while len(self._jobs) > _REMEMBERED and not next(iter(self._jobs.values())).turn.locked():
+            self._jobs.popitem(last=False)
+        return job
+
+    async def _in_thread(self, parcel: Parcel, room: Room) -> Tally:
+        engine, stop = self._engine, threading.Event()
+        assert engine is not None
+        patience = PATIENCE + room.bytes / BYTES_PER_SECOND + room.files / FILES_PER_SECOND
+        try:
+            return await self._reach.run(
+                lambda: self._place.keep(engine, parcel, room, self._clock(), stop), min(patience, LONGEST)
+            )
+        finally:
+            stop.set()  # one that is still at it must not put things in their place any more
+
+
+class _Job:
+    """One of several tasks."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.kept: dict[str, Room] | None = None  # by task; None: not looked at yet
+
+
+def _left_of(limits: ArtifactLimits, kept: list[Room]) -> Room:
+    files = limits.files - sum(room.files for room in kept)
+    size = limits.bytes - sum(room.bytes for room in kept)
+    return Room(max(0, files), max(0, size))
+
+
+def _taken_apart(job_id: str, attempt_id: str) -> tuple[int, str]:
+    """job.0.worker-0.1 -> 0, worker-0."""
+    attempt, _, rest = attempt_id.removeprefix(f"{job_id}.").partition(".")
+    return int(attempt), rest.rpartition(".")[0]
+
+
+def told(tally: Tally, limits: ArtifactLimits) -> str:
+    """What is said of it in the job's events; empty when there was nothing at all."""
+    if not tally.files and not tally.left and not tally.more:
+        return ""
+    files = "1 file" if tally.files == 1 else f"{tally.files} files" if tally.files else "No files"
+    parts = [f"{files} ({show_bytes(tally.bytes)}) kept as artifacts" if tally.files else "No artifacts were kept"]
+    if tally.left:
+        reasons = ", ".join(f"{count} ({why})" for why, count in sorted(tally.left.items()))
+        size = f", {show_bytes(tally.left_bytes)} in all" if tally.left_bytes else ""
+        parts.append(f"left out{size}: {reasons}, such as {', '.join(tally.named)}")
+    if tally.more:
+        parts.append("there was more that was not looked at")
+    if any(tally.left[why] for why in _LIMITS) or tally.more:
+        most = f"at most {limits.files} files and {show_bytes(limits.bytes)} are kept of a job"
+        parts.append(f"{most}; an admin can raise files.artifact_files and files.artifact_bytes")
+    parts += [f"what was in their place is now {path} of the shared files" for path in tally.moved]
+    return "; ".join(parts) + "."
