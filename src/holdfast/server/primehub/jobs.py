@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ariadne import MutationType, ObjectType, QueryType
 
 from holdfast.core.errors import NotFound
 from holdfast.core.job import Dialect, Job
+from holdfast.services.jobs import Submitted
 from holdfast.store.jobs import JobDetail
 
 from .call import Call, Info, call_of
@@ -72,10 +75,12 @@ async def find_job(call: Call, id: str) -> JobDetail:
     return found
 
 
-def show_job(call: Call, detail: JobDetail) -> Shape:
+def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = None) -> Shape:
     """What costs more than a look at the record is left to resolvers below."""
     summary, job = detail.summary, detail.job
-    words = words_of(summary, image=job.roles[0].image, waiting=call.services.jobs.waiting(detail) or ())
+    if waiting is None:
+        waiting = call.services.jobs.waiting(detail) or ()
+    words = words_of(summary, image=job.roles[0].image, waiting=waiting)
     return {
         "id": summary.id,
         "displayName": summary.name,
@@ -137,7 +142,7 @@ def show_monitoring(job: Shape, info: Info) -> None:
 async def create_job(_: Any, info: Info, data: Shape) -> Shape:
     call = call_of(info)
     made = await call.services.jobs.submit(call.actor, write_form(data), dialect=Dialect.PRIMEHUB)
-    return await show_new(call, made.summary.id)
+    return await show_new(call, made)
 
 
 @mutation.field("rerunPhJob")
@@ -145,7 +150,7 @@ async def rerun_job(_: Any, info: Info, where: Shape) -> Shape:
     call = call_of(info)
     old = await find_job(call, where["id"])
     made = await call.services.jobs.rerun(call.actor, old.summary.id)
-    return await show_new(call, made.summary.id)
+    return await show_new(call, made)
 
 
 @mutation.field("cancelPhJob")
@@ -173,5 +178,7 @@ def write_form(data: Shape) -> str:
     return json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False)
 
 
-async def show_new(call: Call, job_id: str) -> Shape:
-    return show_job(call, await call.services.jobs.record(call.actor, job_id))
+async def show_new(call: Call, made: Submitted) -> Shape:
+    """As it was submitted: how far it has come meanwhile is another question."""
+    detail = await call.services.jobs.record(call.actor, made.summary.id)
+    return show_job(call, replace(detail, summary=made.summary), waiting=())

@@ -133,7 +133,7 @@ def message_of(schedule: Schedule) -> str | None:
 
 def _invalid(schedule: Schedule, why: Invalid) -> str:
     told = {
-        Invalid.CRON: "phSchedule recurrence format invalid",
+        Invalid.CRON: f"phSchedule recurrence format invalid: {schedule.message}",
         Invalid.TIMEZONE: f"controller cannot create cron job. {schedule.message}",
         Invalid.USER: "User not found",
         Invalid.GROUP: f"Group not found: {schedule.group}",
@@ -185,7 +185,7 @@ async def run_schedule(_: Any, info: Info, where: Shape) -> Shape:
     call = call_of(info)
     found = await find_schedule(call, where["id"])
     made = await call.services.schedules.run_now(call.actor, found.id)
-    return {"job": await show_new(call, made.summary.id)}
+    return {"job": await show_new(call, made)}
 
 
 @mutation.field("deletePhSchedule")
