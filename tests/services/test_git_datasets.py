@@ -4,7 +4,6 @@ import ctypes
 import errno
 import os
 import socket
-import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,44 +20,11 @@ from holdfast.services.git_sync import GitState
 from holdfast.services.refusals import Unavailable
 
 from .house import House, open_house
+from .repositories import Repository
 
 pytestmark = pytest.mark.anyio
 
 SLEEPER = "name: sleeper\ncommand: sleep 60\n"
-
-
-class Repository:
-    """A real one, with a work tree to commit from."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
-
-    @property
-    def url(self) -> str:
-        return f"file://{self.folder}"
-
-    def git(self, *arguments: str) -> str:
-        who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-        environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-        done = subprocess.run(
-            ["git", *who, *arguments], cwd=self.folder, env=environ, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
-    def git_in(self, text: str, *arguments: str) -> str:
-        done = subprocess.run(
-            ["git", *arguments], cwd=self.folder, input=text, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
-
-    def commit(self, **files: str) -> str:
-        for name, text in files.items():
-            (self.folder / name).write_text(text)
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "--allow-empty", "-m", "x")
-        return self.git("rev-parse", "HEAD")
 
 
 @pytest.fixture
@@ -310,7 +276,7 @@ async def test_a_repository_of_endless_folders_is_refused(
     kind, below = "100644 blob", blob
     for _ in range(10):
         lines = "".join(f"{kind} {below}\tf{n}\n" for n in range(10))
-        below = repository.git_in(lines, "mktree")
+        below = repository.git("mktree", given=lines)
         kind = "040000 tree"
     commit = repository.git("commit-tree", below, "-m", "bomb")
     repository.git("update-ref", "refs/heads/bomb", commit)

@@ -126,16 +126,14 @@ class GitProgram:
     async def _remote(self, source: Source, *arguments: str) -> bytes:
         with _access(source) as (config, key):
             environ = _environment(ssh=_ssh_command(self._known_hosts, key))
-            try:
-                return await self._run(arguments, environ, config)
-            except GitFailed as error:
-                raise GitFailed(_without(str(error), source.value)) from None
+            return await self._run(arguments, environ, config, source.value)
 
     async def _run(
         self,
         arguments: Sequence[str],
         environ: Mapping[str, str] | None = None,
         config: Mapping[str, str] | None = None,
+        unsaid: str | None = None,
     ) -> bytes:
         """Its output, as far as it fits; GitFailed with what it says on failure."""
         argv = _argv(arguments, self._most_bytes, config or {})
@@ -145,7 +143,7 @@ class GitProgram:
             out, said = await asyncio.gather(_first(git.stdout), _last(git.stderr))
             code = await git.wait()
         if code != 0:
-            raise GitFailed(_words(said.decode("utf-8", "replace")) or _ending(code))
+            raise GitFailed(_words(said.decode("utf-8", "replace"), unsaid) or _ending(code))
         return out
 
 
@@ -264,18 +262,20 @@ async def _first(stream: asyncio.StreamReader) -> bytes:
 
 
 async def _last(stream: asyncio.StreamReader) -> bytes:
-    kept = b""
+    """Whole lines only: what is struck out of them must not hide in a half one."""
+    kept, cut = b"", False
     while block := await stream.read(1 << 16):
+        cut = cut or len(kept) + len(block) > _HEAP
         kept = (kept + block)[-_HEAP:]
-    return kept
+    return kept.partition(b"\n")[2] if cut else kept
 
 
 # -- what it says
 
 
-def _words(said: str) -> str:
-    """The lines that tell what went wrong, on one."""
-    lines = [line.rpartition("\r")[2].strip() for line in said.splitlines()]
+def _words(said: str, unsaid: str | None = None) -> str:
+    """The lines that tell what went wrong, on one. A server may say back what it was sent: that is struck out."""
+    lines = [line.strip().rpartition("\r")[2] for line in _without(said, unsaid).split("\n")]
     telling = [line for line in lines if line and not _NOISE.match(line)]
     text = "; ".join(telling[-4:])
     return "".join(sign if sign.isprintable() else "?" for sign in text)[:600]
@@ -288,7 +288,6 @@ def _ending(code: int) -> str:
 
 
 def _without(text: str, value: str | None) -> str:
-    """A server may say back what it was sent."""
     parts = {part.strip() for part in (value or "").splitlines()} | {(value or "").strip()}
     for part in sorted(filter(None, parts), key=len, reverse=True):
         for form in (part, quote(part, safe="")):
