@@ -15,6 +15,7 @@ from .store_datasets_contract import DatasetsContract
 from .store_listing_contract import ListingContract
 from .store_numbered_contract import NumberedContract
 from .store_people_contract import PeopleContract
+from .store_schedules_contract import SchedulesContract
 from .store_tags_contract import TagsContract
 from .store_usage_contract import UsageContract
 from .store_writing_contract import WritingContract
@@ -62,6 +63,10 @@ class TestDatasets(DatasetsContract):
 
 
 class TestUsage(UsageContract):
+    pass
+
+
+class TestSchedules(SchedulesContract):
     pass
 
 

@@ -241,10 +241,11 @@ def advance(conn: Connection, turns: Sequence[Turn]) -> list[Taken]:
         if turn.run is not None:
             history.append(_run_values(turn.after.id, turn.run, inserted.summary.id if inserted else None))
         done.append(Taken(moved=True, inserted=inserted))
-        if turn.after.version % TRIM_EVERY == 0:
-            _trim(conn, turn.after.id)
     if history:
         conn.execute(insert(schedule_runs), history)
+    for turn in turns:
+        if turn.after.version % TRIM_EVERY == TRIM_EVERY - 1:
+            _trim(conn, turn.after.id)
     return done
 
 
