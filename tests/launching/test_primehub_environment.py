@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.job import MIB
+from holdfast.core.job import MIB, Job, Role
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.launching import Platform
@@ -15,6 +15,7 @@ from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary
 from tests.engines.playing import need
 
 from .primehub_scene import JOB_ID, Place, as_lines, echo, primehub_job
+from .scene import launch_of
 
 PLAIN = EmbeddedOptions(isolation="off")
 
@@ -260,3 +261,15 @@ def test_without_a_sandbox_the_machine_stays_as_it_was(place: Place) -> None:
     place.dataset("mnist")
     place.run("true", PLAIN)
     assert {path: os.path.lexists(path) for path in before} == before
+
+
+# -- told to people
+
+
+def test_every_variable_is_documented(place: Place) -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/primehub-task.md").read_text()
+    plain = Job(name="j", roles=(Role(name="main", commands=("a",)),))
+    usual = {"HOME", *launch_of(plain).env} - {"PRIMEHUB_USER", "PRIMEHUB_GROUP"}
+    ours = set(place.launch("true").env) - usual
+    assert len(ours) > 10
+    assert [name for name in sorted(ours) if f"`{name}`" not in page] == []
