@@ -71,6 +71,7 @@ class JobSummary:
     dialect: str = ""
     tags: tuple[str, ...] = ()
     rerun_of: str | None = None
+    schedule: str | None = None  # id of the schedule that was due
     stopping: bool = False
     warnings: tuple[str, ...] = ()  # about the job file, right after submitting
 
@@ -425,3 +426,41 @@ class Image:
     size: int | None = None
     created_at: datetime | None = None
     source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A shared file or an artifact; a folder, where the name ends in a slash."""
+
+    name: str
+    size: int = 0
+    modified_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileList:
+    items: tuple[File, ...]
+    complete: bool = True  # False: there is more
+    next: str | None = None  # what to go on after
+    left_out: int = 0  # links, devices, names that are no text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedFiles:
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifacts:
+    """What was kept of a job's files."""
+
+    job: str
+    group: str = ""
+    items: tuple[File, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    year: int
+    month: int

@@ -38,6 +38,7 @@ from .rest import (
     logs,
     people,
     place,
+    schedules,
     secrets,
     usage,
 )
@@ -64,6 +65,7 @@ def create_app(services: Services) -> FastAPI:
         jobs,
         logs,
         artifacts,
+        schedules,
         people,
         groups,
         files,

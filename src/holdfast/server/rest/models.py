@@ -70,6 +70,7 @@ class JobView(Given):
     dialect: str
     tags: list[str]
     rerun_of: str | None
+    schedule: str | None = Field(description="The id of the schedule that was due; null for all other jobs.")
     stopping: bool = Field(description="A stop was asked for and is under way.")
 
 

@@ -45,6 +45,7 @@ def show_summary(job: JobSummary) -> dict[str, Any]:
         "dialect": job.dialect.value,
         "tags": list(job.tags),
         "rerun_of": job.rerun_of,
+        "schedule": job.schedule,
         "stopping": job.stopping,
     }
 
