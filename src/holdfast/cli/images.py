@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +12,7 @@ from .asking import sure
 from .image_aliases import aliases
 from .options import Json, Yes, connect
 from .quantities import show_instant, show_size
+from .transfers import bar
 
 images = typer.Typer(help="Images that jobs run in.", no_args_is_help=True)
 images.add_typer(aliases, name="alias")
@@ -46,7 +44,7 @@ def import_image(
 
     try:
         size = file.stat().st_size
-        with connect() as client, _bar(file.name, size) as progress:
+        with connect() as client, bar(file.name, size) as progress:
             image = client.import_image(name, file, progress=progress)
     except OSError as error:
         raise UserError(f"Cannot read {file}: {error.strerror}", hint="Is the path right?") from None
@@ -55,20 +53,6 @@ def import_image(
     else:
         output.emit(f"Imported {output.safe(image.name)}{f' ({show_size(image.size)})' if image.size else ''}.")
     output.hint(f"holdfast submit --image {name} -- command")
-
-
-@contextmanager
-def _bar(label: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while the file is sent; nothing where nobody looks."""
-    if not output.is_terminal(sys.stderr):
-        yield lambda count: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=output.console_for(sys.stderr), transient=True) as bar:
-        task = bar.add_task(output.safe(label), total=size)
-        yield lambda count: bar.update(task, advance=count)
 
 
 @images.command("rm")

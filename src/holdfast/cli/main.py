@@ -12,7 +12,24 @@ import typer.main
 
 from holdfast.core.errors import HoldfastError, UserError
 
-from . import datasets, groups, images, instance_types, jobs, logs, output, people, secrets, serve, session, submit, top
+from . import (
+    artifacts,
+    datasets,
+    files,
+    groups,
+    images,
+    instance_types,
+    jobs,
+    logs,
+    output,
+    people,
+    secrets,
+    serve,
+    session,
+    submit,
+    top,
+    usage,
+)
 from .errors import COMMAND, show_error, show_usage
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
 from .helping import explain_in_words
@@ -59,6 +76,8 @@ app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.submit)
 app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.plan)
 for _command in _JOBS:
     app.command(rich_help_panel=JOBS)(_command)
+app.add_typer(artifacts.artifacts, name="artifacts", rich_help_panel=JOBS)
+app.add_typer(files.files, name="files", rich_help_panel=PLACE)
 app.add_typer(images.images, name="image", rich_help_panel=PLACE)
 app.add_typer(instance_types.instance_types, name="instance-type", rich_help_panel=PLACE)
 app.add_typer(people.users, name="user", rich_help_panel=PLACE)
@@ -66,6 +85,7 @@ app.add_typer(groups.groups, name="group", rich_help_panel=PLACE)
 app.add_typer(datasets.datasets, name="dataset", rich_help_panel=PLACE)
 app.add_typer(secrets.secrets, name="secret", rich_help_panel=PLACE)
 app.add_typer(people.tokens, name="token", rich_help_panel=PLACE)
+app.command(rich_help_panel=PLACE)(usage.usage)
 for _command in _SERVER:
     app.command(rich_help_panel=SERVER)(_command)
 

@@ -5,11 +5,14 @@ from holdfast.core.states import JobState
 from .client import AsyncClient, Client
 from .errors import ApiError, BadAddress, CannotConnect, ClientError, UnexpectedReply
 from .models import (
+    Artifacts,
     Attempt,
     Capacity,
     Dataset,
     Event,
     Exit,
+    File,
+    FileList,
     GitState,
     Group,
     Image,
@@ -31,6 +34,7 @@ from .models import (
 
 __all__ = [
     "ApiError",
+    "Artifacts",
     "AsyncClient",
     "Attempt",
     "BadAddress",
@@ -41,6 +45,8 @@ __all__ = [
     "Dataset",
     "Event",
     "Exit",
+    "File",
+    "FileList",
     "GitState",
     "Group",
     "Image",

@@ -15,6 +15,7 @@ from .catalogue import CatalogueCalls
 from .datasets import DatasetCalls
 from .errors import CannotConnect
 from .exchange import Awaiting, Blocking, Flow, Give, Open, Pause, Reply, Request, Step, Steps, Take
+from .files import FileCalls
 from .jobs import JobCalls
 from .logs import LogCalls
 from .people import PeopleCalls
@@ -25,7 +26,7 @@ from .wire import as_arguments, as_reply, options, pieces_of, pieces_of_async, t
 T = TypeVar("T")
 
 
-class Calls(CatalogueCalls, JobCalls, LogCalls, PeopleCalls, DatasetCalls, SecretCalls, PlaceCalls):
+class Calls(CatalogueCalls, JobCalls, LogCalls, PeopleCalls, DatasetCalls, SecretCalls, FileCalls, PlaceCalls):
     """Every call there is."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from .. import any_path  # noqa: F401 - {path:any}
 from ..answers import answer
 from ..auth import Ask, Caller
 from ..file_answers import answer_file
@@ -22,7 +23,7 @@ async def list_artifacts(ref: str, actor: Caller, services: Ask) -> Response:
     return answer({"job": found.job.id, "group": found.job.group, "items": items, "complete": found.complete})
 
 
-@router.get("/jobs/{ref}/artifacts/{path:path}", response_class=Response, responses=FILE)
+@router.get("/jobs/{ref}/artifacts/{path:any}", response_class=Response, responses=FILE)
 async def read_artifact(
     ref: str, path: str, request: Request, actor: Caller, services: Ask, inline: Inline = False
 ) -> Response:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from holdfast.services.files import MOST_ITEMS
 
+from .. import any_path  # noqa: F401 - {path:any}
 from ..answers import answer
 from ..auth import Ask, Caller
 from ..file_answers import answer_file
@@ -55,7 +56,7 @@ async def remove_files(
     return answer({"removed": await services.files.delete(actor, group, path, recursive=recursive)})
 
 
-@router.get("/groups/{group}/files/{path:path}", response_class=Response, responses=FILE)
+@router.get("/groups/{group}/files/{path:any}", response_class=Response, responses=FILE)
 async def read_file(
     group: str, path: str, request: Request, actor: Caller, services: Ask, inline: Inline = False
 ) -> Response:
@@ -63,12 +64,12 @@ async def read_file(
     return answer_file(file, inline=inline, asked=request.headers.get("range", ""))
 
 
-@router.put("/groups/{group}/files/{path:path}", response_model=models.FileView, openapi_extra=BODY)
+@router.put("/groups/{group}/files/{path:any}", response_model=models.FileView, openapi_extra=BODY)
 async def put_file(group: str, path: str, request: Request, actor: Caller, services: Ask) -> Response:
     """The body is the file itself. Folders on the way are made; a file of that path is replaced, once all is there."""
     return answer(show_file(await services.files.put(actor, group, path, request.stream())))
 
 
-@router.delete("/groups/{group}/files/{path:path}", response_model=models.RemovedFilesView)
+@router.delete("/groups/{group}/files/{path:any}", response_model=models.RemovedFilesView)
 async def remove_file(group: str, path: str, actor: Caller, services: Ask, recursive: Recursive = False) -> Response:
     return answer({"removed": await services.files.delete(actor, group, path, recursive=recursive)})

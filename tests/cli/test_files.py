@@ -1,0 +1,93 @@
+"""Shared files, artifacts and usage by command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.transfers import below
+from holdfast.core.errors import UserError
+
+from .running import Cli
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_files_go_up_and_come_down(cli: Cli, here: Path) -> None:
+    (here / "a.bin").write_bytes(b"\0\1" * 300_000)
+    assert "Put one/a.bin" in cli.ok("files", "put", "a.bin", "one/").text
+    cli.ok("files", "put", "a.bin", "one/b.bin", "--group", "default")
+    assert cli.ok("files", "ls", "one", "--json").json["items"][0]["size"] == 600_000
+    assert "b.bin" in cli.ok("files", "ls", "/one/").text
+    (here / "there").mkdir()
+    cli.ok("files", "get", "one/a.bin", "there")
+    assert (here / "there/a.bin").read_bytes() == (here / "a.bin").read_bytes()
+    cli.ok("files", "get", "one/a.bin", "named")
+    assert (here / "named").stat().st_size == 600_000
+    assert cli.ok("files", "rm", "one/a.bin").text == "Removed 1 file.\n"
+    missing = cli("files", "get", "one/a.bin", "gone")
+    assert (missing.code, "There is no file one/a.bin" in missing.err) == (1, True)
+    assert not (here / "gone").exists()
+    assert cli("files", "rm", "-r", "one").code == 1  # there is no terminal to ask on
+    assert cli.ok("files", "rm", "-r", "one", "--yes", "--json").json == {"removed": 1}
+
+
+def test_folders_go_up_and_come_down(cli: Cli, here: Path) -> None:
+    (here / "data/deep").mkdir(parents=True)
+    for name in ("data/a", "data/deep/b", "data/deep/line\nbreak"):
+        (here / name).write_text(name)
+    (here / "data/link").symlink_to("/etc/passwd")
+    assert "is a folder" in cli("files", "put", "data").err
+    assert "Put 3 files" in cli.ok("files", "put", "-r", "data").text
+    assert len(cli.ok("files", "ls", "-r", "data", "--json").json["items"]) == 3
+    assert "line\\nbreak" in cli.ok("files", "ls", "-r", "data").text
+    assert cli.ok("files", "ls", "-r", "-n", "1", "data", "--json").json["complete"] is False
+    assert "There is more" in cli.ok("files", "ls", "-r", "-n", "1", "data").err
+    cli.ok("files", "get", "-r", "data", "copy")
+    assert (here / "copy/deep/line\nbreak").read_text() == "data/deep/line\nbreak"
+    assert "is a folder" in cli("files", "rm", "data").err
+    cli.ok("files", "rm", "-r", "data", "-y")
+
+
+def test_whose_files_is_told(cli: Cli, here: Path) -> None:
+    assert "There is no group nobody" in cli("files", "ls", "-g", "nobody").err
+    assert "Cannot read none" in cli("files", "put", "none").err
+
+
+@pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd", "", "a//b", "a/\0"])
+def test_names_that_lead_elsewhere_are_not_saved(name: str) -> None:
+    with pytest.raises(UserError, match="cannot be saved safely"):
+        below(Path("here"), name)
+
+
+def test_artifacts_are_listed_and_copied(cli: Cli, here: Path) -> None:
+    job = cli.ok("submit", "--json", "--", "true").json
+    assert "Nothing was kept" in cli.ok("artifacts", "ls", job["id"]).err
+    (here / "plot.png").write_bytes(b"png")
+    cli.ok("files", "put", "plot.png", f"jobArtifacts/{job['id']}/plots/plot.png")
+    assert "plots/plot.png" in cli.ok("artifacts", "ls", job["id"]).text
+    assert cli.ok("artifacts", "ls", job["id"], "--json").json["items"][0]["size"] == 3
+    assert "Got 1 file" in cli.ok("artifacts", "get", job["id"]).text
+    assert (here / job["id"] / "plots/plot.png").read_bytes() == b"png"
+    cli.ok("artifacts", "get", job["id"], "plots/plot.png", "--to", "out", "--json")
+    assert (here / "out/plots/plot.png").exists()
+    assert "has no artifact none" in cli("artifacts", "get", job["id"], "none").err
+
+
+def test_usage_is_csv(cli: Cli) -> None:
+    cli.ok("submit", "--wait", "--", "true")
+    month = cli.ok("usage").text.split()[0]
+    [row] = list(csv.DictReader(io.StringIO(cli.ok("usage", month).text)))
+    assert (row["group"], row["user"], row["component"]) == ("default", "admin", "job")
+    assert cli.ok("usage", month, "--json").json["items"] == [row]
+    assert cli.ok("usage", month, "--details").text.startswith("group,user,component,job,name,task,")
+    assert int(cli.ok("usage", "--json").json["items"][0]["year"]) >= 2026
+    assert cli("usage", "soon").code == 2
+    assert cli("usage", "2026-13").code == 1
