@@ -12,7 +12,7 @@ from holdfast.engines.base import Isolation
 from holdfast.engines.embedded.images import ImageShelf
 from tests.engines.archives import Entry, config, docker_archive, entry, folder, link, shell_entries, tar
 from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
-from tests.engines.playing import need
+from tests.engines.playing import health_here, need
 
 from .primehub_scene import Place, primehub_job
 from .scene import Ran
@@ -98,8 +98,9 @@ def test_an_image_without_the_programs_that_make_links(place: Place) -> None:
 
 
 def test_the_image_stays_as_it_was(place: Place) -> None:
+    if any("cannot change imported images" in note for note in health_here().notes):
+        pytest.skip("places to mount at are made in the image itself where no overlay is possible")
     run_on(place, [], "touch /bin/new /home/jovyan/new")
-    (rootfs,) = (place.root / "home/images").rglob("issue")
-    root = rootfs.parents[1]
-    if os.geteuid() == 0:
-        assert not [name for name in ("project", "phfs", "datasets", "bin/new", "bin/sudo") if (root / name).exists()]
+    (issue,) = (place.root / "home/images").rglob("issue")
+    root = issue.parents[1]
+    assert not [name for name in ("project", "phfs", "datasets", "bin/new", "bin/sudo") if (root / name).exists()]

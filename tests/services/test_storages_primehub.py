@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.controller.surroundings import MOST_OTHERS
 from holdfast.core.access import Actor
 from holdfast.core.job import Mount
 from holdfast.core.records import Dataset, Group, Mlflow
@@ -17,8 +19,10 @@ from holdfast.engines.base import Launch
 from holdfast.services import storages
 from holdfast.services.datasets import DatasetChange
 from holdfast.services.groups import GroupChange
+from holdfast.services.mounts import MountRules
 from holdfast.services.refusals import NoDataset, Unavailable
 from holdfast.services.storages import MOST_UNNAMED
+from holdfast.store import people
 
 from .house import House
 
@@ -93,6 +97,25 @@ async def test_one_that_is_gone_is_left_out_with_a_warning(house: House, ann: Ac
     assert [mount.dataset for mount in job.roles[0].mounts] == ["there"]
     with pytest.raises(Unavailable):  # one that a job asks for by name is another matter
         await house.services.jobs.plan(ann, "name: j\ncommand: a\ngroup: red\ndatasets: [gone]\n")
+
+
+async def test_one_that_does_not_answer_is_left_out_too(
+    house: House, ann: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(house, "there", tmp_path / "a", groups=("red",))
+    await add(house, "silent", tmp_path / "b", groups=("red",))
+    answers = MountRules.folder
+
+    async def folder(rules: MountRules, path: str) -> Path:
+        if path.endswith("b"):
+            await asyncio.Event().wait()
+        return await answers(rules, path)
+
+    monkeypatch.setattr(MountRules, "folder", folder)
+    monkeypatch.setattr(storages, "PATIENCE", 0.05)
+    planned = await house.services.jobs.plan(ann, form())
+    assert [mount.dataset for mount in planned.job.roles[0].mounts] == ["there"]
+    assert "the dataset silent is left out: it does not answer" in planned.warnings
 
 
 async def test_too_many_for_one_job(house: House, ann: Actor, tmp_path: Path) -> None:
@@ -219,6 +242,20 @@ async def test_volumes_of_other_groups_that_show_them(house: House, ann: Actor) 
     assert targets == ["/project/red", "/phfs"]  # far is not hers, and default keeps its own to its jobs
     await house.services.groups.remove_member(house.admin, "red", "ann")
     assert [mount.target for mount in (await launch(house, ann, form("blue"))).mounts] == ["/phfs"]
+
+
+async def test_more_volumes_than_a_task_can_have_and_two_groups_at_one_path(house: House, ann: Actor) -> None:
+    groups = {name: Group(name=name, shared_volume=True, launch_only=False) for name in ("Red", "a_b", "a-b", "red")}
+    groups |= {f"g{n:02}": Group(name=f"g{n:02}", shared_volume=True, launch_only=False) for n in range(20)}
+    for name, group in groups.items():
+        if name != "red":
+            await house.store.write(people.create_group, group=group)
+        await house.store.write(people.set_member, name, "ann", admin=False)
+    house.controller.groups_changed(list(groups.values()))
+    found = {mount.target: mount.source for mount in (await launch(house, ann, form("red"))).mounts}
+    assert len([target for target in found if target.startswith("/project/")]) == MOST_OTHERS + 1
+    assert found["/project/red"] == str(house.services.shared.volume("red"))
+    assert found["/project/a-b"] == str(house.services.shared.volume("a-b"))
 
 
 async def test_no_link_in_the_home_where_the_group_wants_none(house: House, ann: Actor) -> None:
