@@ -10,6 +10,7 @@ import pytest
 
 from tests.store.opened import Opened
 
+from .store_catalogue_contract import CatalogueContract
 from .store_contract import JobsContract
 from .store_datasets_contract import DatasetsContract
 from .store_listing_contract import ListingContract
@@ -55,6 +56,10 @@ class TestPeople(PeopleContract):
 
 
 class TestTags(TagsContract):
+    pass
+
+
+class TestCatalogue(CatalogueContract):
     pass
 
 

@@ -43,8 +43,7 @@ def check_instance_type(type: InstanceType) -> None:
     found = [*_limits(type), *_requests(type), *_tolerations(type), *_node_selector(type)]
     if found:
         field, _ = found[0]
-        said = "; ".join(message for _, message in found)
-        raise UserError(said[:1].upper() + said[1:], field=field)
+        raise UserError("; ".join(message for _, message in found), field=field)
 
 
 def _limits(type: InstanceType) -> Iterator[tuple[str, str]]:
@@ -80,7 +79,7 @@ def _tidy_toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
     if len(type.tolerations) > MOST_RULES:
-        yield "tolerations", f"at most {MOST_RULES} tolerations are possible, not {len(type.tolerations)}"
+        yield "tolerations", f"tolerations may be at most {MOST_RULES}, not {len(type.tolerations)}"
         return
     for number, toleration in enumerate(type.tolerations):
         field = f"tolerations[{number}]"
@@ -109,7 +108,7 @@ def _toleration(toleration: Mapping[str, Any]) -> Iterator[str]:
 
 def _node_selector(type: InstanceType) -> Iterator[tuple[str, str]]:
     if len(type.node_selector) > MOST_RULES:
-        yield "node_selector", f"at most {MOST_RULES} labels are possible, not {len(type.node_selector)}"
+        yield "node_selector", f"node_selector may hold at most {MOST_RULES} labels, not {len(type.node_selector)}"
         return
     for key, value in type.node_selector.items():
         if not _is_label(key):
