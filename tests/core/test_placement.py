@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,12 +41,8 @@ def node(name: str = "one", cpu: float = 4, gpus: int = 0, memory: int = 16 * GI
 def queue_of(*entries: Waiting) -> Queue:
     queue = Queue()
     for i, entry in enumerate(entries):
-        queue.add(Waiting(**{**_fields(entry), "order": (float(i), entry.id)}))
+        queue.add(replace(entry, order=(float(i), entry.id)))
     return queue
-
-
-def _fields(entry: Waiting) -> dict[str, object]:
-    return {name: getattr(entry, name) for name in Waiting.__dataclass_fields__}
 
 
 def placed(queue: Queue, ledger: Ledger) -> list[str]:

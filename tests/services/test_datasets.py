@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.catalogue import Secret
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.records import Dataset
 from holdfast.services.datasets import DatasetChange
 from holdfast.services.refusals import NoDataset
 
-from .house import House
+from .house import House, open_house
 
 pytestmark = pytest.mark.anyio
 
@@ -148,3 +149,205 @@ async def test_a_removed_dataset_leaves_its_folder(house: House, data: Path) -> 
     assert data.is_dir()
     with pytest.raises(NoDataset):
         await house.services.datasets.delete(house.admin, "a")
+
+
+# -- volumes
+
+
+async def volume(house: House, name: str = "vol", **more: object) -> Dataset:
+    made = Dataset(name=name, path="", kind="volume", **more)  # type: ignore[arg-type]
+    return await house.services.datasets.create(house.admin, made)
+
+
+async def test_a_volume_is_made_and_kept(house: House) -> None:
+    made = await volume(house, read_only=False, data={"size": "10"})
+    folder = house.home / "shared/volumes/vol"
+    assert made.path == str(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (folder / "note").write_text("precious")
+    await house.services.datasets.delete(house.admin, "vol")
+    assert (folder / "note").read_text() == "precious"
+
+
+async def test_data_that_was_left_is_not_given_away_silently(house: House) -> None:
+    made = await volume(house)
+    Path(made.path, "note").write_text("precious")
+    await house.services.datasets.delete(house.admin, "vol")
+    with pytest.raises(Conflict, match="data left") as caught:
+        await volume(house)
+    assert "adopt" in str(caught.value.hint)
+    assert await house.services.datasets.list(house.admin) == []
+    again = await house.services.datasets.create(house.admin, replace(made, path=""), adopt=True)
+    assert Path(again.path, "note").read_text() == "precious"
+
+
+async def test_purging_removes_a_volumes_data_and_nothing_else(house: House, data: Path) -> None:
+    made = await volume(house)
+    Path(made.path, "deep").mkdir()
+    Path(made.path, "out").symlink_to(data)
+    (data / "mine").write_text("x")
+    await house.services.datasets.delete(house.admin, "vol", purge=True)
+    assert list((house.home / "shared/volumes").iterdir()) == []
+    assert (data / "mine").exists()
+    await add(house, "a", data)
+    with pytest.raises(UserError, match="not made by Holdfast"):
+        await house.services.datasets.delete(house.admin, "a", purge=True)
+    assert await house.services.datasets.exists("a")
+    assert (data / "mine").exists()
+
+
+async def test_a_volume_follows_the_setting(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        settings = {"files": {"folder": str(tmp_path / folder)}}
+        async with open_house(tmp_path / f"home-{folder}", settings=settings) as house:
+            assert (await volume(house)).path == str(tmp_path / folder / "volumes/vol")
+
+
+async def test_no_folder_of_ours_becomes_somebodys(house: House) -> None:
+    """Neither by the path of a volume, nor by that of what holds it."""
+    made = await volume(house)
+    for path in (made.path, str(house.home / "shared"), str(house.home / "shared/volumes")):
+        with pytest.raises(UserError, match="state folder"):
+            await add(house, "thief", Path(path))
+
+
+async def test_nor_where_groups_files_lie_elsewhere(tmp_path: Path) -> None:
+    root = tmp_path / "disk/shared"
+    root.mkdir(parents=True)
+    async with open_house(tmp_path / "home", settings={"files": {"folder": str(root)}}) as house:
+        made = await volume(house)
+        for path in (made.path, str(root), str(root.parent)):
+            with pytest.raises(UserError, match="groups' files"):
+                await add(house, "thief", Path(path))
+
+
+async def test_a_group_may_write_where_others_read(house: House) -> None:
+    await house.add_group("red")
+    await house.add_group("blue")
+    made = await volume(house, groups=("blue",), writable_groups=("red",))
+    assert (made.groups, made.writable_groups) == (("blue", "red"), ("red",))
+    datasets = house.services.datasets
+    assert (await datasets.grant(house.admin, "vol", "blue", writable=True)).writable_groups == ("blue", "red")
+    assert (await datasets.grant(house.admin, "vol", "red")).writable_groups == ("blue",)
+    assert (await datasets.get(house.admin, "vol")).groups == ("blue", "red")
+
+
+# -- variables
+
+
+async def env(house: House, variables: dict[str, str] | None = None, name: str = "env") -> Dataset:
+    made = Dataset(name=name, path="", kind="env", everyone=True)
+    return await house.services.datasets.create(house.admin, made, variables=variables)
+
+
+async def test_variables_are_shown_when_an_admin_asks(house: House) -> None:
+    ann = await house.user("ann", "red")
+    await env(house, {"TOKEN": "hush\nhush", "_x1": ""})
+    datasets = house.services.datasets
+    assert await datasets.variables(house.admin, "env") == {"TOKEN": "hush\nhush", "_x1": ""}
+    assert "hush" not in str(await datasets.get(house.admin, "env"))
+    with pytest.raises(Forbidden):
+        await datasets.variables(ann, "env")
+    await datasets.change(house.admin, "env", DatasetChange(variables={"NEW": "1"}))
+    assert await datasets.variables(house.admin, "env") == {"NEW": "1"}
+    await datasets.change(house.admin, "env", DatasetChange(description="x"))
+    assert await datasets.variables(house.admin, "env") == {"NEW": "1"}
+
+
+@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "A=B", "Ä", "A\0"])
+async def test_names_that_no_variable_has(house: House, name: str) -> None:
+    with pytest.raises(UserError) as caught:
+        await env(house, {name: "hush"})
+    assert caught.value.field == "variables"
+    assert "hush" not in caught.value.message
+
+
+async def test_variables_that_cannot_be(house: House, data: Path) -> None:
+    for variables in ({"A": "x\0y"}, {"A": "x" * 70_000}, {f"A{n}": "" for n in range(300)}):
+        with pytest.raises(UserError):
+            await env(house, variables)
+    with pytest.raises(UserError, match="Only the kind env"):
+        await house.services.datasets.create(house.admin, Dataset(name="a", path=str(data)), variables={"A": "1"})
+    await add(house, "a", data)
+    with pytest.raises(UserError, match="Only the kind env"):
+        await house.services.datasets.change(house.admin, "a", DatasetChange(variables={"A": "1"}))
+    with pytest.raises(UserError, match="no variables"):
+        await house.services.datasets.variables(house.admin, "a")
+
+
+async def test_what_the_platform_asks(house: House, data: Path) -> None:
+    for group in ("red", "blue"):
+        await house.add_group(group)
+    await env(house, {"A": "1"})
+    await add(house, "reds", data, groups=("red",))
+    await add(house, "nobodys", data)
+    datasets = house.services.datasets
+    assert [dataset.name for dataset in await datasets.of_group("red")] == ["env", "reds"]
+    assert [dataset.name for dataset in await datasets.of_group("blue")] == ["env"]
+    assert await datasets.variables_of(["env", "reds", "missing"]) == {"env": {"A": "1"}}
+    assert await datasets.variables_of([]) == {}
+
+
+# -- kinds
+
+
+async def test_nfs_is_found_below_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "net/files.example/export/wiki").mkdir(parents=True)
+    async with open_house(tmp_path / "home", settings={"mounts": {"nfs_folder": str(tmp_path / "net")}}) as house:
+        made = Dataset(name="a", path="", kind="nfs", data={"server": "files.example", "path": "/export/wiki"})
+        found = await house.services.datasets.create(house.admin, made)
+        assert found.path == str(tmp_path / "net/files.example/export/wiki")
+        missing = replace(made, name="b", data={"server": "files.example", "path": "/none"})
+        with pytest.raises(UserError, match="does not exist"):
+            await house.services.datasets.create(house.admin, missing)
+        for values in (
+            {"server": "..", "path": "/x"},
+            {"server": "a/b", "path": "/x"},
+            {"server": "a", "path": "/../x"},
+        ):
+            with pytest.raises(UserError):
+                await house.services.datasets.create(house.admin, replace(made, name="c", data=values))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Dataset(name="a", path="/tmp", kind="volume"),
+        Dataset(name="a", path="/tmp", kind="env"),
+        Dataset(name="a", path="/tmp", kind="git", data={"url": "file:///x"}),
+        Dataset(name="a", path="", kind="git"),
+        Dataset(name="a", path="", kind="git", data={"url": "file:///x", "more": "y"}),
+        Dataset(name="a", path="", kind="git", data={"url": "file:///x"}, per_user=True),
+        Dataset(name="a", path="", kind="volume", data={"size": "ten"}),
+        Dataset(name="a", path="", kind="env", data={"url": "x"}),
+        Dataset(name="a", path="", kind="env", default=True),
+        Dataset(name="a", path="", kind="env", per_user=True),
+        Dataset(name="a", path="", kind="volume", display_name="a\nb"),
+        Dataset(name="a", path="", kind="git", data={"url": 5}),
+    ],
+)
+async def test_what_does_not_go_together(house: House, made: Dataset) -> None:
+    with pytest.raises(UserError):
+        await house.services.datasets.create(house.admin, made)
+    assert await house.services.datasets.list(house.admin) == []
+
+
+async def test_a_dataset_keeps_its_kind(house: House, data: Path) -> None:
+    await volume(house)
+    await add(house, "a", data)
+    for name, kind in (("vol", "folder"), ("vol", "env"), ("a", "volume"), ("a", "env")):
+        with pytest.raises(UserError, match="cannot become|takes no path"):
+            await house.services.datasets.change(house.admin, name, DatasetChange(kind=kind))
+
+
+async def test_which_secret_git_goes_by_is_for_admins(house: House) -> None:
+    ann = await house.user("ann", "red")
+    await house.services.secrets.create(house.admin, Secret(name="key"), "hush")
+    given = {"url": "file:///nowhere", "secret": "key"}
+    made = Dataset(name="code", path="", kind="git", data=given, everyone=True)
+    await house.services.datasets.create(house.admin, made)
+    assert (await house.services.datasets.get(house.admin, "code")).data == given
+    assert (await house.services.datasets.get(ann, "code")).data == {"url": "file:///nowhere"}
+    (listed,) = await house.services.datasets.list(ann)
+    assert "secret" not in listed.data

@@ -22,7 +22,6 @@ from holdfast.shared_folders import SharedFolders
 
 from .artifact_draft import Draft, Room, Tally, make_folders
 
-RUN = secrets.token_hex(8)  # drafts of other runs were left by servers that were killed
 _EXPIRY = "expiredAt"  # in seconds of Unix time, for PrimeHub's clients
 _MARK = "attempt"  # says that the folder is one of ours
 _TRIES = 5
@@ -48,7 +47,7 @@ class ArtifactPlace:
         """Take what there is. OSError when it cannot be put in its place; then all is as it was before."""
         self._shared.make(self._shared.files(parcel.group))
         drafts = self._shared.make(self._shared.drafts(parcel.group))
-        name = f"{RUN}-{secrets.token_hex(8)}"
+        name = secrets.token_hex(16)
         with closing_fd(os.open(drafts, OPEN_FOLDER)) as above:
             settled = False
             try:
@@ -121,7 +120,7 @@ class ArtifactPlace:
             with suppress(OSError):
                 if _is_ours(jobs, parcel.job_id):
                     return os.open(parcel.job_id, OPEN_FOLDER, dir_fd=jobs)
-            name = f"{RUN}-{secrets.token_hex(8)}"
+            name = secrets.token_hex(16)
             with closing_fd(make_folders(above, (name.encode(),))) as fresh:
                 self._describe(fresh, parcel, now)
             self._move_in(parcel.group, above, name, jobs, parcel.job_id, tally)

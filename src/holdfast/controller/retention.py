@@ -1,4 +1,4 @@
-"""Removing logs some days after a job's end. The record stays, and says when its logs went."""
+"""Removing logs and artifacts some days after a job's end. The record stays, and says when its logs went."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from holdfast.engines.base import Engine
+from holdfast.services.artifact_sweep import ArtifactSweep
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 
 log = logging.getLogger(__name__)
 
 INTERVAL = 600.0  # seconds
+ARTIFACTS_INTERVAL = 3600.0
 BATCH = 200
 
 
@@ -53,3 +55,17 @@ class Retention:
             if len(due) < BATCH:
                 break
         return removed
+
+
+class ArtifactRetention:
+    def __init__(self, artifacts: ArtifactSweep) -> None:
+        self.artifacts = artifacts
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.artifacts.run()
+            except Exception:
+                log.exception("could not remove old artifacts", extra={"event": "retention"})
+            await asyncio.sleep(ARTIFACTS_INTERVAL)

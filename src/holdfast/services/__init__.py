@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from holdfast.engines.base import Engine
@@ -15,6 +15,7 @@ from holdfast.store.database import Store
 from holdfast.timezones import machine_timezone, zone
 
 from .access_tokens import AccessTokens
+from .artifact_sweep import ArtifactSweep
 from .artifacts import Artifacts
 from .catalogue import Catalogue
 from .control import Control
@@ -63,6 +64,7 @@ class Services:
     files: Files
     folders: TaggedFolders
     artifacts: Artifacts
+    artifact_sweep: ArtifactSweep
     usage: Usage
     schedules: Schedules
     skus: Skus
@@ -124,8 +126,13 @@ def build_services(
         files=files,
         folders=TaggedFolders(files, work, clock=clock),
         artifacts=Artifacts(store, folders, work),
+        artifact_sweep=ArtifactSweep(store, folders, work, _days(settings.files.artifact_days), clock=clock),
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
         schedules=Schedules(store, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock),
         skus=skus,
         place=Place(store, engine, control, home, clock=clock),
     )
+
+
+def _days(count: float) -> timedelta | None:
+    return timedelta(days=count) if count else None

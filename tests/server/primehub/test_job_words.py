@@ -1,0 +1,121 @@
+"""Every state and every exit has its words in PrimeHub's language."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from holdfast.core.exits import Cause, ExitKind
+from holdfast.core.job import Dialect
+from holdfast.core.records import JobSummary
+from holdfast.core.states import JobState
+from holdfast.server.primehub.job_words import FAILURES, NEVER_QUOTA, OVER_DEADLINE, PHASES, Words, words_of
+
+PRIMEHUB_PHASES = {"Pending", "Preparing", "Running", "Succeeded", "Failed", "Cancelled", "Unknown"}
+PRIMEHUB_REASONS = set(
+    "OverRequeueLimit OverActivateDeadline OverQuota Cancelled PodCreationFailed PodFailed PodUnknown PodPending "  # noqa: SIM905
+    "PodRunning PodSucceeded".split()
+)
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def a_summary(state: JobState, **more: Any) -> JobSummary:
+    usual: dict[str, Any] = {
+        "id": "job-202603010000-abcdef",
+        "seq": 1,
+        "name": "demo",
+        "user": "ann",
+        "group": "red",
+        "message": "",
+        "submitted_at": NOW,
+        "started_at": None,
+        "finished_at": None,
+        "exit_code": None,
+        "exit_kind": None,
+        "attempt": 0,
+        "task_count": 1,
+        "cpu": 1.0,
+        "memory": 1,
+        "gpu": 0,
+        "priority": 0,
+        "dialect": Dialect.PRIMEHUB,
+    }
+    return JobSummary(state=state, **{**usual, **more})
+
+
+def failed(kind: ExitKind, message: str, cause: str = "") -> JobSummary:
+    return a_summary(JobState.FAILED, exit_kind=kind.value, message=message, exit_cause=cause)
+
+
+def test_the_tables_are_whole_and_say_nothing_primehub_does_not() -> None:
+    assert set(PHASES) == set(JobState)
+    assert set(FAILURES) == set(ExitKind)
+    assert set(PHASES.values()) <= PRIMEHUB_PHASES
+    for kind in ExitKind:
+        assert words_of(failed(kind, "so it was")).reason in PRIMEHUB_REASONS
+    for state in JobState:
+        assert words_of(a_summary(state)).reason in {None, *PRIMEHUB_REASONS}
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if not state.final])
+def test_a_job_that_is_asked_to_stop_is_cancelled_at_once(state: JobState) -> None:
+    assert words_of(a_summary(state, stopping=True)) == Words("Cancelled", "Cancelled", "Cancelled by user")
+
+
+@pytest.mark.parametrize(
+    ("summary", "waiting", "expected"),
+    [
+        (a_summary(JobState.PENDING), (), Words("Pending", None, None)),
+        (
+            a_summary(JobState.PENDING),
+            ("The quota of group red is 1 core.",),
+            Words("Pending", "OverQuota", "Insufficient group/user quota: The quota of group red is 1 core."),
+        ),
+        (
+            a_summary(JobState.PENDING),
+            ("No machine has 4 cores free.",),
+            Words("Pending", "PodPending", "No machine has 4 cores free."),
+        ),
+        (
+            a_summary(JobState.PENDING, retry_at=NOW, message="Lost"),
+            (),
+            Words("Pending", "PodPending", "Back to pending due to: Lost"),
+        ),
+        (a_summary(JobState.PREPARING, message="Placed"), (), Words("Preparing", "PodPending", "Placed")),
+        (a_summary(JobState.RUNNING, message="x"), (), Words("Running", "PodRunning", "Job is currently running")),
+        (a_summary(JobState.HELD, message="Kept"), (), Words("Running", "PodRunning", "Kept")),
+        (a_summary(JobState.UNKNOWN, message="No word of it"), (), Words("Running", "PodRunning", "No word of it")),
+        (a_summary(JobState.SUCCEEDED), (), Words("Succeeded", "PodSucceeded", "Job completed")),
+        (
+            failed(ExitKind.USER_ERROR, "Exit code 3"),
+            (),
+            Words("Failed", "PodFailed", "Job failed due to Error: Exit code 3"),
+        ),
+        (
+            failed(ExitKind.OUT_OF_MEMORY, "Too much"),
+            (),
+            Words("Failed", "PodFailed", "Job failed due to OOMKilled: Too much"),
+        ),
+        (failed(ExitKind.TIME_LIMIT, "Over"), (), Words("Failed", "OverActivateDeadline", OVER_DEADLINE)),
+        (
+            failed(ExitKind.REFUSED, "There is none", Cause.IMAGE_MISSING),
+            (),
+            Words("Failed", "PodCreationFailed", "Image not found: tf-2"),
+        ),
+        (failed(ExitKind.REFUSED, "No way"), (), Words("Failed", "PodCreationFailed", "No way")),
+        (
+            failed(ExitKind.REFUSED, "the quota of group red is 1 core"),
+            (),
+            Words("Failed", "OverQuota", f"{NEVER_QUOTA} (the quota of group red is 1 core)"),
+        ),
+        (
+            failed(ExitKind.PLATFORM, "Lost"),
+            (),
+            Words("Failed", "PodFailed", "Job failed due to System Error: Lost"),
+        ),
+    ],
+)
+def test_words(summary: JobSummary, waiting: tuple[str, ...], expected: Words) -> None:
+    assert words_of(summary, image="tf-2", waiting=waiting) == expected
