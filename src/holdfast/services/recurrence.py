@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -63,6 +64,7 @@ _NICKNAMES = {
 # -- cron text
 
 
+@lru_cache(2048)
 def parse_cron(text: str) -> str:
     """The same with numbers for names; BadRecurrence says which field is wrong, and why."""
     parts = _split(text)
@@ -200,6 +202,7 @@ class Timing:
         return tuple(found for found, _ in zip(self.times(recurrence, after, until), range(count), strict=False))
 
 
+@lru_cache(2048)  # thousands of schedules are due at the same few times
 def next_time(cron: str, here: ZoneInfo, after: datetime) -> datetime | None:
     """The first moment after `after` that parsed cron text names, in UTC. None: there is none in fifty years, or before
     the calendar ends."""

@@ -124,7 +124,7 @@ def note_validity(conn: Connection, found: Sequence[Schedule]) -> None:
     """What was found when somebody looked; nothing for those that have changed since."""
     for schedule in found:
         values = {
-            "invalid": schedule.invalid,
+            "invalid": None if schedule.invalid is None else schedule.invalid.value,
             "message": storable(schedule.message),
             "next_run_at": maybe_micros(schedule.next_run_at),
         }
@@ -229,12 +229,22 @@ def page_after(conn: Connection, id: str, limit: int) -> list[Schedule]:
     return [_schedule(row) for row in rows]
 
 
+_ADVANCE = text(
+    "UPDATE schedules SET invalid = :invalid, message = :message, next_run_at = :next_run_at, queued_at = :queued_at,"
+    " last_run_at = :last_run_at, version = version + 1 WHERE id = :id AND version = :version"
+)
+
+
+def _step_values(schedule: Schedule) -> dict[str, Any]:
+    return {**_progress(schedule), "id": schedule.id, "version": schedule.version}
+
+
 def advance(conn: Connection, turns: Sequence[Turn]) -> list[Taken]:
     """Each turn, or nothing of it when its schedule changed since it was read."""
     done = []
     history = []
     for turn in turns:
-        if not _step(conn, turn.after, _progress(turn.after)):
+        if not conn.execute(_ADVANCE, _step_values(turn.after)).rowcount:
             done.append(Taken(moved=False))
             continue
         inserted = insert_job(conn, new=turn.job) if turn.job is not None else None
@@ -287,7 +297,7 @@ def _step(conn: Connection, schedule: Schedule, values: Mapping[str, Any]) -> bo
 
 def _progress(schedule: Schedule) -> dict[str, Any]:
     return {
-        "invalid": schedule.invalid,
+        "invalid": None if schedule.invalid is None else schedule.invalid.value,
         "message": storable(schedule.message),
         "next_run_at": maybe_micros(schedule.next_run_at),
         "queued_at": maybe_micros(schedule.queued_at),
