@@ -41,6 +41,7 @@ from .schedules import Schedules
 from .secrets import Secrets
 from .skus import Skus
 from .storages import Storages
+from .token_codes import TokenCodes
 from .tokens import Tokens
 from .usage import Usage
 from .users import Users
@@ -67,6 +68,7 @@ class Services:
     artifact_sweep: ArtifactSweep
     usage: Usage
     schedules: Schedules
+    codes: TokenCodes
     skus: Skus
     place: Place
 
@@ -109,13 +111,15 @@ def build_services(
     work = DiskWork()
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes)
     files.clear_uploads()
+    tokens = Tokens(store, settings, access, passwords, clock=clock, monotonic=monotonic)
     return Services(
         settings=settings,
         jobs=Jobs(store, engine, control, intake, prospects, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
-        groups=Groups(store, control, forget=(access.forget, instance_types.forget, image_aliases.forget)),
-        tokens=Tokens(store, settings, access, passwords, clock=clock, monotonic=monotonic),
+        groups=Groups(store, control, folders, forget=(access.forget, instance_types.forget, image_aliases.forget)),
+        tokens=tokens,
+        codes=TokenCodes(tokens, monotonic=monotonic),
         images=images,
         image_aliases=image_aliases,
         instance_types=instance_types,

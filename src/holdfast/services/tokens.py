@@ -70,12 +70,17 @@ class Tokens:
 
     async def login(self, user: str, password: str, address: str) -> NewToken:
         """By user and password. `address`: where the request came from, for the back-off."""
+        name = await self.verify(user, password, address)
+        return await self._make(Kind.LOGIN, name, "login", timedelta(days=self._settings.server.login_days))
+
+    async def verify(self, user: str, password: str, address: str) -> str:
+        """The user's name if the password is right; NotLoggedIn otherwise. Tries are counted."""
         await self._guesses.begin(user[:200], address)
         hashed = await self._store.read(_hash_of, user) if _could_be(user, password) else None
         if not await self._passwords.verify(hashed, password[:MAX_LENGTH]):
             raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
         self._guesses.succeeded(user, address)
-        return await self._make(Kind.LOGIN, user, "login", timedelta(days=self._settings.server.login_days))
+        return user
 
     async def logout(self, text: str) -> None:
         """The token that was used to ask is ended."""

@@ -14,14 +14,16 @@ from holdfast.server.answers import answer
 from holdfast.services import Services
 from holdfast.settings import Settings
 
+from .auth_flow import auth_routes
 from .documents import LONGEST
 from .errors import GRAPHQL, PhError, answer_plainly
 from .graphql_api import GraphQLApi
+from .http_files import FILES, refuse_share, send_file, take_file
 from .logs import refuse_log, send_job_log, send_notebook_log
 
 SMALL_BODY = 64 * 1024  # bytes
 
-PREFIXES = (GRAPHQL, "/api/logs/")
+PREFIXES = (GRAPHQL, "/api/logs/", "/api/files/", "/api/share/")
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -32,6 +34,8 @@ def is_primehub(path: str) -> bool:
 
 def most_bytes(path: str, settings: Settings) -> int:
     """Of a body sent there. A job within a form takes up to three times the bytes, and some for the query."""
+    if path.startswith(FILES):
+        return settings.files.max_upload_bytes
     return 3 * settings.server.max_job_bytes + LONGEST if path == GRAPHQL else SMALL_BODY
 
 
@@ -44,6 +48,10 @@ def primehub_routes(services: Services) -> list[Route]:
         Route("/api/logs/namespaces/{namespace}/phjobs/{id}", answering(send_job_log)),
         Route("/api/logs/jupyterhub", answering(send_notebook_log)),
         Route("/api/logs/{path:path}", answering(refuse_log), methods=every),
+        Route(f"{FILES}{{group}}/{{path:any}}", answering(send_file)),
+        Route(f"{FILES}{{group}}/{{path:any}}", answering(take_file), methods=["POST"]),
+        Route("/api/share/{path:path}", answering(refuse_share)),
+        *auth_routes(),
     ]
 
 
