@@ -80,6 +80,8 @@ def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = N
     summary, job = detail.summary, detail.job
     if waiting is None:
         waiting = call.services.jobs.waiting(detail) or ()
+    if detail.exit is not None and summary.task_count == 1:
+        summary = replace(summary, message=detail.exit.message)  # without the name of its only task
     words = words_of(summary, image=job.roles[0].image, waiting=waiting)
     return {
         "id": summary.id,
