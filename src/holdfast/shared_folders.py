@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 
@@ -52,6 +53,14 @@ class SharedFolders:
 
     def git(self, name: str) -> Path:
         return self.root / "git" / name
+
+    def set_aside(self, group: str) -> None:
+        """What an earlier group of this name kept is not for a new one: it stays on disk, in earlier/GROUP.NUMBER."""
+        before = self.root / "groups" / group
+        if not before.exists():
+            return
+        earlier = self.make(self.root / "earlier")
+        before.rename(earlier / f"{group}.{secrets.token_hex(8)}")
 
     def make(self, folder: Path) -> Path:
         """The folder, made where it is missing; nobody but the server's user gets in from outside."""

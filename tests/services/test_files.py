@@ -5,7 +5,8 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -465,3 +466,48 @@ async def test_a_group_is_found_by_its_path(house: House) -> None:
     both = Actor(name="x", groups={"a_b": False, "A-b": False})
     with pytest.raises(Conflict, match="A-b and a_b"):
         await files.group_of_path(both, "a-b")
+
+
+async def test_a_new_group_does_not_get_the_files_of_an_earlier_one(house: House) -> None:
+    await house.add_group("vision")
+    await put(house, "secret", b"theirs", "vision")
+    await house.services.groups.delete(house.admin, "vision")
+    await house.add_group("vision")
+    assert names(await house.services.files.list(house.admin, "vision")) == []
+    [kept] = (house.services.shared.root / "earlier").glob("vision.*/files/secret")
+    assert kept.read_bytes() == b"theirs"
+    await put(house, "new", b"ours", "vision")
+    with pytest.raises(Conflict):
+        await house.add_group("vision")
+    assert names(await house.services.files.list(house.admin, "vision")) == ["new"]
+
+
+async def test_a_listing_that_nobody_waits_for_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A walk that is told to stop does, and its turn is free for the next."""
+    monkeypatch.setattr(file_walk, "MOST_LOOKS", 10**12)
+    begun, go_on = threading.Event(), threading.Event()
+    real = os.scandir
+
+    def endless(folder: int) -> object:
+        begun.set()
+        go_on.wait(60)
+
+        class Entries:
+            def __enter__(self) -> Iterator[object]:
+                with real(folder) as entries:
+                    entry = next(entries)
+                return iter(lambda: entry, None)
+
+            def __exit__(self, *_: object) -> None:
+                pass
+
+        return Entries()
+
+    await put(house, "a")
+    monkeypatch.setattr(os, "scandir", endless)
+    listing = asyncio.create_task(house.services.files.list(house.admin, "default"))
+    await asyncio.to_thread(begun.wait, 60)
+    listing.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(listing, 60)

@@ -20,10 +20,17 @@ class DiskWork:
         """Work that may go through many files. It is to look at the event now and then, and to end when it is set."""
         stop = threading.Event()
         async with self._turns:
-            working = asyncio.ensure_future(asyncio.to_thread(work, stop))
-            try:
-                return await asyncio.shield(working)
-            except asyncio.CancelledError:
-                stop.set()
-                await asyncio.wait([working])  # its turn is over when it has ended, not before
-                raise
+            return await ended(lambda: work(stop), stop.set)
+
+
+async def ended(work: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:
+    """What it returns. Waits for the thread also when cancelled: what it uses is not closed, and its turn not given to
+    another, before it has ended."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        on_cancel()
+        await asyncio.wait([working])
+        working.exception()  # nobody wants to hear of it
+        raise

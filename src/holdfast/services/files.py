@@ -17,7 +17,7 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
 
-from .disk_work import DiskWork
+from .disk_work import DiskWork, ended
 from .file_paths import TAGS_FILE, can_be, need_changeable, parse_folder, parse_path
 from .file_tree import Tree, clear_removed, clear_uploads, not_kept, show_path
 from .file_walk import Item, Listing, Walk, closing_fd, collect, modified
@@ -116,7 +116,7 @@ class Files:
             size = await self._write_all(fd, parts, chunks)
             status = await _kept(parts, lambda: tree.settle(fd, name, parts))
         finally:
-            await _ended(lambda: _drop(tree, fd, name))
+            await ended(lambda: _drop(tree, fd, name))
         return Item("/".join(parts), size, modified(status))
 
     async def _write_all(self, fd: int, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> int:
@@ -238,21 +238,11 @@ def _needs_recursive(what: str) -> Conflict:
 
 async def _kept(parts: tuple[str, ...], work: Callable[[], T]) -> T:
     try:
-        return await _ended(work)
+        return await ended(work)
     except OSError as error:
         if error.errno == errno.EXDEV:
             raise Unavailable("The group's files lie on another disk than what comes in for them") from error
         raise not_kept(parts, error) from error
-
-
-async def _ended(work: Callable[[], T]) -> T:
-    """Waits for the thread also when cancelled: what it uses is not closed before."""
-    working = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await asyncio.wait([working])
-        raise
 
 
 async def _removed(work: Awaitable[int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,12 +16,14 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound
 from holdfast.core.job import DEFAULT_GROUP
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
+from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
 
 from .control import Control
 from .extensions import check_extension, merge
 from .group_rules import check_group, check_group_name, check_mlflow, check_path, check_quotas, mask_mlflow
+from .refusals import Unavailable
 from .unfinished import has_jobs, has_unfinished
 
 
@@ -49,9 +52,13 @@ class GroupChange:
 
 
 class Groups:
-    def __init__(self, store: Store, control: Control, *, forget: Sequence[Callable[[], None]]) -> None:
+    def __init__(
+        self, store: Store, control: Control, shared: SharedFolders, *, forget: Sequence[Callable[[], None]]
+    ) -> None:
         self._store = store
         self._control = control
+        self._shared = shared
+        self._creating = asyncio.Lock()  # so that no two ever take the files of one for those of an earlier group
         self._forget = forget  # what others remember of groups
 
     async def list(self, actor: Actor) -> list[Group]:
@@ -72,9 +79,20 @@ class Groups:
         check_quotas(group)
         group = replace(group, extension=merge({}, group.extension, replace=True))
         check_extension(group.extension)
-        await self._store.write(_create, group)
+        async with self._creating:
+            if await self._store.read(_is_new, group.name):
+                await asyncio.to_thread(self._set_aside, group.name)
+            await self._store.write(_create, group)
         await self._changed()
         return group
+
+    def _set_aside(self, name: str) -> None:
+        try:
+            self._shared.set_aside(name)
+        except OSError as error:
+            raise Unavailable(
+                f"The files of an earlier group {name} are in the way: {error.strerror}", hint="Move them away by hand."
+            ) from error
 
     async def change(self, actor: Actor, name: str, change: GroupChange) -> Group:
         _need_changer(actor, name, change)
@@ -172,6 +190,11 @@ def _need(conn: Connection, name: str) -> Group:
 
 def _mlflow(conn: Connection, name: str) -> tuple[Group | None, Mlflow | None]:
     return people.get_group(conn, name), people.group_mlflow(conn, name)
+
+
+def _is_new(conn: Connection, name: str) -> bool:
+    """Nothing stands in its way: files of that name are an earlier group's."""
+    return people.get_group(conn, name) is None and not has_jobs(conn, group=name)
 
 
 def _create(conn: Connection, group: Group) -> None:
