@@ -23,6 +23,7 @@ from . import (
     logs,
     output,
     people,
+    schedules,
     secrets,
     serve,
     session,
@@ -76,6 +77,7 @@ app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.submit)
 app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.plan)
 for _command in _JOBS:
     app.command(rich_help_panel=JOBS)(_command)
+app.add_typer(schedules.schedules, name="schedule", rich_help_panel=JOBS)
 app.add_typer(artifacts.artifacts, name="artifacts", rich_help_panel=JOBS)
 app.add_typer(files.files, name="files", rich_help_panel=PLACE)
 app.add_typer(images.images, name="image", rich_help_panel=PLACE)

@@ -72,6 +72,8 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
         yield "stopped by", f"{job.stop.actor} at {show_instant(job.stop.at)}"
     if job.rerun_of:
         yield "rerun of", job.rerun_of
+    if job.schedule:
+        yield "schedule", job.schedule
     if job.tags:
         yield "tags", ", ".join(job.tags)
     if job.isolation == "none":

@@ -189,7 +189,7 @@ def _job(ctx: typer.Context, file: str | None) -> bytes | dict[str, Any]:
         raise typer.BadParameter(f"{options}: only for a command after --; a FILE says these itself")
     if file is None:
         raise typer.BadParameter(f"give a FILE, or a command after --; to read stdin: holdfast {ctx.info_name} -")
-    return _read(file)
+    return read_job_file(file)
 
 
 # fmt: off
@@ -202,7 +202,7 @@ DESCRIBING = frozenset(
 # fmt: on
 
 
-def _read(file: str) -> bytes:
+def read_job_file(file: str) -> bytes:
     from holdfast.core.errors import TooLarge, UserError
 
     try:

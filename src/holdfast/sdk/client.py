@@ -20,13 +20,16 @@ from .jobs import JobCalls
 from .logs import LogCalls
 from .people import PeopleCalls
 from .place import PlaceCalls
+from .schedules import ScheduleCalls
 from .secrets import SecretCalls
 from .wire import as_arguments, as_reply, options, pieces_of, pieces_of_async, translated
 
 T = TypeVar("T")
 
 
-class Calls(CatalogueCalls, JobCalls, LogCalls, PeopleCalls, DatasetCalls, SecretCalls, FileCalls, PlaceCalls):
+class Calls(
+    CatalogueCalls, JobCalls, ScheduleCalls, LogCalls, PeopleCalls, DatasetCalls, SecretCalls, FileCalls, PlaceCalls
+):
     """Every call there is."""
 
 

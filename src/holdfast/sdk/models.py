@@ -464,3 +464,69 @@ class Artifacts:
 class Month:
     year: int
     month: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrence:
+    """When a schedule is due."""
+
+    kind: str = "custom"  # inactive, daily, weekly, monthly or custom
+    cron: str | None = None  # minute hour day-of-month month day-of-week; only custom goes by it
+    timezone: str = ""  # such as Europe/Berlin; empty: the server's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A job that is submitted again and again."""
+
+    id: str
+    name: str
+    user: str = ""  # whose its jobs are
+    group: str = ""
+    recurrence: Recurrence
+    timezone: str = ""  # the one it goes by
+    overlap: str = "skip"  # or queue, cancel: what a due run does while an earlier job is not finished
+    missed: str = "skip"  # or once: what becomes of runs that were due while no server ran
+    ends_at: datetime | None = None
+    paused: bool = False
+    invalid: str | None = None  # why it cannot run, in a word
+    message: str = ""
+    next_run_at: datetime | None = None
+    queued_at: datetime | None = None  # a run was due then, and waits for an earlier job to end
+    last_run_at: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePage:
+    items: tuple[Schedule, ...]
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleDetail(Schedule):
+    job: Mapping[str, Any] = field(default_factory=dict)  # the template, secrets masked
+    source: str = ""  # as it was written, secrets masked
+    next_runs: tuple[datetime, ...] = ()
+    warnings: tuple[str, ...] = ()  # about the job file, right after it was given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    timezone: str
+    times: tuple[datetime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What came of one time that a schedule was due, or that somebody asked for."""
+
+    seq: int
+    due_at: datetime
+    at: datetime
+    result: str  # started, skipped, missed or failed
+    job: str | None = None
+    state: JobState | None = None  # where that job is now
+    message: str = ""
+    actor: str = ""

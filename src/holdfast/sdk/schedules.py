@@ -1,0 +1,169 @@
+"""Calls about schedules: jobs that are submitted again and again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
+from .jobs import JobText
+from .models import JobSummary, Preview, Run, ScheduleDetail, SchedulePage
+
+KEEP: Any = object()  # leaves an end as it is, where None takes it away
+
+
+class ScheduleCalls:
+    @endpoint
+    def schedules(
+        self,
+        *,
+        groups: Iterable[str] = (),
+        user: str | None = None,
+        mine: bool = False,
+        text: str | None = None,
+        order: str | None = None,
+        descending: bool | None = None,
+        offset: int | None = None,
+        limit: int | None = None,
+    ) -> Call[SchedulePage]:
+        """A page of them, those changed last first. `order`: updated, created, name, group, user or next-run."""
+        params = {
+            "group": ",".join(groups) or None,
+            "user": user,
+            "mine": mine or None,
+            "text": text,
+            "order": order,
+            "descending": descending,
+            "offset": offset,
+            "limit": limit,
+        }
+        return call("GET", "/schedules", as_a(SchedulePage), params=params)
+
+    @endpoint
+    def schedule(self, id: str) -> Call[ScheduleDetail]:
+        return call("GET", _schedule(id), as_a(ScheduleDetail))
+
+    @endpoint
+    def add_schedule(
+        self,
+        job: JobText,
+        cron: str | None = None,
+        *,
+        kind: str | None = None,
+        timezone: str | None = None,
+        group: str | None = None,
+        dialect: str | None = None,
+        overlap: str | None = None,
+        missed: str | None = None,
+        ends_at: datetime | None = None,
+        paused: bool | None = None,
+    ) -> Call[ScheduleDetail]:
+        """Submit a job file again and again: by five-field cron text, or daily, weekly, monthly or inactive (`kind`).
+
+        Its jobs are yours, and are submitted with the rights you have at each time.
+        """
+        body = given(
+            job=_text(job),
+            recurrence=_recurrence(cron, kind, timezone),
+            group=group,
+            dialect=dialect,
+            overlap=overlap,
+            missed=missed,
+            ends_at=_time(ends_at),
+            paused=paused,
+        )
+        return call("POST", "/schedules", as_a(ScheduleDetail), body=body)
+
+    @endpoint
+    def change_schedule(
+        self,
+        id: str,
+        *,
+        job: JobText | None = None,
+        cron: str | None = None,
+        kind: str | None = None,
+        timezone: str | None = None,
+        group: str | None = None,
+        dialect: str | None = None,
+        form: Mapping[str, Any] | None = None,
+        overlap: str | None = None,
+        missed: str | None = None,
+        ends_at: datetime | None = KEEP,
+        paused: bool | None = None,
+    ) -> Call[ScheduleDetail]:
+        """Change what is given. A recurrence is changed as a whole: give its time zone with it. `ends_at=None`: no end.
+        `form`: some fields of PrimeHub's job form, where the job file is in that form."""
+        changed = None if (cron, kind, timezone) == (None, None, None) else _recurrence(cron, kind, timezone)
+        body = given(
+            job=None if job is None else _text(job),
+            recurrence=changed,
+            group=group,
+            dialect=dialect,
+            form=form,
+            overlap=overlap,
+            missed=missed,
+            paused=paused,
+        )
+        if ends_at is not KEEP:
+            body["ends_at"] = _time(ends_at)
+        return call("PATCH", _schedule(id), as_a(ScheduleDetail), body=body, repeatable=True)
+
+    @endpoint
+    def pause_schedule(self, id: str) -> Call[ScheduleDetail]:
+        """Nothing is due until it is resumed."""
+        return call("PATCH", _schedule(id), as_a(ScheduleDetail), body={"paused": True}, repeatable=True)
+
+    @endpoint
+    def resume_schedule(self, id: str) -> Call[ScheduleDetail]:
+        """From its next time on; what was due meanwhile is not made up for."""
+        return call("PATCH", _schedule(id), as_a(ScheduleDetail), body={"paused": False}, repeatable=True)
+
+    @endpoint
+    def remove_schedule(self, id: str) -> Call[None]:
+        """With its history; its jobs stay."""
+        return call("DELETE", _schedule(id), as_nothing)
+
+    @endpoint
+    def run_schedule(self, id: str) -> Call[JobSummary]:
+        """One job from its template, now, and yours."""
+        return call("POST", f"{_schedule(id)}/run", as_a(JobSummary))
+
+    @endpoint
+    def schedule_runs(self, id: str, *, before: int | None = None, limit: int | None = None) -> Call[tuple[Run, ...]]:
+        """What came of each time it was due or was asked to run, newest first."""
+        params = {"before": before, "limit": limit}
+        return call("GET", f"{_schedule(id)}/runs", as_items(Run), params=params)
+
+    @endpoint
+    def preview_schedule(
+        self,
+        cron: str | None = None,
+        *,
+        kind: str | None = None,
+        timezone: str | None = None,
+        count: int | None = None,
+        ends_at: datetime | None = None,
+    ) -> Call[Preview]:
+        """When a schedule of that kind would be due next."""
+        body = given(recurrence=_recurrence(cron, kind, timezone), count=count, ends_at=_time(ends_at))
+        return call("POST", "/schedules/preview", as_a(Preview), body=body, repeatable=True)
+
+
+def _schedule(id: str) -> str:
+    return f"/schedules/{segment(id)}"
+
+
+def _recurrence(cron: str | None, kind: str | None, timezone: str | None) -> dict[str, Any]:
+    return given(kind=kind or ("custom" if cron is not None else "inactive"), cron=cron, timezone=timezone)
+
+
+def _text(job: JobText) -> str:
+    if isinstance(job, Mapping):
+        return json.dumps(job)
+    return job.decode() if isinstance(job, bytes) else job
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
