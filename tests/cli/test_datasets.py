@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.datasets import complete_dataset
+from tests.services.repositories import Repository
 
 from .running import Cli
 
@@ -96,3 +97,66 @@ def test_help_names_values_in_words(alone: Cli) -> None:
         assert "<" not in text
         assert "list[" not in text
     assert "bash|zsh|fish" in alone.ok("completion", "--help").text
+
+
+def test_a_volume(cli: Cli) -> None:
+    cli.ok("group", "add", "writers")
+    made = cli.ok("dataset", "add", "vol", "--kind", "volume", "--writable", "writers", "--size", "5", "--json").json
+    assert (made["kind"], made["writable_groups"], made["data"]) == ("volume", ["writers"], {"size": "5"})
+    assert made["path"].endswith("/volumes/vol")
+    shown = cli.ok("dataset", "show", "vol").text
+    assert "writable by writers" in shown
+    assert "size        5 GB" in shown
+    assert cli.ok("dataset", "grant", "vol", "default", "--rw", "--json").json["writable_groups"] == [
+        "default",
+        "writers",
+    ]
+    assert cli("dataset", "grant", "vol", "--everyone", "--rw").code == 2
+    Path(made["path"], "note").write_text("x")
+    assert "still there" in cli.ok("dataset", "rm", "vol", "--yes").text
+    refused = cli("dataset", "add", "vol", "--kind", "volume")
+    assert "--adopt" in refused.err
+    cli.ok("dataset", "add", "vol", "--kind", "volume", "--adopt")
+    assert "and all its data?" in cli("dataset", "rm", "vol", "--purge").err
+    assert "data is gone" in cli.ok("dataset", "rm", "vol", "--purge", "--yes").text
+    assert not Path(made["path"]).exists()
+
+
+def test_variables(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "variables"
+    file.write_text("# comment\n\nTOKEN=a=b \nEMPTY=\n")
+    made = cli.ok("dataset", "add", "env", "--variables", str(file), "--everyone")
+    assert "a=b" not in made.text
+    assert "a=b" not in cli.ok("dataset", "show", "env").text
+    assert cli.ok("dataset", "variables", "env", "--json").json == {"variables": {"TOKEN": "a=b ", "EMPTY": ""}}
+    cli.ok("dataset", "set", "env", "--variables", "-", stdin=b"NEW=1\n")
+    assert cli.ok("dataset", "variables", "env").text == "NEW=1\n"
+    wrong = cli("dataset", "set", "env", "--variables", "-", stdin=b"NEW=1\nhush-hush\n")
+    assert wrong.code == 1
+    assert "Line 2" in wrong.err
+    assert "hush-hush" not in wrong.err
+    assert cli("dataset", "add", "more", "--kind", "git", "--variables", str(file)).code == 2
+    cli.ok("dataset", "rm", "env", "--yes")
+
+
+def test_git(cli: Cli, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "code")
+    commit = repository.commit(readme="one")
+    cli.ok("secret", "add", "key", "--stdin", stdin=b"hush-hush\n")
+    assert "Added code: read-only" in cli.ok("dataset", "add", "code", "--git", repository.url, "--secret", "key").text
+    assert cli.ok("dataset", "sync", "code").text == f"code is at {commit}.\n"
+    shown = cli.ok("dataset", "show", "code").text
+    assert f"commit      {commit}, checked " in shown
+    assert "secret      key" in shown
+    assert repository.url in cli.ok("dataset", "ls").text
+    changed = cli.ok("dataset", "set", "code", "--branch", "none-such", "--secret", "none", "--json").json
+    assert changed["data"] == {"url": repository.url, "branch": "none-such"}
+    failed = cli("dataset", "sync", "code")
+    assert failed.code == 1
+    assert "no branch or tag none-such" in failed.err
+    assert "trouble" in cli.ok("dataset", "show", "code").text
+    back = cli.ok("dataset", "set", "code", "--branch", "none", "--json").json
+    assert back["data"] == {"url": repository.url}
+    assert cli.ok("dataset", "sync", "code", "--json").json["commit"] == commit
+    cli.ok("dataset", "rm", "code", "--yes")
+    cli.ok("secret", "rm", "key", "--yes")

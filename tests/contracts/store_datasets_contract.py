@@ -85,3 +85,25 @@ class DatasetsContract:
             opened.write(datasets.delete_dataset, "wiki")
         opened.write(datasets.create_dataset, dataset=replace(FULL, groups=()))
         assert opened.read(datasets.get_dataset, "wiki") == replace(FULL, groups=())
+
+    def test_variables_are_kept_apart_and_sealed(self, opened: Opened) -> None:
+        opened.write(datasets.create_dataset, dataset=Dataset(name="a", path="", kind="env"), variables={"A": "hush"})
+        opened.write(datasets.create_dataset, dataset=Dataset(name="b", path="", kind="env"), variables={})
+        opened.write(datasets.create_dataset, dataset=Dataset(name="c", path="/c"))
+        assert opened.read(datasets.variables_of, ["a", "b", "c", "none"]) == {"a": {"A": "hush"}, "b": {}}
+        opened.write(datasets.set_variables, "a", {"B": "資料"})
+        assert opened.read(datasets.variables_of, ["a"]) == {"a": {"B": "資料"}}
+        with pytest.raises(NotFound):
+            opened.write(datasets.set_variables, "none", {})
+
+    def test_each_group_with_its_own_right_to_write(self, opened: Opened) -> None:
+        a_group(opened, "red", "blue")
+        made = Dataset(name="a", path="/a", groups=("blue", "red"), writable_groups=("red",))
+        opened.write(datasets.create_dataset, dataset=made)
+        assert opened.read(datasets.get_dataset, "a") == made
+        opened.write(datasets.grant, "a", "blue", writable=True)
+        opened.write(datasets.grant, "a", "red")
+        assert opened.read(datasets.get_dataset, "a") == replace(made, writable_groups=("blue",))
+
+    def test_nothing_runs_in_a_new_database(self, opened: Opened) -> None:
+        assert opened.read(datasets.oldest_running) is None

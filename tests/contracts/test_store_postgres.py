@@ -17,6 +17,7 @@ from .store_listing_contract import ListingContract
 from .store_numbered_contract import NumberedContract
 from .store_people_contract import PeopleContract
 from .store_schedules_contract import SchedulesContract
+from .store_secrets_contract import SecretsContract
 from .store_tags_contract import TagsContract
 from .store_usage_contract import UsageContract
 from .store_writing_contract import WritingContract
@@ -62,6 +63,10 @@ class TestCatalogue(CatalogueContract):
 
 
 class TestDatasets(DatasetsContract):
+    pass
+
+
+class TestSecrets(SecretsContract):
     pass
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.server.rest import models
+from tests.services.repositories import Repository
 
 from .rig import Rig, error_of
 
@@ -122,3 +123,62 @@ async def test_a_job_shows_where_its_mounts_come_from(rig: Rig, data: str) -> No
     mount = {"source": data, "target": "/datasets/wiki", "read_only": True, "dataset": "wiki"}
     assert job["roles"][0]["mounts"] == [mount]
     error_of(await rig.post("/jobs", content=text.replace("wiki", "other"), headers=ann), 404)
+
+
+async def test_a_volume(rig: Rig) -> None:
+    await rig.house.add_group("red")
+    body = {
+        "name": "vol",
+        "kind": "volume",
+        "display_name": "Volume",
+        "writable_groups": ["red"],
+        "data": {"size": "5"},
+    }
+    made = (await rig.post("/datasets", json=body)).json()
+    models.DatasetView.model_validate(made)
+    assert (made["groups"], made["writable_groups"], made["display_name"]) == (["red"], ["red"], "Volume")
+    await rig.house.add_group("blue")
+    granted = (await rig.ask("PUT", "/datasets/vol/groups/blue?writable=true")).json()
+    assert granted["writable_groups"] == ["blue", "red"]
+    Path(made["path"], "note").write_text("x")
+    assert (await rig.ask("DELETE", "/datasets/vol")).status_code == 204
+    assert "adopt" in error_of(await rig.post("/datasets", json=body), 409)["hint"]
+    assert (await rig.post("/datasets", json={**body, "adopt": True})).status_code == 201
+    assert (await rig.ask("DELETE", "/datasets/vol?purge=true")).status_code == 204
+    assert not Path(made["path"]).exists()
+
+
+async def test_variables(rig: Rig) -> None:
+    ann = await rig.token_of("ann", "red")
+    body = {"name": "env", "kind": "env", "everyone": True, "variables": {"TOKEN": "hush-hush"}}
+    made = await rig.post("/datasets", json=body)
+    assert made.status_code == 201
+    shown = [
+        made,
+        await rig.get("/datasets"),
+        await rig.get("/datasets/env"),
+        await rig.get("/datasets/env", headers=ann),
+    ]
+    shown.append(await rig.ask("PATCH", "/datasets/env", json={"variables": {"OTHER": "hush-hush"}}))
+    assert not any("hush-hush" in response.text for response in shown)
+    assert (await rig.get("/datasets/env/variables")).json() == {"variables": {"OTHER": "hush-hush"}}
+    error_of(await rig.get("/datasets/env/variables", headers=ann), 403)
+    refused = await rig.ask("PATCH", "/datasets/env", json={"variables": {"A": ["hush-hush"]}})
+    error_of(refused, 400)
+    assert "hush-hush" not in refused.text
+
+
+async def test_git(rig: Rig, tmp_path: Path) -> None:
+    ann = await rig.token_of("ann", "red")
+    repository = Repository(tmp_path / "code")
+    commit = repository.commit(readme="one")
+    body = {"name": "code", "kind": "git", "everyone": True, "data": {"url": repository.url}}
+    made = (await rig.post("/datasets", json=body)).json()
+    models.DatasetView.model_validate(made)
+    assert made["read_only"]
+    state = (await rig.post("/datasets/code/sync")).json()
+    models.GitStateView.model_validate(state)
+    assert (state["commit"], state["error"], state["busy"]) == (commit, "", False)
+    assert (await rig.get("/datasets/code", headers=ann)).json()["sync"] == state
+    error_of(await rig.post("/datasets/code/sync", headers=ann), 403)
+    error_of(await rig.post("/datasets/none/sync"), 404)

@@ -337,7 +337,7 @@ async def test_a_dataset_keeps_its_kind(house: House, data: Path) -> None:
     await volume(house)
     await add(house, "a", data)
     for name, kind in (("vol", "folder"), ("vol", "env"), ("a", "volume"), ("a", "env")):
-        with pytest.raises(UserError, match="cannot become|takes no path"):
+        with pytest.raises(UserError, match=r"cannot become|takes no path"):
             await house.services.datasets.change(house.admin, name, DatasetChange(kind=kind))
 
 

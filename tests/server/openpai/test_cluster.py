@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from holdfast.core.job import GIB
 from holdfast.core.placement import Node, Quota
+from holdfast.core.records import Dataset
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeEngine
 from holdfast.services.groups import GroupChange
@@ -144,6 +146,23 @@ async def test_storages(pai: Pai) -> None:
     assert two == {**export, **fixed, "type": "nfs", "data": exported, "readOnly": True}
     for name in ("theirs", "nothing"):
         refused(await pai.user.get(f"/v2/storages/{name}"), 404, "NoStorageError", f"Storage {name} is not found.")
+
+
+async def test_storages_of_newer_kinds(pai: Pai) -> None:
+    """A volume and a checkout are folders like any other; variables are none."""
+    datasets = pai.house.services.datasets
+    made = Dataset(name="vol", path="", kind="volume", everyone=True, data={"size": "5"})
+    await datasets.create(pai.house.admin, made)
+    await datasets.create(pai.house.admin, replace(made, name="code", kind="git", data={"url": "file:///nowhere"}))
+    await datasets.create(pai.house.admin, replace(made, name="env", kind="env", data={}), variables={"A": "hush"})
+    listed = (await pai.user.get("/v2/storages")).json()["storages"]
+    assert [storage["name"] for storage in listed] == ["code", "vol"]
+    for name in ("code", "vol"):
+        one = (await pai.user.get(f"/v2/storages/{name}")).json()
+        assert (one["type"], one["data"], one["readOnly"]) == ("other", {}, True)
+    for path in ("/v2/storages/env", "/v2/storage/config/env", "/v2/storage/server/env"):
+        refused(await pai.user.get(path), 404, "NoStorageError", "Storage env is not found.")
+    assert len((await pai.user.get("/v2/storage/config")).json()) == 2
 
 
 async def test_a_storage_of_others_is_refused_where_all_read_all(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""Secrets by command line: their values come from where nobody looks on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .running import Cli
+
+
+def test_a_secret_from_beginning_to_end(cli: Cli, tmp_path: Path) -> None:
+    assert "holdfast secret add" in cli.ok("secret", "ls").err
+    (tmp_path / "key").write_text("hush-hush\nsecond\n")
+    made = cli.ok("secret", "add", "key", "--file", str(tmp_path / "key"), "--display-name", "Deploy", "--json")
+    assert made.json == {"name": "key", "display_name": "Deploy", "kind": "opaque", "registry_host": "", "username": ""}
+    added = cli.ok(
+        "secret", "add", "reg", "--registry", "ghcr.io", "--username", "ann", "--stdin", stdin=b"hush-hush\n"
+    )
+    assert added.text == "Added reg, for pulling images.\n"
+    assert cli.ok("secret", "ls").text.split()[:5] == ["SECRET", "KIND", "REGISTRY", "USER", "key"]
+    assert "registry  ghcr.io" in cli.ok("secret", "show", "reg").text
+    assert cli.ok("secret", "show", "key", "--json").json == made.json
+    assert cli.ok("secret", "set", "reg", "--username", "bob", "--json").json["username"] == "bob"
+    assert cli.ok("secret", "set", "key", "--stdin", stdin=b"new").text == "Changed key, for git.\n"
+    for shown in (cli.ok("secret", "ls", "--json"), cli.ok("secret", "show", "key"), made, added):
+        assert "hush-hush" not in shown.text + shown.err
+    assert cli("secret", "rm", "key").code == 1  # there is no terminal to ask on
+    for name in ("key", "reg"):
+        assert "Removed" in cli.ok("secret", "rm", name, "--yes").text
+    assert cli("secret", "show", "key").code == 1
+
+
+def test_where_values_come_from(cli: Cli, tmp_path: Path) -> None:
+    assert "--file FILE, or --stdin" in cli("secret", "add", "key").err
+    assert "--file FILE, or --stdin" in cli("secret", "set", "key").err
+    assert "Cannot read" in cli("secret", "add", "key", "--file", str(tmp_path / "none")).err
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in cli("secret", "add", "key", "--file", str(tmp_path / "binary")).err
+    assert "empty" in cli("secret", "add", "key", "--stdin", stdin=b"\n").err
+    assert cli("secret", "add", "key", "hush-hush").code == 2  # no argument takes one
