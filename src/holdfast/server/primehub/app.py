@@ -20,10 +20,11 @@ from .errors import GRAPHQL, PhError, answer_plainly
 from .graphql_api import GraphQLApi
 from .http_files import FILES, refuse_share, send_file, take_file
 from .logs import refuse_log, send_job_log, send_notebook_log
+from .reports import REPORTS, report_routes
 
 SMALL_BODY = 64 * 1024  # bytes
 
-PREFIXES = (GRAPHQL, "/api/logs/", "/api/files/", "/api/share/")
+PREFIXES = (GRAPHQL, "/api/logs/", "/api/files/", "/api/share/", REPORTS)
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -51,6 +52,7 @@ def primehub_routes(services: Services) -> list[Route]:
         Route(f"{FILES}{{group}}/{{path:any}}", answering(send_file)),
         Route(f"{FILES}{{group}}/{{path:any}}", answering(take_file), methods=["POST"]),
         Route("/api/share/{path:path}", answering(refuse_share)),
+        *report_routes(answering),
         *auth_routes(),
     ]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from ariadne import load_schema_from_path, make_executable_schema
 from graphql import GraphQLSchema
 
-from . import absent, groups, jobs, links, me, schedules, secrets, users
+from . import absent, files, folders, groups, jobs, links, me, reports, schedules, secrets, users
 from .scalars import json_type
 
-NOUNS = (absent, groups, jobs, links, me, schedules, secrets, users)
+NOUNS = (absent, files, folders, groups, jobs, links, me, reports, schedules, secrets, users)
 
 TEXT = Path(__file__).with_name("schema.graphql")
 
