@@ -12,7 +12,9 @@ import os
 import secrets
 import stat
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.core.errors import Conflict, NotFound
@@ -23,6 +25,7 @@ from .file_walk import OPEN_FILE, OPEN_FOLDER, Stopped, closing_fd
 from .refusals import Unavailable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BUSY: set[str] = set()  # what is being cleared away just now, by its name
 _PASSES = 3  # through a folder that is being emptied, since names may come and go meanwhile
 
 
@@ -144,56 +147,72 @@ class Tree:
                 return 0
             raise
         kept = own_names("".join(f"{part}/" for part in parts)) if starts else frozenset[str]()
-        with closing_fd(fd), closing_fd(self._ground()) as ground:
+        with closing_fd(fd), self._ground() as ground:
             count = sum(_remove_matching(fd, ground, starts, kept, stop) for _ in range(_PASSES))
             return count + empty(ground, stop)
 
     def remove_folder(self, parts: tuple[str, ...], stop: threading.Event) -> int:
         """The folder with all that is in it: gone at once, then cleared away."""
-        with closing_fd(self.folder(parts[:-1])) as above, closing_fd(self._ground()) as ground:
-            os.rename(parts[-1], secrets.token_hex(16), src_dir_fd=above, dst_dir_fd=ground)
+        with closing_fd(self.folder(parts[:-1])) as above, self._ground() as ground:
+            _move_away(above, parts[-1], ground)
             return empty(ground, stop)
 
-    def _ground(self) -> int:
-        return os.open(self._shared.make(self._shared.removed(self._group)), OPEN_FOLDER)
+    @contextmanager
+    def _ground(self) -> Iterator[int]:
+        """A folder of our own to clear away in. What is left in it, `clear_removed` finds."""
+        place = self._shared.make(self._shared.removed(self._group)) / secrets.token_hex(16)
+        _BUSY.add(place.name)
+        try:
+            place.mkdir(mode=0o700)
+            with closing_fd(os.open(place, OPEN_FOLDER)) as fd:
+                yield fd
+            with suppress(OSError):
+                place.rmdir()
+        finally:
+            _BUSY.discard(place.name)
 
 
 def clear_uploads(shared: SharedFolders) -> None:
     """What a server that was killed had half received. To be called before the first request."""
-    with suppress(FileNotFoundError):
-        for group in os.scandir(shared.root / "groups"):
-            for path in shared.uploads(group.name).glob("*"):
-                path.unlink(missing_ok=True)
+    for group in _groups(shared):
+        for path in shared.uploads(group).glob("*"):
+            path.unlink(missing_ok=True)
 
 
 def clear_removed(shared: SharedFolders, stop: threading.Event) -> None:
-    """What a server that was killed had not cleared away yet."""
-    with suppress(FileNotFoundError):
-        for group in os.scandir(shared.root / "groups"):
-            with suppress(OSError), closing_fd(os.open(shared.removed(group.name), OPEN_FOLDER)) as ground:
-                empty(ground, stop)
+    """What was moved away and not cleared yet, such as by a server that was killed."""
+    for group in _groups(shared):
+        with suppress(OSError), closing_fd(os.open(shared.removed(group), OPEN_FOLDER)) as ground:
+            empty(ground, stop)
+
+
+def _groups(shared: SharedFolders) -> list[str]:
+    """All that ever kept anything."""
+    try:
+        return os.listdir(shared.root / "groups")  # noqa: PTH208 - names are all that is wanted
+    except FileNotFoundError:
+        return []
 
 
 def empty(ground: int, stop: threading.Event) -> int:
-    """Clear a folder of ours away, to the last thing in it; how many were no folders."""
+    """Clear a folder of ours away, to the last thing in it that nobody else is clearing; how many were no folders."""
     count = 0
-    while names := _first_names(ground):
-        before = len(names)
+    stays: set[str] = set()  # cannot be removed: left to the next time
+    while names := _first_names(ground, leave=_BUSY | stays):
         for name in names:
             try:
                 count += _remove_entry(ground, name, ground, 0, stop)
             except OSError:
-                before -= 1  # it cannot be removed: left to the next time
-        if not before:
-            break
+                stays.add(name)
     return count
 
 
-def _first_names(folder: int, most: int = 1000) -> list[str]:
+def _first_names(folder: int, most: int = 1000, leave: AbstractSet[str] = frozenset()) -> list[str]:
     found: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            found.append(entry.name)
+            if entry.name not in leave:
+                found.append(entry.name)
             if len(found) == most:
                 break
     return found
@@ -211,7 +230,7 @@ def _remove_matching(folder: int, ground: int, starts: str, kept: frozenset[str]
                 continue
             with suppress(FileNotFoundError, IsADirectoryError):
                 if is_dir:
-                    os.rename(entry.name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=ground)
+                    _move_away(folder, entry.name, ground)
                 else:
                     os.unlink(entry.name, dir_fd=folder)
                     count += 1
@@ -228,7 +247,7 @@ def _remove_entry(folder: int, name: str, ground: int, depth: int, stop: threadi
     else:
         return 1
     if depth >= DEEPEST:  # descriptors and our own stack are not endless: its turn comes at the top
-        os.rename(name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=ground)
+        _move_away(folder, name, ground)
         return 0
     count = _remove_inside(folder, name, ground, depth, stop)
     os.rmdir(name, dir_fd=folder)
@@ -247,11 +266,21 @@ def _remove_inside(folder: int, name: str, ground: int, depth: int, stop: thread
 
 
 def _open_to_remove(folder: int, name: str) -> int:
-    """Also one whose owner closed it, to everybody or to changes."""
+    _reopen(folder, name)
+    return os.open(name, OPEN_FOLDER, dir_fd=folder)
+
+
+def _move_away(folder: int, name: str, ground: int) -> None:
+    with suppress(NotADirectoryError):
+        _reopen(folder, name)
+    os.rename(name, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=ground)
+
+
+def _reopen(folder: int, name: str) -> None:
+    """A folder whose owner closed it, to everybody or to changes, is opened to us again."""
     with closing_fd(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as fd:
         if os.fstat(fd).st_mode & stat.S_IRWXU != stat.S_IRWXU:
             Path(f"/proc/self/fd/{fd}").chmod(stat.S_IRWXU)
-    return os.open(name, OPEN_FOLDER, dir_fd=folder)
 
 
 # -- steps
