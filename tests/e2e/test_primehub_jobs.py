@@ -96,3 +96,21 @@ def test_a_rerun_keeps_its_timeout(server: Server) -> None:
     with server.client() as client:
         again = client.post(f"/jobs/{first}/rerun").json()["id"]
     assert "activeDeadlineSeconds: 78\n" in server.get(f"/jobs/{again}/yaml").text
+
+
+def test_where_jobs_are_not_isolated(tmp_path: Path) -> None:
+    """Nothing appears at another path there; what can be had is linked from the job's own folder."""
+    plain = Server(tmp_path / "home", HOLDFAST_SANDBOX_ISOLATION="off")
+    plain.start()
+    try:
+        ask(plain, "post", "/groups", {"name": "Team_A", "shared_volume": True})
+        (tmp_path / "mnist").mkdir()
+        (tmp_path / "mnist/seen").write_text("digits\n")
+        ask(plain, "post", "/datasets", {"name": "mnist", "path": str(tmp_path / "mnist"), "everyone": True})
+        command = 'cat datasets/mnist/seen; echo mine > team-a/note; cat "$PRIMEHUB_GROUP_VOLUME_PATH/note"; ls'
+        assert run(plain, form(command)) == ["digits", "mine", "datasets", "phfs", "team-a"]
+        assert (plain.home / "shared/groups/Team_A/volume/note").exists()
+        own = "name: own\ngroup: Team_A\nresources: {cpu: 0.1, memory: 64Mi}\ncommand: echo runs\n"
+        assert run(plain, own) == ["runs"]
+    finally:
+        plain.stop()

@@ -58,6 +58,11 @@ def test_shared_memory_is_as_large_as_the_memory(place: Place, sandbox: None) ->
     assert int(size) == 512 * 1024
 
 
+@pytest.mark.parametrize(("limit", "scratch"), [(0, None), (5 * MIB, 5 * MIB)])
+def test_how_much_the_home_may_hold(place: Place, limit: int, scratch: int | None) -> None:
+    assert place.launch("true", platform=Platform(scratch=limit)).scratch == scratch
+
+
 # -- folders
 
 

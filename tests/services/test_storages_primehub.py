@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.controller import surroundings
 from holdfast.controller.surroundings import MOST_OTHERS
 from holdfast.core.access import Actor
 from holdfast.core.job import Mount
@@ -271,3 +273,29 @@ async def test_a_change_of_the_dataset_is_seen_at_once(house: House, ann: Actor,
     assert [mount.source for mount in await mounts(house, ann, form())] == [str(tmp_path / "a")]
     await house.services.datasets.change(house.admin, "d", DatasetChange(path=str(tmp_path / "b")))
     assert [mount.source for mount in await mounts(house, ann, form())] == [str(tmp_path / "b")]
+
+
+async def test_one_that_stops_answering_holds_up_nothing_but_itself(
+    house: House, ann: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder whose file server is down when the job starts, and comes back."""
+    for name in ("there", "silent"):
+        await add(house, name, tmp_path / name, groups=("red",))
+    back, truly = threading.Event(), surroundings._is_real_folder
+
+    def look(path: str) -> bool:
+        if path.endswith("silent"):
+            back.wait()
+        return truly(path)
+
+    monkeypatch.setattr(surroundings, "_is_real_folder", look)
+    monkeypatch.setattr(surroundings, "QUICK", 0.05)
+    monkeypatch.setattr(surroundings, "PATIENCE", 1.0)
+    for _ in range(2):
+        started = await launch(house, ann, form())
+        assert [mount.dataset for mount in started.mounts if mount.dataset] == ["there"]
+        assert "The dataset silent is left out" in started.entry
+    back.set()
+    monkeypatch.setattr(surroundings, "PATIENCE", 15.0)
+    started = await launch(house, ann, form())
+    assert [mount.dataset for mount in started.mounts if mount.dataset] == ["silent", "there"]

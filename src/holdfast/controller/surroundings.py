@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from holdfast.store import people
 from holdfast.store.database import Store
 
 PATIENCE = 15.0  # seconds until a folder counts as one that does not answer
+QUICK = 1.0  # seconds in which folders answer that are well
 MOST_OTHERS = 12  # volumes of other groups in one task: engines mount only so many folders
 _NO_GROUPS: dict[str, Group] = {}
 
@@ -66,6 +66,7 @@ class SurroundingsOf:
         self._folders = folders
         self._platform = platform or Platform()
         self._reach = Reach("shared folders")
+        self._slow: set[str] = set()  # folders that did not answer quickly when they were last looked at
         self._same: Surroundings | None = None  # what most jobs need, once the engine is open
 
     async def find(self, snapshot: JobSnapshot) -> Surroundings:
@@ -151,16 +152,30 @@ class SurroundingsOf:
     async def _unreachable(self, job: Job) -> frozenset[str]:
         """Those of its datasets that would keep it from starting: it did not ask for them, so it goes without."""
         mounts = {mount.dataset: mount.source for mount in job.roles[0].mounts if mount.dataset is not None}
-        answers = await asyncio.gather(*map(self._answers, mounts.values()))
-        return frozenset(name for name, answer in zip(mounts, answers, strict=True) if not answer)
+        found = await self._look_at([path for path in mounts.values() if path not in self._slow])
+        slow = [path for path in mounts.values() if path not in found]
+        found |= zip(slow, await asyncio.gather(*map(self._answers, slow)), strict=True)
+        return frozenset(name for name, path in mounts.items() if not found[path])
+
+    async def _look_at(self, paths: list[str]) -> dict[str, bool]:
+        """All at once, as it nearly always goes; nothing when one of them is slow."""
+        if not paths:
+            return {}
+        try:
+            return await self._reach.run(lambda: {path: _is_real_folder(path) for path in paths}, QUICK)
+        except Silent:
+            self._slow.update(paths)
+            return {}
 
     async def _answers(self, path: str) -> bool:
+        """However long it takes, within reason; asked by one thread at a time, for it may never return."""
         found: list[bool] = []
         try:
             await self._reach.look(path, lambda: found.append(_is_real_folder(path)), PATIENCE)
-            return found[0] if found else await self._reach.run(partial(_is_real_folder, path), PATIENCE)
         except Silent:
             return False
+        self._slow.discard(path)
+        return found[0] if found else (await self._look_at([path])).get(path, False)
 
     # -- OpenPAI's
 
