@@ -1,4 +1,4 @@
-"""A small world where jobs come, wait, run and end, over the real queue, ledger and placing; time is in whole numbers."""
+"""A small world where jobs come, wait, run and end, over the real queue, ledger and placing; time is whole numbers."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 from math import inf
 from typing import Generic, TypeVar
 
@@ -24,9 +24,9 @@ from .queue import Queue
 from .walking import Walk
 
 OF_EACH_GROUP = 100  # jobs that are reckoned with
-IN_ALL = 1000
-LOOKS_OF_FORECAST = 5_000
-LOOKS_OF_PASS = 20_000
+IN_ALL = 300
+LOOKS_OF_FORECAST = 1_000
+LOOKS_OF_PASS = 3_000
 NEVER = 1e9  # seconds: what has no time limit ends after all else
 _SLACK = 1e-6  # seconds
 
@@ -102,6 +102,7 @@ class _Run:
             room.count_request(self.waiting, request, spot, sign)
 
 
+_Numbered = tuple[int, Waiting]  # its turn
 _End = tuple[float, int, "Assignment | _Run"]  # when, a number that settles ties, what
 
 
@@ -111,19 +112,23 @@ class _Scene:
 
     room: Room
     ends: list[_End]  # a heap
-    waiting: list[Waiting]
+    lines: dict[str, list[_Numbered]]  # what waits, by group
 
     @staticmethod
     def of(ledger: Ledger, waiting: list[Waiting], reckoning: Reckoning) -> _Scene:
+        lines: dict[str, list[_Numbered]] = {}
+        for numbered in enumerate(waiting):
+            lines.setdefault(numbered[1].group, []).append(numbered)
         ends: list[_End] = [(reckoning.end_of(id), n, held) for n, (id, held) in enumerate(ledger.held.items())]
         heapify(ends)
-        return _Scene(ledger.copy(), ends, waiting)
+        return _Scene(ledger.copy(), ends, lines)
 
     def with_running(self, waiting: Waiting, spots: Sequence[str], reckoning: Reckoning) -> _Scene:
         room, ends, run = self.room.copy(), list(self.ends), _Run(waiting, spots)
         run.count(room, +1)
         heappush(ends, (reckoning.now + reckoning.span_of(waiting), len(ends), run))
-        return _Scene(room, ends, [each for each in self.waiting if each.id != waiting.id])
+        line = [each for each in self.lines[waiting.group] if each[1].id != waiting.id]
+        return _Scene(room, ends, {**self.lines, waiting.group: line})
 
 
 class Forecast:
@@ -137,8 +142,8 @@ class Forecast:
         self._before = scene.room
         self._room = scene.room.copy()
         self._ends = list(scene.ends)
-        self._waiting = scene.waiting
-        self._groups = len({waiting.group for waiting in scene.waiting})
+        self._lines = dict(scene.lines)
+        self._stuck: set[str] = set()  # groups that their own quota stops until something of theirs ends
         self._most_used: _Worst[Amount] = _Worst(Amount.most)  # by group, and by group and user
         self._least_free: _Worst[Amount] = _Worst(Amount.least)  # by machine
         self._fewest_ports: _Worst[int] = _Worst(min)
@@ -166,43 +171,50 @@ class Forecast:
         return any(self.starts.get(id, inf) > start + _SLACK for id, start in other.starts.items() if id != but.id)
 
     def _play(self, until: float) -> None:
-        while self._waiting and self._ends and self._ends[0][0] <= until:
+        while self._lines and self._ends and self._ends[0][0] <= until:
             now = self._ends[0][0]
             if self.looks > LOOKS_OF_FORECAST:
                 self.horizon = now
                 return
             while self._ends and self._ends[0][0] <= now:
                 self._end(heappop(self._ends)[2])
-            self._waiting = list(self._walk(now))
+            self._walk(now)
         self.horizon = until
 
     def _end(self, what: Assignment | _Run) -> None:
         if isinstance(what, _Run):
             what.count(self._room, -1)
+            self._stuck.discard(what.waiting.group)
         else:
             self._room.count(what, -1)
+            self._stuck.discard(what.group)
 
-    def _walk(self, now: float) -> Iterator[Waiting]:
-        """Starts what may; those that go on waiting."""
+    def _walk(self, now: float) -> None:
         walk = Walk(self._room)
-        entries = iter(self._waiting)
-        for waiting in entries:
-            if len(walk.closed) == self._groups or exhausted(walk.open):
-                yield waiting
+        walk.closed |= self._stuck
+        moved: set[str] = set()
+        for _, waiting in merge(*(self._line(group, walk) for group in self._lines if group not in self._stuck)):
+            if waiting.group in walk.closed:
+                continue
+            if exhausted(walk.open):
                 break
-            spots = self._look(walk, waiting)
-            if spots is None:
-                yield waiting
-            else:
+            self.looks += 1
+            spots = walk.look(waiting)
+            if spots is not None:
                 walk.took(waiting, spots)
                 self._start(_Run(waiting, spots), now)
-        yield from entries
+                moved.add(waiting.group)
+        self._stuck = walk.closed - walk.short
+        for group in moved:
+            self._lines[group] = [each for each in self._lines[group] if each[1].id not in self.starts]
+            if not self._lines[group]:
+                del self._lines[group]
 
-    def _look(self, walk: Walk, waiting: Waiting) -> list[str] | None:
-        if waiting.group in walk.closed:
-            return None
-        self.looks += 1
-        return walk.look(waiting)
+    def _line(self, group: str, walk: Walk) -> Iterator[_Numbered]:
+        for each in self._lines[group]:
+            if group in walk.closed:
+                return
+            yield each
 
     def _start(self, run: _Run, now: float) -> None:
         waiting, room = run.waiting, self._room

@@ -10,6 +10,9 @@ from .placement import EPSILON, Amount, Request
 
 def fit(requests: Sequence[Request], free: Mapping[str, Amount], room: Room) -> list[str] | None:
     """A machine for each, within what is `free`; None when they do not all fit."""
+    if len(requests) == len(free) == 1:  # the usual case, and asked for often
+        ((name, amount),) = free.items()
+        return [name] if requests[0].needs.fits(amount) else None
     names = [name for name in free if name in room.nodes]
     spots = fit_amounts([request.needs for request in requests], [free[name] for name in names])
     return None if spots is None else [names[spot] for spot in spots]
@@ -17,8 +20,6 @@ def fit(requests: Sequence[Request], free: Mapping[str, Amount], room: Room) -> 
 
 def fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int] | None:
     """Largest first onto the fullest machine that still takes it, so that large holes stay whole."""
-    if len(amounts) == len(rooms) == 1:  # the usual case, and asked for often
-        return [0] if amounts[0].fits(rooms[0]) else None
     left = list(rooms)
     spots = [-1] * len(amounts)
     largest_first = sorted(
@@ -35,6 +36,8 @@ def fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int]
 
 
 def lacks_ports(requests: Sequence[Request], spots: Sequence[str], free_ports: Mapping[str, int]) -> bool:
+    if not any(request.ports for request in requests):
+        return False
     wanted: dict[str, int] = {}
     for request, spot in zip(requests, spots, strict=True):
         wanted[spot] = wanted.get(spot, 0) + request.port_count
@@ -43,6 +46,10 @@ def lacks_ports(requests: Sequence[Request], spots: Sequence[str], free_ports: M
 
 def set_aside(requests: Sequence[Request], free: dict[str, Amount], room: Room) -> None:
     """Take a blocked job's needs out of what is free, on the machines where it could run one day."""
+    if len(requests) == len(free) == 1:
+        ((name, amount),) = free.items()
+        free[name] = amount.minus(requests[0].needs).most(Amount())
+        return
     wholes = {name: node.whole for name, node in room.nodes.items()}
     for request in sorted(requests, key=lambda request: (request.needs.gpu, request.needs.memory), reverse=True):
         fitting = [name for name, whole in wholes.items() if request.needs.fits(whole)]

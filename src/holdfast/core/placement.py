@@ -97,15 +97,14 @@ class Waiting:
     priority: int
     order: tuple[float, str]  # time of submission, then id
     requests: tuple[Request, ...]
+    total: Amount = field(init=False, compare=False, repr=False)  # its limits, of all tasks; kept, as it is asked often
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total", sum_of(request.amount for request in self.requests))
 
     @property
     def key(self) -> tuple[int, tuple[float, str]]:
         return (-self.priority, self.order)
-
-    @property
-    def total(self) -> Amount:
-        """Its limits, of all tasks."""
-        return sum_of(request.amount for request in self.requests)
 
     @property
     def needs(self) -> Amount:
@@ -193,7 +192,7 @@ def show_amount(amount: Amount) -> str:
 
 
 def sum_of(amounts: Iterable[Amount]) -> Amount:
-    total = Amount()
+    cpu, memory, gpu = 0.0, 0, 0
     for amount in amounts:
-        total = total.plus(amount)
-    return total
+        cpu, memory, gpu = cpu + amount.cpu, memory + amount.memory, gpu + amount.gpu
+    return Amount(cpu=cpu, memory=memory, gpu=gpu)

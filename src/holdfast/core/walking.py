@@ -17,6 +17,7 @@ class Walk:
     def __init__(self, room: Room) -> None:
         self.room = room
         self.closed: set[str] = set()  # groups whose quota has stopped somebody
+        self.short: set[str] = set()  # groups of which somebody waits for room on a machine
         self.open = dict(room.free)  # what later jobs may take of machines: free, less what is set aside
         self._aside: dict[str | tuple[str, str], Amount] = {}  # the same of quotas, by group, and by group and user
 
@@ -33,6 +34,7 @@ class Walk:
         if spots is None:
             self._set_aside(waiting, total)
         elif lacks_ports(waiting.requests, spots, self.room.free_ports):
+            self.short.add(group)
             return None
         return spots
 
@@ -41,6 +43,7 @@ class Walk:
             self.open[spot] = self.open[spot].minus(request.needs)
 
     def _set_aside(self, waiting: Waiting, total: Amount) -> None:
+        self.short.add(waiting.group)
         set_aside(waiting.requests, self.open, self.room)
         for key in (waiting.group, (waiting.group, waiting.user)):
             self._aside[key] = self._aside.get(key, _NOTHING).plus(total)
