@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fastapi import FastAPI
 
 from holdfast.core.access import Actor
 from holdfast.server.app import create_app
+from tests.server.rig import Exchange
 from tests.services.house import House, open_house
 
 JOB = {"displayName": "demo", "instanceType": "cpu-1", "image": "host", "command": "echo hi", "groupId": "red"}
@@ -82,6 +84,38 @@ class Hub:
         headers = {"Authorization": f"Bearer {text}"} if text else {}
         made = httpx.AsyncClient(transport=transport, base_url="http://hub.example", headers=headers)
         return Caller(await self._stack.enter_async_context(made), actor)
+
+
+@dataclass
+class Watched(Exchange):
+    """An answer as it comes, piece by piece."""
+
+    pieces: list[bytes] = field(default_factory=list)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message.get("body"):
+            self.pieces.append(message["body"])
+        await super().send(message)
+
+
+def watch(hub: Hub, caller: Caller, path: str, query: str = "") -> Watched:
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in caller.http.headers.items()],
+        "client": ("127.0.0.1", 1234),
+        "server": ("hub.example", 80),
+    }
+    watched = Watched(hub.app, scope, [b""])
+    watched.task = asyncio.create_task(hub.app(scope, watched.receive, watched.send))  # type: ignore[arg-type]
+    return watched
 
 
 @asynccontextmanager

@@ -81,8 +81,8 @@ def _send(pieces: AsyncGenerator[bytes, None]) -> Response:
 
 
 async def _read(source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
-    async with aclosing(read_span(source, span)) as chunks:
-        async for piece in in_pieces(chunks):
+    async with aclosing(read_span(source, span)) as chunks, aclosing(in_pieces(chunks)) as pieces:
+        async for piece in pieces:
             yield piece
 
 
@@ -90,8 +90,11 @@ async def _follow(request: Request, chosen: Chosen, lines: int | None) -> AsyncG
     logs = services_of(request).logs
     source = logs.source_if_any(chosen)
     start = 0 if source is None else (await _span(request, source, lines)).start
-    async with aclosing(logs.follow(chosen, start)) as chunks:
-        async for piece in in_pieces(chunk async for _, chunk in chunks):
+    async with (
+        aclosing(logs.follow(chosen, start)) as chunks,
+        aclosing(in_pieces(chunk async for _, chunk in chunks)) as pieces,
+    ):
+        async for piece in pieces:
             yield piece
 
 
