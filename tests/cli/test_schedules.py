@@ -1,0 +1,114 @@
+"""Schedules by command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.schedules import complete_schedule
+
+from .running import Cli
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "job.yaml"
+    path.write_text("name: nightly\ncommand: echo hello\n")
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def none_left(cli: Cli) -> Iterator[None]:
+    """The server is shared by all tests."""
+    yield
+    for one in cli.ok("schedule", "ls", "--json").json["items"]:
+        cli.ok("schedule", "rm", one["id"], "--yes")
+
+
+def test_a_schedule_from_beginning_to_end(cli: Cli, file: str) -> None:
+    args = ("--cron", "30 4 * * MON-FRI", "--zone", "Asia/Taipei", "--overlap", "queue", "--until", "3000d")
+    shown = cli.ok("schedule", "add", file, *args, "--missed", "once").text
+    assert re.match(r"nightly  recurrence-\w{6}\n", shown)
+    assert "  when        30 4 * * MON-FRI, time zone Asia/Taipei\n" in shown
+    assert "  overlap     waits for an earlier job to end\n" in shown
+    assert "  missed      made up for by one run\n" in shown
+    assert len(re.findall(r"\d{4}-\d\d-\d\d 04:30 CST  in \d", shown)) == 5
+    listed = cli.ok("schedule", "ls").text
+    assert re.search(r"recurrence-\w{6}  nightly  30 4 \* \* MON-FRI  \d{4}-\d\d-\d\d 04:30 CST  in ", listed)
+    (one,) = cli.ok("schedule", "ls", "--json").json["items"]
+    assert complete_schedule("recurrence-") == [one["id"]]
+    assert complete_schedule("x") == []
+    assert cli.ok("schedule", "show", "nightly", "--json").json["id"] == one["id"]
+    assert cli.ok("schedule", "show", one["id"].removeprefix("recurrence-"), "--json").json["id"] == one["id"]
+    assert "not been due yet" in cli.ok("schedule", "runs", "nightly").err
+    assert cli("schedule", "rm", "nightly").code == 1  # there is no terminal to ask on
+    assert cli.ok("schedule", "rm", "nightly", "-y").text == f"Removed {one['id']}.\n"
+    assert "There is no schedule nightly" in cli("schedule", "show", "nightly").err
+    assert "There is no schedule" in cli("schedule", "show", one["id"]).err
+
+
+def test_changing_what_is_given(cli: Cli, file: str, tmp_path: Path) -> None:
+    made = cli.ok("schedule", "add", file, "--every", "day", "--zone", "Europe/Berlin", "--json").json
+    assert made["recurrence"] == {"kind": "daily", "cron": None, "timezone": "Europe/Berlin"}
+
+    def change(*args: str) -> dict[str, object]:
+        return dict(cli.ok("schedule", "set", made["id"], *args, "--json").json)
+
+    assert change("--zone", "Asia/Taipei")["recurrence"] == {"kind": "daily", "cron": None, "timezone": "Asia/Taipei"}
+    weekly = {"kind": "weekly", "cron": None, "timezone": "Asia/Taipei"}
+    assert change("--every", "week")["recurrence"] == weekly
+    custom = {"kind": "custom", "cron": "0 0 29 2 *", "timezone": "Asia/Taipei"}
+    changed = change("--cron", "0 0 29 2 *", "--overlap", "cancel", "--until", "2090-01-01T00:00Z")
+    assert (changed["recurrence"], changed["overlap"]) == (custom, "cancel")
+    assert change("--missed", "once")["ends_at"] is not None
+    assert change("--until", "none")["ends_at"] is None
+    assert change("--on-demand")["next_run_at"] is None
+    other = tmp_path / "other.yaml"
+    other.write_text("name: other\ncommand: env\n")
+    assert change("--file", str(other))["name"] == "other"
+    assert cli("schedule", "set", made["id"]).code == 2
+
+
+def test_running_pausing_and_resuming(cli: Cli, file: str) -> None:
+    cli.ok("schedule", "add", file, "--on-demand")
+    assert "on demand" in cli.ok("schedule", "ls").text
+    ended = cli.ok("schedule", "run", "nightly", "--follow")
+    assert "hello" in ended.text
+    job = cli.ok("schedule", "run", "nightly", "--wait", "--json").json
+    assert job["state"] == "Succeeded"
+    text = cli.ok("schedule", "runs", "nightly").text
+    assert text.count("started") == 2
+    assert job["id"] in text
+    cli.ok("schedule", "set", "nightly", "--every", "month")
+    assert cli.ok("schedule", "pause", "nightly").text.startswith("Paused recurrence-")
+    assert "  paused      until it is resumed\n" in cli.ok("schedule", "show", "nightly").text
+    assert "next run: 2" in cli.ok("schedule", "resume", "nightly").text
+
+
+def test_previews(cli: Cli) -> None:
+    text = cli.ok("schedule", "preview", "0 12 * * *", "--zone", "Asia/Taipei", "-n", "3").text
+    assert len(re.findall(r"12:00 CST  in ", text)) == 3
+    assert len(cli.ok("schedule", "preview", "--every", "week", "--json").json["times"]) == 5
+
+
+def test_what_is_wrong_is_told(cli: Cli, file: str, tmp_path: Path) -> None:
+    assert "hour: 25 is not between 0 and 23" in cli("schedule", "add", file, "--cron", "0 25 * * *").err
+    assert "hour: 25 is not between 0 and 23" in cli("schedule", "preview", "0 25 * * *").err
+    assert "Did you mean Europe/Berlin?" in cli("schedule", "preview", "* * * * *", "--zone", "Europe/Berln").err
+    for wrong in (
+        ("add", file),
+        ("add", file, "--every", "day", "--on-demand"),
+        ("add", file, "--every", "day", "--until", "soon"),
+        ("add", file, "--every", "day", "--overlap", "never"),
+        ("preview",),
+    ):
+        assert cli("schedule", *wrong).code == 2
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"\xff\xfe")
+    assert "not text in UTF-8" in cli("schedule", "add", str(bad), "--every", "day").err
+    for _ in range(2):
+        cli.ok("schedule", "add", file, "--every", "day")
+    assert "There are 2 schedules called nightly" in cli("schedule", "show", "nightly").err
