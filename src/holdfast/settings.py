@@ -68,8 +68,9 @@ class JobSettings(Section):
     max_tasks: int = Field(10000, ge=1, description="Most tasks one job may have.")
     instance_types: dict[str, InstanceType] = Field(
         INSTANCE_TYPES,
-        description="Sizes that PrimeHub's job form may name, and the SKU types that OpenPAI's clients see: "
-        "[jobs.instance_types.NAME] with cpu, memory and gpu.",
+        description="Sizes that jobs may name, and the SKU types that OpenPAI's clients see: "
+        "[jobs.instance_types.NAME] with cpu, memory and gpu. Looked at once, at the first start: "
+        "from then on `holdfast instance-type` changes them.",
     )
 
 

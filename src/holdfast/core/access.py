@@ -42,8 +42,8 @@ RULES: dict[Verb, tuple[Who, str]] = {
     Verb.SUBMIT_JOB: (Who.MEMBER, "submit a job to the group"),
     Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun or tag a job of the group, or change a schedule of it"),
     Verb.MOUNT_ANY_PATH: (Who.ADMIN, "mount a folder of the machine that the settings do not allow for all"),
-    Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "add and remove members of the group"),
-    Verb.MANAGE_PLACE: (Who.ADMIN, "manage users, groups, quotas, datasets, images and settings"),
+    Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "manage the group's members, image aliases, MLflow and time limit"),
+    Verb.MANAGE_PLACE: (Who.ADMIN, "manage users, groups, quotas, instance types, datasets, secrets, images and settings"),
 }
 
 
