@@ -1,0 +1,136 @@
+"""The clock of schedules, with a real controller and store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.controller import clockwork
+from holdfast.controller.clockwork import Clockwork
+from holdfast.core.records import JobFilter, JobSummary
+from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
+from holdfast.core.states import JobState
+from holdfast.store.errors import StoreError
+from tests.services.house import PATIENCE, House, open_house
+
+pytestmark = pytest.mark.anyio
+
+HOURLY = Recurrence(kind=RecurrenceKind.CUSTOM, cron="0 * * * *", timezone="UTC")
+SLEEPER = "name: sleeper\ncommand: sleep 100\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path / "home") as opened:
+        opened.controller.on_end(opened.services.schedules.due.job_ended)
+        going = asyncio.create_task(Clockwork(opened.services.schedules.due, clock=opened.clock.now).run())
+        yield opened
+        going.cancel()
+        with suppress(asyncio.CancelledError):
+            await going
+
+
+async def jobs(house: House, count: int) -> list[JobSummary]:
+    """Once there are so many, newest first."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            page = await house.services.jobs.list(house.admin, JobFilter())
+            if len(page.items) >= count:
+                return list(page.items)
+            await asyncio.sleep(0.01)
+
+
+async def add(house: House, **more: Overlap) -> datetime:
+    made = await house.services.schedules.create(house.admin, SLEEPER, HOURLY, **more)  # type: ignore[arg-type]
+    assert made.schedule.next_run_at is not None
+    return made.schedule.next_run_at
+
+
+async def test_it_wakes_by_itself_when_something_is_due(house: House) -> None:
+    due_at = await add(house)
+    house.clock.at = due_at - timedelta(milliseconds=20)
+    house.services.schedules.due.stir()  # so that it looks at the clock, which was set
+    house.clock.at = due_at
+    assert len(await jobs(house, 1)) == 1
+
+
+async def test_a_new_schedule_wakes_it(house: House) -> None:
+    house.clock.at = house.clock.at.replace(minute=59, second=59, microsecond=999_000)
+    due_at = await add(house)  # while it sleeps for long, as nothing is due
+    house.clock.at = due_at
+    assert len(await jobs(house, 1)) == 1
+
+
+async def test_a_jobs_end_begins_the_run_that_waits_for_it(house: House) -> None:
+    due_at = await add(house, overlap=Overlap.QUEUE)
+    for hours in (0, 1):
+        house.clock.at = due_at + timedelta(hours=hours)
+        house.services.schedules.due.stir()
+        (first,) = await jobs(house, 1)
+    await house.until(first.id, JobState.RUNNING)
+    await waits(house)
+    (running,) = house.engine.running()
+    house.engine.finish(running)
+    second, _ = await jobs(house, 2)
+    assert second.schedule == first.schedule
+
+
+async def waits(house: House) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while (await house.services.schedules.list(house.admin)).items[0].queued_at is None:
+            await asyncio.sleep(0.01)
+
+
+async def test_it_goes_on_when_the_store_had_failed(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    due_at = await add(house)
+    due = house.services.schedules.due
+    monkeypatch.setattr(clockwork, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(house.store, "write", failing_once(house.store.write))
+    house.clock.at = due_at
+    due.stir()
+    (job,) = await jobs(house, 1)
+    assert "could not run schedules" in caplog.text
+    await house.until(job.id, JobState.RUNNING)
+
+
+async def test_a_job_that_was_stored_though_the_store_said_no_is_run_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due_at = await add(house)
+    monkeypatch.setattr(clockwork, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(house.store, "write", failing_once(house.store.write, after=True))
+    house.clock.at = due_at
+    house.services.schedules.due.stir()
+    (job,) = await jobs(house, 1)
+    await house.until(job.id, JobState.RUNNING)
+    assert len(await jobs(house, 1)) == 1
+
+
+Write = Callable[..., Awaitable[object]]
+
+
+def failing_once(write: Write, *, after: bool = False) -> Write:
+    """The first turn of a schedule fails; `after`: it is saved all the same, as when a connection breaks too late."""
+    failed: list[bool] = []
+
+    async def try_write(fn: Callable[..., object], *args: object, **more: object) -> object:
+        if fn.__name__ != "advance" or failed:
+            return await write(fn, *args, **more)
+        failed.append(True)
+        if after:
+            await write(fn, *args, **more)
+        raise StoreError("The connection is gone")
+
+    return try_write
