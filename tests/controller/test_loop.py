@@ -428,3 +428,63 @@ def test_a_bug_in_placing_stops_nothing_else(tmp_path: Path, monkeypatch: pytest
             assert len(place.controller.ledger.held) == 2
 
     asyncio.run(go())
+
+
+# -- jobs that pass
+
+
+def _hours(count: float) -> timedelta:
+    return timedelta(hours=count)
+
+
+def test_with_backfill_a_job_passes_that_ends_before_the_head_can_start(tmp_path: Path) -> None:
+    async def go() -> None:
+        machine = FakeMachine()
+        group = Group(name="lab", quota=Quota(cpu=2))
+        async with running(tmp_path, machine, groups=[group], backfill=True) as place:
+            first = await place.submit(a_job(group="lab", time_limit=_hours(2)))
+            await place.until(first, JobState.RUNNING)
+            head = await place.submit(a_job(group="lab", cpu=2.0, time_limit=_hours(1)))
+            long = await place.submit(a_job(group="lab", time_limit=_hours(3)))
+            short = await place.submit(a_job(group="lab", time_limit=_hours(1)))
+            await place.until(short, JobState.RUNNING)
+            assert "By its time limit it is too long to pass without delaying one that waits." not in (
+                await place.reasons(head)
+            )
+            for id in (head, long):
+                assert (await place.until(id, JobState.PENDING)).state is JobState.PENDING
+            assert await place.controller.stop(short, "ann")
+            await place.until(short, JobState.CANCELLED)
+            assert (await place.reasons(long))[:2] == (
+                f"{head} before it waits for the quota of group lab.",
+                "By its time limit it is too long to pass without delaying one that waits.",
+            )
+
+    asyncio.run(go())
+
+
+def test_without_backfill_a_short_job_waits_behind_the_head(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with running(tmp_path, groups=[Group(name="lab", quota=Quota(cpu=2))]) as place:
+            first = await place.submit(a_job(group="lab", time_limit=_hours(2)))
+            await place.until(first, JobState.RUNNING)
+            head = await place.submit(a_job(group="lab", cpu=2.0))
+            short = await place.submit(a_job(group="lab", time_limit=_hours(1)))
+            assert (await place.reasons(short))[0] == f"{head} before it waits for the quota of group lab."
+
+    asyncio.run(go())
+
+
+def test_a_change_of_the_groups_time_limit_counts_at_once_for_who_may_pass(tmp_path: Path) -> None:
+    async def go() -> None:
+        group = Group(name="lab", quota=Quota(cpu=2), time_limit=_hours(3))
+        async with running(tmp_path, groups=[group], backfill=True) as place:
+            first = await place.submit(a_job(group="lab", time_limit=_hours(2)))
+            await place.until(first, JobState.RUNNING)
+            await place.submit(a_job(group="lab", cpu=2.0))
+            small = await place.submit(a_job(group="lab"))
+            await place.reasons(small)
+            place.controller.groups_changed([replace(group, time_limit=_hours(1))])
+            await place.until(small, JobState.RUNNING)
+
+    asyncio.run(go())

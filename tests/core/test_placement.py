@@ -253,3 +253,101 @@ def test_one_is_singular() -> None:
         "2 cores",
     ]
     assert [show_gpus(count) for count in (0, 1, 2)] == ["0 GPUs", "1 GPU", "2 GPUs"]
+
+
+# -- quotas count limits, machines count what is asked of them
+
+
+def test_machines_count_requests_and_quotas_count_limits() -> None:
+    half = Amount(cpu=0.5, memory=GIB)
+    jobs = [waiting(f"j{i}", cpu=2, memory=4 * GIB) for i in range(6)]
+    over = [replace(job, requests=(replace(job.requests[0], asked=half),)) for job in jobs]
+    ledger = Ledger([node(cpu=2, memory=16 * GIB)])
+    assert placed(queue_of(*over), ledger) == ["j0", "j1", "j2", "j3"]
+    assert ledger.free["one"] == Amount(cpu=0, memory=12 * GIB)
+    assert ledger.used_by("red") == Amount(cpu=8, memory=16 * GIB)
+    ledger.release("j0.0")
+    assert ledger.free["one"] == Amount(cpu=0.5, memory=13 * GIB)
+    bounded = Ledger([node(cpu=2, memory=16 * GIB)], {"red": (Quota(cpu=4), Quota())})
+    assert placed(queue_of(*over), bounded) == ["j0", "j1"]
+
+
+def test_what_is_said_names_requests_for_machines_and_limits_for_quotas() -> None:
+    big = waiting("a", cpu=8, memory=32 * GIB)
+    big = replace(big, requests=(replace(big.requests[0], asked=Amount(cpu=6, memory=GIB)),))
+    assert impossible(big, Ledger([node(cpu=4)], {"red": (Quota(cpu=7), Quota())})) == (
+        "a task asks for 6 cores, the largest machine has 4",
+        "the quota of group red is 7 cores, 0 in use, 8 asked for",
+    )
+    assert impossible(big, Ledger([node(cpu=6)])) == ()
+    full = Ledger([node(cpu=6)])
+    assert placed(queue_of(waiting("x", cpu=1)), full) == ["x"]
+    assert explain(big, Queue(), full) == (
+        "It asks for 6 cores, 1 GiB of memory; free now: 5 cores, 15 GiB of memory.",
+    )
+
+
+# -- two faults that PrimeHub had
+
+
+def test_the_queue_sees_memory_quotas() -> None:
+    ledger = Ledger([node(cpu=8)], {"red": (Quota(memory=4 * GIB), Quota(memory=3 * GIB))})
+    queue = queue_of(
+        waiting("a", memory=3 * GIB, user="bob"),
+        waiting("b", memory=GIB, user="bob"),  # its user's quota: passed
+        waiting("c", memory=2 * GIB, user="lin"),  # the group's: stops
+        waiting("d", memory=GIB, user="pan"),
+    )
+    assert placed(queue, ledger) == ["a"]
+    ledger.release("a.0")
+    assert placed(queue, ledger) == ["b", "c", "d"]
+
+
+def test_cores_are_compared_with_the_quota_of_cores_and_memory_with_that_of_memory() -> None:
+    ledger = Ledger([node(cpu=8)], {"red": (Quota(cpu=2, memory=8 * GIB), Quota(cpu=2, memory=8 * GIB))})
+    assert impossible(waiting("a", cpu=2, memory=8 * GIB), ledger) == ()
+    reasons = impossible(waiting("a", cpu=3, memory=GIB), ledger)
+    assert reasons == (
+        "the quota of group red is 2 cores, 0 in use, 3 asked for",
+        "each user's quota in red is 2 cores, 0 in use, 3 asked for",
+    )
+    (reason, _) = impossible(waiting("a", cpu=1, memory=9 * GIB), ledger)
+    assert reason == "the quota of group red is 8 GiB of memory, 0 B in use, 9 GiB asked for"
+
+
+def test_a_job_that_waits_for_a_machine_keeps_its_share_of_the_quotas() -> None:
+    ledger = Ledger([node(cpu=8, gpus=1)], {"red": (Quota(cpu=4), Quota()), "blue": (Quota(), Quota(cpu=4))})
+    assert placed(queue_of(waiting("holder", gpu=1, group="green")), ledger) == ["holder"]
+    queue = queue_of(waiting("a", cpu=3, gpu=1), waiting("b", cpu=2), waiting("c", cpu=1))
+    assert placed(queue, ledger) == []  # "b" would take what "a" of the same group may have
+    queue = queue_of(waiting("a", cpu=3, gpu=1, group="blue"), waiting("b", cpu=2, group="blue", user="lin"))
+    assert placed(queue, ledger) == ["b"]
+
+
+# -- what is said of one that would fit
+
+
+def test_tells_whom_a_job_waits_behind() -> None:
+    ledger = Ledger([node(cpu=8)], {"red": (Quota(cpu=4), Quota())})
+    place(queue_of(waiting("a", cpu=3)), ledger)
+    queue = queue_of(waiting("b", cpu=2), waiting("c", cpu=1))
+    assert placed(queue, ledger) == []
+    entry = queue.get("c")
+    assert entry is not None
+    behind = "b before it waits for the quota of group red."
+    stands = "1 job stands before it in the queue of group red."
+    assert explain(entry, queue, ledger) == (behind, stands)
+    too_long = "By its time limit it is too long to pass without delaying one that waits."
+    assert explain(entry, queue, ledger, backfill=True) == (behind, too_long, stands)
+
+
+def test_tells_that_room_is_set_aside_for_a_job_of_another_group() -> None:
+    ledger = Ledger([node(cpu=4)])
+    place(queue_of(waiting("a", cpu=3)), ledger)
+    queue = queue_of(waiting("b", cpu=4, group="blue"), waiting("c", cpu=1))
+    assert placed(queue, ledger) == []
+    entry = queue.get("c")
+    assert entry is not None
+    assert explain(entry, queue, ledger) == (
+        "What is free is set aside for jobs that came before it and ask for more.",
+    )

@@ -8,8 +8,9 @@ from .fitting import fit, fit_amounts, lacks_ports
 from .ledger import Ledger
 from .placement import EPSILON, Amount, Quota, Waiting, show_amount, show_bytes, show_cores, show_gpus, sum_of
 from .queue import Queue
+from .walking import Walk
 
-LOOKED_AT = 100  # jobs before it, for the one that holds it up
+LOOKED_AT = 20  # jobs of each group, for the one that holds it up
 
 
 def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
@@ -60,16 +61,16 @@ def _own_reasons(waiting: Waiting, ledger: Ledger) -> list[str]:
 
 def _held_up(waiting: Waiting, queue: Queue, ledger: Ledger, backfill: bool) -> list[str]:
     """It would fit: whom it waits behind."""
-    group_quota, user_quota = ledger.quota_of(waiting.group)
-    used = ledger.used_by(waiting.group)
-    for other in queue.before(waiting, LOOKED_AT):
-        total = other.total
-        if not user_quota.allows(ledger.used_by_user(other.group, other.user), total):
-            continue  # passed over
-        if not group_quota.allows(used, total):
-            return [f"{other.job_id} before it waits for the quota of group {waiting.group}.", *_too_long(backfill)]
-        if fit(other.requests, ledger.free, ledger) is None:
-            return [f"{other.job_id} before it waits for room on a machine.", *_too_long(backfill)]
+    walk, others = Walk(ledger), 0
+    for other in queue.first(LOOKED_AT, 2 * LOOKED_AT):
+        if (other.key, other.id) >= (waiting.key, waiting.id):
+            break
+        if other.group not in walk.closed and walk.look(other) is None:
+            others += other.group in walk.short
+        if waiting.group in walk.closed:
+            return [f"{other.job_id} before it waits for the quota of group {other.group}.", *_too_long(backfill)]
+    if others and walk.look(waiting) is None:
+        return ["What is free is set aside for jobs that came before it and ask for more.", *_too_long(backfill)]
     return []
 
 

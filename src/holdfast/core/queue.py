@@ -72,11 +72,6 @@ class Queue:
         entries = merge(*(group[:of_each] for group in self._groups.values()))
         return [self._waiting[id] for _, id in islice(entries, in_all)]
 
-    def before(self, waiting: Waiting, most: int) -> list[Waiting]:
-        """The first of its group that stand before it."""
-        entries = self._groups.get(waiting.group, [])[: min(most, self.ahead(waiting))]
-        return [self._waiting[id] for _, id in entries]
-
     def ahead(self, waiting: Waiting) -> int:
         """How many of its group stand, or would stand, before it."""
         return bisect_left(self._groups.get(waiting.group, []), (waiting.key, waiting.id))
