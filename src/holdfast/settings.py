@@ -176,7 +176,7 @@ class FileSettings(Section):
     artifact_bytes: int = Field(
         100 * MIB, ge=0, description="Most bytes kept of one job's artifacts; 0: no artifacts are kept."
     )
-    artifact_files: int = Field(1000, ge=0, description="Most files kept of one job's artifacts.")
+    artifact_files: int = Field(1000, ge=0, le=100_000, description="Most files kept of one job's artifacts.")
     artifact_days: float = Field(
         7, ge=0, le=LONGEST_DAYS, description="Days after a job's end when its artifacts are removed; 0: never."
     )

@@ -37,8 +37,9 @@ def may_have_artifacts(folder: TaskFolder, note: StartNote | None) -> bool:
     """Looks at names only, each in its turn: a link on the way could lead to a disk that does not answer."""
     if note is None or not note.home:
         return note is not None and os.path.lexists(folder["mounts"])
-    path = folder.path
-    for part in (*note.home.split("/"), NAME):
+    own, *parts = note.home.split("/")  # the first is a folder of ours
+    path = folder[own]
+    for part in (*parts, NAME):
         path = f"{path}/{part}"
         try:
             mode = os.lstat(path).st_mode
