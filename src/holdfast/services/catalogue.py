@@ -32,11 +32,17 @@ class Catalogue:
         self._store = store
         self._types = instance_types
         self._aliases = image_aliases
+        self._known: Mapping[str, InstanceType] = {}
+        self._sizes: dict[str, Resources] = {}
 
-    async def sizes(self, actor: Actor | None = None) -> dict[str, Resources]:
+    async def sizes(self, actor: Actor | None = None) -> Mapping[str, Resources]:
         """All that one may see, by name; without an actor all there are."""
-        known = (await self._types.known()).values()
-        return {type.name: type.resources for type in known if actor is None or sizing.may_see(actor, type)}
+        known = await self._types.known()
+        if known is not self._known:  # every job asks, and they seldom change
+            self._known, self._sizes = known, {name: type.resources for name, type in known.items()}
+        if actor is None or all(sizing.may_see(actor, type) for type in known.values()):
+            return self._sizes
+        return {name: size for name, size in self._sizes.items() if sizing.may_see(actor, known[name])}
 
     async def fill(self, job: Job) -> Job:
         """NoInstanceType for a size that the job's group does not have. Whoever asks is known to be in it."""
