@@ -160,7 +160,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules.due)
         artifacts = ArtifactRetention(services.artifact_sweep)
         work = (controller.run(), retention.run(), artifacts.run(), clockwork.run(), services.git_sync.run())
-        await _background(stack, *work, services.files.clear_removed())
+        await _background(stack, *work, services.files.clear_removed(), services.datasets.clear_purged())
         yield services, first_password
 
 

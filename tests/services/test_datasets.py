@@ -186,7 +186,10 @@ async def test_purging_removes_a_volumes_data_and_nothing_else(house: House, dat
     Path(made.path, "deep").mkdir()
     Path(made.path, "out").symlink_to(data)
     (data / "mine").write_text("x")
+    Path(made.path).chmod(0)
     await house.services.datasets.delete(house.admin, "vol", purge=True)
+    assert not Path(made.path).exists()
+    await house.services.datasets.clear_purged()
     assert list((house.home / "shared/volumes").iterdir()) == []
     assert (data / "mine").exists()
     await add(house, "a", data)

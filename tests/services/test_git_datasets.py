@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import socket
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -285,6 +286,22 @@ async def test_a_repository_of_endless_folders_is_refused(
     assert work_folders(house) == []
 
 
+async def test_a_repository_that_is_very_deep_can_be_removed(house: House, repository: Repository) -> None:
+    """Deeper than our own calls can go."""
+    kind, below = "100644 blob", repository.git("rev-parse", "HEAD:readme")
+    for _ in range(1500):
+        below = repository.git("mktree", given=f"{kind} {below}\td\n")
+        kind = "040000 tree"
+    commit = repository.git("commit-tree", below, "-m", "deep")
+    repository.git("update-ref", "refs/heads/deep", commit)
+    await add(house, repository.url, branch="deep")
+    assert (await synced(house)).commit == commit
+    await house.services.datasets.delete(house.admin, "code")
+    house.clock.forward(3600)
+    await house.services.git_sync.round()
+    assert list((house.home / "shared/git").iterdir()) == []
+
+
 # -- crashes
 
 
@@ -298,7 +315,7 @@ async def test_a_clone_that_was_cut_off_is_begun_anew(tmp_path: Path, repository
         (half / "readme").write_text("hal")
         (folder / ".new-4567").mkdir()
         (folder / ".sync.json.89").write_text("{")
-        git_trees.recover(folder.parent, house.clock.now())
+        git_trees.recover(folder.parent, house.clock.now(), threading.Event())
         left = sorted(path.name.partition("-")[0] for path in folder.iterdir())
         assert left == [".old", ".sync.json", "code"]
         house.clock.forward(3600)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -214,7 +214,9 @@ def change_dataset(
     json: Json = False,
 ) -> None:
     """Change a dataset; what is not given stays. Jobs that were submitted before keep what they have."""
-    told = {"kind": "folder", "data": {}} if nfs == NONE else {"kind": "nfs", "data": nfs_data(nfs)} if nfs else {}
+    told: dict[str, Any] = {}
+    if nfs is not None:
+        told = {"kind": "folder", "data": {}} if nfs == NONE else {"kind": "nfs", "data": nfs_data(nfs)}
     with connect() as client:
         if not told:
             told = given(data=_new_git(client, name, git, branch, secret))

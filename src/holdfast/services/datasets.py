@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets as randomness
-import shutil
+import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,16 @@ from holdfast.store import secrets as secret_rows
 from holdfast.store.database import Store
 
 from . import dataset_kinds as kinds
+from .disk_work import DiskWork
 from .git_sync import GitState, GitSync
 from .groups import UNSET, Unset
 from .mounts import MountRules
 from .names import check_name, check_text
 from .refusals import NoDataset
+from .removing import remove_folder
 
 SYNC_PATIENCE = 60.0  # seconds
-PURGED = ".purged-"  # no dataset's name begins with a dot
+PURGED = ".purged"  # no dataset's name begins with a dot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +55,22 @@ class DatasetChange:
 
 class Datasets:
     def __init__(
-        self, store: Store, mounts: MountRules, folders: SharedFolders, git: GitSync, *, nfs_folder: str
+        self,
+        store: Store,
+        mounts: MountRules,
+        folders: SharedFolders,
+        git: GitSync,
+        work: DiskWork,
+        *,
+        nfs_folder: str,
     ) -> None:
         self._store = store
         self._git = git
         self._mounts = mounts
         self._folders = folders
+        self._work = work
         self._nfs_folder = nfs_folder
+        self._clearing: set[asyncio.Task[None]] = set()
 
     async def of_group(self, group: str) -> list[Dataset]:
         """What jobs of this group are given; for the platform's own use."""
@@ -150,7 +161,15 @@ class Datasets:
         if kind == kinds.GIT:
             await self._git.forget(name)
         if kind == kinds.VOLUME and purge:
-            await asyncio.to_thread(_remove, self._folders.dataset(name))
+            await asyncio.to_thread(_put_away, self._folders.dataset(name))
+            clearing = asyncio.create_task(self.clear_purged())
+            self._clearing.add(clearing)
+            clearing.add_done_callback(self._clearing.discard)
+
+    async def clear_purged(self) -> None:
+        """Remove what was purged, also by a server that was killed over it."""
+        ground = self._folders.dataset(PURGED)
+        await self._work.long(lambda stop: remove_folder(ground, stop))
 
     async def grant(self, actor: Actor, name: str, group: str, writable: bool = False) -> Dataset:
         """To the members of a group; whether its jobs may write is as given, whatever it was before."""
@@ -234,14 +253,13 @@ def _has_anything(folder: Path) -> bool:
         return any(True for _ in entries)
 
 
-def _remove(folder: Path) -> None:
-    """Aside first, so that what is left of it after a crash is not taken for data."""
-    aside = folder.with_name(f"{PURGED}{randomness.token_hex(8)}")
-    try:
-        folder.rename(aside)
-    except FileNotFoundError:
-        return
-    shutil.rmtree(aside, ignore_errors=True)
+def _put_away(folder: Path) -> None:
+    """In one step, so that what is left of it after a crash is not taken for data."""
+    ground = folder.with_name(PURGED)
+    while os.path.lexists(folder):
+        ground.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):  # somebody has just cleared the ground away
+            folder.rename(ground / secrets.token_hex(8))
 
 
 # -- within one write each

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 from holdfast.core.errors import UserError
 from holdfast.core.records import Dataset
@@ -27,10 +29,10 @@ from holdfast.store.database import Store
 
 from . import git_trees
 from .dataset_kinds import GIT
+from .disk_work import ended
 from .git_program import GitFailed, GitProgram, Source, check_git_there
 from .refusals import Unavailable
-
-P = ParamSpec("P")
+from .removing import remove_folder
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +75,8 @@ class GitSync:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, float] = {}  # when, by a clock that never jumps
         self._room = asyncio.Semaphore(AT_ONCE)
+        self._recovery: asyncio.Future[None] | None = None
+        self._end = threading.Event()
 
     async def state(self, name: str) -> GitState:
         if name not in self._known:
@@ -122,13 +126,13 @@ class GitSync:
     async def forget(self, name: str) -> None:
         """The dataset is gone; its checkout stays until no running job can have it."""
         await self._stop(name)
+        await self._recovered()
         self._known.pop(name, None)
         await asyncio.to_thread(git_trees.set_aside, self._root / name, self._clock())
 
     async def run(self) -> None:
         """Until cancelled."""
         try:
-            await asyncio.to_thread(git_trees.recover, self._root, self._clock())
             while True:
                 try:
                     await self.round()
@@ -140,6 +144,7 @@ class GitSync:
 
     async def round(self) -> None:
         """Begin an update of each dataset, and remove what nobody needs."""
+        await self._recovered()
         there = await asyncio.to_thread(git_trees.names, self._root)  # before the rows: they are written first
         datasets = await self._store.read(dataset_rows.list_datasets)
         known = {dataset.name for dataset in datasets if dataset.kind == GIT}
@@ -149,7 +154,15 @@ class GitSync:
         for name in sorted(known) if self._every else ():
             self.begin(name)
 
+    async def _recovered(self) -> None:
+        """Once, before anything else is done to the folders: what a server that was killed left there is dealt with."""
+        if self._recovery is None or (self._recovery.done() and self._recovery.exception()):
+            work = asyncio.to_thread(git_trees.recover, self._root, self._clock(), self._end)
+            self._recovery = asyncio.ensure_future(work)
+        await asyncio.shield(self._recovery)
+
     async def close(self) -> None:
+        self._end.set()
         for name in list(self._tasks):
             await self._stop(name)
 
@@ -164,7 +177,8 @@ class GitSync:
         if olds:
             now = self._clock()
             oldest = await self._store.read(dataset_rows.oldest_running)
-            await asyncio.to_thread(git_trees.sweep, olds, now if oldest is None else min(now, oldest))
+            before = now if oldest is None else min(now, oldest)
+            await asyncio.to_thread(git_trees.sweep, olds, before, self._end)
 
     async def _update(self, name: str) -> None:
         async with self._room:
@@ -189,6 +203,7 @@ class GitSync:
 
     async def _fetched(self, dataset: Dataset, before: GitState) -> GitState:
         check_git_there(shutil.which("git"))
+        await self._recovered()
         source = await self._source(dataset)
         await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
         tip = await self._git.tip(source)
@@ -211,9 +226,9 @@ class GitSync:
             commit = await self._git.fetch(source, ref, repo)
             await self._git.check_size(repo, commit)
             await self._git.check_out(repo, commit, tree)
-            await _to_the_end(git_trees.put_in_place, tree, folder, self._clock())
+            await ended(partial(git_trees.put_in_place, tree, folder, self._clock()))
         finally:
-            await _to_the_end(git_trees.remove, work)
+            await ended(partial(remove_folder, work, self._end))
         return commit
 
     async def _source(self, dataset: Dataset) -> Source:
@@ -237,16 +252,6 @@ class GitSync:
             log.warning(
                 "could not keep the state of a git dataset", extra={"event": "git", "dataset": name, "why": str(error)}
             )
-
-
-async def _to_the_end(call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-    """In a thread, and waited for also when we are told to stop: what follows relies on its being over."""
-    done = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
-    try:
-        await asyncio.shield(done)
-    except asyncio.CancelledError:
-        await asyncio.wait([done])
-        raise
 
 
 def _why(error: Exception, timeout: float) -> str:

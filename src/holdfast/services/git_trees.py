@@ -12,12 +12,14 @@ import errno
 import json
 import os
 import secrets
-import shutil
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from .removing import remove_folder
 
 MARGIN = timedelta(minutes=10)  # between opening a checkout and the record that a job began
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,23 +74,20 @@ def has_checkout(folder: Path) -> bool:
     return (folder / folder.name).is_dir()
 
 
-def remove(path: Path) -> None:
-    """Links are removed, never followed."""
-    shutil.rmtree(path, ignore_errors=True)
-
-
 def set_aside(folder: Path, now: datetime) -> None:
     """A dataset's whole folder, for jobs that still run with it."""
     with suppress(FileNotFoundError):
         folder.rename(folder.with_name(f".old-{_micros(now)}-{secrets.token_hex(8)}"))
 
 
-def recover(root: Path, now: datetime) -> None:
+def recover(root: Path, now: datetime, stop: threading.Event) -> None:
     """After a crash: what was under way is begun anew, and what may be in use is kept for a while."""
     for folder in _folders(root):
         for entry in _entries(folder):
-            if entry.name.startswith(".work-") or entry.name.startswith(f"{_STATE}."):
-                remove(entry) if entry.is_dir() else entry.unlink(missing_ok=True)
+            if entry.name.startswith(".work-"):
+                remove_folder(entry, stop)
+            elif entry.name.startswith(f"{_STATE}."):
+                entry.unlink(missing_ok=True)
             elif entry.name.startswith(".new-"):
                 entry.rename(folder / f".old-{_micros(now)}-{entry.name.removeprefix('.new-')}")
 
@@ -101,12 +100,12 @@ def old_ones(root: Path) -> list[Path]:
     return [entry for folder in (root, *_folders(root)) for entry in _entries(folder) if entry.name.startswith(".old-")]
 
 
-def sweep(olds: Iterable[Path], before: datetime) -> None:
+def sweep(olds: Iterable[Path], before: datetime, stop: threading.Event) -> None:
     """Remove those that were replaced before that time, and the margin before it."""
     for old in olds:
         since = _since(old.name)
         if since is not None and since + MARGIN < before:
-            remove(old)
+            remove_folder(old, stop)
 
 
 def _since(name: str) -> datetime | None:
@@ -128,10 +127,10 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    done = _libc.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE)
-    if done == 0:
+    call = getattr(_libc, "renameat2", None)  # not in every C library
+    if call is not None and call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
         return
-    code = ctypes.get_errno()
+    code = errno.ENOSYS if call is None else ctypes.get_errno()
     if code not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
         raise OSError(code, os.strerror(code), str(other))
     # A file system that cannot, such as NFS: for a moment there is none, and a task that starts just then is told so.
