@@ -51,18 +51,19 @@ class Reach:
     async def _until_done(self, path: str, call: Callable[[], object]) -> None:
         try:
             with suppress(Exception):
-                await self._in_thread(call)
+                await self.begin(call)
         finally:
             self._looks.pop(path, None)
 
     async def run(self, call: Callable[[], T], patience: float) -> T:
         """What `call` returns or raises."""
         try:
-            return await asyncio.wait_for(asyncio.shield(self._in_thread(call)), patience)
+            return await asyncio.wait_for(asyncio.shield(self.begin(call)), patience)
         except TimeoutError:
             raise Silent from None
 
-    def _in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
+    def begin(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Will have what `call` returns or raises, if it ever does."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if self._running >= MOST:

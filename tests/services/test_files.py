@@ -150,10 +150,10 @@ async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path)
     place(house)
     script = (
         "import sys, pathlib; from holdfast.shared_folders import SharedFolders;"
-        "from holdfast.services.file_tree import Tree; import os\n"
-        "tree = Tree(SharedFolders(pathlib.Path(sys.argv[1])), 'default')\n"
-        "fd, name = tree.begin()\n"
-        "while True:\n os.write(fd, b'x' * 100000); print(flush=True)"
+        "from holdfast.services.file_tree import Tree; from holdfast.services.incoming import Incoming\n"
+        "coming = Incoming(Tree(SharedFolders(pathlib.Path(sys.argv[1])), 'default'), ('half',))\n"
+        "coming.begin()\n"
+        "while True:\n coming.write(b'x' * 100000); print(flush=True)"
     )
     command = [sys.executable, "-c", script, str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

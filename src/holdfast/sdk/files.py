@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from .errors import UnexpectedReply
 from .exchange import (
     Call,
     Flow,
@@ -113,8 +114,10 @@ def _all_files(group: str, path: str, recursive: bool) -> Flow[File]:
         for item in page.items:
             yield Give(item)
         after = page.next
-        if after is None:
+        if page.complete:
             return
+        if after is None:
+            raise UnexpectedReply(f"A folder in {path or group} holds more files than the server lists")
 
 
 def _pieces(path: str, params: Mapping[str, object] | None = None) -> Flow[bytes]:

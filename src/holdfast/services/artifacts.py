@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,7 @@ from .file_paths import ARTIFACTS, is_own, parse_path
 from .file_tree import Tree
 from .file_walk import Item, Walk, closing_fd, collect
 from .finding import find_job
-from .open_files import OpenFile, opened
+from .open_files import OpenFile, open_file
 
 MOST_ITEMS = 10_000
 
@@ -63,5 +62,4 @@ class Artifacts:
         parts = (ARTIFACTS, job.id, *parse_path(path))
         if is_own(parts):
             raise NotFound(f"There is no file {path[:200]}")
-        fd, status = await asyncio.to_thread(Tree(self._shared, job.group).file, parts)
-        return opened(fd, status, parts[-1])
+        return await open_file(Tree(self._shared, job.group), parts, self._work)

@@ -1,26 +1,74 @@
-"""Disk work in threads: few at a time, so that others find one too, and none goes on for somebody who has left."""
+"""Disk work in threads of its own, a few at a time: a disk that does not answer holds up nothing but what lies on it,
+and nobody works on for somebody who has left."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
+
+from holdfast.reach import Reach, Silent
+
+from .refusals import Unavailable
 
 T = TypeVar("T")
 
 LONG_WORKS = 3
+SHORT_WORKS = 32
+PATIENCE = 60.0  # seconds for one short work, and for a turn
+LAST_MOMENT = 5.0  # seconds that long work gets to notice that nobody waits any more
 
 
 class DiskWork:
-    def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(LONG_WORKS)
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._reach = Reach("shared-files")
+        self._patience = patience
+        self._long = asyncio.Semaphore(LONG_WORKS)
+        self._short = asyncio.Semaphore(SHORT_WORKS)
+
+    async def short(self, work: Callable[[], T]) -> T:
+        """Work on one file. Whoever is cancelled does not wait for its end."""
+        async with self._turn(self._short):
+            try:
+                return await self._reach.run(work, self._patience)
+            except Silent:
+                raise _silent() from None
 
     async def long(self, work: Callable[[threading.Event], T]) -> T:
         """Work that may go through many files. It is to look at the event now and then, and to end when it is set."""
         stop = threading.Event()
-        async with self._turns:
-            return await ended(lambda: work(stop), stop.set)
+        async with self._turn(self._long):
+            working = self._reach.begin(lambda: work(stop))
+            working.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may come too late
+            try:
+                return await asyncio.shield(working)
+            except asyncio.CancelledError:
+                stop.set()
+                await asyncio.wait([working], timeout=LAST_MOMENT)
+                raise
+            except Silent:
+                raise _silent() from None
+
+    @asynccontextmanager
+    async def _turn(self, turns: asyncio.Semaphore) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._patience):
+                await turns.acquire()
+        except TimeoutError:
+            raise _silent() from None
+        try:
+            yield
+        finally:
+            turns.release()
+
+
+def _silent() -> Unavailable:
+    return Unavailable(
+        "The disk of the shared files does not answer",
+        hint="Try again later; if it stays so, ask an admin: its file server may be down.",
+    )
 
 
 async def ended(work: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:

@@ -85,18 +85,12 @@ class Tree:
         with closing_fd(fd):
             _check_no_folder(fd, parts)
 
-    def begin(self) -> tuple[int, str]:
-        """A new file on its way in: its descriptor, and the name it has until `settle`."""
-        name = secrets.token_hex(16)
-        folder = self._shared.make(self._shared.uploads(self._group))
-        return os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), name
-
-    def settle(self, fd: int, name: str, parts: tuple[str, ...]) -> os.stat_result:
-        """It becomes the file of this path, in place of the one that was there."""
+    def settle(self, fd: int, upload: Path, parts: tuple[str, ...]) -> os.stat_result:
+        """What has come in becomes the file of this path, in place of the one that was there."""
         os.fsync(fd)
         with closing_fd(self._made_folder(parts[:-1])) as folder:
             try:
-                os.rename(self._shared.uploads(self._group) / name, parts[-1], dst_dir_fd=folder)
+                os.rename(upload, parts[-1], dst_dir_fd=folder)
             except OSError as error:
                 if error.errno in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
                     raise _is_folder(parts) from None
@@ -104,10 +98,9 @@ class Tree:
             os.fsync(folder)
         return os.fstat(fd)
 
-    def give_up(self, name: str) -> None:
-        """What is still on its way in goes."""
-        with suppress(OSError):
-            (self._shared.uploads(self._group) / name).unlink(missing_ok=True)
+    def new_upload(self) -> Path:
+        """A name for a file on its way in."""
+        return self._shared.make(self._shared.uploads(self._group)) / secrets.token_hex(16)
 
     def _made_folder(self, parts: tuple[str, ...]) -> int:
         fd = os.open(self._shared.make(self._shared.files(self._group)), OPEN_FOLDER)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from holdfast.core.access import Actor
@@ -17,11 +18,12 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
 
-from .disk_work import DiskWork, ended
+from .disk_work import DiskWork
 from .file_paths import TAGS_FILE, can_be, need_changeable, parse_folder, parse_path
 from .file_tree import Tree, clear_removed, clear_uploads, not_kept, show_path
 from .file_walk import Item, Listing, Walk, closing_fd, collect, modified
-from .open_files import OpenFile, opened
+from .incoming import Incoming
+from .open_files import OpenFile, open_file
 from .refusals import NotInGroup, Unavailable
 
 T = TypeVar("T")
@@ -60,7 +62,7 @@ class Files:
             with closing_fd(fd):
                 return _within(collect(walk, walk.items(fd, path), _most(limit)), path)
 
-        return await self._work.long(work)
+        return await self._read(work)
 
     async def objects(
         self, actor: Actor, group: str, prefix: str, *, recursive: bool = False, limit: int = 1000
@@ -86,14 +88,18 @@ class Files:
             with closing_fd(fd):
                 return _within(collect(walk, walk.items(fd, path, starts), _most(limit)), prefix)
 
-        return await self._work.long(work)
+        return await self._read(work)
+
+    async def _read(self, work: Callable[[threading.Event], Listing]) -> Listing:
+        try:
+            return await self._work.long(work)
+        except OSError as error:
+            raise Unavailable(f"The shared files cannot be read: {error.strerror}") from error
 
     async def open(self, actor: Actor, group: str, path: str) -> OpenFile:
         """NotFound when there is no plain file of that path."""
         tree = await self.tree(actor, group)
-        parts = parse_path(path)
-        fd, status = await asyncio.to_thread(tree.file, parts)
-        return opened(fd, status, parts[-1])
+        return await open_file(tree, parse_path(path), self._work)
 
     # -- changing
 
@@ -102,7 +108,7 @@ class Files:
         tree = await self.tree(actor, group)
         parts = parse_path(path)
         need_changeable(parts)
-        await _kept(parts, lambda: tree.check_place(parts))
+        await self._kept(parts, lambda: tree.check_place(parts))
         return tree, parts
 
     async def put(self, actor: Actor, group: str, path: str, chunks: AsyncIterator[bytes]) -> Item:
@@ -111,15 +117,18 @@ class Files:
         return await self.receive(tree, parts, chunks)
 
     async def receive(self, tree: Tree, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> Item:
-        fd, name = await _kept(parts, tree.begin)
+        """Of a path that was checked before."""
+        incoming = Incoming(tree, parts)
         try:
-            size = await self._write_all(fd, parts, chunks)
-            status = await _kept(parts, lambda: tree.settle(fd, name, parts))
+            await self._kept(parts, incoming.begin)
+            size = await self._write_all(incoming, parts, chunks)
+            status = await self._kept(parts, incoming.settle)
         finally:
-            await ended(lambda: _drop(tree, fd, name))
+            with suppress(Unavailable):  # what went wrong is told already, or nothing did
+                await asyncio.shield(self._work.short(incoming.drop))
         return Item("/".join(parts), size, modified(status))
 
-    async def _write_all(self, fd: int, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> int:
+    async def _write_all(self, incoming: Incoming, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> int:
         size, waiting = 0, bytearray()
         async for chunk in chunks:
             size += len(chunk)
@@ -130,13 +139,18 @@ class Files:
                 )
             waiting += chunk
             if len(waiting) >= BUFFER:
-                await self._write(fd, parts, bytes(waiting))
+                await self._kept(parts, partial(incoming.write, bytes(waiting)))
                 waiting.clear()
-        await self._write(fd, parts, bytes(waiting))
+        await self._kept(parts, partial(incoming.write, bytes(waiting)))
         return size
 
-    async def _write(self, fd: int, parts: tuple[str, ...], data: bytes) -> None:
-        await _kept(parts, lambda: _write_whole(fd, data))
+    async def _kept(self, parts: tuple[str, ...], work: Callable[[], T]) -> T:
+        try:
+            return await self._work.short(work)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                raise Unavailable("The group's files lie on another disk than what comes in for them") from error
+            raise not_kept(parts, error) from error
 
     async def delete(self, actor: Actor, group: str, path: str, *, recursive: bool = False) -> int:
         """How many files were removed. A folder goes only when that is asked for; "" is all of them."""
@@ -236,28 +250,8 @@ def _needs_recursive(what: str) -> Conflict:
     return Conflict(f"{what} is a folder", field="path", hint="Say that all of it is meant (recursive, or rm -r).")
 
 
-async def _kept(parts: tuple[str, ...], work: Callable[[], T]) -> T:
-    try:
-        return await ended(work)
-    except OSError as error:
-        if error.errno == errno.EXDEV:
-            raise Unavailable("The group's files lie on another disk than what comes in for them") from error
-        raise not_kept(parts, error) from error
-
-
 async def _removed(work: Awaitable[int]) -> int:
     try:
         return await work
     except OSError as error:
         raise Unavailable(f"Not everything could be removed: {error.strerror}") from error
-
-
-def _write_whole(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _drop(tree: Tree, fd: int, name: str) -> None:
-    os.close(fd)
-    tree.give_up(name)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,10 +23,9 @@ from holdfast.core.errors import Conflict, NotFound, UserError
 from .disk_work import DiskWork
 from .file_paths import DATASETS, TAGS_FILE
 from .file_tree import Tree
-from .file_walk import LookedEnough, Walk, closing_fd
+from .file_walk import LookedEnough, Walk, closing_fd, modified
 from .files import Files
 from .names import check_text
-from .open_files import opened
 
 MOST_TAGS = 100
 LONGEST_TAG = 255
@@ -89,7 +90,7 @@ class TaggedFolders:
             id=id, group=group, created_by=actor.name, created_at=now, updated_at=now, tags=_checked(tags), size=0
         )
         async with self._changing:
-            if await asyncio.to_thread(_read, tree, group, id) is not None:
+            if await self._work.short(lambda: _read(tree, group, id)) is not None:
                 raise Conflict(f"There is a dataset {id} already", field="id", hint="Choose another name.")
             await self._note(tree, folder)
         return folder
@@ -99,7 +100,7 @@ class TaggedFolders:
         tree = await self._files.tree(actor, group)
         wanted = _checked(tags)
         async with self._changing:
-            before = await asyncio.to_thread(_need, tree, group, id)
+            before = await self._work.short(lambda: _need(tree, group, id))
             await self._note(tree, replace(before, tags=wanted, updated_at=self._clock()))
         return await self.get(actor, group, id)
 
@@ -107,13 +108,12 @@ class TaggedFolders:
         """With every file in it; how many there were."""
         tree = await self._files.tree(actor, group)
         async with self._changing:
-            await asyncio.to_thread(_need, tree, group, id)
+            await self._work.short(lambda: _need(tree, group, id))
             return await self._files.delete(actor, group, f"{DATASETS}/{id}", recursive=True)
 
     async def _note(self, tree: Tree, folder: TaggedFolder) -> None:
         text = json.dumps(_to_json(folder)).encode()
         parts = (DATASETS, folder.id, TAGS_FILE)
-        await asyncio.to_thread(tree.check_place, parts)
         await self._files.receive(tree, parts, _once(text))
 
 
@@ -148,7 +148,7 @@ def _ids(tree: Tree, stop: threading.Event) -> list[str]:
     except OSError:
         return []
     found: list[str] = []
-    with closing_fd(fd):
+    with closing_fd(fd), suppress(LookedEnough):
         for item in Walk(stop, recursive=False).items(fd, f"{DATASETS}/"):
             id = item.name.removeprefix(f"{DATASETS}/").removesuffix("/")
             if item.name.endswith("/") and _ID.fullmatch(id) and tree.is_file((DATASETS, id, TAGS_FILE)):
@@ -173,15 +173,14 @@ def _read(tree: Tree, group: str, id: str) -> TaggedFolder | None:
         fd, status = tree.file((DATASETS, id, TAGS_FILE))
     except NotFound:
         return None
-    note = opened(fd, status, TAGS_FILE)
-    with note.file as file:
-        data = _parse(file.read(LONGEST_NOTE + 1) or b"")
+    with closing_fd(fd):
+        data = _parse(os.read(fd, LONGEST_NOTE + 1))
     return TaggedFolder(
         id=id,
         group=group,
         created_by=_text(data.get("createdBy")),
-        created_at=_instant(data.get("createdAt")) or note.modified_at,
-        updated_at=_instant(data.get("updatedAt")) or note.modified_at,
+        created_at=_instant(data.get("createdAt")) or modified(status),
+        updated_at=_instant(data.get("updatedAt")) or modified(status),
         tags=_tags(data.get("tags")),
     )
 

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast.services import disk_work
+from holdfast.services.disk_work import LONG_WORKS, DiskWork
+from holdfast.services.file_tree import Tree
+from holdfast.services.incoming import Incoming
+from holdfast.services.refusals import Unavailable
+from holdfast.shared_folders import SharedFolders
+
+pytestmark = pytest.mark.anyio
+
+SOON = 0.05  # seconds of patience
+
+
+async def test_work_is_done_and_its_errors_are_told() -> None:
+    work = DiskWork()
+    assert await work.short(lambda: 1) == 1
+    assert await work.long(lambda stop: stop.is_set()) is False
+    with pytest.raises(FileNotFoundError):
+        await work.short(lambda: Path("/nowhere/at/all").stat())
+    with pytest.raises(FileNotFoundError):
+        await work.long(lambda stop: Path("/nowhere/at/all").stat())
+
+
+async def test_a_disk_that_does_not_answer_is_told_and_holds_up_nobody_else() -> None:
+    answers = threading.Event()
+    work = DiskWork(SOON)
+    try:
+        hung = [work.short(lambda: answers.wait(60)) for _ in range(100)]
+        results = await asyncio.gather(*hung, return_exceptions=True)
+        assert all(isinstance(result, Unavailable) for result in results)
+        assert await asyncio.to_thread(lambda: "free") == "free"
+    finally:
+        answers.set()
+
+
+async def test_only_so_many_look_through_folders_at_once() -> None:
+    answers = threading.Event()
+    work = DiskWork(SOON)
+    looking = [asyncio.create_task(work.long(lambda stop: answers.wait(60))) for _ in range(LONG_WORKS)]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable):
+        await work.long(lambda stop: None)
+    answers.set()
+    await asyncio.gather(*looking)
+    assert await work.long(lambda stop: "next") == "next"
+
+
+async def test_work_that_nobody_waits_for_is_told_to_stop() -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    def look(stop: threading.Event) -> None:
+        begun.set()
+        if stop.wait(60):
+            stopped.set()
+
+    looking = asyncio.create_task(DiskWork().long(look))
+    await asyncio.to_thread(begun.wait, 60)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    assert stopped.is_set()
+
+
+async def test_work_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_work, "LAST_MOMENT", SOON)
+    begun, answers = threading.Event(), threading.Event()
+
+    def hang(stop: threading.Event) -> None:
+        begun.set()
+        answers.wait(60)
+        raise OSError("too late for anybody")
+
+    looking = asyncio.create_task(DiskWork().long(hang))
+    await asyncio.to_thread(begun.wait, 60)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    assert not answers.is_set()
+    answers.set()
+
+
+def test_a_file_on_its_way_in_is_not_closed_while_it_is_written_to(tmp_path: Path) -> None:
+    """Its number would be another file's by then."""
+    tree = Tree(SharedFolders(tmp_path), "vision")
+    incoming = Incoming(tree, ("a",))
+    incoming.begin()
+    with incoming._turn:  # as a write that hangs has it
+        dropping = threading.Thread(target=incoming.drop)
+        dropping.start()
+        assert len(list(tmp_path.glob("groups/vision/uploads/*"))) == 1
+    dropping.join(60)
+    assert list(tmp_path.glob("groups/vision/uploads/*")) == []
+    incoming.write(b"late")  # comes to nothing
+    incoming.begin()
+    assert list(tmp_path.glob("groups/vision/uploads/*")) == []
