@@ -98,6 +98,9 @@ def test_a_job_runs_in_what_an_alias_stands_for_with_a_size_below_its_limits(cli
     (role,) = detail["job"]["roles"]
     assert (role["image"], role["image_url"], role["instance_type"]) == ("here", "host", "slim")
     assert role["resources"]["cpu_request"] == 0.1
+    shown = [line.split(maxsplit=1) for line in cli.ok("show", job["id"]).text.splitlines()]
+    assert ["image", "here, which is host"] in shown
+    assert ["size", "slim"] in shown
     assert cli.ok("clone", job["id"]).text == file.read_text()
     form = tmp_path / "form.json"
     form.write_text('{"displayName": "f", "image": "here", "instanceType": "slim", "command": "echo form"}')

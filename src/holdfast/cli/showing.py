@@ -101,7 +101,10 @@ def _roles(job: JobDetail) -> Iterator[tuple[str, object]]:
         if len(roles) > 1:
             yield "role", f"{role.get('name', '')}, {show_count(role.get('instances', 1), 'task')}"
         if role.get("image"):
-            yield "image", role["image"]
+            stands_for = role.get("image_url")
+            yield "image", f"{role['image']}, which is {stands_for}" if stands_for else role["image"]
+        if role.get("instance_type"):
+            yield "size", role["instance_type"]
         lines = [line for text in role.get("commands") or () for line in str(text).splitlines()]
         for at, line in enumerate(lines[:COMMAND_LINES]):
             yield "" if at else "command", line

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.catalogue import InstanceType
 from holdfast.core.job import GIB
 from holdfast.core.placement import Node, Quota
 from holdfast.core.records import Dataset
@@ -123,6 +124,15 @@ async def test_sizes(pai: Pai) -> None:
     assert sizes == (await pai.user.get("/v2/cluster/sku-types?vc=default")).json()
     for path in ("/v2/cluster/sku-types?vc=nowhere", "/v2/virtual-clusters/nowhere/sku-types"):
         refused(await pai.user.get(path), 404, "NoVirtualClusterError")
+
+
+async def test_sizes_are_for_groups(pai: Pai) -> None:
+    await pai.house.add_group("research")
+    own = InstanceType(name="own", memory=2**30, everyone=False, groups=("research",))
+    await pai.house.services.instance_types.create(pai.house.admin, own)
+    assert "own" not in (await pai.user.get("/v2/cluster/sku-types")).json()
+    assert "own" not in (await pai.admin.get("/v2/virtual-clusters/default/sku-types")).json()
+    assert "own" in (await pai.admin.get("/v2/virtual-clusters/research/sku-types")).json()
 
 
 # -- storages

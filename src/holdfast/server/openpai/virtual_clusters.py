@@ -10,6 +10,7 @@ from holdfast.core.job import DEFAULT_GROUP, MIB
 from holdfast.core.placement import Amount, GroupUse, NodeUse
 from holdfast.core.records import NumberedQuery, Phase
 from holdfast.server.answers import answer
+from holdfast.services.instance_types import is_for
 
 from .call import Call
 from .endpoints import Support, Who, endpoint
@@ -62,14 +63,14 @@ async def change_cluster(call: Call) -> Response:
     "GET",
     "/v2/cluster/sku-types",
     "/v2/virtual-clusters/{vc}/sku-types",
-    note="Instance types; with a virtual cluster, those that its group may use and has room for.",
+    note="Instance types; with a virtual cluster, those that are for its group.",
 )
 async def list_skus(call: Call) -> Response:
     vc = call.request.path_params.get("vc") or call.query("vc")
     if vc:
         _need((await call.services.place.capacity(call.actor)).groups, vc)
-    types = await call.services.skus.types(call.actor, vc or None)
-    return answer({name: {"cpu": _plain(t.cpu), "memory": t.memory // MIB, "gpu": t.gpu} for name, t in types.items()})
+    types = [type for type in await call.services.instance_types.list(call.actor) if not vc or is_for(type, vc)]
+    return answer({t.name: {"cpu": _plain(t.cpu), "memory": t.memory // MIB, "gpu": t.gpu} for t in types})
 
 
 def _need(groups: tuple[GroupUse, ...], name: str) -> GroupUse:
