@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import os
@@ -161,6 +162,19 @@ async def test_another_address_is_not_served_from_the_old_checkout(
     dataset = await house.services.datasets.change(house.admin, "code", change)
     with pytest.raises(Unavailable, match="gone"):
         await house.services.datasets.ready(dataset)
+    state = await house.services.datasets.git_state(dataset)
+    assert state is not None
+    assert (state.commit, state.synced_at) == ("", None)
+
+
+async def test_a_look_that_began_before_is_not_enough(house: House, repository: Repository) -> None:
+    """Whoever pushes and then says `sync` is given what they pushed."""
+    await add(house, repository.url)
+    under_way = house.services.git_sync.begin("code")
+    while not under_way.done() and not list((house.home / "shared/git").glob("code/.work-*")):
+        await asyncio.wait([under_way], timeout=0.001)  # until it has seen the first commit
+    pushed = repository.commit(readme="two")
+    assert (await synced(house)).commit == pushed
 
 
 async def test_a_missing_branch(house: House, repository: Repository) -> None:
@@ -192,10 +206,10 @@ async def test_an_update_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 async def test_a_file_server_that_does_not_answer_holds_up_no_other(tmp_path: Path, repository: Repository) -> None:
     silent = socket.create_server(("127.0.0.1", 0))
     async with open_house(tmp_path / "home") as house:
-        await add(house, f"http://127.0.0.1:{silent.getsockname()[1]}/code.git", "slow")
+        slow = await add(house, f"http://127.0.0.1:{silent.getsockname()[1]}/code.git", "slow")
         await add(house, repository.url)
         assert (await synced(house)).commit
-        state = await house.services.git_sync.state("slow")
+        state = await house.services.git_sync.state(slow)
         assert state.busy
     silent.close()
 
@@ -327,7 +341,7 @@ async def test_what_was_synced_is_known_after_a_restart(house: House, repository
     dataset = await add(house, repository.url)
     commit = (await synced(house)).commit
     again = git_sync.GitSync(house.store, house.services.shared, house.services.settings.mounts, clock=house.clock.now)
-    state = await again.state("code")
+    state = await again.state(dataset)
     assert (state.commit, state.url, state.busy) == (commit, repository.url, False)
     repository.folder.rename(repository.folder.with_name("moved"))
     await again.ready(dataset)  # without a look at the repository
@@ -342,7 +356,7 @@ async def test_a_damaged_state_costs_another_fetch(house: House, repository: Rep
             house.store, house.services.shared, house.services.settings.mounts, clock=house.clock.now
         )
         await again.ready(dataset)
-        assert (await again.state("code")).commit
+        assert (await again.state(dataset)).commit
 
 
 async def test_a_checkout_without_a_dataset_goes(house: House) -> None:

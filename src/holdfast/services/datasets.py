@@ -111,14 +111,15 @@ class Datasets:
 
     async def git_state(self, dataset: Dataset) -> GitState | None:
         """How far a checkout is; None of other kinds. Whoever has the dataset may know."""
-        return await self._git.state(dataset.name) if dataset.kind == kinds.GIT else None
+        return await self._git.state(dataset) if dataset.kind == kinds.GIT else None
 
     async def sync(self, actor: Actor, name: str) -> GitState:
         """Bring a checkout up to date; how far that is after a while, if it takes longer."""
         _need_admin(actor)
-        if (await self.get(actor, name)).kind != kinds.GIT:
+        dataset = await self.get(actor, name)
+        if dataset.kind != kinds.GIT:
             raise UserError(f"The dataset {name} is not of the kind git", hint="Only those are brought up to date.")
-        return await self._git.sync(name, SYNC_PATIENCE)
+        return await self._git.sync(dataset, SYNC_PATIENCE)
 
     async def create(
         self,

@@ -36,6 +36,8 @@ _CONFIG = {
     "fetch.unpackLimit": "1",  # one pack, so that the limit on a file's size holds for all
     "gc.auto": "0",
     "http.followRedirects": "initial",
+    "http.lowSpeedLimit": "1",  # bytes a second, for a minute
+    "http.lowSpeedTime": "60",
     "pack.threads": "1",
     "submodule.recurse": "false",
 }

@@ -13,6 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -30,13 +31,14 @@ from holdfast.store.database import Store
 from . import git_trees
 from .dataset_kinds import GIT
 from .disk_work import ended
-from .git_program import GitFailed, GitProgram, Source, check_git_there
+from .git_program import GitFailed, GitProgram, Source, Tip, check_git_there
 from .refusals import Unavailable
 from .removing import remove_folder
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 2  # updates
+AT_ONCE = 8  # updates
+ANSWER = 60.0  # seconds that a server may take to say what a branch is at
 PATIENCE = 30.0  # seconds that a job which is submitted waits for the first checkout
 PAUSE = 10.0  # seconds after a failure in which submitted jobs do not try again
 MOST_OLD = 20  # earlier checkouts of one dataset that running jobs may hold
@@ -78,36 +80,43 @@ class GitSync:
         self._recovery: asyncio.Future[None] | None = None
         self._end = threading.Event()
 
-    async def state(self, name: str) -> GitState:
+    async def state(self, dataset: Dataset) -> GitState:
+        """How far it is. A checkout of what it was before its address changed is none."""
+        state = replace(await self._last(dataset.name), busy=dataset.name in self._tasks)
+        return state if _is_of(state, dataset) else replace(state, commit="", synced_at=None)
+
+    async def _last(self, name: str) -> GitState:
         if name not in self._known:
             self._known[name] = _state_of(await asyncio.to_thread(git_trees.read_state, self._root / name))
-        return replace(self._known[name], busy=name in self._tasks)
+        return self._known[name]
 
     async def ready(self, dataset: Dataset) -> None:
         """Returns when there is a checkout; Unavailable, with git's own words, when that does not come about soon."""
         if await self._is_there(dataset):
             return
         if time.monotonic() - self._failed.get(dataset.name, -PAUSE) >= PAUSE:
-            await self.sync(dataset.name, PATIENCE)
+            await asyncio.wait([self.begin(dataset.name)], timeout=PATIENCE)
         if not await self._is_there(dataset):
-            state = await self.state(dataset.name)
-            why = state.error or "it is still being fetched"
+            why = (await self.state(dataset)).error or "it is still being fetched"
             raise Unavailable(
                 f"The dataset {dataset.name} cannot be mounted yet: {why}",
                 hint=f"Try again in a minute; `holdfast dataset show {dataset.name}` tells how far it is.",
             )
 
     async def _is_there(self, dataset: Dataset) -> bool:
-        state = await self.state(dataset.name)
-        same = (state.url, state.branch) == (dataset.data.get("url"), dataset.data.get("branch", ""))
-        return (
-            bool(state.commit) and same and await asyncio.to_thread(git_trees.has_checkout, self._root / dataset.name)
-        )
+        folder = self._root / dataset.name
+        return bool((await self.state(dataset)).commit) and await asyncio.to_thread(git_trees.has_checkout, folder)
 
-    async def sync(self, name: str, patience: float) -> GitState:
-        """Bring it up to date now; how far that is after so many seconds."""
-        await asyncio.wait([self.begin(name)], timeout=patience)
-        return await self.state(name)
+    async def sync(self, dataset: Dataset, patience: float) -> GitState:
+        """Bring it up to date now; how far that is after so many seconds. What is under way may have looked too early,
+        so another look follows it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                under_way = self._tasks.get(dataset.name)
+                if under_way is not None:
+                    await asyncio.wait([under_way])
+                await asyncio.wait([self.begin(dataset.name)])
+        return await self.state(dataset)
 
     def begin(self, name: str) -> asyncio.Task[None]:
         """An update in the background; the one that is under way, where there is one."""
@@ -185,11 +194,11 @@ class GitSync:
             dataset = await self._store.read(dataset_rows.get_dataset, name)
             if dataset is None or dataset.kind != GIT:
                 return
-            self._known[name] = replace(await self._tried(dataset), busy=False)
+            self._known[name] = await self._tried(dataset)
             await self._save(name)
 
     async def _tried(self, dataset: Dataset) -> GitState:
-        before = await self.state(dataset.name)
+        before = await self._last(dataset.name)
         try:
             async with asyncio.timeout(self._timeout):
                 after = await self._fetched(dataset, before)
@@ -206,13 +215,21 @@ class GitSync:
         await self._recovered()
         source = await self._source(dataset)
         await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
-        tip = await self._git.tip(source)
+        tip = await self._tip(source)
         folder = self._root / dataset.name
-        same = (before.commit, before.url, before.branch) == (tip.commit, source.url, source.branch)
         commit = tip.commit
+        same = before.commit == commit and _is_of(before, dataset)
         if not same or not await asyncio.to_thread(git_trees.has_checkout, folder):
             commit = await self._replace(source, tip.ref, folder)
         return GitState(commit=commit, synced_at=self._clock(), url=source.url, branch=source.branch)
+
+    async def _tip(self, source: Source) -> Tip:
+        """Soon, or not at all: a server that is silent takes the turn of others."""
+        try:
+            async with asyncio.timeout(ANSWER):
+                return await self._git.tip(source)
+        except TimeoutError:
+            raise GitFailed(f"Its server did not answer within {ANSWER:g} seconds") from None
 
     async def _replace(self, source: Source, ref: str, folder: Path) -> str:
         olds = await asyncio.to_thread(git_trees.old_ones, folder)
@@ -252,6 +269,10 @@ class GitSync:
             log.warning(
                 "could not keep the state of a git dataset", extra={"event": "git", "dataset": name, "why": str(error)}
             )
+
+
+def _is_of(state: GitState, dataset: Dataset) -> bool:
+    return (state.url, state.branch) == (dataset.data.get("url"), dataset.data.get("branch", ""))
 
 
 def _why(error: Exception, timeout: float) -> str:
