@@ -6,6 +6,7 @@ import asyncio
 import errno
 import io
 import os
+import resource
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -461,14 +462,29 @@ def test_holes_stay_holes_and_a_file_that_grows_is_cut(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_writing(tmp_path: Path) -> None:
     draft = _draft(tmp_path / "d", Room(files=9, bytes=100))
 
-    def full() -> BinaryIO:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    _offer(draft, "a", b"1")
-    draft.take((b"b",), 5, full)
-    _offer(draft, "c", b"1")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))  # a disk of ten bytes
+    try:
+        for path, data in (("a", b"1"), ("b", b"x" * 11), ("c", b"1")):
+            _offer(draft, path, data)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert _names(tmp_path / "d") == ["a"]
     assert draft.tally.left == {LeftOut.NO_ROOM: 2}
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_a_disk_that_fails_is_told(tmp_path: Path) -> None:
+    draft = _draft(tmp_path / "d", Room(files=9, bytes=100))
+
+    def closed() -> BinaryIO:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    draft.take((b"a",), 1, closed)
+    _offer(draft, "b", b"1")
+    assert draft.tally.left == {LeftOut.UNREADABLE: 1}
+    assert _names(tmp_path / "d") == ["b"]
+    with pytest.raises(FileExistsError):
+        _offer(draft, "b", b"1")
 
 
 @pytest.mark.parametrize(

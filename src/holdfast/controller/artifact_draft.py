@@ -45,6 +45,10 @@ class Tally:
     moved: list[str] = field(default_factory=list)  # what was in their place, by its new path
 
 
+class Unreadable(Exception):
+    """The file of the task's, not the place it is copied to."""
+
+
 class Draft:
     """An engine's ArtifactSink."""
 
@@ -94,10 +98,14 @@ class Draft:
 
     def _write(self, path: Path, size: int, open_file: Callable[[], BinaryIO]) -> LeftOut | None:
         try:
-            with open_file() as source:
+            with _opened(open_file) as source:
                 self._copy(source, path, size)
+        except Unreadable:
+            return LeftOut.UNREADABLE
         except OSError as error:
-            return LeftOut.NO_ROOM if error.errno in _FULL else LeftOut.UNREADABLE
+            if error.errno in _FULL:
+                return LeftOut.NO_ROOM
+            raise  # whatever ails the disk, the next file would meet it too
         self.tally.files += 1
         self.tally.bytes += size
         return None
@@ -106,7 +114,7 @@ class Draft:
         folder = self._folder(path[:-1])
         fd = os.open(path[-1], _NEW_FILE, 0o644, dir_fd=folder)
         try:
-            _fill(fd, source, size)
+            self._fill(fd, source, size)
             os.fsync(fd)
         except BaseException:
             with suppress(OSError):
@@ -114,6 +122,17 @@ class Draft:
             raise
         finally:
             os.close(fd)
+
+    def _fill(self, fd: int, source: BinaryIO, size: int) -> None:
+        """Where there is nothing but zeros, nothing is written: a file may be one large hole."""
+        at = 0
+        while at < size and (data := _read(source, min(_BLOCK, size - at))):
+            if self._is_over():
+                raise OSError(errno.ECANCELED, "Nobody waits for it any more")
+            if data != _ZEROS[: len(data)]:
+                _write_at(fd, data, at)
+            at += len(data)
+        os.ftruncate(fd, at)
 
     def _folder(self, path: Path) -> int:
         """Made where it is missing; the last one stays open, for files come folder by folder."""
@@ -136,14 +155,18 @@ def make_folders(top: int, path: Path) -> int:
     return fd
 
 
-def _fill(fd: int, source: BinaryIO, size: int) -> None:
-    """Where there is nothing but zeros, nothing is written: a file may be one large hole."""
-    at = 0
-    while at < size and (data := source.read(min(_BLOCK, size - at))):
-        if data != _ZEROS[: len(data)]:
-            _write_at(fd, data, at)
-        at += len(data)
-    os.ftruncate(fd, at)
+def _opened(open_file: Callable[[], BinaryIO]) -> BinaryIO:
+    try:
+        return open_file()
+    except OSError as error:
+        raise Unreadable from error
+
+
+def _read(source: BinaryIO, count: int) -> bytes:
+    try:
+        return source.read(count)
+    except OSError as error:
+        raise Unreadable from error
 
 
 def _write_at(fd: int, data: bytes, at: int) -> None:
