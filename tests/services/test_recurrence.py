@@ -158,6 +158,12 @@ def test_bad_cron_text_is_told_field_by_field(cron: str, message: str) -> None:
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("cron", ["0 0 */30 * MON#2", "0 0 */30 2 FRI#5"])  # no day is both
+def test_a_time_that_never_comes_is_refused(cron: str) -> None:
+    with pytest.raises(BadRecurrence, match="would never run"):
+        Timing("UTC").check(Recurrence(kind=RecurrenceKind.CUSTOM, cron=cron), NOW)
+
+
 def test_presets_go_by_their_own_times_whatever_cron_text_lies_beside_them() -> None:
     timing = Timing("UTC")
     for kind, expected in {

@@ -149,6 +149,8 @@ async def test_bad_times_are_refused_or_kept_and_told(house: House) -> None:
         await add(house, recurrence=bad)
     with pytest.raises(UserError, match="end before it begins"):
         await add(house, ends_at=hour(11))
+    with pytest.raises(BadRecurrence, match="at most 200 characters"):
+        await add(house, recurrence=Recurrence(cron="0 " * 200), accept_invalid=True)
     kept = await add(house, recurrence=bad, accept_invalid=True)
     assert (kept.invalid, kept.next_run_at) == (Invalid.CRON, None)
     assert "hour: 25" in kept.message
@@ -564,6 +566,26 @@ async def test_nobody_else_reaches_the_owners_own_folder(house: House, tmp_path:
     with pytest.raises(Forbidden, match="it mounts folders of bob's own"):
         await house.services.schedules.change(eve, schedule.id, ScheduleChange(text=text))
     await house.services.schedules.change(bob, schedule.id, ScheduleChange(text=text))
+
+
+async def test_nobody_else_prepares_a_peek_for_the_day_the_owner_is_back(house: House, tmp_path: Path) -> None:
+    bob, eve = await house.user("bob", "lab"), await house.user("eve", "lab")
+    schedule = await add(house, actor=bob)
+    await house.services.groups.remove_member(house.admin, "lab", "bob")
+    with pytest.raises(Forbidden, match=r"cannot be worked out \(Its user bob is not in the group lab"):
+        await house.services.schedules.change(eve, schedule.id, ScheduleChange(text="name: x\ncommand: env\n"))
+
+
+async def test_what_a_schedule_is_called_and_how_long_it_runs_is_for_every_member(house: House, tmp_path: Path) -> None:
+    folder = tmp_path / "homes"
+    folder.mkdir()
+    await house.services.datasets.create(
+        house.admin, Dataset(name="homes", path=str(folder), everyone=True, per_user=True)
+    )
+    bob, eve = await house.user("bob", "lab"), await house.user("eve", "lab")
+    schedule = await add(house, json.dumps(FORM), HOURLY, actor=bob, dialect="primehub")
+    change = ScheduleChange(form={"displayName": "mornings", "activeDeadlineSeconds": 60})
+    assert (await house.services.schedules.change(eve, schedule.id, change)).schedule.name == "mornings"
 
 
 async def test_nobody_else_reaches_the_shared_volumes_of_the_owners_other_groups(house: House) -> None:

@@ -94,7 +94,10 @@ class DueRuns:
     async def _run_batch(self, batch: Sequence[Stored]) -> None:
         now, checks = self._clock(), Checks(self._store, self._intake)
         busy = await self._store.read(schedule_rows.open_jobs, [stored.schedule.id for stored in batch])
-        turns = [await self._turn(stored, now, busy.get(stored.schedule.id, ()), checks) for stored in batch]
+        turns = []
+        for stored in batch:
+            turns.append(await self._turn(stored, now, busy.get(stored.schedule.id, ()), checks))
+            await asyncio.sleep(0)  # others have their turn, too
         await self._take(turns)
         for turn in turns:
             if turn.after.queued_at is not None:
@@ -115,7 +118,7 @@ class DueRuns:
     async def _look(self, stored: Stored, checks: Checks) -> Finding:
         try:
             found = await checks.look(stored)
-            if found.actor is not None and found.ready is not None:
+            if found.invalid is None and found.actor is not None and found.ready is not None:
                 await self._intake.prepare(found.actor, found.ready)
         except StoreError:
             raise
@@ -186,7 +189,7 @@ def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _start(after: Schedule, due_at: datetime, now: datetime, found: Finding) -> Turn:
-    if found.ready is None or found.actor is None:
+    if found.invalid is not None or found.ready is None or found.actor is None:
         run = NewRun(due_at=due_at, at=now, result=RunResult.FAILED, message=found.message)
         return Turn(after=after, run=run)
     message = f"Submitted by the schedule {after.id}, due at {due_at:%Y-%m-%d %H:%M:%S} UTC"

@@ -76,6 +76,13 @@ def parse_cron(text: str) -> str:
     return cron
 
 
+def check_length(recurrence: Recurrence) -> None:
+    """For what is kept, be it wrong."""
+    for field, text in (("cron", recurrence.cron or ""), ("timezone", recurrence.timezone)):
+        if len(text) > LONGEST:
+            raise BadRecurrence(f"{field} may have at most {LONGEST} characters", field=field, hint=_FORM)
+
+
 def _split(text: str) -> list[str]:
     if len(text) > LONGEST:
         raise BadRecurrence(f"Cron text may have at most {LONGEST} characters", field="cron", hint=_FORM)
@@ -187,7 +194,7 @@ class Timing:
         if recurrence.kind is RecurrenceKind.INACTIVE:
             return
         cron = parse_cron(recurrence.in_force or "")
-        found = next_time(cron, here, after)
+        found = next_time(cron, here, after.replace(microsecond=0))  # times are whole seconds
         while found is not None and (until is None or found <= until):
             yield found
             found = next_time(cron, here, found)

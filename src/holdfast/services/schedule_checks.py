@@ -23,7 +23,7 @@ LONGEST_MESSAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Either it can run, as this user; or why not."""
+    """What its job would be now, as far as that can be worked out; and why it cannot run, if so."""
 
     actor: Actor | None = None
     ready: Ready | None = None
@@ -66,8 +66,8 @@ class Checks:
             return Finding(invalid=_reason(error), message=_told(error))
         for role in ready.job.roles:
             if missing_image(role.engine_image) in ready.warnings:
-                return Finding(invalid=Invalid.IMAGE, message=f"There is no image {role.image} here")
-        return Finding(actor=actor, ready=ready)
+                return Finding(actor, ready, Invalid.IMAGE, f"There is no image {role.image} here")
+        return Finding(actor, ready)
 
     async def _user(self, name: str) -> User | None:
         if name not in self._users:

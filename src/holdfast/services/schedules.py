@@ -39,9 +39,10 @@ from .groups import UNSET, Unset
 from .intake import Intake, Ready
 from .jobs import Submitted
 from .prospects import Prospects
-from .recurrence import Timing
+from .recurrence import Timing, check_length
 from .schedule_checks import Checks
 from .schedule_turns import looked_from, retimed, with_next
+from .storages import without_datasets
 
 MOST_LISTED = 500
 MOST_RUNS = 500
@@ -137,6 +138,7 @@ class Schedules:
     ) -> Scheduled:
         """With `accept_invalid`, a recurrence that cannot be is kept and told of, as PrimeHub does; else refused."""
         now = self._clock()
+        check_length(recurrence)
         if not accept_invalid:
             self._check_times(recurrence, ends_at, now)
         ready = await self._intake.read(actor, text, group=group, dialect=dialect)
@@ -222,6 +224,7 @@ class Schedules:
             paused=old.paused if change.paused is None else change.paused,
             updated_at=now,
         )
+        check_length(schedule.recurrence)
         if not accept_invalid and (schedule.recurrence, schedule.ends_at) != (old.recurrence, old.ends_at):
             self._check_times(schedule.recurrence, schedule.ends_at, now)
         warnings: tuple[str, ...] = ()
@@ -269,17 +272,18 @@ class Schedules:
 
     async def _guard_owner(self, actor: Actor, before: Stored, after: Stored) -> None:
         """Its jobs run as its owner: others change what they do only where that gives them nothing of the owner's."""
-        owner = before.schedule.user
-        if _is_owner(actor, before.schedule):
+        schedule = before.schedule
+        if _is_owner(actor, schedule) or _work(before.job) == _work(after.job):
             return
         if before.job.secrets or after.job.secrets:
-            raise _owners_own(before.schedule, "its job file has secrets")
+            raise _owners_own(schedule, "its job file has secrets")
         found = await self._checks().look(after)
-        own = found.ready and [role.mounts for role in found.ready.job.roles]
-        if own is not None and own != [role.mounts for role in after.job.roles]:
-            raise _owners_own(before.schedule, f"it mounts folders of {owner}'s own")
-        if after.job.dialect is Dialect.PRIMEHUB and (beyond := await self._beyond(actor, owner)):
-            raise _owners_own(before.schedule, f"its jobs see the shared volume of {beyond}, where you are not")
+        if found.ready is None:
+            raise _owners_own(schedule, f"what its jobs would see cannot be worked out ({found.message})")
+        if [role.mounts for role in found.ready.job.roles] != [role.mounts for role in after.job.roles]:
+            raise _owners_own(schedule, f"it mounts folders of {schedule.user}'s own")
+        if after.job.dialect is Dialect.PRIMEHUB and (beyond := await self._beyond(actor, schedule.user)):
+            raise _owners_own(schedule, f"its jobs see the shared volume of {beyond}, where you are not")
 
     async def _beyond(self, actor: Actor, owner: str) -> str | None:
         """A group whose shared volume the owner's jobs see from other groups too, and the actor's do not."""
@@ -302,6 +306,7 @@ class Schedules:
         found = []
         for schedule in shown:
             noted = (await checks.look(Stored(schedule, schedule.job))).noted(schedule)
+            await asyncio.sleep(0)  # a page is long, and others have their turn, too
             found.append(noted if noted == schedule else retimed(noted, now, self.timing))
         moved = [after for after, before in zip(found, shown, strict=True) if after != before]
         if moved:
@@ -356,6 +361,14 @@ def primehub_form(job: Job) -> dict[str, Any]:
 
 def _is_owner(actor: Actor, schedule: Schedule) -> bool:
     return actor.admin or actor.name == schedule.user
+
+
+def _work(job: Job) -> Job:
+    """What it does and where, without what it is called, how long it may take, and what datasets gave it."""
+    kept = job.extras.get("primehub")
+    form = {key: value for key, value in kept.items() if key != "groupId"} if isinstance(kept, Mapping) else kept
+    plain = replace(without_datasets(job), name="", description="", time_limit=None, tags=(), priority=0)
+    return replace(plain, extras={**job.extras, "primehub": form})
 
 
 def _owners_own(schedule: Schedule, why: str) -> Forbidden:
