@@ -15,7 +15,6 @@ from holdfast.core.errors import Forbidden
 from holdfast.core.job import Job, Role
 from holdfast.core.records import NewEvent
 from holdfast.services.artifact_sweep import ArtifactSweep
-from holdfast.services.disk_work import DiskWork
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
@@ -30,7 +29,7 @@ class World:
         self.store = Store.open(f"sqlite:///{home / 'test.db'}", vault=Vault.open(home / "key"))
         self.shared = SharedFolders(home / "shared")
         self.now = NOW
-        self.sweep = ArtifactSweep(self.store, self.shared, DiskWork(), keep, clock=lambda: self.now)
+        self.sweep = ArtifactSweep(self.store, self.shared, keep, clock=lambda: self.now)
 
     async def job(self, *, finished: datetime | None, kept: datetime = NOW, group: str = "default") -> str:
         """A job that has artifacts."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,17 +50,15 @@ class ArtifactPlace:
         drafts = self._shared.make(self._shared.drafts(parcel.group))
         name = secrets.token_hex(16)
         with closing_fd(os.open(drafts, OPEN_FOLDER)) as above:
-            settled = False
             try:
                 with closing_fd(make_folders(above, (name.encode(),))) as top:
+                    if parcel.task is None:
+                        self._describe(top, parcel, now)
                     tally = _gather(engine, parcel, Draft(top, room, stop.is_set))
-                    if tally.files and not stop.is_set():
-                        self._settle(parcel, top, above, name, now, tally)
-                        settled = True
+                if tally.files and not stop.is_set():
+                    self._settle(parcel, above, name, now, tally)
             finally:
-                if not settled:
-                    with suppress(OSError):  # the next start clears it away
-                        self._drop(parcel.group, above, name)
+                shutil.rmtree(drafts / name, ignore_errors=True)  # what was not moved to its place
         return tally
 
     def kept_by_task(self, parcel: Parcel, most: int) -> dict[str, Room]:
@@ -79,11 +78,10 @@ class ArtifactPlace:
                     break
         return found
 
-    def _settle(self, parcel: Parcel, top: int, above: int, name: str, now: datetime, tally: Tally) -> None:
+    def _settle(self, parcel: Parcel, above: int, name: str, now: datetime, tally: Tally) -> None:
         self._note(parcel, now)
         with closing_fd(self._jobs(parcel.group, tally)) as jobs:
             if parcel.task is None:
-                self._describe(top, parcel, now)
                 self._move_in(parcel.group, above, name, jobs, parcel.job_id, tally)
                 return
             with closing_fd(self._job_folder(parcel, above, jobs, now, tally)) as folder:

@@ -130,7 +130,7 @@ def build_services(
         files=files,
         folders=TaggedFolders(files, work, clock=clock),
         artifacts=Artifacts(store, folders, work),
-        artifact_sweep=ArtifactSweep(store, folders, work, _days(settings.files.artifact_days), clock=clock),
+        artifact_sweep=ArtifactSweep(store, folders, _days(settings.files.artifact_days), clock=clock),
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
         schedules=Schedules(store, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock),
         skus=skus,

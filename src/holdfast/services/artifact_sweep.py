@@ -14,22 +14,26 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden
+from holdfast.reach import Reach, Silent
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import endings
 from holdfast.store.database import Store
 
-from .disk_work import DiskWork
 from .file_paths import ARTIFACTS
 from .file_tree import Tree, clear_removed
 from .file_walk import OPEN_FOLDER, Stopped, closing_fd
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # or a job has put something else in its place
 DRAFTS = timedelta(days=1)  # far longer than collecting may take
+PATIENCE = 600.0  # seconds for one step
 MOST = 10_000  # jobs looked at in one sweep of a group
 
 
@@ -38,17 +42,16 @@ class ArtifactSweep:
         self,
         store: Store,
         shared: SharedFolders,
-        work: DiskWork,
         keep: timedelta | None,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._shared = shared
-        self._work = work
         self._keep = keep  # None: for ever
         self._clock = clock
         self._turn = asyncio.Lock()
+        self._reach = Reach("artifact-sweep")
 
     async def sweep(self, actor: Actor) -> int:
         """Now, because somebody asks for it. Answers how many jobs' artifacts were removed."""
@@ -61,28 +64,36 @@ class ArtifactSweep:
         async with self._turn:
             removed = 0
             if self._keep is not None:
-                for group in await self._work.long(lambda stop: list(_groups(self._shared))):
+                for group in await self._in_thread(lambda stop: list(_groups(self._shared))):
                     removed += await self._try_group(group, self._clock() - self._keep)
-            await self._work.long(lambda stop: clear_drafts(self._shared, self._clock() - DRAFTS))
-            await self._work.long(lambda stop: clear_removed(self._shared, stop))
+            await self._in_thread(lambda stop: clear_drafts(self._shared, self._clock() - DRAFTS))
+            await self._in_thread(lambda stop: clear_removed(self._shared, stop))
             return removed
 
     async def _try_group(self, group: str, before: datetime) -> int:
         """One group's disk may be full, or gone: the others' turn comes all the same."""
         try:
             return await self._sweep_group(group, before)
-        except OSError as error:
+        except (OSError, Silent) as error:
             said = {"event": "retention", "group": group, "error": str(error)}
             log.warning("could not remove old artifacts", extra=said)
             return 0
 
     async def _sweep_group(self, group: str, before: datetime) -> int:
-        old = await self._work.long(lambda stop: kept_before(self._shared, group, before, stop))
+        old = await self._in_thread(lambda stop: kept_before(self._shared, group, before, stop))
         if not old:
             return 0
         ended = await self._store.read(endings.finished_at, old)
         due = [id for id in old if _is_due(id, ended, before)]
-        return await self._work.long(lambda stop: sum(_remove(self._shared, group, id, stop) for id in due))
+        return await self._in_thread(lambda stop: sum(_remove(self._shared, group, id, stop) for id in due))
+
+    async def _in_thread(self, work: Callable[[threading.Event], T]) -> T:
+        """Silent when it takes too long: a disk that does not answer holds up neither the next turn nor our end."""
+        stop = threading.Event()
+        try:
+            return await self._reach.run(lambda: work(stop), PATIENCE)
+        finally:
+            stop.set()
 
 
 def _is_due(job_id: str, ended: dict[str, datetime | None], before: datetime) -> bool:
