@@ -424,6 +424,31 @@ async def test_objects_are_removed_by_exact_name_or_prefix(house: House) -> None
     assert (await listed(house), around(house)) == ([], [])
 
 
+async def test_folders_without_objects_are_none(house: House) -> None:
+    """As object stores have it; where nobody deletes objects, empty folders stay."""
+    files, admin = house.services.files, house.admin
+    for name in ("a/b/c/1", "a/b/c/2", "d/e/3"):
+        await put(house, name)
+    (place(house) / "d/kept").mkdir()
+    assert await files.delete_objects(admin, "default", "a/b/c/1") == 1
+    assert await objects(house, "/") == ["a/", "d/"]
+    assert await files.delete_objects(admin, "default", "a/b/c/2") == 1
+    assert await files.delete_objects(admin, "default", "d/e/", recursive=True) == 1
+    assert await objects(house, "/") == ["d/"]
+    assert await listed(house, "d") == ["kept/"]
+
+
+async def test_files_are_kept_while_folders_go(house: House) -> None:
+    """Whoever puts a file makes its folders, also when they are pruned at that moment."""
+    files, admin = house.services.files, house.admin
+    for _ in range(20):
+        await put(house, "a/b/old")
+        await asyncio.gather(put(house, "a/b/new"), files.delete_objects(admin, "default", "a/b/old"))
+        assert await listed(house, recursive=True) == ["a/b/new"]
+        assert await files.delete_objects(admin, "default", "a/b/new") == 1
+        assert await listed(house) == []
+
+
 async def test_what_a_killed_server_had_not_removed_is_removed_later(house: House) -> None:
     left = house.services.shared.make(house.services.shared.removed("default")) / secrets.token_hex(4)
     (left / "a/b").mkdir(parents=True)

@@ -88,6 +88,17 @@ class Tree:
     def settle(self, fd: int, upload: Path, parts: tuple[str, ...]) -> os.stat_result:
         """What has come in becomes the file of this path, in place of the one that was there."""
         os.fsync(fd)
+        for last in (False, False, True):
+            try:
+                self._place(upload, parts)
+            except FileNotFoundError:  # somebody removed the folder that was just made
+                if last:
+                    raise
+            else:
+                break
+        return os.fstat(fd)
+
+    def _place(self, upload: Path, parts: tuple[str, ...]) -> None:
         with closing_fd(self._made_folder(parts[:-1])) as folder:
             try:
                 os.rename(upload, parts[-1], dst_dir_fd=folder)
@@ -96,7 +107,6 @@ class Tree:
                     raise _is_folder(parts) from None
                 raise
             os.fsync(folder)
-        return os.fstat(fd)
 
     def new_upload(self) -> Path:
         """A name for a file on its way in."""
@@ -149,6 +159,13 @@ class Tree:
         with closing_fd(self.folder(parts[:-1])) as above, self._ground() as ground:
             _move_away(above, parts[-1], ground)
             return empty(ground, stop)
+
+    def prune(self, parts: tuple[str, ...]) -> None:
+        """Folders that have become empty go, from this one upwards: object stores have none."""
+        with suppress(OSError):
+            for depth in range(len(parts), 0, -1):
+                with closing_fd(self.folder(parts[: depth - 1])) as above:
+                    os.rmdir(parts[depth - 1], dir_fd=above)
 
     @contextmanager
     def _ground(self) -> Iterator[int]:

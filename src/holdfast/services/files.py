@@ -186,11 +186,9 @@ class Files:
             need_changeable((*folder, starts))
 
         def work(stop: threading.Event) -> int:
-            if not recursive:
-                return int(bool(starts) and tree.remove_file((*folder, starts)))
-            if starts or not folder:
-                return tree.remove_all(folder, starts, stop)
-            return tree.remove_folder(folder, stop) if tree.is_folder(folder) else 0
+            count = _delete_objects(tree, folder, starts, recursive, stop)
+            tree.prune(folder)
+            return count
 
         return await _removed(self._work.long(work))
 
@@ -248,6 +246,14 @@ def _within(listing: Listing, path: str) -> Listing:
 
 def _needs_recursive(what: str) -> Conflict:
     return Conflict(f"{what} is a folder", field="path", hint="Say that all of it is meant (recursive, or rm -r).")
+
+
+def _delete_objects(tree: Tree, folder: tuple[str, ...], starts: str, recursive: bool, stop: threading.Event) -> int:
+    if not recursive:
+        return int(bool(starts) and tree.remove_file((*folder, starts)))
+    if starts or not folder:
+        return tree.remove_all(folder, starts, stop)
+    return tree.remove_folder(folder, stop) if tree.is_folder(folder) else 0
 
 
 async def _removed(work: Awaitable[int]) -> int:

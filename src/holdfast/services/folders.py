@@ -109,7 +109,7 @@ class TaggedFolders:
         tree = await self._files.tree(actor, group)
         async with self._changing:
             await self._work.short(lambda: _need(tree, group, id))
-            return await self._files.delete(actor, group, f"{DATASETS}/{id}", recursive=True)
+            return await self._files.delete_objects(actor, group, f"{DATASETS}/{id}/", recursive=True)
 
     async def _note(self, tree: Tree, folder: TaggedFolder) -> None:
         text = json.dumps(_to_json(folder)).encode()
