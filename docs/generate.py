@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+from graphql import GraphQLField, GraphQLObjectType
 from pydantic.fields import FieldInfo
 
 from holdfast.core.access import RULES, Who
@@ -23,6 +24,8 @@ from holdfast.core.states import FINAL, TRANSITIONS, Change, JobState, TaskState
 from holdfast.server.openpai import handlers as handlers  # declares every address
 from holdfast.server.openpai.endpoints import ENDPOINTS, Endpoint
 from holdfast.server.openpai.endpoints import Who as Asker
+from holdfast.server.primehub.job_words import FAILURES, PHASES
+from holdfast.server.primehub.schema import build_schema
 from holdfast.settings import Section, Settings
 
 FOLDER = Path(__file__).parent / "reference"
@@ -384,6 +387,101 @@ def _sentence(note: str) -> str:
     return (begun if begun.endswith(".") or not begun else f"{begun}.").replace("|", "\\|")
 
 
+# --- PrimeHub's API
+
+PRIMEHUB_INTRO = """\
+Clients made for PrimeHub, such as `primehub-python-sdk`, are given `http://HOST:8080/api/graphql` as endpoint and a
+token of `holdfast token create` (or of `primehub config generate-token http://HOST:8080`).
+[How to come from PrimeHub](../how-to/coming-from-primehub.md) has the rest of the way.
+
+- `POST /api/graphql` takes a form with `query` and `variables` (JSON text), as the SDK sends it, or the same as JSON.
+- Every request carries `Authorization: Bearer <token>`.
+- Refusals are a list `errors` of `message`, `path` and `extensions.code`; other addresses answer `{"code", "message"}`.
+- Ids are names: a group's, a user's, an image's, an instance type's, a volume's. `everyone` is the group of all: what
+  is linked to it is global.
+- Lists have pages of 10 rows (`page`, from 1); past the end a page is empty. `first`/`after` and `last`/`before` go by
+  cursor, which is a row's id. `where` knows `search` (any letters' case), `..._contains` (exactly) and `..._in`; of
+  `orderBy` the first key counts.
+- A query may have 32768 characters, 500 fields (fragments written out), 20 levels and 20 things at the top. The schema
+  tells of itself, in a query of its own."""
+PRIMEHUB_ADDRESSES = [
+    ("POST", "/api/graphql", "all below"),
+    ("GET", "/api/logs/namespaces/hub/phjobs/ID", "a job's log as text; `follow=true`, `tailLines=N`"),
+    ("GET", "/api/logs/jupyterhub", "refused: there are no notebooks"),
+    ("GET, POST", "/api/files/groups/GROUP/PATH", "one shared file; `download=1` gives it as an attachment"),
+    ("GET", "/api/report/monthly/YEAR/MONTH", "what tasks were given in a month, as CSV; for admins"),
+    ("GET", "/api/report/monthly/details/YEAR/MONTH", "the same, a line for each try of each task"),
+    ("GET, POST", "/oidc/auth-flow/...", "pages that `primehub config generate-token` leads to"),
+    ("GET, POST", "/console/oidc/auth-flow/...", "the same"),
+    ("GET", "/api/health", "200, for anyone"),
+]
+PAGING = ("page", "first", "last", "after", "before")
+PRIMEHUB_CODES = [
+    ("NOT_AUTH", "whoever asks may not"),
+    ("RESOURCE_NOT_FOUND", 'there is none, or none that one may see: `phjobs.primehub.io "ID" not found`'),
+    ("RESOURCE_CONFLICT", "there is one already, or something is in the way"),
+    ("EXCEED_QUOTA", "no quota has room for one task of that size"),
+    ("REQUEST_BODY_INVALID", "what was sent is no good; the message says what"),
+    ("GRAPHQL_VALIDATION_FAILED", "the query or its variables do not fit the schema"),
+    ("ACCESS_TOKEN_EXPIRED", "`Invalid API Token`"),
+    ("API_UNAVAILABLE", "too many requests, or the database cannot be used"),
+    ("INTERNAL_SERVER_ERROR", "our mistake; the server's log has it under the id in the message"),
+]
+PRIMEHUB_DIFFERENCES = """\
+- **Admins** see and do everything, in every group.
+- **Names that do not exist** are refused when a job is submitted, if it is the instance type; an image is looked for
+  when the job starts, as in PrimeHub: `Image not found: NAME`.
+- **Rerun** keeps the time limit. **Cancel** of a job that has ended changes nothing.
+- **Logs** stay, also of cancelled and timed-out jobs. `follow=true` waits for a job that has not started. Bytes that
+  are no UTF-8 are sent as U+FFFD here; `holdfast logs` has them as they are.
+- **Artifacts** are kept whatever ended the job, and those over a limit are named in its events; the rest is kept.
+- **Jobs of other clients** are listed too: `command` is that of the first role, and `instanceType` is called `custom`
+  when the job says itself what it needs.
+- **`message`** of a job that waits or failed says more after PrimeHub's own words; that of a recurring job names the
+  field of a cron text that is wrong.
+- **Secrets** are never told: `password` is null.
+- **Apps, deployments, models and notebooks** are not there: lists are empty, changes refused."""
+
+
+def render_primehub_api() -> str:
+    schema = build_schema()
+    assert schema.query_type is not None
+    assert schema.mutation_type is not None
+    lines = ["# PrimeHub's API", "", NOTICE.format(source="src/holdfast/server/primehub"), "", PRIMEHUB_INTRO, ""]
+    lines += ["## Addresses", "", "| method | address | what |", "|---|---|---|"]
+    lines += [f"| {method} | `{path}` | {_sentence(what)} |" for method, path, what in PRIMEHUB_ADDRESSES]
+    for title, root in (("Queries", schema.query_type), ("Mutations", schema.mutation_type)):
+        lines += ["", f"## {title}", "", "| field | takes | gives | note |", "|---|---|---|---|", *_fields(root)]
+    lines += ["", "## Phases and reasons", "", *_primehub_words()]
+    lines += ["", "## Error codes", "", "| code | when |", "|---|---|"]
+    lines += [f"| `{code}` | {_sentence(when)} |" for code, when in PRIMEHUB_CODES]
+    return _page([*lines, "", "## Differences from PrimeHub", "", PRIMEHUB_DIFFERENCES])
+
+
+def _fields(root: GraphQLObjectType) -> list[str]:
+    return [
+        f"| `{name}` | {_arguments(field)} | `{field.type}` | {field.description or ''} |"
+        for name, field in root.fields.items()
+    ]
+
+
+def _arguments(field: GraphQLField) -> str:
+    """Those of a page by number or cursor are the same everywhere."""
+    own = [f"`{name}{'!' * str(each.type).endswith('!')}`" for name, each in field.args.items() if name not in PAGING]
+    return ", ".join([*own, "paging"] if set(PAGING) <= set(field.args) else own)
+
+
+def _primehub_words() -> list[str]:
+    states = ["| Holdfast's state | `phase` |", "|---|---|"]
+    states += [f"| {state} | `{phase}` |" for state, phase in PHASES.items()]
+    exits = ["| how a failed job ended | `reason` | `message` begins |", "|---|---|---|"]
+    exits += [
+        f"| {kind} | `{reason}` | {before and f'`{before.strip()}`'} |" for kind, (reason, before) in FAILURES.items()
+    ]
+    stop = "A job that was asked to stop is `Cancelled` at once, for the reason `Cancelled`."
+    return [*states, "", stop, "", *exits]
+
+
 # --- writing
 
 
@@ -396,6 +494,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "states.md": render_states,
     "access.md": render_access,
     "openpai-api.md": render_openpai_api,
+    "primehub-api.md": render_primehub_api,
     "exit-codes.md": render_exit_codes,
 }
 
