@@ -56,7 +56,7 @@ class ArtifactPlace:
                         self._describe(top, parcel, now)
                     tally = _gather(engine, parcel, Draft(top, room, stop.is_set))
                 if tally.files and not stop.is_set():
-                    self._settle(parcel, above, name, now, tally)
+                    self._settle_again(parcel, above, name, now, tally)
             finally:
                 shutil.rmtree(drafts / name, ignore_errors=True)  # what was not moved to its place
         return tally
@@ -77,6 +77,17 @@ class ArtifactPlace:
                 if count > most:
                     break
         return found
+
+    def _settle_again(self, parcel: Parcel, above: int, name: str, now: datetime, tally: Tally) -> None:
+        """Somebody may remove a folder on the way just when it was found."""
+        for last in (False, False, True):
+            try:
+                self._settle(parcel, above, name, now, tally)
+            except FileNotFoundError:
+                if last:
+                    raise
+            else:
+                return
 
     def _settle(self, parcel: Parcel, above: int, name: str, now: datetime, tally: Tally) -> None:
         self._note(parcel, now)

@@ -164,9 +164,11 @@ async def cancel_job(_: Any, info: Info, where: Shape) -> Shape:
 
 
 @mutation.field("cleanupPhJobArtifact")
-def clean_up(_: Any, info: Info) -> int:
-    if not call_of(info).actor.admin:
+async def clean_up(_: Any, info: Info) -> int:
+    call = call_of(info)
+    if not call.actor.admin:
         raise not_auth()
+    await call.services.artifact_sweep.sweep(call.actor)
     return 0
 
 
