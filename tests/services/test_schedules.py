@@ -633,12 +633,12 @@ async def test_many_at_once_and_each_once(house: House) -> None:
 
 
 async def test_one_schedule_with_a_bug_keeps_no_other_waiting(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    bad, good = await add(house, "name: bad\ncommand: 'true'\n"), await add(house)
+    bad, good = await add(house, f"{HELLO}retry: 3\n"), await add(house)
     intake = house.services.schedules._intake
     again = type(intake).again
 
     async def break_one(self: Any, actor: Actor, job: Any, source: str) -> Any:
-        if job.name == "bad":
+        if job.max_retries == 3:
             raise ZeroDivisionError
         return await again(self, actor, job, source)
 
@@ -646,6 +646,25 @@ async def test_one_schedule_with_a_bug_keeps_no_other_waiting(house: House, monk
     await at(house, hour(13))
     assert await results(house, good) == ["started"]
     assert await results(house, bad) == ["failed"]
+
+
+async def test_jobs_of_one_shape_are_each_their_own(house: House) -> None:
+    """What they may have is worked out once for all of them."""
+    first = "name: one\ncommand: echo <% $secrets.key %>\nenv: {A: '1'}\nsecrets: {key: k1}\ntags: [x]\n"
+    second = "name: two\ndescription: other\ncommand: echo <% $secrets.key %> 2\nenv: {B: '2'}\nsecrets: {key: k2}\n"
+    expected = {}
+    for text in (first, second):
+        schedule = await add(house, text)
+        submitted = await house.submit(text)
+        job = (await house.store.read(job_rows.load_snapshot, submitted.id)).job
+        expected[schedule.id] = (job, (await house.services.jobs.record(house.admin, submitted.id)).source)
+    await at(house, hour(13))
+    made = [job for job in await jobs(house) if job.schedule]
+    assert len(made) == 2
+    for summary in made:
+        snapshot = await house.store.read(job_rows.load_snapshot, summary.id)
+        record = await house.services.jobs.record(house.admin, summary.id)
+        assert (snapshot.job, record.source) == expected[summary.schedule or ""]
 
 
 async def test_deleting_keeps_the_jobs(house: House) -> None:

@@ -11,7 +11,6 @@ from datetime import datetime
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot
-from holdfast.core.errors import UserError
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import Invalid, RunResult, Schedule
 from holdfast.core.states import JobState
@@ -32,6 +31,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 100  # schedules that are due are dealt with in such batches, so that other work comes in between
 TRIES = 3
+FRESH = 5.0  # seconds for which batches share what they found
 SCHEDULER = "holdfast"
 
 
@@ -47,6 +47,7 @@ class DueRuns:
         self._timing = timing
         self._clock = clock
         self._stirred = asyncio.Event()
+        self._known: tuple[float, Checks] | None = None
         self._awaited: dict[str, str] = {}  # job -> the schedule that has a run which waits for its end
         self._freed: set[str] = set()  # schedules whose waiting run may begin
         self._doubtful: set[str] = set()  # schedules whose last turn may be saved, though the store said it failed
@@ -83,6 +84,7 @@ class DueRuns:
 
     async def run_due(self) -> datetime | None:
         """Deal with all that is due, and say when the next one is."""
+        self._known = None
         await self._find_doubtful()
         while batch := await self._store.read(schedule_rows.due, self._clock(), AT_ONCE):
             await self._run_batch(batch)
@@ -92,18 +94,24 @@ class DueRuns:
         return await self._store.read(schedule_rows.first_due)
 
     async def _run_batch(self, batch: Sequence[Stored]) -> None:
-        now, checks = self._clock(), Checks(self._store, self._intake)
+        now, checks = self._clock(), self._checks()
         busy = await self._store.read(schedule_rows.open_jobs, [stored.schedule.id for stored in batch])
-        turns = []
-        for stored in batch:
-            turns.append(await self._turn(stored, now, busy.get(stored.schedule.id, ()), checks))
-            await asyncio.sleep(0)  # others have their turn, too
+        turns = await asyncio.gather(
+            *(self._turn(stored, now, busy.get(stored.schedule.id, ()), checks) for stored in batch)
+        )
         await self._take(turns)
         for turn in turns:
             if turn.after.queued_at is not None:
                 self._await(turn.after.id, busy.get(turn.after.id, ()))
         if any(turn.job is not None and turn.after.id in busy for turn in turns):
             await self._stop_superseded()
+
+    def _checks(self) -> Checks:
+        """What was found a moment ago still holds: batches follow each other closely."""
+        now = asyncio.get_running_loop().time()
+        if self._known is None or now - self._known[0] > FRESH:
+            self._known = now, Checks(self._store, self._intake, prepare=True)
+        return self._known[1]
 
     async def _turn(self, stored: Stored, now: datetime, busy: Sequence[str], checks: Checks) -> Turn:
         """One that cannot be dealt with, a bug of ours, must not keep the others waiting, nor come back at once."""
@@ -117,25 +125,21 @@ class DueRuns:
 
     async def _look(self, stored: Stored, checks: Checks) -> Finding:
         try:
-            found = await checks.look(stored)
-            if found.invalid is None and found.actor is not None and found.ready is not None:
-                await self._intake.prepare(found.actor, found.ready)
+            return await checks.look(stored)
         except StoreError:
             raise
-        except UserError as error:
-            return Finding(invalid=Invalid.OTHER, message=error.message)
         except Exception:
             log.exception("could not look at a schedule", extra={"event": "schedule", "schedule": stored.schedule.id})
             return Finding(invalid=Invalid.OTHER, message="An internal error; the server's log tells more")
-        return found
 
     async def _run_freed(self, ids: Sequence[str]) -> None:
         """Runs that waited for an earlier job to end."""
-        now, checks = self._clock(), Checks(self._store, self._intake)
+        now, checks = self._clock(), self._checks()
         waiting = await self._store.read(schedule_rows.queued, ids)
         busy = await self._store.read(schedule_rows.open_jobs, ids)
         free = [stored for stored in waiting if stored.schedule.id not in busy]
-        moved = await self._take([await self._queued_turn(stored, now, checks) for stored in free])
+        turns = await asyncio.gather(*(self._queued_turn(stored, now, checks) for stored in free))
+        moved = await self._take(turns)
         again = {turn.after.id for turn, taken in moved if not taken}  # somebody changed it meanwhile
         self._freed.difference_update(set(ids) - again)
         for stored in waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 
 from holdfast.core.access import Actor, Verb, may
@@ -35,13 +36,17 @@ class Finding:
 
 
 class Checks:
-    """For one batch: people and groups are read once each, so that many schedules of few cost little."""
+    """For many schedules within a moment. People, groups and what jobs of the same shape get are worked out once each,
+    so that ten thousand schedules cost little, and a folder that does not answer is waited for once."""
 
-    def __init__(self, store: Store, intake: Intake) -> None:
+    def __init__(self, store: Store, intake: Intake, *, prepare: bool = False) -> None:
+        """`prepare`: what a job needs before it starts is made, too."""
         self._store = store
         self._intake = intake
+        self._prepare = prepare
         self._users: dict[str, User | None] = {}
         self._groups: dict[str, bool] = {}
+        self._shapes: dict[tuple[str, str], asyncio.Future[Finding]] = {}
 
     async def look(self, stored: Stored) -> Finding:
         schedule = stored.schedule
@@ -57,16 +62,29 @@ class Checks:
         if not may(actor, Verb.SUBMIT_JOB, schedule.group):
             message = f"Its user {schedule.user} is not in the group {schedule.group}"
             return Finding(invalid=Invalid.MEMBER, message=message)
-        return await self._template(actor, stored.job, schedule.source)
+        found = await self._shape(actor, shape_of(stored.job))
+        if found.ready is None:
+            return found
+        return replace(
+            found, ready=replace(found.ready, job=_filled(found.ready.job, stored.job), source=schedule.source)
+        )
 
-    async def _template(self, actor: Actor, job: Job, source: str) -> Finding:
+    async def _shape(self, actor: Actor, shape: Job) -> Finding:
+        key = actor.name, repr(shape)
+        if key not in self._shapes:
+            self._shapes[key] = asyncio.ensure_future(self._work_out(actor, shape))
+        return await self._shapes[key]
+
+    async def _work_out(self, actor: Actor, shape: Job) -> Finding:
         try:
-            ready = await self._intake.again(actor, job, source)
+            ready = await self._intake.again(actor, shape, "")
+            for role in ready.job.roles:
+                if missing_image(role.engine_image) in ready.warnings:
+                    return Finding(actor, ready, Invalid.IMAGE, f"There is no image {role.image} here")
+            if self._prepare:
+                await self._intake.prepare(actor, ready)
         except UserError as error:
             return Finding(invalid=_reason(error), message=_told(error))
-        for role in ready.job.roles:
-            if missing_image(role.engine_image) in ready.warnings:
-                return Finding(actor, ready, Invalid.IMAGE, f"There is no image {role.image} here")
         return Finding(actor, ready)
 
     async def _user(self, name: str) -> User | None:
@@ -78,6 +96,21 @@ class Checks:
         if name not in self._groups:
             self._groups[name] = await self._store.read(people.get_group, name) is not None
         return self._groups[name]
+
+
+def shape_of(job: Job) -> Job:
+    """All that decides what a job may have, and nothing of what it does with it."""
+    roles = tuple(replace(role, commands=(), env={}) for role in job.roles)
+    return replace(job, name="", description="", secrets={}, tags=(), roles=roles)
+
+
+def _filled(shape: Job, job: Job) -> Job:
+    """The same in full."""
+    roles = tuple(
+        replace(role, commands=own.commands, env={**own.env, **role.env})
+        for role, own in zip(shape.roles, job.roles, strict=True)
+    )
+    return replace(shape, name=job.name, description=job.description, secrets=job.secrets, tags=job.tags, roles=roles)
 
 
 def _reason(error: UserError) -> Invalid:
