@@ -25,6 +25,7 @@ class Verb(StrEnum):
     SEE_JOB = "see-job"
     SUBMIT_JOB = "submit-job"
     ACT_ON_JOB = "act-on-job"
+    USE_FILES = "use-files"
     MOUNT_ANY_PATH = "mount-any-path"
     MANAGE_GROUP = "manage-group"
     MANAGE_PLACE = "manage-place"
@@ -38,9 +39,10 @@ class Who(StrEnum):
 
 # verb -> (who may, what it covers). Admins may do everything.
 RULES: dict[Verb, tuple[Who, str]] = {
-    Verb.SEE_JOB: (Who.MEMBER, "see a job, its logs, events and attempts"),
+    Verb.SEE_JOB: (Who.MEMBER, "see a job, its logs, events, attempts and artifacts"),
     Verb.SUBMIT_JOB: (Who.MEMBER, "submit a job to the group"),
     Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun or tag a job of the group, or change a schedule of it"),
+    Verb.USE_FILES: (Who.MEMBER, "read, put and remove the group's shared files"),
     Verb.MOUNT_ANY_PATH: (Who.ADMIN, "mount a folder of the machine that the settings do not allow for all"),
     Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "manage the group's members, image aliases, MLflow and time limit"),
     Verb.MANAGE_PLACE: (Who.ADMIN, "manage users, groups, quotas, instance types, datasets, secrets, images and settings"),

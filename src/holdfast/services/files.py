@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from holdfast.core.access import Actor
+from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Conflict, NotFound, TooLarge
 from holdfast.core.identity import group_path
 from holdfast.shared_folders import SharedFolders
@@ -196,7 +196,7 @@ class Files:
 
     async def tree(self, actor: Actor, group: str) -> Tree:
         """Of a group that the actor is a member of; admins, of any."""
-        if not (actor.admin or group in actor.groups):
+        if not may(actor, Verb.USE_FILES, group):
             raise NotInGroup(f"Only members of {group[:100]} use its shared files", group=group, field="group")
         if await self._store.read(people.get_group, group) is None:
             raise NotFound(f"There is no group {group[:100]}", field="group")
