@@ -12,6 +12,7 @@ from holdfast.core.access import Actor
 from holdfast.core.catalogue import ImageAlias, ImageKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Role
+from holdfast.services import image_aliases
 from holdfast.services.image_aliases import ImageAliasChange
 from holdfast.services.refusals import NoImageAlias
 from holdfast.store import jobs as job_rows
@@ -99,6 +100,16 @@ async def test_admins_of_a_group_look_after_its_own(house: House) -> None:
         with pytest.raises((Forbidden, NoImageAlias)):
             await aliases.delete(actor, "ours")
     await aliases.delete(HEAD, "ours")
+
+
+async def test_a_group_has_so_many_and_no_more(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_aliases, "MOST_OWNED", 2)
+    aliases = house.services.image_aliases
+    for name in ("one", "two"):
+        await aliases.create(HEAD, ImageAlias(name=name, url="a", owner="default"))
+    with pytest.raises(UserError, match="has 2 image aliases already"):
+        await aliases.create(HEAD, ImageAlias(name="three", url="a", owner="default"))
+    await aliases.create(house.admin, TORCH)
 
 
 async def test_what_admins_of_a_group_may_not(house: House) -> None:

@@ -19,6 +19,7 @@ from .names import check_dns_name, check_prose, check_text
 from .refusals import NoImageAlias
 from .remembered import Remembered
 
+MOST_OWNED = 200  # by one group: everything there is to choose from is kept at hand
 LONGEST_URL = 512  # as for the image of a job
 SEEDED = ImageAlias(
     name=HOST_IMAGE,
@@ -87,7 +88,7 @@ class ImageAliases:
         made = _tidy(alias)
         _check(made)
         _need_sharer(actor, made)
-        await self._known.changed_by(self._store.write(rows.create_image_alias, alias=made))
+        await self._known.changed_by(self._store.write(_create, made))
         return made
 
     async def change(self, actor: Actor, name: str, change: ImageAliasChange) -> ImageAlias:
@@ -184,6 +185,12 @@ def _need(conn: Connection, actor: Actor, name: str) -> ImageAlias:
         raise unknown(name)
     _need_keeper(actor, found.owner)
     return found
+
+
+def _create(conn: Connection, alias: ImageAlias) -> None:
+    if alias.owner is not None and rows.count_owned(conn, alias.owner) >= MOST_OWNED:
+        raise UserError(f"{alias.owner} has {MOST_OWNED} image aliases already", hint="Remove some first.")
+    rows.create_image_alias(conn, alias=alias)
 
 
 def _change(conn: Connection, actor: Actor, name: str, change: ImageAliasChange) -> ImageAlias:

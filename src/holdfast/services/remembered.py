@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -29,8 +30,11 @@ class Remembered(Generic[T]):
         self._generation += 1
 
     async def changed_by(self, write: Awaitable[U]) -> U:
-        """What a write gives back. Also one that failed is taken for a change: it may be written all the same."""
-        try:
-            return await write
-        finally:
-            self.forget()
+        """What a write gives back. Also one that failed is taken for a change: it may be written all the same.
+
+        So may one whose caller is gone. It is forgotten when the write is over, and not before: else what is read in
+        between would be kept.
+        """
+        writing = asyncio.ensure_future(write)
+        writing.add_done_callback(lambda _: self.forget())
+        return await asyncio.shield(writing)

@@ -31,7 +31,7 @@ class Grants:
     def grant(self, conn: Connection, name: str, group: str) -> None:
         """Harmless when it was granted before; NotFound when there is no such group."""
         if conn.scalar(select(groups.c.name).where(groups.c.name == storable(group))) is None:
-            raise NotFound(f"There is no group {group[:100]}", field="groups")
+            raise _no_group(group)
         self.revoke(conn, name, group)
         conn.execute(insert(self._table), {self._name.name: name, self._group.name: group})
 
@@ -41,7 +41,17 @@ class Grants:
         return bool(conn.execute(delete(self._table).where(here)).rowcount)
 
     def set(self, conn: Connection, name: str, wanted: Iterable[str]) -> None:
-        """For these groups and no others."""
+        """For these groups and no others; NotFound when one of them is not there."""
         conn.execute(delete(self._table).where(self._name == name))
-        for group in sorted(set(wanted)):
-            self.grant(conn, name, group)
+        asked = sorted({storable(group) for group in wanted})
+        if not asked:
+            return
+        known = set(conn.scalars(select(groups.c.name).where(groups.c.name.in_(asked))))
+        for group in asked:
+            if group not in known:
+                raise _no_group(group)
+        conn.execute(insert(self._table), [{self._name.name: name, self._group.name: group} for group in asked])
+
+
+def _no_group(name: str) -> NotFound:
+    return NotFound(f"There is no group {name[:100]}", field="groups")

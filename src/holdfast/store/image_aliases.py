@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.catalogue import ImageAlias, ImageKind, SecretKind
 from holdfast.core.errors import Conflict, NotFound
@@ -45,6 +45,11 @@ def list_image_aliases(conn: Connection) -> list[ImageAlias]:
     granted = GRANTS.all(conn)
     rows = conn.execute(select(image_aliases).order_by(image_aliases.c.name))
     return [_alias_of(row, granted.get(row.name, ())) for row in rows]
+
+
+def count_owned(conn: Connection, owner: str) -> int:
+    here = image_aliases.c.owner == storable(owner)
+    return conn.scalar(select(func.count()).select_from(image_aliases).where(here)) or 0
 
 
 def update_image_alias(conn: Connection, *, alias: ImageAlias) -> None:
