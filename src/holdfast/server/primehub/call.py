@@ -28,6 +28,7 @@ class Call:
     services: Services
     actor: Actor
     fields: int  # that the query names
+    weight: int = 0  # about how many bytes of text the answer has
     _spent: int = 0
     _made: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
 
@@ -41,6 +42,10 @@ class Call:
         self._spent += rows * self.fields
         if self._spent > BUDGET:
             raise PhError("The query asks for too much at once. Ask for fewer lists within lists, or for fewer fields.")
+
+    def weigh(self, size: int) -> None:
+        """A text of that many letters will be in the answer."""
+        self.weight += size
 
     async def once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """What was looked up for one field of this request is there for the others."""

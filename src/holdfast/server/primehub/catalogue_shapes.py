@@ -51,7 +51,7 @@ def show_volume(volume: Dataset, *, group: str | None = None) -> Shape:
         "type": type,
         "url": data.get("url"),
         "pvProvisioning": "auto" if type == "pv" else None,
-        "volumeSize": data.get("size"),
+        "volumeSize": _whole(data.get("size")),
         "nfsServer": data.get("server"),
         "nfsPath": data.get("path") if type == "nfs" else None,
         "hostPath": volume.path if type == "hostPath" else None,
@@ -62,6 +62,17 @@ def show_volume(volume: Dataset, *, group: str | None = None) -> Shape:
         "_groups": volume.groups,
         "_volume": volume,
     }
+
+
+def _whole(size: str | None) -> int | None:
+    """None: more than GraphQL can say."""
+    return int(size) if size and len(size) < 10 else None
+
+
+def read_secret_id(id: str, kind: SecretKind) -> str | None:
+    """The name in an id; None: it is not that of a secret of this kind."""
+    prefix = SECRET_PREFIXES[kind]
+    return id.removeprefix(prefix) if id.startswith(prefix) else None
 
 
 def show_secret(secret: Secret) -> Shape:

@@ -27,7 +27,7 @@ from graphql import (
 
 LONGEST = 32 * 1024  # characters
 MOST_TOKENS = 2000
-MOST_FIELDS = 500  # with every fragment written out
+MOST_FIELDS = 300  # with every fragment written out
 DEEPEST = 20
 MOST_ROOTS = 20  # things asked for at once
 MOST_LOOKED_UP = 400_000  # parts of the schema that a query about the schema itself may be shown

@@ -57,6 +57,10 @@ def not_found(plural: str, id: str) -> PhError:
     return PhError(f'{plural}.primehub.io "{id[:100]}" not found', NOT_FOUND)
 
 
+def resource_exists() -> PhError:
+    return PhError("Resource already exist", CONFLICT)
+
+
 def translate(error: UserError) -> PhError:
     if isinstance(error, NotInGroup):
         return not_auth()

@@ -24,6 +24,8 @@ from .errors import PhError, answer_not_logged_in, answer_refusal, describe
 from .scalars import whole_numbers
 from .schema import build_schema
 
+LIGHT = 256 * 1024  # bytes; an answer with less text is written quicker than it is handed to a thread
+
 
 class GraphQLApi:
     def __init__(self, services: Services) -> None:
@@ -58,7 +60,9 @@ class GraphQLApi:
             result = self._run(call, asked, document)
         if inspect.isawaitable(result):
             result = await result
-        return _show(result, request_id_of(request))
+        if call.weight <= LIGHT and not document.about_schema:
+            return _show(result, request_id_of(request))
+        return await asyncio.to_thread(_show, result, request_id_of(request))
 
     def _run(self, call: Call, asked: Asked, document: Document) -> Any:
         return execute(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ariadne import MutationType, ObjectType, QueryType
@@ -13,11 +11,14 @@ from holdfast.core.access import Verb, may
 from holdfast.core.errors import NotFound
 from holdfast.core.job import GIB
 from holdfast.core.records import Group, Mlflow
+from holdfast.services.group_rules import check_mlflow
 from holdfast.services.groups import GroupChange
 
 from .call import Call, Info, call_of
-from .errors import PhError, not_auth
+from .errors import NOT_FOUND, PhError, not_auth
+from .group_forms import read_change
 from .people_shapes import EVERYONE, show_everyone, show_group
+from .relations import keep_name
 from .scalars import gigabytes
 
 Shape = dict[str, Any]
@@ -107,35 +108,36 @@ def _variables(given: Mapping[str, str]) -> list[Shape]:
 
 @mutation.field("updateGroup")
 async def update_group(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
+    """What is not given stays. What can be known to be wrong is found before anything is changed."""
     call, name = call_of(info), where["id"]
     if not may(call.actor, Verb.MANAGE_GROUP, name):
         raise not_auth()
-    group = await call.services.groups.get(call.actor, name)
-    await change_group(call, group, data)
+    group = await need_group(call, name)
+    keep_name(data, "name", name)
+    change, (members, gone) = read_change(group, data), plan_members(group, data)
+    await check_users(call, group, members)
+    mlflow = await _read_mlflow(call, name, data)
+    if change != GroupChange():
+        await call.services.groups.change(call.actor, name, change)
+    for user, admin in members.items():
+        await call.services.groups.set_member(call.actor, name, user, admin=admin)
+    for user in gone:
+        await call.services.groups.remove_member(call.actor, name, user)
+    if any(key in data for key in MLFLOW):
+        await call.services.groups.set_mlflow(call.actor, name, mlflow)
     return show_group(await call.services.groups.get(call.actor, name))
 
 
-async def change_group(call: Call, group: Group, data: Shape) -> None:
-    """What is not given stays."""
-    change = read_change(group, data)
-    if change != GroupChange():
-        await call.services.groups.change(call.actor, group.name, change)
-    await change_members(call, group, data)
-    if any(name in data for name in MLFLOW):
-        await _change_mlflow(call, group.name, data)
+async def need_group(call: Call, name: str) -> Group:
+    if name == EVERYONE:
+        raise PhError("everyone stands for all users: it cannot be changed or deleted")
+    return await call.services.groups.get(call.actor, name)
 
 
-def read_change(group: Group, data: Shape) -> GroupChange:
-    change = GroupChange()
-    if "jobDefaultActiveDeadlineSeconds" in data:
-        given = data["jobDefaultActiveDeadlineSeconds"]
-        change = replace(change, time_limit=None if given is None else timedelta(seconds=given))
-    return change
-
-
-async def change_members(call: Call, group: Group, data: Shape) -> None:
-    """`admins` names all admins of the group; with nobody new, those who are taken in are no admins."""
-    groups, relation = call.services.groups, data.get("users") or {}
+def plan_members(group: Group, data: Shape) -> tuple[dict[str, bool], list[str]]:
+    """Who comes or changes, and whether as an admin; who goes. `admins` names all admins of the group; without it
+    those stay who are."""
+    relation = data.get("users") or {}
     admins = _admins(group, data.get("admins"))
     leaving = [each["id"] for each in relation.get("disconnect") or ()]
     coming = [each["id"] for each in relation.get("connect") or ()]
@@ -143,12 +145,14 @@ async def change_members(call: Call, group: Group, data: Shape) -> None:
     strangers = admins - set(wanted) - set(leaving)
     if strangers:
         raise PhError(f"Only members can be admins of {group.name}: {', '.join(sorted(strangers))[:200]}")
-    for name, admin in wanted.items():
-        if group.members.get(name) is not admin:
-            await groups.set_member(call.actor, group.name, name, admin=admin)
-    for name in leaving:
-        if name in group.members:
-            await groups.remove_member(call.actor, group.name, name)
+    changed = {name: admin for name, admin in wanted.items() if group.members.get(name) is not admin}
+    return changed, [name for name in leaving if name in group.members]
+
+
+async def check_users(call: Call, group: Group, names: Iterable[str]) -> None:
+    for name in names:
+        if name not in group.members and not await call.services.tokens.knows(name):
+            raise PhError(f"There is no user {name[:100]}", NOT_FOUND)
 
 
 def _admins(group: Group, text: str | None) -> set[str]:
@@ -157,19 +161,22 @@ def _admins(group: Group, text: str | None) -> set[str]:
     return {name.strip() for name in text.split(",") if name.strip()}
 
 
-async def _change_mlflow(call: Call, group: str, data: Shape) -> None:
+async def _read_mlflow(call: Call, group: str, data: Shape) -> Mlflow | None:
     """Without an address of the tracking server there is none."""
+    if not any(key in data for key in MLFLOW):
+        return None
     now = await call.services.groups.mlflow(call.actor, group)
     uri = data.get("trackingUri", now.tracking_uri if now else None)
-    made = None
-    if uri:
-        made = Mlflow(
-            tracking_uri=uri,
-            ui_url=data.get("uiUrl", now.ui_url if now else "") or "",
-            tracking_envs=_read_variables(data, "trackingEnvs", now.tracking_envs if now else {}),
-            artifact_envs=_read_variables(data, "artifactEnvs", now.artifact_envs if now else {}),
-        )
-    await call.services.groups.set_mlflow(call.actor, group, made)
+    if not uri:
+        return None
+    made = Mlflow(
+        tracking_uri=uri,
+        ui_url=data.get("uiUrl", now.ui_url if now else "") or "",
+        tracking_envs=_read_variables(data, "trackingEnvs", now.tracking_envs if now else {}),
+        artifact_envs=_read_variables(data, "artifactEnvs", now.artifact_envs if now else {}),
+    )
+    check_mlflow(made)
+    return made
 
 
 def _read_variables(data: Shape, name: str, now: Mapping[str, str]) -> Mapping[str, str]:

@@ -27,7 +27,7 @@ Shape = dict[str, Any]
 query, mutation, job_type = QueryType(), MutationType(), ObjectType("PhJob")
 BINDABLES = (query, mutation, job_type)
 
-MOST_LISTED = 500
+MOST_LISTED = 100
 
 
 # -- looking
@@ -78,6 +78,8 @@ async def find_job(call: Call, id: str) -> JobDetail:
 def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = None) -> Shape:
     """What costs more than a look at the record is left to resolvers below."""
     summary, job = detail.summary, detail.job
+    command = command_of(job)
+    call.weigh(len(command))
     if waiting is None:
         waiting = call.services.jobs.waiting(detail) or ()
     if detail.exit is not None and summary.task_count == 1:
@@ -87,7 +89,7 @@ def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = N
         "id": summary.id,
         "displayName": summary.name,
         "cancel": words.phase == "Cancelled",
-        "command": command_of(job),
+        "command": command,
         "groupId": summary.group,
         "groupName": summary.group,
         "schedule": summary.schedule,

@@ -11,7 +11,7 @@ from .errors import PhError
 T = TypeVar("T")
 
 ROWS = 10  # of a page
-MOST_ROWS = 500  # around a cursor
+MOST_ROWS = 100  # around a cursor
 LAST_PAGE = 10**9
 
 Node = Mapping[str, Any]

@@ -12,12 +12,11 @@ from .scalars import gigabytes, seconds
 Shape = dict[str, Any]
 
 EVERYONE = "everyone"
-KEPT = "primehub"  # what PrimeHub knows of a user and we do not, within the user's extension
+KEPT = "primehub"  # what PrimeHub knows of a user or a group and we do not, within their extension
 
 
 def show_user(user: User) -> Shape:
-    kept = user.extension.get(KEPT)
-    kept = kept if isinstance(kept, dict) else {}
+    kept = kept_with(user)
     return {
         **name_user(user.name),
         "firstName": str(kept.get("firstName") or ""),
@@ -25,10 +24,15 @@ def show_user(user: User) -> Shape:
         "email": user.email,
         "enabled": not user.disabled,
         "isAdmin": user.admin,
-        "volumeCapacity": kept.get("volumeCapacity"),
+        "volumeCapacity": whole_number(kept.get("volumeCapacity")),
         "createdTimestamp": round(user.created_at.timestamp() * 1000),
         "_groups": tuple(user.groups),
     }
+
+
+def kept_with(thing: User | Group) -> Shape:
+    kept = thing.extension.get(KEPT)
+    return kept if isinstance(kept, dict) else {}
 
 
 def name_user(name: str) -> Shape:
@@ -38,6 +42,7 @@ def name_user(name: str) -> Shape:
 
 def show_group(group: Group, *, merged: bool = False) -> Shape:
     """`merged`: with everyone's images, instance types and volumes among its own."""
+    kept = kept_with(group)
     return {
         "id": group.name,
         "name": group.name,
@@ -49,8 +54,9 @@ def show_group(group: Group, *, merged: bool = False) -> Shape:
         "projectQuotaCpu": group.quota.cpu,
         "projectQuotaGpu": group.quota.gpu,
         "projectQuotaMemory": gigabytes(group.quota.memory),
-        "enabledDeployment": False,
-        "maxDeploy": 0,
+        "userVolumeCapacity": whole_number(kept.get("userVolumeCapacity")),
+        "enabledDeployment": kept.get("enabledDeployment") is True,
+        "maxDeploy": whole_number(kept.get("maxDeploy")) or 0,
         "deploymentsUsage": 0,
         "enabledSharedVolume": group.shared_volume,
         "sharedVolumeCapacity": group.volume_capacity,
@@ -60,6 +66,11 @@ def show_group(group: Group, *, merged: bool = False) -> Shape:
         "_group": group,
         "_merged": merged,
     }
+
+
+def whole_number(value: Any) -> int | None:
+    """Others may have put anything there."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31 else None
 
 
 def show_everyone() -> Shape:

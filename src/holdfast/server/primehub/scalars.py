@@ -30,6 +30,10 @@ def gigabytes(size: int | None) -> float | None:
     return None if size is None else round(size / GIB, 3)
 
 
+def size_in_bytes(gigabytes: float) -> int:
+    return round(gigabytes * GIB)
+
+
 def seconds(span: timedelta | None) -> int | None:
     return None if span is None else round(span.total_seconds())
 

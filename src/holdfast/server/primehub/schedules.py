@@ -32,7 +32,7 @@ Shape = dict[str, Any]
 query, mutation, schedule_type = QueryType(), MutationType(), ObjectType("PhSchedule")
 BINDABLES = (query, mutation, schedule_type)
 
-MOST_LISTED = 500
+MOST_LISTED = 100
 ORDERS = {
     "displayName": ScheduleOrder.NAME,
     "groupName": ScheduleOrder.GROUP,

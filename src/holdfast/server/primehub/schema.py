@@ -12,10 +12,46 @@ from pathlib import Path
 from ariadne import load_schema_from_path, make_executable_schema
 from graphql import GraphQLSchema
 
-from . import absent, files, folders, groups, jobs, links, me, reports, schedules, secrets, users
+from . import (
+    absent,
+    admin_groups,
+    admin_secrets,
+    admin_users,
+    files,
+    folders,
+    groups,
+    images,
+    instance_types,
+    jobs,
+    links,
+    me,
+    reports,
+    schedules,
+    secrets,
+    users,
+    volumes,
+)
 from .scalars import json_type
 
-NOUNS = (absent, files, folders, groups, jobs, links, me, reports, schedules, secrets, users)
+NOUNS = (
+    absent,
+    admin_groups,
+    admin_secrets,
+    admin_users,
+    files,
+    folders,
+    groups,
+    images,
+    instance_types,
+    jobs,
+    links,
+    me,
+    reports,
+    schedules,
+    secrets,
+    users,
+    volumes,
+)
 
 TEXT = Path(__file__).with_name("schema.graphql")
 
