@@ -12,6 +12,8 @@ from holdfast.core.placement import Amount, Node, Quota
 
 from .queue_world import MIB, Spec, World
 
+Scene = tuple[list[Node], dict[str, tuple[Quota, Quota]], list[Spec]]
+
 EPSILON = 1e-6
 USERS, GROUPS = ("ann", "bob", "cem"), ("red", "blue")
 
@@ -60,7 +62,8 @@ any_job = st.builds(
 )
 all_at_once = st.lists(any_job, min_size=5, max_size=14).map(numbered)
 
-# One after the other in a group, stopped by nothing but its quota.
+# Jobs that come one after the other, of users without quotas of their own: in groups that share nothing, or in one
+# group on one machine.
 plain_job = st.builds(
     Spec,
     id=st.just(""),
@@ -70,10 +73,17 @@ plain_job = st.builds(
     cpu=st.integers(1, 4),
     memory=st.integers(1, 4),
     gpu=st.integers(0, 4),
+    ports=st.sampled_from([0, 0, 0, 1]),
     limit=st.sampled_from([1, 2, 3, 5, 8, 13, 21]),
 )
 over_time = st.lists(plain_job, min_size=5, max_size=16).map(lambda specs: numbered(sorted(specs, key=_comes_at)))
 group_quotas = st.fixed_dictionaries({group: st.tuples(quota(6), st.just(Quota())) for group in GROUPS})
+one_machine = st.tuples(st.integers(4, 9), st.integers(4, 9), st.integers(1, 4)).map(
+    lambda size: [Node(name="one", cpu=size[0], memory=size[1] * MIB, gpus=tuple(range(size[2])))]
+)
+plain_scenes = st.tuples(st.just(AMPLE), group_quotas, over_time) | st.tuples(
+    one_machine, group_quotas, over_time.map(lambda specs: [replace(spec, group="red") for spec in specs])
+)
 
 
 def _comes_at(spec: Spec) -> int:
@@ -92,23 +102,21 @@ def test_of_jobs_that_run_to_their_limits_none_starts_later_with_backfill(
 
 
 @thorough
-@given(group_quotas, over_time)
-def test_nor_do_jobs_that_come_later_where_quotas_of_groups_are_all_that_stops_them(
-    bounds: dict[str, tuple[Quota, Quota]], specs: list[Spec]
-) -> None:
-    without = World(AMPLE, bounds, backfill=False).live(specs).started
-    with_it = World(AMPLE, bounds, backfill=True).live(specs).started
+@given(plain_scenes)
+def test_nor_do_jobs_that_come_later_in_a_group_of_its_own(scene: Scene) -> None:
+    nodes, bounds, specs = scene
+    without = World(nodes, bounds, backfill=False).live(specs).started
+    with_it = World(nodes, bounds, backfill=True).live(specs).started
     later = {id: (at, with_it.get(id)) for id, at in without.items() if with_it.get(id, at + 1) > at}
     assert not later
 
 
 @thorough
-@given(group_quotas, over_time, st.data())
-def test_jobs_that_end_early_break_no_promise(
-    bounds: dict[str, tuple[Quota, Quota]], specs: list[Spec], data: st.DataObject
-) -> None:
+@given(plain_scenes, st.data())
+def test_jobs_that_end_early_break_no_promise(scene: Scene, data: st.DataObject) -> None:
+    nodes, bounds, specs = scene
     early = [replace(spec, runs=data.draw(st.integers(1, spec.limit or 1))) for spec in specs]
-    world = World(AMPLE, bounds, backfill=True).live(early, promises=True)
+    world = World(nodes, bounds, backfill=True).live(early, promises=True)
     broken = {id: (at, world.started.get(id)) for id, at in world.promised.items() if world.started[id] > at}
     assert not broken
 
