@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest
+from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
 from holdfast.core.exit_table import spec_of
 from holdfast.core.exits import Cause, ExitKind
 from holdfast.core.job import GIB, Dialect, Job, Resources
 from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Node, Placed, Refused
+from holdfast.core.placement import Amount, Node, Placed, Refused
 from holdfast.core.placing import place
-from holdfast.core.plan import Plan, Policy, Remove, Start, Stop, plan, waiting_of
+from holdfast.core.plan import Plan, Policy, Remove, Start, Stop, assignment_of, plan, waiting_of
 from holdfast.core.queue import Queue
 from holdfast.core.retry import PLATFORM_MAX
 from holdfast.core.states import JobState, TaskState
@@ -390,3 +390,23 @@ def test_why_an_attempt_ended_and_that_it_is_tried_again_is_one_sentence() -> No
     before = running()
     made = plan(before, see(before, Seen.LOST, message="Nobody knows how it ended."), NOON, POLICY)
     assert made.after.message.startswith("main-0: Nobody knows how it ended; tried again in 1s: ")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "needs"),
+    [
+        (None, None, Amount(cpu=2, memory=4 * GIB, gpu=1)),
+        (0.5, None, Amount(cpu=0.5, memory=4 * GIB, gpu=1)),
+        (None, GIB, Amount(cpu=2, memory=GIB, gpu=1)),
+        (9, 9 * GIB, Amount(cpu=2, memory=4 * GIB, gpu=1)),  # never more than the limits
+    ],
+)
+def test_a_machine_is_asked_for_requests_and_quotas_for_limits(
+    cpu: float | None, memory: int | None, needs: Amount
+) -> None:
+    size = Resources(cpu=2, memory=4 * GIB, gpu=1, cpu_request=cpu, memory_request=memory)
+    waits = snapshot(job(role(resources=size)))
+    (entry,) = waiting_of(waits, NOON)
+    assert (entry.total, entry.needs) == (Amount(cpu=2, memory=4 * GIB, gpu=1), needs)
+    held = assignment_of(waits, TaskAttempt(role="main", index=0, node="one"))
+    assert (held.amount, held.needs) == (entry.total, needs)
