@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import termios
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from .running import Cli
+from .running import PATIENCE, Cli, run_program, start
 
 
 def test_a_secret_from_beginning_to_end(cli: Cli, tmp_path: Path) -> None:
@@ -37,3 +43,21 @@ def test_where_values_come_from(cli: Cli, tmp_path: Path) -> None:
     assert "not UTF-8" in cli("secret", "add", "key", "--file", str(tmp_path / "binary")).err
     assert "empty" in cli("secret", "add", "key", "--stdin", stdin=b"\n").err
     assert cli("secret", "add", "key", "hush-hush").code == 2  # no argument takes one
+
+
+def test_a_value_that_is_typed_is_not_shown(place: Mapping[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    process = start("secret", "add", "typed", env=place, stdin=theirs, stdout=theirs, stderr=theirs)
+    deadline = time.monotonic() + PATIENCE
+    while termios.tcgetattr(theirs)[3] & termios.ECHO:  # until it listens without showing
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        select.select([], [], [], 0.01)
+    os.write(ours, b"hush-hush\n")
+    assert process.wait(PATIENCE) == 0
+    seen = os.read(ours, 65536)
+    os.close(theirs)
+    os.close(ours)
+    assert b"Added typed" in seen
+    assert b"hush-hush" not in seen
+    assert run_program("secret", "rm", "typed", "--yes", env=place).code == 0
