@@ -402,7 +402,7 @@ token of `holdfast token create` (or of `primehub config generate-token http://H
 - Lists have pages of 10 rows (`page`, from 1); past the end a page is empty. `first`/`after` and `last`/`before` go by
   cursor, which is a row's id. `where` knows `search` (any letters' case), `..._contains` (exactly) and `..._in`; of
   `orderBy` the first key counts.
-- A query may have 32768 characters, 500 fields (fragments written out), 20 levels and 20 things at the top. The schema
+- A query may have 32768 characters, 300 fields (fragments written out), 20 levels and 20 things at the top. The schema
   tells of itself, in a query of its own."""
 PRIMEHUB_ADDRESSES = [
     ("POST", "/api/graphql", "all below"),

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
-from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.core.job import Job
 from holdfast.core.placement import Verdict
 from holdfast.core.plan import fresh_tasks
@@ -47,6 +47,8 @@ MOST_LISTED = 500
 MOST_EVENTS = 1000
 MOST_WARNINGS = 20  # of one job, kept as events
 LONGEST_WARNING = 1000
+FEW_DETAILS = 10  # are always given
+MOST_DETAIL_BYTES = 16 * 1024 * 1024  # of job files, where more are asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +348,15 @@ def _seen_by(actor: Actor, query: NumberedQuery) -> NumberedQuery:
 
 def _details(conn: Connection, query: NumberedQuery, count: bool) -> tuple[tuple[job_rows.JobDetail, ...], int | None]:
     page = job_rows.numbered_page(conn, query, count=count)
-    return tuple(job_rows.get(conn, summary.id) for summary in page.items), page.total
+    found: list[job_rows.JobDetail] = []
+    size = 0
+    for summary in page.items:
+        if len(found) >= FEW_DETAILS and size > MOST_DETAIL_BYTES:
+            hint = "Ask for fewer rows at once."
+            raise TooLarge(f"These {len(page.items)} jobs have too much text for one answer", hint=hint)
+        found.append(job_rows.get(conn, summary.id))
+        size += len(found[-1].source)
+    return tuple(found), page.total
 
 
 def _with_tasks(conn: Connection, job_id: str) -> tuple[job_rows.JobDetail, list[TaskRecord]]:

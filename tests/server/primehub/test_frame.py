@@ -140,7 +140,7 @@ async def test_comments_fragments_and_aliases_are_understood(hub: Hub) -> None:
         ("{ me { nothing } }", "Cannot query field 'nothing'"),
         ("{ me { ...A } } fragment A on User { ...B } fragment B on User { ...A }", "contains itself"),
         ("{ " + "me { effectiveGroups { users { groups { users { id } } } } } " * 21 + "}", "at most 20 things"),
-        ("{ me { " + " ".join(f"a{n}: id" for n in range(501)) + " } }", "at most 500 fields"),
+        ("{ me { " + " ".join(f"a{n}: id" for n in range(301)) + " } }", "at most 300 fields"),
         ("{ me " + "{ effectiveGroups { users " * 15 + "{ id }" + " } }" * 15 + " }", "deep"),
         ("{ a" * 11_000, "at most 32768 characters"),
         ("{ me { " + "id " * 3000 + "} }", "tokens"),
@@ -157,7 +157,7 @@ async def test_a_query_that_is_no_good_is_refused_before_it_is_run(hub: Hub, que
 async def test_fragments_that_stand_for_billions_are_counted_not_written_out() -> None:
     doubling = [f"fragment F{n} on User {{ ...F{n + 1} ...F{n + 1} }}" for n in range(60)]
     text = " ".join(["{ me { ...F0 } }", *doubling, "fragment F60 on User { id }"])
-    with pytest.raises(Refused, match="at most 500 fields"):
+    with pytest.raises(Refused, match="at most 300 fields"):
         await Documents(build_schema()).get(text)
 
 

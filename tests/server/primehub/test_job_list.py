@@ -137,7 +137,7 @@ async def test_rows_around_a_cursor(hub: Hub) -> None:
     assert await names(hub.ann, first=9, after=ids["e"], before=ids["a"]) == ["d", "c", "b"]
     assert await names(hub.ann, first=2, after=ids["a"], orderBy={"createTime": "asc"}) == ["b", "c"]
     assert await names(hub.ann, first=0) == []
-    for wrong in ({"first": -1}, {"first": 501}, {"after": "nope"}, {"first": 1, "orderBy": {"displayName": "asc"}}):
+    for wrong in ({"first": -1}, {"first": 101}, {"after": "nope"}, {"first": 1, "orderBy": {"displayName": "asc"}}):
         assert (await hub.ann.refused(LIST, **wrong))[0] == "REQUEST_BODY_INVALID", wrong
 
 
@@ -146,3 +146,12 @@ async def test_all_at_once(hub: Hub) -> None:
     assert await hub.ann.data("{ phJobs { id } }") == [{"id": ids["b"]}, {"id": ids["a"]}]
     found = await hub.ann.data("query ($id: ID) { phJobs(where: {id: $id}) { displayName } }", id=ids["a"])
     assert found == [{"displayName": "a"}]
+
+
+async def test_jobs_with_too_much_text_are_not_all_given_at_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.services.jobs.MOST_DETAIL_BYTES", 1000)
+    await submit(hub, hub.ann, *(f"n{number}" for number in range(12)), command="# " + "x" * 1000)
+    assert len(await names(hub.ann, page=1)) == 10
+    code, message = await hub.ann.refused(LIST, first=12)
+    assert code == "REQUEST_BODY_INVALID"
+    assert "fewer rows" in message
