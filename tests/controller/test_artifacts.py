@@ -184,9 +184,9 @@ def test_a_later_attempt_replaces_what_an_earlier_one_left(tmp_path: Path) -> No
             await place.until(id, JobState.RUNNING)
             place.engine.finish(f"{id}.0.main-0.0", 1)
             async with asyncio.timeout(20):
-                while f"{id}.1.main-0.0" not in place.engine.running():
+                while (task := kept.machine.tasks.get(f"{id}.1.main-0.0")) is None or task.artifacts is None:
                     await asyncio.sleep(0.001)
-            kept.machine.tasks[f"{id}.1.main-0.0"].artifacts = {"new": b"new"}
+            task.artifacts = {"new": b"new"}
             assert len(kept.tree(id)) == 2
             place.engine.finish(f"{id}.1.main-0.0", 0)
             await place.until(id, JobState.SUCCEEDED)

@@ -256,3 +256,25 @@ def test_a_running_task_has_nothing_to_collect_yet(tmp_path: Path) -> None:
         assert not collect(rig.engine, "a").files
 
     play(tmp_path / "home", scenario)
+
+
+def test_nothing_stays_open_whoever_fails(tmp_path: Path) -> None:
+    class Failing(Basket):
+        def take(self, path: tuple[bytes, ...], size: int, open_file: object) -> None:
+            raise OSError("the disk is gone")
+
+    async def scenario(rig: Rig) -> None:
+        await rig.run("a", "mkdir -p ~/artifacts/a/b/c; echo > ~/artifacts/a/b/c/d")
+        await rig.run("b", "ln -s /etc/nothing ~/artifacts")
+        before = _open_files()
+        for name, error in (("a", OSError), ("b", OutOfReach)):
+            with pytest.raises(error):
+                rig.engine.collect(name, Failing())  # type: ignore[attr-defined]
+        assert collect(rig.engine, "a").files
+        assert _open_files() == before
+
+    play(tmp_path / "home", scenario)
+
+
+def _open_files() -> list[str]:
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())

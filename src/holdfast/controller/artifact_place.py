@@ -130,9 +130,12 @@ class ArtifactPlace:
                 if _is_ours(jobs, parcel.job_id):
                     return os.open(parcel.job_id, OPEN_FOLDER, dir_fd=jobs)
             name = secrets.token_hex(16)
-            with closing_fd(make_folders(above, (name.encode(),))) as fresh:
-                self._describe(fresh, parcel, now)
-            self._move_in(parcel.group, above, name, jobs, parcel.job_id, tally)
+            try:
+                with closing_fd(make_folders(above, (name.encode(),))) as fresh:
+                    self._describe(fresh, parcel, now)
+                self._move_in(parcel.group, above, name, jobs, parcel.job_id, tally)
+            finally:
+                shutil.rmtree(self._shared.drafts(parcel.group) / name, ignore_errors=True)
         raise _in_the_way()
 
     def _move_in(

@@ -74,16 +74,21 @@ class _Walk:
 
     def offer_all(self, top: int) -> None:
         """Closes `top`. Folders are gone through in the order of their names, without recursion."""
-        levels = [_Level(top, (), self._names(top, ()))]
-        while levels:
-            level = levels[-1]
-            name = next(level.names, None) if self._goes_on() else None
-            if name is None:
+        levels = [_Level(top, (), iter(()))]
+        try:
+            levels[0].names = self._names(top, ())
+            while levels:
+                level = levels[-1]
+                name = next(level.names, None) if self._goes_on() else None
+                if name is None:
+                    os.close(levels.pop().fd)
+                elif (below := self._offer(level, name)) is not None:
+                    path = (*level.path, name)
+                    levels.append(_Level(below, path, iter(())))
+                    levels[-1].names = self._names(below, path)
+        finally:  # whoever takes them may fail
+            for level in levels:
                 os.close(level.fd)
-                levels.pop()
-            elif (below := self._offer(level, name)) is not None:
-                path = (*level.path, name)
-                levels.append(_Level(below, path, self._names(below, path)))
 
     def _goes_on(self) -> bool:
         if self._looks > MOST_LOOKS:

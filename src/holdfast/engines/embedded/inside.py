@@ -40,7 +40,7 @@ class Inside:
         if found is None and not links:
             return None
         if found is None:
-            raise OutOfReach("is a link to where the task left nothing")
+            raise OutOfReach("is a link that leads to no folder of the task's own")
         try:
             if not stat.S_ISDIR(os.fstat(found).st_mode):
                 raise OutOfReach("is not a folder")
