@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,23 @@ def test_running_pausing_and_resuming(cli: Cli, file: str) -> None:
     assert cli.ok("schedule", "pause", "nightly").text.startswith("Paused recurrence-")
     assert "  paused      until it is resumed\n" in cli.ok("schedule", "show", "nightly").text
     assert "next run: 2" in cli.ok("schedule", "resume", "nightly").text
+
+
+@pytest.mark.parametrize(
+    ("recurrence", "kept"),
+    [
+        ({"type": "custom", "cron": "*/5 * * * *"}, {"kind": "custom", "cron": "*/5 * * * *", "timezone": ""}),
+        ({"type": "on-demand"}, {"kind": "inactive", "cron": None, "timezone": ""}),
+        ({"type": "weekly", "cron": ""}, {"kind": "weekly", "cron": "", "timezone": ""}),
+    ],
+)
+def test_a_file_of_primehub_says_itself_when(cli: Cli, tmp_path: Path, recurrence: object, kept: object) -> None:
+    form = {"displayName": "form", "command": "env", "image": "host", "instanceType": "cpu-1", "recurrence": recurrence}
+    path = tmp_path / "form.json"
+    path.write_text(json.dumps(form))
+    assert cli.ok("schedule", "add", str(path), "--json").json["recurrence"] == kept
+    daily = cli.ok("schedule", "add", str(path), "--every", "day", "--json").json
+    assert daily["recurrence"]["kind"] == "daily"
 
 
 def test_previews(cli: Cli) -> None:

@@ -156,11 +156,14 @@ def add_schedule(
     Its jobs are yours, and are submitted with the rights you have at each time.
     """
     kind = _kind(cron, every, on_demand)
+    text, told = _without_recurrence(_job_text(file))
+    if kind is None and told is not None:
+        kind, cron = told
     if kind is None:
         raise typer.BadParameter('say when: --cron "0 4 * * *", --every day, or --on-demand')
     with connect() as client:
         made = client.add_schedule(
-            _job_text(file),
+            text,
             cron,
             kind=kind,
             timezone=zone,
@@ -322,6 +325,21 @@ def _job_text(file: str) -> str:
         return read_job_file(file).decode("utf-8")
     except UnicodeDecodeError:
         raise UserError(f"{file} is not text in UTF-8", hint="Is it a job file?") from None
+
+
+def _without_recurrence(text: str) -> tuple[str, tuple[str, str | None] | None]:
+    """PrimeHub's files of recurring jobs say themselves when they are due: the job form alone, and that."""
+    from json import dumps, loads
+
+    try:
+        form = loads(text)
+    except ValueError:
+        return text, None
+    told = form.pop("recurrence", None) if isinstance(form, dict) else None
+    if not isinstance(told, dict):
+        return text, None
+    kind, cron = str(told.get("type")), told.get("cron")
+    return dumps(form), ("inactive" if kind == "on-demand" else kind, cron if isinstance(cron, str) else None)
 
 
 def _kind(cron: str | None, every: Every | None, on_demand: bool) -> str | None:
