@@ -50,6 +50,16 @@ class Kept:
         engine = FakeEngine(self.machine)
         return running(self.home, self.machine, collecting=Collecting(engine, self.shared, self.limits))
 
+    async def written(self, *attempt_ids: str) -> None:
+        """These have come to the end of what they write."""
+        async with asyncio.timeout(20):
+            while any(self._artifacts(id) is None for id in attempt_ids):
+                await asyncio.sleep(0.001)
+
+    def _artifacts(self, attempt_id: str) -> dict[str, bytes] | None:
+        task = self.machine.tasks.get(attempt_id)
+        return task.artifacts if task else None
+
     @property
     def jobs(self) -> Path:
         return self.shared.files("default") / "jobArtifacts"
@@ -93,6 +103,7 @@ def test_stopped_and_late_jobs_keep_theirs_too(tmp_path: Path) -> None:
             stopped = await place.submit(a_job(f"{TWO}; sleep 100"))
             late = await place.submit(a_job(f"{TWO}; sleep 100", time_limit=timedelta(seconds=0.05)))
             await place.until(stopped, JobState.RUNNING)
+            await kept.written(f"{stopped}.0.main-0.0")
             await place.controller.stop(stopped, "ann")
             await place.until(stopped, JobState.CANCELLED)
             await place.until(late, JobState.FAILED)
@@ -168,6 +179,7 @@ def test_a_restarted_server_counts_what_other_tasks_have_kept(tmp_path: Path) ->
             async with asyncio.timeout(20):
                 while len(kept.tree(id)) < 2:
                     await asyncio.sleep(0.001)
+            await kept.written(f"{id}.0.slow-0.0")
         async with kept.running() as place:
             place.engine.finish(f"{id}.0.slow-0.0")
             await place.until(id, JobState.SUCCEEDED)
@@ -183,10 +195,8 @@ def test_a_later_attempt_replaces_what_an_earlier_one_left(tmp_path: Path) -> No
             id = await place.submit(a_job(f"{TWO}; sleep 100", max_retries=1))
             await place.until(id, JobState.RUNNING)
             place.engine.finish(f"{id}.0.main-0.0", 1)
-            async with asyncio.timeout(20):
-                while (task := kept.machine.tasks.get(f"{id}.1.main-0.0")) is None or task.artifacts is None:
-                    await asyncio.sleep(0.001)
-            task.artifacts = {"new": b"new"}
+            await kept.written(f"{id}.1.main-0.0")
+            kept.machine.tasks[f"{id}.1.main-0.0"].artifacts = {"new": b"new"}
             assert len(kept.tree(id)) == 2
             place.engine.finish(f"{id}.1.main-0.0", 0)
             await place.until(id, JobState.SUCCEEDED)
@@ -249,6 +259,7 @@ def test_what_a_job_put_in_the_way_is_set_aside(tmp_path: Path, what: str, where
                 elif not kept.jobs.exists():
                     kept.shared.make(kept.shared.files("default"))
                     put(kept.jobs)
+                await kept.written(*(f"{id}.0.main-{index}.0" for index in range(instances)))
                 for index in range(instances):
                     place.engine.finish(f"{id}.0.main-{index}.0", 0)
                 await place.until(id, JobState.SUCCEEDED)
@@ -280,6 +291,7 @@ def test_a_job_cannot_bend_its_description(tmp_path: Path) -> None:
             for name in ("attempt", "expiredAt"):
                 (own / name).symlink_to(victim)
             (kept.jobs / id / "main-0").symlink_to(tmp_path)
+            await kept.written(*(f"{id}.0.main-{index}.0" for index in range(2)))
             for index in range(2):
                 place.engine.finish(f"{id}.0.main-{index}.0", 0)
             await place.until(id, JobState.SUCCEEDED)
