@@ -35,7 +35,7 @@ from holdfast.core.schedule import (
 from holdfast.core.states import JobState
 
 from .connections import vault_of
-from .jobs import Inserted, NewJob, insert_job
+from .jobs import Inserted, NewJob, insert_job, insert_jobs
 from .rows import instant, maybe_instant, maybe_micros, micros, storable, to_json
 from .tables import jobs, schedule_runs, schedules
 
@@ -106,7 +106,7 @@ def update_schedule(
     if not _step(conn, schedule, {**_values(schedule), **template}):
         return None
     if run is not None:
-        conn.execute(insert(schedule_runs), _run_values(schedule.id, run, None))
+        conn.execute(insert(schedule_runs), _run_values(schedule.id, run))
     return replace(schedule, version=schedule.version + 1)
 
 
@@ -240,23 +240,22 @@ def _step_values(schedule: Schedule) -> dict[str, Any]:
 
 
 def advance(conn: Connection, turns: Sequence[Turn]) -> list[Taken]:
-    """Each turn, or nothing of it when its schedule changed since it was read."""
-    done = []
-    history = []
-    for turn in turns:
-        if not conn.execute(_ADVANCE, _step_values(turn.after)).rowcount:
-            done.append(Taken(moved=False))
-            continue
-        inserted = insert_job(conn, new=turn.job) if turn.job is not None else None
-        if turn.run is not None:
-            history.append(_run_values(turn.after.id, turn.run, inserted.summary.id if inserted else None))
-        done.append(Taken(moved=True, inserted=inserted))
+    """Each turn, of different schedules; or nothing of it when its schedule changed since it was read."""
+    moved = [bool(conn.execute(_ADVANCE, _step_values(turn.after)).rowcount) for turn in turns]
+    taken = [turn for turn, did in zip(turns, moved, strict=True) if did]
+    made = iter(_insert(conn, [turn.job for turn in taken if turn.job is not None]))
+    jobs_of = {turn.after.id: next(made) for turn in taken if turn.job is not None}
+    history = [_run_values(turn.after.id, turn.run, jobs_of.get(turn.after.id)) for turn in taken if turn.run]
     if history:
         conn.execute(insert(schedule_runs), history)
     for turn in turns:
         if turn.after.version % TRIM_EVERY == TRIM_EVERY - 1:
             _trim(conn, turn.after.id)
-    return done
+    return [Taken(did, jobs_of.get(turn.after.id) if did else None) for turn, did in zip(turns, moved, strict=True)]
+
+
+def _insert(conn: Connection, news: Sequence[NewJob]) -> list[Inserted]:
+    return insert_jobs(conn, news) if news else []
 
 
 def run_once(conn: Connection, id: str, run: NewRun, job: NewJob) -> Inserted:
@@ -264,7 +263,7 @@ def run_once(conn: Connection, id: str, run: NewRun, job: NewJob) -> Inserted:
     if conn.scalar(select(schedules.c.id).where(schedules.c.id == id)) is None:
         raise Conflict(f"The schedule {id} was just deleted")
     inserted = insert_job(conn, new=job)
-    conn.execute(insert(schedule_runs), _run_values(id, run, inserted.summary.id))
+    conn.execute(insert(schedule_runs), _run_values(id, run, inserted))
     _trim(conn, id)
     return inserted
 
@@ -367,13 +366,13 @@ def _schedule(row: Row[Any]) -> Schedule:
     )
 
 
-def _run_values(schedule_id: str, run: NewRun, job_id: str | None) -> dict[str, Any]:
+def _run_values(schedule_id: str, run: NewRun, job: Inserted | None = None) -> dict[str, Any]:
     return {
         "schedule_id": schedule_id,
         "due_at": micros(run.due_at),
         "at": micros(run.at),
         "result": run.result.value,
-        "job_id": job_id,
+        "job_id": None if job is None else job.summary.id,
         "message": storable(run.message),
         "actor": run.actor,
     }
