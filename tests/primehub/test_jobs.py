@@ -24,6 +24,10 @@ def test_from_submit_to_artifacts(ann: User, tmp_path: Path) -> None:
     assert "hello\n" in ann.run("jobs", "logs", made["id"])
     (artifact,) = ann.json("jobs", "list-artifacts", made["id"])
     assert (artifact["name"], artifact["size"]) == ("sub/a.txt", 7)
+    ann.run("jobs", "download-artifacts", made["id"], "sub/a.txt", str(tmp_path / "mine.txt"))
+    assert (tmp_path / "mine.txt").read_text() == "result\n"
+    ann.run("jobs", "download-artifacts", made["id"], ".", str(tmp_path), "--recursive")
+    assert (tmp_path / made["id"] / "sub" / "a.txt").read_text() == "result\n"
     told = ann.rest(f"/jobs/{made['id']}")
     assert (told["name"], told["state"], told["group"], told["user"]) == ("first", "Succeeded", GROUP, "ann")
 

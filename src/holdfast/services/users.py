@@ -90,10 +90,9 @@ class Users:
             raise _unknown(name)
         return user
 
-    async def members(self, actor: Actor, group: str) -> Sequence[User]:
-        """Of a group, for whoever may see it. What clients keep with a user is told of oneself and to admins alone."""
-        found = await self._store.read(_members, group) if _sees_all(actor) or group in actor.groups else []
-        return [user if _sees_all(actor) or user.name == actor.name else _named(user) for user in found]
+    async def by_group(self, actor: Actor) -> Mapping[str, Sequence[User]]:
+        """Members of the groups one may see. What clients keep with a user is told of oneself and to admins alone."""
+        return _grouped(await self._store.read(people.list_users), actor)
 
     # -- changing
 
@@ -190,8 +189,15 @@ class Users:
         self._access.forget()
 
 
-def _members(conn: Connection, group: str) -> list[User]:
-    return [user for user in people.list_users(conn) if group in user.groups]
+def _grouped(users: Sequence[User], actor: Actor) -> Mapping[str, Sequence[User]]:
+    every = _sees_all(actor)
+    found: dict[str, list[User]] = {}
+    for user in users:
+        shown = user if every or user.name == actor.name else _named(user)
+        for group in user.groups:
+            if every or group in actor.groups:
+                found.setdefault(group, []).append(shown)
+    return found
 
 
 def _named(user: User) -> User:

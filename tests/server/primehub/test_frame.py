@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from holdfast.core.access import Actor
 from holdfast.server.primehub import documents
 from holdfast.server.primehub.documents import Documents, Refused
 from holdfast.server.primehub.schema import build_schema
+from holdfast.store.errors import StoreError
 
 from .hub import Caller, Hub
 
@@ -94,6 +96,25 @@ async def test_only_post_is_answered(hub: Hub) -> None:
 async def test_a_body_that_is_too_large_is_refused_in_the_shape_of_graphql(hub: Hub) -> None:
     status, answered = await post(hub.ann, json={"query": ME, "variables": {"a": "x" * 4_000_000}})
     assert (status, code_of(answered)) == (413, "REQUEST_BODY_INVALID")
+
+
+async def test_a_body_that_turns_out_too_large_is_refused_so_too(hub: Hub) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield b"x" * 1_000_000
+
+    status, answered = await post(hub.ann, content=pieces(), headers={"Content-Type": "application/json"})
+    assert (status, code_of(answered)) == (413, "REQUEST_BODY_INVALID")
+
+
+async def test_without_a_database_clients_are_told_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Any, *_: Any) -> None:
+        raise StoreError("the disk is full")
+
+    for place in ("holdfast.services.users.Users.get", "holdfast.services.tokens.Tokens.actor"):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, fail)
+            assert (await hub.ann.refused(ME))[0] == "API_UNAVAILABLE"
 
 
 async def test_our_own_addresses_are_left_alone(hub: Hub) -> None:

@@ -100,11 +100,15 @@ def _foreseen(error: GraphQLError, request_id: str) -> PhError:
         return translate(cause)
     if isinstance(cause, StoreError):
         log.error("the store could not do it", extra={"event": "store", "error": str(cause)})
-        return PhError("The database cannot be used right now. The server's log says more.", UNAVAILABLE)
+        return store_failed()
     log.error(
         "a field failed", exc_info=cause, extra={"event": "internal-error", "request_id": request_id, "at": error.path}
     )
     return internal(request_id)
+
+
+def store_failed() -> PhError:
+    return PhError("The database cannot be used right now. The server's log says more.", UNAVAILABLE)
 
 
 def internal(request_id: str) -> PhError:

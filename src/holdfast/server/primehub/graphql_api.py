@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from typing import Any
 
 from graphql import ExecutionResult, execute
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,13 +18,16 @@ from holdfast.server.answers import answer
 from holdfast.server.auth import bearer_token
 from holdfast.server.errors import request_id_of
 from holdfast.services import Services
+from holdfast.store.errors import StoreError
 
 from .bodies import Asked, read_asked
 from .call import Call
 from .documents import Document, Documents, Refused
-from .errors import PhError, answer_not_logged_in, answer_refusal, describe
+from .errors import PhError, answer_not_logged_in, answer_refusal, describe, store_failed
 from .scalars import whole_numbers
 from .schema import build_schema
+
+log = logging.getLogger(__name__)
 
 LIGHT = 256 * 1024  # bytes; an answer with less text is written quicker than it is handed to a thread
 
@@ -39,8 +44,18 @@ class GraphQLApi:
             return _only_post(request)
         try:
             actor = await self._services.tokens.actor(bearer_token(request))
+            return await self._answer(request, actor)
         except NotLoggedIn:
             return answer_not_logged_in()
+        except StoreError as error:
+            log.error("the store could not do it", extra={"event": "store", "error": str(error)})
+            return answer_refusal(store_failed(), 503)
+        except HTTPException as error:  # the body is too large, found out while reading
+            response = answer_refusal(PhError(error.detail), error.status_code)
+            response.headers["Connection"] = "close"
+            return response
+
+    async def _answer(self, request: Request, actor: Actor) -> Response:
         try:
             asked = await read_asked(request)
             document = await self._documents.get(asked.query)

@@ -81,7 +81,7 @@ def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = N
     command = command_of(job)
     call.weigh(len(command))
     if waiting is None:
-        waiting = call.services.jobs.waiting(detail) or ()
+        waiting = call.waiting(detail)
     if detail.exit is not None and summary.task_count == 1:
         summary = replace(summary, message=detail.exit.message)  # without the name of its only task
     words = words_of(summary, image=job.roles[0].image, waiting=waiting)
