@@ -44,13 +44,15 @@ class InstanceType(Section):
     cpu: float = Field(1, gt=0, description="Cores.")
     memory: int = Field(GIB, gt=0, description="Memory in bytes.")
     gpu: int = Field(0, ge=0, description="GPUs.")
+    cpu_request: float | None = Field(None, gt=0, description="Cores a machine must have free; unset: all.")
+    memory_request: int | None = Field(None, gt=0, description="Memory a machine must have free; unset: all.")
 
 
 INSTANCE_TYPES = {
     "cpu-1": InstanceType(cpu=1, memory=2 * GIB),  # type: ignore[call-arg]
     "cpu-2": InstanceType(cpu=2, memory=10 * GIB),  # type: ignore[call-arg]
-    "gpu-1": InstanceType(cpu=2, memory=7 * GIB, gpu=1),
-    "gpu-2": InstanceType(cpu=4, memory=14 * GIB, gpu=2),
+    "gpu-1": InstanceType(cpu=2, memory=7 * GIB, gpu=1, cpu_request=1.5, memory_request=5 * GIB),
+    "gpu-2": InstanceType(cpu=4, memory=14 * GIB, gpu=2),  # type: ignore[call-arg]
 }
 
 
@@ -69,7 +71,7 @@ class JobSettings(Section):
     instance_types: dict[str, InstanceType] = Field(
         INSTANCE_TYPES,
         description="Sizes that jobs may name, and the SKU types that OpenPAI's clients see: "
-        "[jobs.instance_types.NAME] with cpu, memory and gpu. Looked at once, at the first start: "
+        "[jobs.instance_types.NAME] with cpu, memory, gpu, cpu_request and memory_request. Looked at once, at the first start: "
         "from then on `holdfast instance-type` changes them.",
     )
 

@@ -24,5 +24,5 @@ def named_size(name: str, sizes: Mapping[str, Resources]) -> Resources:
 
 def sized(size: Resources, own: Mapping[str, Any]) -> Resources:
     """A size with what was asked for beside it. What a machine must have free of that is then as much."""
-    requests = {f"{key}_request": None for key in ("cpu", "memory") if key in own}
+    requests: dict[str, Any] = {f"{key}_request": None for key in ("cpu", "memory") if key in own}
     return replace(size, **requests, **own)

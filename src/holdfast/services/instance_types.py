@@ -114,9 +114,7 @@ def seeded_types(settings: Settings) -> list[InstanceType]:
     """For everyone, as the settings had no groups. Those that come with us know nothing of a site's machines."""
     brought = "instance_types" not in settings.jobs.model_fields_set
     sizes = settings.jobs.instance_types.items()
-    return [
-        InstanceType(name=name, cpu=size.cpu, memory=size.memory, gpu=size.gpu, brought=brought) for name, size in sizes
-    ]
+    return [InstanceType(name=name, **size.model_dump(), brought=brought) for name, size in sizes]
 
 
 def is_for(type: InstanceType, group: str) -> bool:
