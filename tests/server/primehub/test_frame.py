@@ -163,10 +163,13 @@ async def test_comments_fragments_and_aliases_are_understood(hub: Hub) -> None:
         ("{ " + "me { effectiveGroups { users { groups { users { id } } } } } " * 21 + "}", "at most 20 things"),
         ("{ me { " + " ".join(f"a{n}: id" for n in range(301)) + " } }", "at most 300 fields"),
         ("{ me " + "{ effectiveGroups { users " * 15 + "{ id }" + " } }" * 15 + " }", "deep"),
+        ("{ me { id } } fragment A on User { " + "id " * 601 + "}", "at most 600 fields together"),
         ("{ a" * 11_000, "at most 32768 characters"),
         ("{ me { " + "id " * 3000 + "} }", "tokens"),
         ("{a" * 900, "deep"),
         ("{ me { username } __schema { types { name } } }", "query of its own"),
+        ("query A { me { username } } query B { __schema { types { name } } }", "query of its own"),
+        ('{ ...A } fragment A on Query { me { id } ... { __type(name: "User") { name } } }', "query of its own"),
     ],
 )
 async def test_a_query_that_is_no_good_is_refused_before_it_is_run(hub: Hub, query: str, said: str) -> None:

@@ -28,10 +28,12 @@ from graphql import (
 LONGEST = 32 * 1024  # characters
 MOST_TOKENS = 2000
 MOST_FIELDS = 300  # with every fragment written out
+MOST_WRITTEN = 600  # in all operations and fragments together
 DEEPEST = 20
 MOST_ROOTS = 20  # things asked for at once
 MOST_LOOKED_UP = 400_000  # parts of the schema that a query about the schema itself may be shown
 KEPT = 300
+OWN_QUERY = "Ask for the schema in a query of its own"
 AT_A_TIME = 2
 
 # About how many there are of what the schema tells of itself.
@@ -106,14 +108,18 @@ class _Size:
 def _measure(document: DocumentNode) -> tuple[int, bool]:
     """How many fields it has, and whether all it asks for is the schema; GraphQLError when it is too much."""
     sizes = _Sizes(document)
-    fields, about_schema = 0, False
+    fields, kinds = 0, set()
     for definition in document.definitions:
         if isinstance(definition, OperationDefinitionNode):
             size = sizes.of_set(definition.selection_set)
             _check(size)
             fields = max(fields, size.fields)
-            about_schema = _check_roots(sizes.roots(definition.selection_set)) or about_schema
-    return fields, about_schema
+            kinds.add(_check_roots(sizes.roots(definition.selection_set)))
+    if len(kinds) > 1:
+        raise GraphQLError(OWN_QUERY)
+    if sizes.of_all() > MOST_WRITTEN:
+        raise GraphQLError(f"Operations and fragments may name at most {MOST_WRITTEN} fields together")
+    return fields, True in kinds
 
 
 def _check(size: _Size) -> None:
@@ -130,7 +136,7 @@ def _check_roots(names: Sequence[str]) -> bool:
         raise GraphQLError(f"A query may ask for at most {MOST_ROOTS} things at once, this one asks for {len(names)}")
     of_schema = [name for name in names if name in _OF_SCHEMA]
     if of_schema and len(of_schema) < len([name for name in names if name != "__typename"]):
-        raise GraphQLError("Ask for the schema in a query of its own")
+        raise GraphQLError(OWN_QUERY)
     return bool(of_schema)
 
 
@@ -138,11 +144,16 @@ class _Sizes:
     """Each fragment is measured once, however often it is used: written out, a few lines can stand for billions."""
 
     def __init__(self, document: DocumentNode) -> None:
+        self._definitions = document.definitions
         self._fragments = {
             each.name.value: each for each in document.definitions if isinstance(each, FragmentDefinitionNode)
         }
         self._known: dict[tuple[str, bool], _Size] = {}
         self._open: set[str] = set()
+
+    def of_all(self) -> int:
+        """Fields of every operation and fragment, used or not: all are looked at, each field beside each other."""
+        return sum(self.of_set(getattr(each, "selection_set", None)).fields for each in self._definitions)
 
     def of_set(self, selected: SelectionSetNode | None, *, in_schema: bool = False) -> _Size:
         total = _Size()
