@@ -71,8 +71,8 @@ class JobSettings(Section):
     instance_types: dict[str, InstanceType] = Field(
         INSTANCE_TYPES,
         description="Sizes that jobs may name, and the SKU types that OpenPAI's clients see: "
-        "[jobs.instance_types.NAME] with cpu, memory, gpu, cpu_request and memory_request. Looked at once, at the first start: "
-        "from then on `holdfast instance-type` changes them.",
+        "[jobs.instance_types.NAME] with cpu, memory, gpu, cpu_request and memory_request. Looked at once, at the "
+        "first start: from then on `holdfast instance-type` changes them.",
     )
 
 
