@@ -29,9 +29,7 @@ def extend_jobs() -> None:
         "ix_jobs_schedule", "jobs", ["schedule_id", "seq"], sqlite_where=scheduled, postgresql_where=scheduled
     )
     going_on = sa.text("schedule_id IS NOT NULL AND finished_at IS NULL")
-    op.create_index(
-        "ix_jobs_schedule_open", "jobs", ["schedule_id"], sqlite_where=going_on, postgresql_where=going_on
-    )
+    op.create_index("ix_jobs_schedule_open", "jobs", ["schedule_id"], sqlite_where=going_on, postgresql_where=going_on)
 
 
 def index_tries() -> None:
