@@ -92,6 +92,7 @@ async def test_conditions(hub: Hub) -> None:
     ]
     for where, expected in conditions:
         assert await names(hub.ann, where=where) == expected, where
+    assert await names(hub.ann, where={"id": ids["other"]}, page=2) == []
     assert (await hub.bob.refused(LIST, where={"id": ids["other"]}))[0] == "RESOURCE_NOT_FOUND"
 
 

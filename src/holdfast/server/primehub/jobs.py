@@ -18,7 +18,7 @@ from .call import Call, Info, call_of
 from .errors import PhError, not_auth, not_found
 from .job_list import JobList
 from .job_words import words_of
-from .paging import around, numbered
+from .paging import around, connect, numbered
 from .scalars import exact_instant, instant, seconds
 from .sizes import size_of
 
@@ -55,7 +55,7 @@ async def connect_jobs(
 ) -> Shape:
     call = call_of(info)
     if where and where.get("id") is not None:
-        return numbered([show_job(call, await find_job(call, where["id"]))], page=1, total=1)
+        return connect([show_job(call, await find_job(call, where["id"]))], paging)
     page = await JobList(call, where, orderBy).page(paging)
     call.spend(len(page.rows))
     nodes = [show_job(call, detail) for detail in page.rows]
