@@ -32,7 +32,8 @@ MOST_WRITTEN = 600  # in all operations and fragments together
 DEEPEST = 20
 MOST_ROOTS = 20  # things asked for at once
 MOST_LOOKED_UP = 400_000  # parts of the schema that a query about the schema itself may be shown
-KEPT = 300
+KEPT = 200
+LONGEST_KEPT = 4096  # characters; twice what any client is known to send. A text that was read takes 100 times as much
 OWN_QUERY = "Ask for the schema in a query of its own"
 AT_A_TIME = 2
 
@@ -64,15 +65,24 @@ class Documents:
         """Refused when it is no good."""
         if len(text) > LONGEST:
             raise _refuse(f"A query may have at most {LONGEST} characters, this one has {len(text)}")
-        if text not in self._kept:
-            async with self._reading:
-                if text not in self._kept:  # nobody else has read it meanwhile
-                    self._keep(text, await asyncio.to_thread(read_document, self._schema, text))
-        self._kept.move_to_end(text)
-        return self._kept[text]
+        return self._find(text) or await self._read(text)
+
+    async def _read(self, text: str) -> Document:
+        async with self._reading:
+            found = self._find(text)  # by somebody else, meanwhile
+            if found is None:
+                found = await asyncio.to_thread(read_document, self._schema, text)
+                self._keep(text, found)
+        return found
+
+    def _find(self, text: str) -> Document | None:
+        if text in self._kept:
+            self._kept.move_to_end(text)
+        return self._kept.get(text)
 
     def _keep(self, text: str, document: Document) -> None:
-        self._kept[text] = document
+        if len(text) <= LONGEST_KEPT:
+            self._kept[text] = document
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
