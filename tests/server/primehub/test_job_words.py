@@ -75,6 +75,11 @@ def test_a_job_that_is_asked_to_stop_is_cancelled_at_once(state: JobState) -> No
         ),
         (
             a_summary(JobState.PENDING),
+            ("1 job stands before it in the queue of group quota-team.",),
+            Words("Pending", "PodPending", "1 job stands before it in the queue of group quota-team."),
+        ),
+        (
+            a_summary(JobState.PENDING),
             ("No machine has 4 cores free.",),
             Words("Pending", "PodPending", "No machine has 4 cores free."),
         ),
@@ -109,6 +114,16 @@ def test_a_job_that_is_asked_to_stop_is_cancelled_at_once(state: JobState) -> No
             failed(ExitKind.REFUSED, "the quota of group red is 1 core"),
             (),
             Words("Failed", "OverQuota", f"{NEVER_QUOTA} (the quota of group red is 1 core)"),
+        ),
+        (
+            failed(ExitKind.REFUSED, "The dataset quota-data has no folder"),
+            (),
+            Words("Failed", "PodCreationFailed", "The dataset quota-data has no folder"),
+        ),
+        (
+            failed(ExitKind.USER_ERROR, "/home/jovyan held 6 GiB", Cause.SCRATCH_FULL),
+            (),
+            Words("Failed", "PodFailed", "Job failed due to Evicted: /home/jovyan held 6 GiB"),
         ),
         (
             failed(ExitKind.PLATFORM, "Lost"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ RUNNING = "Job is currently running"
 NO_QUOTA = "Insufficient group/user quota"
 NEVER_QUOTA = "Your instance type resource limit is bigger than your user or group quota."
 OVER_DEADLINE = "Job failed due to System Error: phJob has failed because it was active longer than specified deadline"
+
+# By more than the word: a group, a user or a dataset may be called so.
+OF_QUOTA = re.compile(r"\b[Tt]he quota of (group|user) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def _pending(summary: JobSummary, waiting: Sequence[str]) -> tuple[str | None, s
         return "PodPending", f"Back to pending due to: {summary.message}"
     if not waiting:
         return None, None
-    if any("quota" in reason for reason in waiting):
+    if any(OF_QUOTA.search(reason) for reason in waiting):
         return "OverQuota", f"{NO_QUOTA}: {' '.join(waiting)}"
     return "PodPending", " ".join(waiting)
 
@@ -88,6 +92,8 @@ def _failed(summary: JobSummary, image: str) -> tuple[str, str]:
         return reason, OVER_DEADLINE
     if kind is ExitKind.REFUSED and summary.exit_cause == Cause.IMAGE_MISSING:
         return reason, f"Image not found: {image}"
-    if kind is ExitKind.REFUSED and "quota" in summary.message:
+    if kind is ExitKind.REFUSED and OF_QUOTA.search(summary.message):
         return "OverQuota", f"{NEVER_QUOTA} ({summary.message})"
+    if summary.exit_cause == Cause.SCRATCH_FULL:
+        return reason, f"Job failed due to Evicted: {summary.message}"
     return reason, f"{before}{summary.message}"
