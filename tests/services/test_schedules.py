@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.catalogue import ImageAlias, InstanceType
-from holdfast.core.errors import Forbidden, NotFound, UserError
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.records import Dataset, Group, JobFilter, JobSummary
 from holdfast.core.schedule import (
     Invalid,
@@ -231,6 +231,26 @@ async def test_nothing_runs_for_whoever_lost_the_right(house: House, happen: Any
     assert (run.result, run.job_id, run.message) == (RunResult.FAILED, None, found.message)
     await house.services.schedules.due.run_due()
     assert await results(house, schedule) == ["failed"]
+
+
+async def test_schedules_of_a_removed_user_are_not_for_another_of_that_name(house: House) -> None:
+    schedule = await add(house, actor=await house.user("bob", "lab"))
+    await gone(house)
+    with pytest.raises(Conflict, match="earlier user bob"):
+        await house.user("bob", "lab")
+    await at(house, hour(13))
+    assert await jobs(house) == []
+    await house.services.schedules.delete(house.admin, schedule.id)
+    assert (await house.user("bob", "lab")).name == "bob"
+
+
+async def test_schedules_of_a_removed_group_are_not_for_another_of_that_name(house: House) -> None:
+    schedule = await add(house, actor=await house.user("bob", "lab"))
+    await house.services.groups.delete(house.admin, "lab")
+    with pytest.raises(Conflict, match="earlier group lab"):
+        await house.add_group("lab")
+    await house.services.schedules.delete(house.admin, schedule.id)
+    await house.add_group("lab")
 
 
 async def test_a_schedule_heals_when_what_it_misses_is_back(house: House) -> None:

@@ -18,6 +18,7 @@ from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
+from holdfast.store import schedules as schedule_rows
 from holdfast.store.database import Store
 
 from .control import Control
@@ -205,6 +206,12 @@ def _create(conn: Connection, group: Group) -> None:
             f"Jobs of an earlier group {group.name} are on record, and members of the new one would see them",
             field="name",
             hint="Choose another name.",
+        )
+    if group.name != DEFAULT_GROUP and schedule_rows.any_of(conn, group=group.name):
+        raise Conflict(
+            f"Schedules of an earlier group {group.name} are on record, and members of the new one would have them",
+            field="name",
+            hint="Remove them first: `holdfast schedule ls` lists them.",
         )
 
 

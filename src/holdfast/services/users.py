@@ -16,6 +16,7 @@ from holdfast.core.records import Group, User
 from holdfast.engines.base import Engine, Isolation
 from holdfast.settings import Settings
 from holdfast.store import people
+from holdfast.store import schedules as schedule_rows
 from holdfast.store.database import Store
 
 from .access_tokens import AccessTokens, Kind, end_tokens
@@ -118,7 +119,7 @@ class Users:
         hashed = await self._passwords.hash(password) if password is not None else None
         member_of = {DEFAULT_GROUP: False} if groups is None else dict(groups)
         user = User(name=name, admin=admin, email=email, created_at=self._clock(), groups=member_of, extension=kept)
-        await self._store.write(people.create_user, user=user, password_hash=hashed)
+        await self._store.write(_create, user, hashed)
         self._access.forget()
         return user
 
@@ -245,6 +246,16 @@ def _make_first(conn: Connection, hashed: str, now: datetime) -> bool:
     first = User(name=FIRST_ADMIN, admin=True, email="", created_at=now, groups={DEFAULT_GROUP: True})
     people.create_user(conn, user=first, password_hash=hashed)
     return True
+
+
+def _create(conn: Connection, user: User, hashed: str | None) -> None:
+    people.create_user(conn, user=user, password_hash=hashed)
+    if schedule_rows.any_of(conn, user=user.name):
+        raise Conflict(
+            f"Schedules of an earlier user {user.name} are on record, and would run as the new one",
+            field="name",
+            hint="Remove them first: `holdfast schedule ls` lists them, and users can be disabled instead of removed.",
+        )
 
 
 def _update(conn: Connection, name: str, change: UserChange, hashed: str | None) -> User:

@@ -120,6 +120,12 @@ def count_of_user(conn: Connection, user: str) -> int:
     return conn.scalar(select(func.count()).select_from(schedules).where(schedules.c.user_name == user)) or 0
 
 
+def any_of(conn: Connection, *, user: str | None = None, group: str | None = None) -> bool:
+    """Whether there is one of this user, or in this group."""
+    column, name = (schedules.c.group_name, group) if user is None else (schedules.c.user_name, user)
+    return conn.scalar(select(schedules.c.id).where(column == storable(name or "")).limit(1)) is not None
+
+
 def note_validity(conn: Connection, found: Sequence[Schedule]) -> None:
     """What was found when somebody looked; nothing for those that have changed since."""
     for schedule in found:
