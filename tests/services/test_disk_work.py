@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.services import disk_work
-from holdfast.services.disk_work import LONG_WORKS, DiskWork
+from holdfast.services.disk_work import LONG_OF_ONE, LONG_WORKS, DiskWork
 from holdfast.services.file_tree import Tree
 from holdfast.services.incoming import Incoming
 from holdfast.services.refusals import Unavailable
@@ -43,13 +43,31 @@ async def test_a_disk_that_does_not_answer_is_told_and_holds_up_nobody_else() ->
 async def test_only_so_many_look_through_folders_at_once() -> None:
     answers = threading.Event()
     work = DiskWork(SOON)
-    looking = [asyncio.create_task(work.long(lambda stop: answers.wait(60))) for _ in range(LONG_WORKS)]
+    looking = [
+        asyncio.create_task(work.long(lambda stop: answers.wait(60), str(number))) for number in range(LONG_WORKS)
+    ]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable):
         await work.long(lambda stop: None)
     answers.set()
     await asyncio.gather(*looking)
     assert await work.long(lambda stop: "next") == "next"
+
+
+async def test_no_group_takes_the_turns_of_the_others() -> None:
+    answers = threading.Event()
+    work = DiskWork(SOON)
+    looking = [asyncio.create_task(work.long(lambda stop: answers.wait(60), "red")) for _ in range(LONG_OF_ONE)]
+    try:
+        await asyncio.sleep(0)
+        crowd = [work.long(lambda stop: answers.wait(60), "red") for _ in range(LONG_WORKS)]
+        results = await asyncio.gather(*crowd, return_exceptions=True)
+        assert all(isinstance(result, Unavailable) for result in results)
+        assert await work.long(lambda stop: "next", "blue") == "next"
+    finally:
+        answers.set()
+        await asyncio.gather(*looking)
+    assert await work.long(lambda stop: "next", "red") == "next"
 
 
 async def test_work_that_nobody_waits_for_is_told_to_stop() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
-from holdfast.services import file_walk
+from holdfast.services import file_tree, file_walk
 from holdfast.services.file_tree import clear_uploads
 from holdfast.services.open_files import Shortened
 from holdfast.services.refusals import Unavailable
@@ -454,6 +454,33 @@ async def test_what_a_killed_server_had_not_removed_is_removed_later(house: Hous
     (left / "a/b").mkdir(parents=True)
     await house.services.files.clear_removed()
     assert around(house) == []
+
+
+async def test_a_folder_that_a_job_fills_again_and_again_keeps_no_other_group_waiting(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that had it open before it was removed can."""
+    shared, remove = house.services.shared, file_tree._remove_entry
+    for group in ("loud", "quiet"):
+        left = shared.make(shared.removed(group)) / secrets.token_hex(4)
+        left.mkdir()
+        (left / group).touch()
+
+    def refill(folder: int, name: str, ground: int, depth: int, stop: threading.Event) -> int:
+        count = remove(folder, name, ground, depth, stop)
+        if name == "loud":
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+        return count
+
+    monkeypatch.setattr(file_tree, "_remove_entry", refill)
+    monkeypatch.setattr(file_tree, "_groups", lambda shared: ["loud", "quiet"])
+    monkeypatch.setattr(file_tree, "CLEARING", 0.1)
+    stop = threading.Event()
+    too_late = threading.Timer(60, stop.set)
+    too_late.start()
+    await asyncio.to_thread(file_tree.clear_removed, shared, stop)
+    too_late.cancel()
+    assert (around(house, "quiet"), len(around(house, "loud"))) == ([], 1)
 
 
 # -- who

@@ -5,6 +5,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,25 @@ async def test_no_two_are_made_of_one_name(house: House) -> None:
     tries = [folders.create(house.admin, "default", "one", [str(number)]) for number in range(5)]
     results = await asyncio.gather(*tries, return_exceptions=True)
     assert sum(isinstance(result, Conflict) for result in results) == 4
+
+
+async def test_changes_of_one_group_wait_for_no_other_group(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, folders = await house.user("ann", "vision"), house.services.folders
+    receive, begun, goes_on = house.services.files.receive, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*args: Any) -> Any:
+        begun.set()
+        await goes_on.wait()
+        return await receive(*args)
+
+    monkeypatch.setattr(house.services.files, "receive", slowly)
+    making = asyncio.create_task(folders.create(house.admin, "default", "slow"))
+    await begun.wait()
+    monkeypatch.setattr(house.services.files, "receive", receive)
+    async with asyncio.timeout(60):
+        await folders.create(ann, "vision", "one")
+    goes_on.set()
+    await making
 
 
 async def test_a_folder_that_is_there_can_be_given_tags(house: House) -> None:

@@ -54,7 +54,7 @@ class Artifacts:
                 found = collect(walk, walk.items(fd, path), MOST_ITEMS)
             return tuple(replace(item, name=item.name[len(path) :]) for item in found.items), found.complete
 
-        items, complete = await self._work.long(work)
+        items, complete = await self._work.long(work, job.group)
         return ArtifactList(job, f"groups/{group_path(job.group)}/{ARTIFACTS}/{job.id}", items, complete)
 
     async def open(self, actor: Actor, ref: str, path: str) -> OpenFile:

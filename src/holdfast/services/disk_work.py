@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from holdfast.reach import Reach, Silent
 
@@ -15,7 +16,8 @@ from .refusals import Unavailable
 
 T = TypeVar("T")
 
-LONG_WORKS = 3
+LONG_WORKS = 8
+LONG_OF_ONE = 2  # of those, for one group: what it put on disk may take for ever to go through
 SHORT_WORKS = 32
 PATIENCE = 60.0  # seconds for one short work, and for a turn
 LAST_MOMENT = 5.0  # seconds that long work gets to notice that nobody waits any more
@@ -26,6 +28,7 @@ class DiskWork:
         self._reach = Reach("shared-files")
         self._patience = patience
         self._long = asyncio.Semaphore(LONG_WORKS)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._short = asyncio.Semaphore(SHORT_WORKS)
 
     async def short(self, work: Callable[[], T]) -> T:
@@ -36,10 +39,11 @@ class DiskWork:
             except Silent:
                 raise _silent() from None
 
-    async def long(self, work: Callable[[threading.Event], T]) -> T:
-        """Work that may go through many files. It is to look at the event now and then, and to end when it is set."""
+    async def long(self, work: Callable[[threading.Event], T], of: str = "") -> T:
+        """Work that may go through many files. It is to look at the event now and then, and to end when it is set. `of`
+        says whose files they are: nobody takes all turns."""
         stop = threading.Event()
-        async with self._turn(self._long):
+        async with self._turn(self._share(of)), self._turn(self._long):
             working = self._reach.begin(lambda: work(stop))
             working.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may come too late
             try:
@@ -50,6 +54,13 @@ class DiskWork:
                 raise
             except Silent:
                 raise _silent() from None
+
+    def _share(self, of: str) -> asyncio.Semaphore:
+        """Kept for as long as somebody has a turn, or waits for one."""
+        share = self._shares.get(of)
+        if share is None:
+            share = self._shares[of] = asyncio.Semaphore(LONG_OF_ONE)
+        return share
 
     @asynccontextmanager
     async def _turn(self, turns: asyncio.Semaphore) -> AsyncIterator[None]:

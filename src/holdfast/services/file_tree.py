@@ -12,6 +12,7 @@ import os
 import secrets
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ from .refusals import Unavailable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BUSY: set[str] = set()  # what is being cleared away just now, by its name
+CLEARING = 60.0  # seconds for what one group removed, at each turn
 _PASSES = 3  # through a folder that is being emptied, since names may come and go meanwhile
 
 
@@ -190,10 +192,25 @@ def clear_uploads(shared: SharedFolders) -> None:
 
 
 def clear_removed(shared: SharedFolders, stop: threading.Event) -> None:
-    """What was moved away and not cleared yet, such as by a server that was killed."""
+    """What was moved away and not cleared yet, such as by a server that was killed. A job that has such a folder open
+    can fill it as fast as it is emptied: so each group has its time, and the next comes."""
     for group in _groups(shared):
-        with suppress(OSError), closing_fd(os.open(shared.removed(group), OPEN_FOLDER)) as ground:
-            empty(ground, stop)
+        with suppress(OSError, Stopped), closing_fd(os.open(shared.removed(group), OPEN_FOLDER)) as ground:
+            empty(ground, Timed(stop, CLEARING))
+        if stop.is_set():
+            raise Stopped
+
+
+class Timed(threading.Event):
+    """Set when the other one is, or when so many seconds are over."""
+
+    def __init__(self, stop: threading.Event, seconds: float) -> None:
+        super().__init__()
+        self._stop = stop
+        self._until = time.monotonic() + seconds
+
+    def is_set(self) -> bool:
+        return self._stop.is_set() or time.monotonic() >= self._until
 
 
 def _groups(shared: SharedFolders) -> list[str]:

@@ -62,7 +62,7 @@ class Files:
             with closing_fd(fd):
                 return _within(collect(walk, walk.items(fd, path), _most(limit)), path)
 
-        return await self._read(work)
+        return await self._read(group, work)
 
     async def objects(
         self, actor: Actor, group: str, prefix: str, *, recursive: bool = False, limit: int = 1000
@@ -88,11 +88,11 @@ class Files:
             with closing_fd(fd):
                 return _within(collect(walk, walk.items(fd, path, starts), _most(limit)), prefix)
 
-        return await self._read(work)
+        return await self._read(group, work)
 
-    async def _read(self, work: Callable[[threading.Event], Listing]) -> Listing:
+    async def _read(self, group: str, work: Callable[[threading.Event], Listing]) -> Listing:
         try:
-            return await self._work.long(work)
+            return await self._work.long(work, group)
         except OSError as error:
             raise Unavailable(f"The shared files cannot be read: {error.strerror}") from error
 
@@ -171,7 +171,7 @@ class Files:
                 raise _needs_recursive(show_path(parts))
             return tree.remove_folder(parts, stop)
 
-        return await _removed(self._work.long(work))
+        return await _removed(self._work.long(work, group))
 
     async def delete_objects(self, actor: Actor, group: str, prefix: str, *, recursive: bool = False) -> int:
         """As object stores delete: the file of exactly this name, or all whose names begin with it. 0 when there is
@@ -190,7 +190,7 @@ class Files:
             tree.prune(folder)
             return count
 
-        return await _removed(self._work.long(work))
+        return await _removed(self._work.long(work, group))
 
     # -- who
 

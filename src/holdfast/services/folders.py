@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+from weakref import WeakValueDictionary
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, NotFound, UserError
@@ -56,7 +57,7 @@ class TaggedFolders:
         self._files = files
         self._work = work
         self._clock = clock
-        self._changing = asyncio.Lock()
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by group
 
     async def list(
         self, actor: Actor, group: str, *, search: str | None = None, page: int = 1, page_size: int = 10
@@ -70,7 +71,7 @@ class TaggedFolders:
             found = (_read(tree, group, id) for id in ids[first : first + page_size])
             return FolderPage(tuple(folder for folder in found if folder is not None), len(ids))
 
-        return await self._work.long(work)
+        return await self._work.long(work, group)
 
     async def get(self, actor: Actor, group: str, id: str) -> TaggedFolder:
         """With its size."""
@@ -80,7 +81,7 @@ class TaggedFolders:
             folder = _need(tree, group, id)
             return replace(folder, size=_size(tree, id, stop))
 
-        return await self._work.long(work)
+        return await self._work.long(work, group)
 
     async def create(self, actor: Actor, group: str, id: str, tags: Sequence[str] = ()) -> TaggedFolder:
         tree = await self._files.tree(actor, group)
@@ -89,7 +90,7 @@ class TaggedFolders:
         folder = TaggedFolder(
             id=id, group=group, created_by=actor.name, created_at=now, updated_at=now, tags=_checked(tags), size=0
         )
-        async with self._changing:
+        async with self._turn(group):
             if await self._work.short(lambda: _read(tree, group, id)) is not None:
                 raise Conflict(f"There is a dataset {id} already", field="id", hint="Choose another name.")
             await self._note(tree, folder)
@@ -99,7 +100,7 @@ class TaggedFolders:
         """All tags that it is to have from now on."""
         tree = await self._files.tree(actor, group)
         wanted = _checked(tags)
-        async with self._changing:
+        async with self._turn(group):
             before = await self._work.short(lambda: _need(tree, group, id))
             await self._note(tree, replace(before, tags=wanted, updated_at=self._clock()))
         return await self.get(actor, group, id)
@@ -107,9 +108,16 @@ class TaggedFolders:
     async def delete(self, actor: Actor, group: str, id: str) -> int:
         """With every file in it; how many there were."""
         tree = await self._files.tree(actor, group)
-        async with self._changing:
+        async with self._turn(group):
             await self._work.short(lambda: _need(tree, group, id))
             return await self._files.delete_objects(actor, group, f"{DATASETS}/{id}/", recursive=True)
+
+    def _turn(self, group: str) -> asyncio.Lock:
+        """Changes of one group's wait for each other, and for no others'."""
+        turn = self._changing.get(group)
+        if turn is None:
+            turn = self._changing[group] = asyncio.Lock()
+        return turn
 
     async def _note(self, tree: Tree, folder: TaggedFolder) -> None:
         text = json.dumps(_to_json(folder)).encode()
