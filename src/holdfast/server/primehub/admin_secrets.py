@@ -15,7 +15,7 @@ from .call import Call, Info, call_of
 from .catalogue_shapes import SECRET_TYPES, read_secret_id, show_secret
 from .errors import NOT_FOUND, PhError, resource_exists
 from .lists import show_page
-from .paging import MOST_ROWS, asks_cursor
+from .paging import asks_cursor, numbered
 from .relations import need_admin
 
 Shape = dict[str, Any]
@@ -35,15 +35,17 @@ async def get_secret(_: Any, info: Info, where: Shape) -> Shape:
 
 @query.field("secretsConnection")
 async def page_secrets(_: Any, info: Info, where: Shape | None = None, **paging: Any) -> Shape:
-    """Without a page all of them, as far as one answer takes them: clients ask once and take it for the whole."""
+    """Without a page all of them, as one page: clients ask once and take it for the whole."""
     call = call_of(info)
     need_admin(call)
     found = await call.services.secrets.list(call.actor)
     if (where or {}).get("ifDockerConfigJson"):
         found = [secret for secret in found if secret.kind is SecretKind.REGISTRY]
-    if paging.get("page") is None and not asks_cursor(paging):
-        paging = {"first": MOST_ROWS}
-    return show_page(call, [show_secret(secret) for secret in found], None, None, paging)
+    nodes = [show_secret(secret) for secret in found]
+    if paging.get("page") is not None or asks_cursor(paging):
+        return show_page(call, nodes, None, None, paging)
+    call.spend(len(nodes))
+    return numbered(nodes, page=1, total=1)
 
 
 @mutation.field("createSecret")

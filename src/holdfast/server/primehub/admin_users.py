@@ -151,9 +151,7 @@ async def reset_password(
     call = call_of(info)
     found = await _need(call, id or "")
     if temporary:
-        said = (
-            "No password is temporary here. Leave out --temporary, and let the user change it: holdfast user passwd."
-        )
+        said = "No password is temporary here. Leave out --temporary, and let the user change it: holdfast user passwd."
         raise PhError(said)
     await call.services.users.set_password(call.actor, found.name, password or "")
     return show_user(found)

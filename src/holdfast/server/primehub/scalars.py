@@ -31,7 +31,8 @@ def gigabytes(size: int | None) -> float | None:
 
 
 def size_in_bytes(gigabytes: float) -> int:
-    return round(gigabytes * GIB)
+    """What is far too much stays a number, for others to refuse."""
+    return round(min(gigabytes, 2**40) * GIB)
 
 
 def seconds(span: timedelta | None) -> int | None:
