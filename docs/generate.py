@@ -437,8 +437,14 @@ PRIMEHUB_DIFFERENCES = """\
 - **Artifacts** are kept whatever ended the job, and those over a limit are named in its events; the rest is kept.
 - **Jobs of other clients** are listed too: `command` is that of the first role, and `instanceType` is called `custom`
   when the job says itself what it needs.
-- **`message`** of a job that waits or failed says more after PrimeHub's own words; that of a recurring job names the
-  field of a cron text that is wrong.
+- **`message`** of a job that waits or failed says more after PrimeHub's own words: how it ended, such as `Exit code 3`,
+  where PrimeHub had the last lines of its log. That of a recurring job names the field of a cron text that is wrong.
+- **A job that no machine has room for** stays Pending, for the reason `PodPending`, and does not go to and fro. What it
+  asks for is set aside: later jobs, of other groups as well, take only what is left ([queue](../explanation/queue.md)).
+  One that is larger than every machine fails at once.
+- **Recurring jobs** of the type `inactive` are `invalid`, too, when what they name is gone. Nobody changes what
+  another's runs where its jobs see folders that they do not ([whose it is](../how-to/recurring-jobs.md#whose-it-is)).
+- **`Unknown`** does not occur; `monitoring` is null; there is no limit of requeues, and no mail is sent.
 - **Secrets** are never told: `password` is null.
 - **Apps, deployments, models and notebooks** are not there: lists are empty, changes refused."""
 
