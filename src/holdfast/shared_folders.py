@@ -62,6 +62,11 @@ class SharedFolders:
         earlier = self.make(self.root / "earlier")
         before.rename(earlier / f"{group}.{secrets.token_hex(8)}")
 
+    def make_files(self, group: str) -> Path:
+        """The folder of its files, and the one by which they go: on a full disk that could not be made any more."""
+        self.make(self.removed(group))
+        return self.make(self.files(group))
+
     def make(self, folder: Path) -> Path:
         """The folder, made where it is missing; nobody but the server's user gets in from outside."""
         folder.relative_to(self.root)

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
+from holdfast.core.records import Dataset
 from holdfast.services import file_tree, file_walk
 from holdfast.services.file_tree import clear_uploads
 from holdfast.services.open_files import Shortened
@@ -166,25 +168,60 @@ async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path)
     assert around(house) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
-async def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+@asynccontextmanager
+async def small_disk(tmp_path: Path, *options: str) -> AsyncIterator[House]:
+    """A house whose shared files lie on it."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
     disk = tmp_path / "disk"
     disk.mkdir()
     mounting = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", ",".join(("size=1m", *options)), "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
     )
     if mounting.returncode:
         pytest.skip(f"cannot mount a small disk here: {mounting.stderr.decode().strip()}")
     try:
         async with open_house(tmp_path / "home", settings={"files": {"folder": str(disk)}}) as house:
-            await put(house, "small", b"fits")
-            with pytest.raises(Unavailable, match="no room left"):
-                await put(house, "deep/large", b"x" * 3_000_000)
-            assert await listed(house) == ["small"]
-            assert around(house) == []
-            await put(house, "after", b"y" * 500_000)
+            yield house
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(folder: Path) -> None:
+    """With files, until there is no room for one more."""
+    with suppress(OSError):
+        for number in range(10_000):
+            (folder / str(number)).touch()
+
+
+async def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    async with small_disk(tmp_path) as house:
+        await put(house, "small", b"fits")
+        with pytest.raises(Unavailable, match="no room left"):
+            await put(house, "deep/large", b"x" * 3_000_000)
+        assert await listed(house) == ["small"]
+        assert around(house) == []
+        await put(house, "after", b"y" * 500_000)
+
+
+async def test_folders_can_be_removed_from_a_full_disk(tmp_path: Path) -> None:
+    async with small_disk(tmp_path, "nr_inodes=100") as house:
+        await put(house, "deep/first")
+        fill(place(house) / "deep")
+        assert await house.services.files.delete(house.admin, "default", "deep", recursive=True) > 10
+        assert (await listed(house), around(house)) == ([], [])
+        fill(place(house))
+        assert await house.services.files.delete(house.admin, "default", "", recursive=True) > 10
+        assert (await listed(house), around(house)) == ([], [])
+
+
+async def test_a_volume_that_a_full_disk_has_no_room_for(tmp_path: Path) -> None:
+    async with small_disk(tmp_path, "nr_inodes=100") as house:
+        fill(place(house))
+        with pytest.raises(Unavailable, match="No space left"):
+            await house.services.datasets.create(house.admin, Dataset(name="vol", path="", kind="volume"))
 
 
 # -- listing

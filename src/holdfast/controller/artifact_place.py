@@ -46,7 +46,7 @@ class ArtifactPlace:
 
     def keep(self, engine: KeepsArtifacts, parcel: Parcel, room: Room, now: datetime, stop: threading.Event) -> Tally:
         """Take what there is. OSError when it cannot be put in its place; then all is as it was before."""
-        self._shared.make(self._shared.files(parcel.group))
+        self._shared.make_files(parcel.group)
         drafts = self._shared.make(self._shared.drafts(parcel.group))
         name = secrets.token_hex(16)
         with closing_fd(os.open(drafts, OPEN_FOLDER)) as above:

@@ -104,6 +104,8 @@ class SurroundingsOf:
             made = await self._reach.run(lambda: [folders.make(path) for path in paths], PATIENCE)
         except Silent:
             raise EngineError(f"the folder of groups' files, {folders.root}, does not answer") from None
+        except OSError as error:
+            raise EngineError(f"the folders of its group cannot be made: {error.strerror}") from error
         return [str(folder) for folder in made]
 
     # -- PrimeHub's
@@ -132,7 +134,8 @@ class SurroundingsOf:
         volumes = [self._folders.volume(name) for name in others.values()]
         if group.shared_volume:
             volumes.append(self._folders.volume(group.name))
-        files, *made = await self._made([self._folders.files(group.name), *volumes])
+        own = [self._folders.files(group.name), self._folders.removed(group.name)]  # as `make_files` does
+        files, _, *made = await self._made([*own, *volumes])
         return _Shared(
             volume=made.pop() if group.shared_volume else "",
             files=files,

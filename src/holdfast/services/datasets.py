@@ -32,7 +32,7 @@ from .git_sync import GitState, GitSync
 from .groups import UNSET, Unset
 from .mounts import MountRules
 from .names import check_name, check_text
-from .refusals import NoDataset
+from .refusals import NoDataset, Unavailable
 from .removing import remove_folder
 
 SYNC_PATIENCE = 60.0  # seconds
@@ -200,7 +200,10 @@ class Datasets:
         """Before its row is written: a folder without one does no harm."""
         if await self.exists(name):
             return  # the row says so
-        folder = await asyncio.to_thread(self._folders.make, self._folders.dataset(name))
+        try:
+            folder = await asyncio.to_thread(self._folders.make, self._folders.dataset(name))
+        except OSError as error:
+            raise Unavailable(f"The folder of the volume {name} cannot be made: {error.strerror}") from error
         if not adopt and await asyncio.to_thread(_has_anything, folder):
             raise Conflict(
                 f"There is data left of an earlier volume {name}, in {folder}",

@@ -76,7 +76,7 @@ class Tree:
 
     def check_place(self, parts: tuple[str, ...]) -> None:
         """Conflict when there can be no file of this path; before its first byte is read."""
-        fd = os.open(self._shared.make(self._shared.files(self._group)), OPEN_FOLDER)
+        fd = os.open(self._shared.make_files(self._group), OPEN_FOLDER)
         for depth, part in enumerate(parts[:-1]):
             try:
                 fd = _step(fd, part)
@@ -115,7 +115,7 @@ class Tree:
         return self._shared.make(self._shared.uploads(self._group)) / secrets.token_hex(16)
 
     def _made_folder(self, parts: tuple[str, ...]) -> int:
-        fd = os.open(self._shared.make(self._shared.files(self._group)), OPEN_FOLDER)
+        fd = os.open(self._shared.make_files(self._group), OPEN_FOLDER)
         for depth, part in enumerate(parts):
             try:
                 fd = _make_step(fd, part)
@@ -171,17 +171,29 @@ class Tree:
 
     @contextmanager
     def _ground(self) -> Iterator[int]:
-        """A folder of our own to clear away in. What is left in it, `clear_removed` finds."""
-        place = self._shared.make(self._shared.removed(self._group)) / secrets.token_hex(16)
+        """A folder of our own to clear away in. What is left in it, `clear_removed` finds. A disk without room for one
+        more folder must not keep anybody from making room: then it is the one that all share."""
+        above = self._shared.make(self._shared.removed(self._group))
+        place = above / secrets.token_hex(16)
         _BUSY.add(place.name)
         try:
-            place.mkdir(mode=0o700)
-            with closing_fd(os.open(place, OPEN_FOLDER)) as fd:
+            with closing_fd(os.open(_made(place) or above, OPEN_FOLDER)) as fd:
                 yield fd
             with suppress(OSError):
                 place.rmdir()
         finally:
             _BUSY.discard(place.name)
+
+
+def _made(folder: Path) -> Path | None:
+    """None when there is no room for it."""
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        return None
+    return folder
 
 
 def clear_uploads(shared: SharedFolders) -> None:
