@@ -22,6 +22,9 @@ T = TypeVar("T")
 Info = GraphQLResolveInfo[Any]
 
 BUDGET = 400_000  # values that one answer may be made of
+MOST_IN_LIST = 100_000  # of them in one list: what is made of it in one go, while everybody else waits
+LOOK_UP = 10  # values; about what it costs to look for something that may be there already
+AT_ONCE = 5000  # values an answer is made of before it has to wait for its turn
 MOST_EXPLAINED = 20  # jobs of one answer; each is compared with the queue and the machines
 MOST_TASKS = 200  # of a job that is explained
 
@@ -32,7 +35,7 @@ class Call:
     services: Services
     actor: Actor
     fields: int  # that the query names
-    weight: int = 0  # about how many bytes of text the answer has
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # of all requests together
     _spent: int = 0
     _explained: int = 0
     _made: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
@@ -44,13 +47,17 @@ class Call:
 
     def spend(self, rows: int) -> None:
         """Before this many rows are shown. Lists within lists grow without end, whatever a query looks like."""
-        self._spent += rows * self.fields
+        self._spend(BUDGET + 1 if rows * self.fields > MOST_IN_LIST else rows * self.fields)
+
+    def _spend(self, values: int) -> None:
+        self._spent += values
         if self._spent > BUDGET:
             raise PhError("The query asks for too much at once. Ask for fewer lists within lists, or for fewer fields.")
 
-    def weigh(self, size: int) -> None:
-        """A text of that many letters will be in the answer."""
-        self.weight += size
+    @property
+    def is_long(self) -> bool:
+        """Of so many values that others should not wait for it."""
+        return self._spent > AT_ONCE
 
     def waiting(self, detail: JobDetail) -> Sequence[str]:
         """Why a job waits; of the first few in an answer."""
@@ -60,7 +67,12 @@ class Call:
         return (self.services.jobs.waiting(detail) or ()) if self._explained <= MOST_EXPLAINED else ()
 
     async def once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """What was looked up for one field of this request is there for the others."""
+        """What was looked up for one field of this request is there for the others. Once there are many, they go on one
+        after the other, and whoever else asks for anything in between."""
+        self._spend(LOOK_UP)
+        if self.is_long:
+            async with self.turn:
+                await asyncio.sleep(0)
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = asyncio.ensure_future(make())

@@ -7,7 +7,7 @@ import inspect
 import logging
 from typing import Any
 
-from graphql import ExecutionResult, execute
+from graphql import execute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,12 +24,10 @@ from .bodies import Asked, read_asked
 from .call import Call
 from .documents import Document, Documents, Refused
 from .errors import PhError, answer_not_logged_in, answer_refusal, describe, store_failed
-from .scalars import whole_numbers
 from .schema import build_schema
+from .writing import Writer
 
 log = logging.getLogger(__name__)
-
-LIGHT = 256 * 1024  # bytes; an answer with less text is written quicker than it is handed to a thread
 
 
 class GraphQLApi:
@@ -38,6 +36,8 @@ class GraphQLApi:
         self._schema = build_schema()
         self._documents = Documents(self._schema)
         self._about_schema = asyncio.Lock()
+        self._turn = asyncio.Lock()  # of those that make long answers
+        self._writer = Writer()
 
     async def answer(self, request: Request) -> Response:
         if request.method != "POST":
@@ -67,7 +67,7 @@ class GraphQLApi:
         return await self._execute(request, actor, asked, document)
 
     async def _execute(self, request: Request, actor: Actor, asked: Asked, document: Document) -> Response:
-        call = Call(request, self._services, actor, document.fields)
+        call = Call(request, self._services, actor, document.fields, self._turn)
         if document.about_schema:
             async with self._about_schema:  # long, and of no use to have twice at a time
                 result = await asyncio.to_thread(self._run, call, asked, document)
@@ -75,9 +75,8 @@ class GraphQLApi:
             result = self._run(call, asked, document)
         if inspect.isawaitable(result):
             result = await result
-        if call.weight <= LIGHT and not document.about_schema:
-            return _show(result, request_id_of(request))
-        return await asyncio.to_thread(_show, result, request_id_of(request))
+        long = call.is_long or document.about_schema
+        return await self._writer.write(result, request_id_of(request), long=long)
 
     def _run(self, call: Call, asked: Asked, document: Document) -> Any:
         return execute(
@@ -88,15 +87,6 @@ class GraphQLApi:
             operation_name=asked.operation,
             max_coercion_errors=20,
         )
-
-
-def _show(result: ExecutionResult, request_id: str) -> Response:
-    """Of what was asked with variables that do not fit there is no data at all."""
-    shown: dict[str, Any] = {}
-    if result.errors:
-        shown["errors"] = [describe(error, request_id) for error in result.errors]
-    status = 400 if result.data is None and result.errors and not any(each.path for each in result.errors) else 200
-    return answer({**shown, "data": whole_numbers(result.data)}, status)
 
 
 def _only_post(request: Request) -> Response:

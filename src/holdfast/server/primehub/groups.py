@@ -76,7 +76,9 @@ def _amounts(used: Any) -> Shape:
 @group_type.field("mlflow")
 async def mlflow_of_group(group: Shape, info: Info) -> Shape | None:
     call = call_of(info)
-    return None if group["_group"] is None else await _mlflow(call, group["id"])
+    if group["_group"] is None:
+        return None
+    return await call.once(("mlflow", group["id"]), lambda: _mlflow(call, group["id"]))
 
 
 @query.field("mlflow")

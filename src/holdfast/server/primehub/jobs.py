@@ -78,8 +78,6 @@ async def find_job(call: Call, id: str) -> JobDetail:
 def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = None) -> Shape:
     """What costs more than a look at the record is left to resolvers below."""
     summary, job = detail.summary, detail.job
-    command = command_of(job)
-    call.weigh(len(command))
     if waiting is None:
         waiting = call.waiting(detail)
     if detail.exit is not None and summary.task_count == 1:
@@ -89,7 +87,7 @@ def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = N
         "id": summary.id,
         "displayName": summary.name,
         "cancel": words.phase == "Cancelled",
-        "command": command,
+        "command": command_of(job),
         "groupId": summary.group,
         "groupName": summary.group,
         "schedule": summary.schedule,
@@ -104,6 +102,7 @@ def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = N
         "finishTime": instant(summary.finished_at),
         "activeDeadlineSeconds": seconds(job.time_limit),
         "_job": job,
+        "_summary": summary,
     }
 
 
@@ -125,7 +124,7 @@ def show_log_address(job: Shape, info: Info) -> str:
 @job_type.field("artifact")
 async def show_artifacts(job: Shape, info: Info) -> Shape:
     call = call_of(info)
-    found = await call.services.artifacts.list(call.actor, job["id"])
+    found = await call.once(("artifacts", job["id"]), lambda: call.services.artifacts.of(job["_summary"]))
     call.spend(len(found.items))
     items = [
         {"name": each.name, "size": each.size, "lastModified": exact_instant(each.modified_at)} for each in found.items

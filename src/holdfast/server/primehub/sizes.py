@@ -58,7 +58,7 @@ def _quantity(memory: int | None) -> str | None:
 async def size_of(call: Call, job: Job, *, gone: str) -> Shape:
     """The instance type that a job names; `gone` is put behind the id of one there is no more."""
     name = named_type(job)
-    known = await call.services.instance_types.known()
+    known = await call.once("known types", call.services.instance_types.known)
     if name in known:
         return show_type(known[name])
     first = job.roles[0].resources

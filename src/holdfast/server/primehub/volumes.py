@@ -62,9 +62,7 @@ async def show_variables(volume: Shape, info: Info) -> dict[str, str] | None:
     call, name = call_of(info), volume["id"]
     if volume["_volume"].kind != kinds.ENV or not may(call.actor, Verb.MANAGE_PLACE):
         return None
-    found = await call.once(("variables", name), lambda: call.services.datasets.variables(call.actor, name))
-    call.weigh(sum(len(key) + len(value) for key, value in found.items()))
-    return found
+    return await call.once(("variables", name), lambda: call.services.datasets.variables(call.actor, name))
 
 
 # -- changing

@@ -1,0 +1,92 @@
+"""Queries that ask for the same again and again: what they cost, and what everybody else still gets meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.core.access import Actor
+from holdfast.server.primehub import call, writing
+from holdfast.server.primehub.call import Call
+from holdfast.server.primehub.errors import PhError
+from holdfast.services.artifacts import Artifacts
+
+from .hub import Hub
+
+pytestmark = pytest.mark.anyio
+
+
+def often(field: str, times: int = 50) -> str:
+    return " ".join(f"a{number}: {field}" for number in range(times))
+
+
+def made(fields: int = 1) -> Call:
+    unused: Any = None
+    return Call(unused, unused, Actor(name="ann"), fields)
+
+
+async def test_a_jobs_artifacts_are_looked_for_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    real = Artifacts.of
+
+    async def counted(self: Artifacts, job: Any) -> Any:
+        listed.append(job.id)
+        return await real(self, job)
+
+    monkeypatch.setattr(Artifacts, "of", counted)
+    ids = [await hub.ann.submit(), await hub.ann.submit()]
+    await hub.ann.data(f"{{ phJobs {{ {often('artifact { prefix }')} }} }}")
+    assert sorted(listed) == sorted(ids)
+
+
+async def test_an_answer_with_too_much_text_is_refused_before_it_is_written(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "MOST_TEXT", 3000)
+    id = await hub.ann.submit(command="#" * 100)
+    assert await hub.ann.job(id, "command") == "#" * 100
+    code, message = await hub.ann.refused(f"{{ phJobs {{ {often('command')} }} }}")
+    assert (code, "too long" in message) == ("REQUEST_BODY_INVALID", True)
+
+
+async def test_of_many_errors_the_first_ones_are_told(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Artifacts, job: Any) -> Any:
+        raise PhError("no disk")
+
+    monkeypatch.setattr(Artifacts, "of", fail)
+    await hub.ann.submit()
+    answered = await hub.ann.ask(f"{{ phJobs {{ {often('artifact { prefix }', 145)} }} }}")
+    assert len(answered["errors"]) == writing.MOST_ERRORS
+
+
+async def test_long_answers_are_made_one_step_at_a_time() -> None:
+    """While one of them has its turn, others wait; short ones do not."""
+
+    async def found() -> int:
+        return 7
+
+    long, short = made(), made()
+    long.spend(call.AT_ONCE + 1)
+    async with long.turn:
+        waiting = asyncio.create_task(long.once("x", found))
+        assert await short.once("x", found) == 7
+        assert not waiting.done()
+    assert await waiting == 7
+
+
+async def test_once_too_much_was_asked_for_nothing_more_is_looked_up() -> None:
+    looked: list[str] = []
+
+    async def look() -> None:
+        looked.append("at something")
+
+    greedy = made()
+    greedy.spend(call.MOST_IN_LIST)
+    await greedy.once("a", look)
+    with pytest.raises(PhError, match="too much at once"):
+        greedy.spend(call.MOST_IN_LIST + 1)
+    with pytest.raises(PhError, match="too much at once"):
+        await greedy.once("b", look)
+    assert looked == ["at something"]
