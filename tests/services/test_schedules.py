@@ -402,6 +402,19 @@ async def test_a_run_that_waits_is_found_again_after_a_restart(tmp_path: Path) -
         assert await results(house, schedule) == ["started", "started"]
 
 
+async def test_a_run_that_waited_goes_before_those_that_are_due_since(wired: House) -> None:
+    schedule = await add(wired, SLEEPER, overlap=Overlap.QUEUE)
+    for number in (13, 14):
+        await at(wired, hour(number))
+    (job,) = await jobs(wired)
+    await finish(wired, job.id)
+    await at(wired, hour(15))  # nobody looked in between: that job may have ended while no server ran
+    newest = (await runs(wired, schedule))[0]
+    assert newest.due_at == hour(14)
+    assert (await look(wired, schedule)).queued_at == hour(15)
+    await finish(wired, newest.job_id or "")
+
+
 async def test_pausing_drops_the_run_that_waits(wired: House) -> None:
     schedule = await add(wired, SLEEPER, overlap=Overlap.QUEUE)
     for number in (13, 14):

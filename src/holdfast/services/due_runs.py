@@ -117,6 +117,8 @@ class DueRuns:
         """One that cannot be dealt with, a bug of ours, must not keep the others waiting, nor come back at once."""
         schedule = stored.schedule
         due_at = schedule.next_run_at or now
+        if schedule.queued_at is not None and not busy:
+            return await self._queued_turn(stored, now, checks)  # first; what is due now stays so, and comes next
         if not wants_job(schedule, due_at, now, bool(busy)):
             return turn_without_job(schedule, due_at, now, busy[0] if busy else "", self._timing)
         found = await self._look(stored, checks)
