@@ -106,6 +106,7 @@ def test_a_volume(cli: Cli) -> None:
     assert made["path"].endswith("/volumes/vol")
     shown = cli.ok("dataset", "show", "vol").text
     assert "writable by writers" in shown
+    assert "read-only, writable by writers" in cli.ok("dataset", "ls").text
     assert "size        5 GB" in shown
     assert cli.ok("dataset", "grant", "vol", "default", "--rw", "--json").json["writable_groups"] == [
         "default",

@@ -96,9 +96,9 @@ def list_datasets(json: Json = False) -> None:
     if not found:
         output.note("There is no dataset that you may use. An admin adds one: holdfast dataset add NAME PATH")
         return
-    rows = [[one.name, one.kind, _mode(one), _default(one), _who(one), _where(one), one.description] for one in found]
+    rows = [[one.name, one.kind, _access(one), _default(one), _who(one), _where(one), one.description] for one in found]
     columns = ("DATASET", "KIND", "MODE", "DEFAULT", "FOR", "WHERE", "DESCRIPTION")
-    output.table(columns, rows, cut=("DESCRIPTION", "FOR"))
+    output.table(columns, rows, cut=("DESCRIPTION", "FOR", "MODE"))
     output.hint("holdfast dataset show NAME", "holdfast dataset add NAME PATH")
 
 
@@ -338,6 +338,12 @@ def _mode(dataset: Dataset) -> str:
     return f"{mode}, per user" if dataset.per_user else mode
 
 
+def _access(dataset: Dataset) -> str:
+    """Its mode, and who may write all the same."""
+    writers = ", ".join(dataset.writable_groups) if dataset.read_only else ""
+    return f"{_mode(dataset)}, writable by {writers}" if writers else _mode(dataset)
+
+
 def _default(dataset: Dataset) -> str:
     return "yes" if dataset.default else "no"
 
@@ -350,4 +356,6 @@ def _say(dataset: Dataset, verb: str, json: bool) -> None:
     if json:
         output.emit_json(dataset)
     else:
-        output.emit(f"{verb} {output.safe(dataset.name)}: {_mode(dataset)}, for {output.safe(_who(dataset))}.")
+        output.emit(
+            f"{verb} {output.safe(dataset.name)}: {output.safe(_access(dataset))}, for {output.safe(_who(dataset))}."
+        )
