@@ -90,3 +90,26 @@ async def test_once_too_much_was_asked_for_nothing_more_is_looked_up() -> None:
     with pytest.raises(PhError, match="too much at once"):
         await greedy.once("b", look)
     assert looked == ["at something"]
+
+
+@pytest.mark.parametrize("kind", ["[String]", "JSON"])
+async def test_thousands_of_values_in_variables_are_refused(hub: Hub, kind: str) -> None:
+    query = {
+        "[String]": "query ($many: [String]) { phJobs(where: {groupId_in: $many}) { id } }",
+        "JSON": "query ($many: JSON) { phDeployments(orderBy: $many) { id } }",
+    }[kind]
+    assert await hub.ann.data(query, many=["x"] * 100) == []
+    code, message = await hub.ann.refused(query, many=["x"] * 10_001)
+    assert (code, message) == ("REQUEST_BODY_INVALID", "`variables` may hold at most 10000 values.")
+
+
+async def test_a_number_of_thousands_of_digits_is_a_wrong_number(hub: Hub) -> None:
+    code, _ = await hub.ann.refused("{ phJobsConnection(page: " + "9" * 5000 + ") { pageInfo { currentPage } } }")
+    assert code == "GRAPHQL_VALIDATION_FAILED"
+
+
+async def test_nothing_is_called_by_thousands_of_letters(hub: Hub) -> None:
+    query = "query ($where: ImageWhereInput) { images(where: $where) { id } }"
+    assert [each["id"] for each in await hub.ann.data(query, where={"search": "HOST"})] == ["host"]
+    for name in ("search", "name_contains"):
+        assert await hub.ann.data(query, where={name: "h" * 1_000_000}) == []

@@ -97,7 +97,9 @@ def read_document(schema: GraphQLSchema, text: str) -> Document:
         raise _refuse("The query is too deep") from None
     errors = validate(schema, node, max_errors=20)
     if errors:
-        raise Refused(errors)
+        raise Refused(
+            [GraphQLError(error.message, error.nodes) for error in errors]
+        )  # less what a number did to Python
     return Document(node, fields, about_schema)
 
 

@@ -13,6 +13,7 @@ T = TypeVar("T")
 ROWS = 10  # of a page
 MOST_ROWS = 100  # around a cursor
 LAST_PAGE = 10**9
+LONGEST = 5000  # letters of what is looked for; nothing that lists look into has as many
 
 Node = Mapping[str, Any]
 
@@ -103,6 +104,8 @@ def _sortable(key: str) -> Callable[[Node], Any]:
 
 def narrow(nodes: Sequence[Node], where: Mapping[str, Any] | None, *searched: str) -> list[Node]:
     """Rows that meet every condition; `searched` are the fields that `search` looks into."""
+    if any(isinstance(value, str) and len(value) > LONGEST for value in (where or {}).values()):
+        return []
     return [node for node in nodes if all(_meets(node, name, value, searched) for name, value in (where or {}).items())]
 
 
