@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
@@ -13,6 +14,14 @@ from .tokens import NewToken, Tokens
 
 LASTS = 600.0  # seconds
 MOST = 1000  # at one time; of more, the oldest are gone
+MOST_OF_ONE = 5  # user, so that nobody can end the codes of all others
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    user: str
+    mark: str | None  # of the password it was given for
+    until: float
 
 
 class TokenCodes:
@@ -21,23 +30,34 @@ class TokenCodes:
     def __init__(self, tokens: Tokens, *, monotonic: Callable[[], float]) -> None:
         self._tokens = tokens
         self._monotonic = monotonic
-        self._open: dict[bytes, tuple[str, float]] = {}  # of a code -> whose, and until when
+        self._open: dict[bytes, _Open] = {}  # by the digest of the code
 
     async def issue(self, user: str, password: str, address: str) -> str:
         """A code for whoever knows the password; NotLoggedIn for others."""
         name = await self._tokens.verify(user, password, address)
-        while len(self._open) >= MOST:
-            del self._open[next(iter(self._open))]
+        mark = await self._tokens.password_mark(name)
+        self._make_room(name)
         code = secrets.token_urlsafe(24)
-        self._open[_digest(code)] = (name, self._monotonic() + LASTS)
+        self._open[_digest(code)] = _Open(name, mark, self._monotonic() + LASTS)
         return code
 
+    def _make_room(self, user: str) -> None:
+        own = [digest for digest, code in self._open.items() if code.user == user]
+        for digest in own[: max(0, len(own) + 1 - MOST_OF_ONE)]:
+            del self._open[digest]
+        while len(self._open) >= MOST:
+            del self._open[next(iter(self._open))]
+
     async def redeem(self, code: str, *, name: str) -> NewToken:
-        """A token called `name`, once."""
-        user, until = self._open.pop(_digest(code), ("", 0.0))
-        if not user or self._monotonic() > until:
+        """A token called `name`, once. A password that was changed since ends the code, as does all that keeps its user
+        from logging in."""
+        found = self._open.pop(_digest(code), None)
+        if found is None or self._monotonic() > found.until or not await self._is_good(found):
             raise NotLoggedIn("This code is not right, or too old", hint="Log in again for another one.")
-        return await self._tokens.create(Actor(name=user), name=name)
+        return await self._tokens.create(Actor(name=found.user), name=name)
+
+    async def _is_good(self, code: _Open) -> bool:
+        return code.mark is not None and await self._tokens.password_mark(code.user) == code.mark
 
 
 def _digest(code: str) -> bytes:

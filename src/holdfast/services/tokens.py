@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -81,6 +82,11 @@ class Tokens:
             raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
         self._guesses.succeeded(user, address)
         return user
+
+    async def password_mark(self, user: str) -> str | None:
+        """Another one for each password that the user has had; None for a user who may not come in."""
+        hashed = await self._store.read(_hash_of, user)
+        return None if hashed is None else hashlib.sha256(hashed.encode()).hexdigest()
 
     async def logout(self, text: str) -> None:
         """The token that was used to ask is ended."""

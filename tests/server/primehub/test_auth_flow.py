@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from holdfast.services import token_codes
+from holdfast.services.users import UserChange
 
 from .hub import Hub
 
@@ -89,3 +90,40 @@ async def test_many_codes_fill_no_memory(hub: Hub, browser: httpx.AsyncClient, m
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"code=" + b"x" * 5000, b"&".join([b"a=b"] * 50)])
 async def test_strange_bodies_give_nothing(browser: httpx.AsyncClient, content: bytes) -> None:
     assert (await browser.post(f"{BASES[0]}/exchange", content=content)).text == "Bad Request"
+
+
+async def test_a_code_ends_with_the_password_it_was_given_for(hub: Hub, browser: httpx.AsyncClient) -> None:
+    users, admin = hub.house.services.users, hub.house.admin
+    code = await code_for(browser)
+    await users.set_password(admin, "eve", "another-password-1")
+    assert (await browser.post(f"{BASES[0]}/exchange", data={"code": code})).text == "Bad Request"
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_code_ends_with_its_user(hub: Hub, browser: httpx.AsyncClient, again: bool) -> None:
+    """Also when somebody else gets the name."""
+    users, admin = hub.house.services.users, hub.house.admin
+    code = await code_for(browser)
+    await users.delete(admin, "eve")
+    if again:
+        await users.create(admin, name="eve", password="another-password-1")
+    assert (await browser.post(f"{BASES[0]}/exchange", data={"code": code})).text == "Bad Request"
+
+
+async def test_who_may_not_come_in_gets_no_token_for_a_code(hub: Hub, browser: httpx.AsyncClient) -> None:
+    code = await code_for(browser)
+    await hub.house.services.users.update(hub.house.admin, "eve", UserChange(disabled=True))
+    assert (await browser.post(f"{BASES[0]}/exchange", data={"code": code})).text == "Bad Request"
+    assert await hub.house.services.tokens.list(hub.house.admin, "eve") == []
+
+
+async def test_nobody_ends_the_codes_of_others(
+    hub: Hub, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_codes, "MOST", 4)
+    monkeypatch.setattr(token_codes, "MOST_OF_ONE", 2)
+    await hub.house.services.users.create(hub.house.admin, name="tom", password="tom-has-a-password")
+    others = await code_for(browser, "tom", "tom-has-a-password")
+    given = [others, *[await code_for(browser) for _ in range(5)]]
+    answers = [await browser.post(f"{BASES[0]}/exchange", data={"code": code}) for code in given]
+    assert [answer.status_code for answer in answers] == [200, 400, 400, 400, 200, 200]
