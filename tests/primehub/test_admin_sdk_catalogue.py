@@ -303,6 +303,23 @@ def test_groups_of_a_volume(hub: Place, boss: User, admin: Any, lab: str) -> Non
         admin.admin_volumes.delete(name)
 
 
+def test_jobs_write_where_their_group_may(hub: Place, boss: User, admin: Any) -> None:
+    if hub.admin("GET", "/capacity")["engine"]["isolation"] == "none":
+        pytest.skip("tasks find volumes only in a sandbox")
+    for name, writable in (("notes", True), ("books", False)):
+        connect = [{"id": GROUP, "writable": writable}]
+        form = {"name": name, "type": "pv", "pvProvisioning": "auto", "volumeSize": 1, "groups": {"connect": connect}}
+        admin.admin_volumes.create(form)
+    admin.admin_volumes.create({"name": "keys", "type": "env", "variables": {"ONE": "1"}, "global": True})
+    command = "echo $KEYS_ONE; echo mine > /datasets/notes/x && echo kept; touch datasets/books/x || echo read-only"
+    job = hub.submit(boss, command=command)
+    assert boss.json("jobs", "wait", job)["phase"] == "Succeeded"
+    printed = boss.run("jobs", "logs", job).splitlines()
+    assert [line for line in printed if line in ("1", "kept", "read-only")] == ["1", "kept", "read-only"]
+    for name in ("notes", "books", "keys"):
+        admin.admin_volumes.delete(name)
+
+
 def test_what_is_refused_of_volumes(boss: User, admin: Any, tmp_path: Path) -> None:
     admin.admin_volumes.create({"name": "there", "type": "hostPath", "hostPath": str(tmp_path)})
     assert "no upload server" in boss.fails("admin", "volumes", "regen-upload-secret", "there")

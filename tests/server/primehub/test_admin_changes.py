@@ -64,8 +64,7 @@ async def test_everyone_is_a_group_to_connect(hub: Hub, noun: str) -> None:
     assert await change(**{"global": None}, groups=None) == (True, ["red"])
     assert await change(groups={"disconnect": [{"id": "red"}], "connect": []}) == (True, [])
     both = {"connect": [{"id": "red"}], "disconnect": [{"id": "red"}]}
-    refused = await hub.admin.refused(update(noun), where={"id": "thing"}, data={"groups": both})
-    assert refused[0] == "REQUEST_BODY_INVALID"
+    assert await change(groups=both) == (True, ["red"])  # to have the link made anew
     made = await hub.admin.data(create(noun, fields), data={"name": "other", "global": True, **more})
     assert made["global"] is True
 
@@ -181,7 +180,10 @@ async def test_who_may_write_a_volume(hub: Hub, tmp_path: Path) -> None:
         return await hub.house.services.datasets.get(hub.house.admin, "v")
 
     assert (await change({"id": "red"}, {"id": "blue"})).writable_groups == ("red",)  # nothing said of writing
-    assert (await change({"id": "red", "writable": False})).writable_groups == ()
+    anew = {"connect": [{"id": "blue", "writable": True}, {"id": "red"}], "disconnect": [{"id": "blue"}, {"id": "red"}]}
+    await hub.admin.data(update("Dataset"), where={"id": "v"}, data={"groups": anew})
+    assert (await change()).writable_groups == ("blue",)
+    assert (await change({"id": "blue", "writable": False})).writable_groups == ()
     assert (await change({"id": "everyone", "writable": True})).read_only is False
     found = await change({"id": "everyone"}, verb="disconnect")
     assert (found.read_only, found.everyone, found.groups) == (True, False, ("blue", "red"))
@@ -278,6 +280,21 @@ async def test_admins_of_groups_stay_so_when_connected_again(hub: Hub) -> None:
     await hub.admin.data(update("User"), where={"id": "ann"}, data=wish)
     group = await hub.house.services.groups.get(hub.house.admin, "red")
     assert group.members == {"ann": True}
+
+
+async def test_who_is_let_go_and_taken_in_again_stays(hub: Hub) -> None:
+    for noun, id, key in (("User", "ann", "groups"), ("Group", "red", "users")):
+        other = "red" if noun == "User" else "ann"
+        data = {key: {"connect": [{"id": other}], "disconnect": [{"id": other}]}}
+        found = await hub.admin.data(update(noun, f"{key} {{ id }}"), where={"id": id}, data=data)
+        assert other in [each["id"] for each in found[key]]
+
+
+async def test_a_user_who_would_be_sent_a_mail(hub: Hub) -> None:
+    """There is none to be had, as from a PrimeHub without a mail server."""
+    actions = {"set": ["VERIFY_EMAIL", "UPDATE_PASSWORD"]}
+    data = {"username": "eve", "sendEmail": True, "resetActions": actions, "expiresIn": 86400}
+    assert await hub.admin.data(create("User"), data=data) == {"id": "eve"}
 
 
 async def test_a_disabled_user_is_made_disabled(hub: Hub) -> None:

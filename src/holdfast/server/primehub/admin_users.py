@@ -16,7 +16,7 @@ from .errors import PhError, say
 from .lists import show_all, show_page
 from .paging import Node, arrange, narrow, rows_asked
 from .people_shapes import EVERYONE, KEPT, kept_with, show_user
-from .relations import check_groups, keep_name, need_admin
+from .relations import check_groups, keep_name, need_admin, related
 
 Shape = dict[str, Any]
 
@@ -90,13 +90,11 @@ async def _all(call: Call) -> list[Shape]:
 
 @mutation.field("createUser")
 async def create_user(_: Any, info: Info, data: Shape) -> Shape:
-    """Nobody can log in as this user before `resetPassword`. Without groups it gets those that new users get."""
+    """Nobody can log in as this user before `resetPassword`. Without groups it gets those that new users get. No mail
+    is sent, as from a PrimeHub without a mail server."""
     call, name = call_of(info), data["username"]
     need_admin(call)
-    if data.get("sendEmail"):
-        said = "Holdfast sends no mail. Leave out sendEmail, and give the user a password with reset-password."
-        raise PhError(said)
-    groups = dict.fromkeys(_related(data, "connect"), False)
+    groups = dict.fromkeys(_groups(data)[0], False)
     kept = _kept({}, data)
     try:
         user = await call.services.users.create(
@@ -123,14 +121,15 @@ async def update_user(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
     call, name = call_of(info), where["id"]
     before = await _need(call, name)
     keep_name(data, "username", name)
-    coming = [group for group in _related(data, "connect") if group not in before.groups]
+    connect, disconnect = _groups(data)
+    coming = [group for group in connect if group not in before.groups]
     await check_groups(call, coming)
     change = _read_change(before, data)
     if change != UserChange():
         await call.services.users.update(call.actor, name, change)
     for group in coming:
         await call.services.groups.set_member(call.actor, group, name, admin=False)
-    for group in _related(data, "disconnect"):
+    for group in disconnect:
         if group in before.groups:
             await call.services.groups.remove_member(call.actor, group, name)
     return show_user(await _need(call, name))
@@ -168,10 +167,11 @@ async def _need(call: Call, name: str) -> User:
 # -- reading what was sent
 
 
-def _related(data: Shape, verb: str) -> list[str]:
-    """Everybody is in `everyone`, and stays."""
-    relation = data.get("groups") or {}
-    return [each["id"] for each in relation.get(verb) or () if each["id"] != EVERYONE]
+def _groups(data: Shape) -> tuple[list[str], list[str]]:
+    """To be in, and to be out of. Everybody is in `everyone`, and stays."""
+    connect, disconnect = related(data, "groups")
+    coming = [each["id"] for each in connect if each["id"] != EVERYONE]
+    return coming, [group for group in disconnect if group not in (*coming, EVERYONE)]
 
 
 def _read_change(user: User, data: Shape) -> UserChange:

@@ -18,7 +18,7 @@ from .call import Call, Info, call_of
 from .errors import NOT_FOUND, PhError, not_auth
 from .group_forms import read_change
 from .people_shapes import EVERYONE, show_everyone, show_group
-from .relations import keep_name
+from .relations import keep_name, related
 from .scalars import gigabytes
 
 Shape = dict[str, Any]
@@ -139,10 +139,10 @@ async def need_group(call: Call, name: str) -> Group:
 def plan_members(group: Group, data: Shape) -> tuple[dict[str, bool], list[str]]:
     """Who comes or changes, and whether as an admin; who goes. `admins` names all admins of the group; without it
     those stay who are."""
-    relation = data.get("users") or {}
+    connect, disconnect = related(data, "users")
     admins = _admins(group, data.get("admins"))
-    leaving = [each["id"] for each in relation.get("disconnect") or ()]
-    coming = [each["id"] for each in relation.get("connect") or ()]
+    coming = [each["id"] for each in connect]
+    leaving = [name for name in disconnect if name not in coming]
     wanted = {name: name in admins for name in (*group.members, *coming) if name not in leaving}
     strangers = admins - set(wanted) - set(leaving)
     if strangers:

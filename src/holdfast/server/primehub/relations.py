@@ -39,13 +39,19 @@ def need_admin(call: Call) -> None:
         raise not_auth()
 
 
+def related(data: Shape, key: str) -> tuple[list[Shape], list[str]]:
+    """What is to be connected, and ids to be disconnected. Clients may disconnect first and then connect anew, all in
+    one, to have a link changed."""
+    relation = data.get(key) or {}
+    return list(relation.get("connect") or ()), [each["id"] for each in relation.get("disconnect") or ()]
+
+
 def read_links(data: Shape) -> Links:
     """`global` says it in one word; else it is for all when it is connected to `everyone`."""
-    relation = data.get("groups") or {}
-    connect = {each["id"]: each.get("writable") for each in relation.get("connect") or ()}
-    disconnect = {each["id"] for each in relation.get("disconnect") or ()}
-    if both := sorted(connect.keys() & disconnect):
-        raise PhError(f"{both[0][:100]} is both to connect and to disconnect")
+    coming, going = related(data, "groups")
+    connect = {each["id"]: each.get("writable") for each in coming}
+    connect |= {id: bool(connect[id]) for id in connect.keys() & set(going)}
+    disconnect = set(going) - connect.keys()
     everyone = data.get("global")
     if everyone is None and EVERYONE in {*connect, *disconnect}:
         everyone = EVERYONE in connect
