@@ -21,8 +21,9 @@ from holdfast.controller import artifacts as artifacts_module
 from holdfast.controller import loop as loop_module
 from holdfast.controller.artifact_draft import Draft, Room, Tally, can_be_named, shown
 from holdfast.controller.artifacts import ArtifactLimits, Collecting, told
+from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import Job, Resources, Role
-from holdfast.core.records import Event
+from holdfast.core.records import Event, NewEvent
 from holdfast.core.states import JobState
 from holdfast.engines.base import ArtifactSink, LeftOut, OutOfReach
 from holdfast.engines.fake import FakeEngine, FakeMachine
@@ -374,6 +375,37 @@ def test_a_disk_that_does_not_answer_holds_up_no_end(tmp_path: Path, monkeypatch
                 while list(kept.shared.drafts("default").iterdir()):
                     await asyncio.sleep(0.001)
             assert not kept.jobs.exists()  # it came too late
+
+    run(story)
+
+
+def test_what_one_group_leaves_holds_up_no_other(tmp_path: Path) -> None:
+    answers = threading.Event()
+
+    class Slow(FakeEngine):
+        def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
+            if attempt_id.startswith("red"):
+                answers.wait(60)
+            sink.take((b"a",), 0, io.BytesIO)
+
+    async def story() -> None:
+        kept = Kept(tmp_path)
+        collecting = Collecting(Slow(kept.machine), kept.shared, MOST)
+
+        def collect(id: str, group: str) -> asyncio.Task[NewEvent | None]:
+            job = replace(a_job(TWO), group=group)
+            snapshot = JobSnapshot(id=id, job=job, user="ann", submitted_at=datetime.now(UTC))
+            return asyncio.create_task(collecting.collect(snapshot, f"{id}.0.main-0.0"))
+
+        reds = [collect(f"red{number}", "red") for number in range(2 * artifacts_module.AT_ONCE)]
+        try:
+            async with asyncio.timeout(20):
+                event = await collect("blue", "blue")
+        finally:
+            answers.set()
+        assert event is not None
+        assert "1 file" in event.message
+        assert all(red is not None and "1 file" in red.message for red in await asyncio.gather(*reds))
 
     run(story)
 
