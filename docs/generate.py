@@ -400,8 +400,8 @@ token of `holdfast token create` (or of `primehub config generate-token http://H
 - Ids are names: a group's, a user's, an image's, an instance type's, a volume's. `everyone` is the group of all: what
   is linked to it is global.
 - Lists have pages of 10 rows (`page`, from 1); past the end a page is empty. `first`/`after` and `last`/`before` go by
-  cursor, which is a row's id. `where` knows `search` (any letters' case), `..._contains` (exactly) and `..._in`; of
-  `orderBy` the first key counts.
+  cursor, which is a row's id: 100 rows at most, and of jobs in the order of `createTime` only. `where` knows `search`
+  (any letters' case), `..._contains` (exactly) and `..._in`; of `orderBy` the first key counts.
 - A query may have 32768 characters, 300 fields (fragments written out), 20 levels and 20 things at the top. The schema
   tells of itself, in a query of its own."""
 PRIMEHUB_ADDRESSES = [
@@ -420,6 +420,9 @@ PRIMEHUB_CODES = [
     ("NOT_AUTH", "whoever asks may not"),
     ("RESOURCE_NOT_FOUND", 'there is none, or none that one may see: `phjobs.primehub.io "ID" not found`'),
     ("RESOURCE_CONFLICT", "there is one already, or something is in the way"),
+    ("GROUP_CONFLICT_NAME", "there is such a group already, or one too much like it"),
+    ("USER_CONFLICT_USERNAME", "there is such a user already"),
+    ("USER_NOT_EXIST", "there is no such user, or none that one may know of"),
     ("EXCEED_QUOTA", "no quota has room for one task of that size"),
     ("REQUEST_BODY_INVALID", "what was sent is no good; the message says what"),
     ("GRAPHQL_VALIDATION_FAILED", "the query or its variables do not fit the schema"),
@@ -445,7 +448,12 @@ PRIMEHUB_DIFFERENCES = """\
 - **Recurring jobs** of the type `inactive` are `invalid`, too, when what they name is gone. Nobody changes what
   another's runs where its jobs see folders that they do not ([whose it is](../how-to/recurring-jobs.md#whose-it-is)).
 - **`Unknown`** does not occur; `monitoring` is null; there is no limit of requeues, and no mail is sent.
-- **Secrets** are never told: `password` is null.
+- **Secrets** are never told: `password` is null. Two of one name are refused, also when their types differ. Values of
+  MLflow's variables are told to admins of the group; other members see `******`.
+- **Groups** with jobs that are not over stay until they are; jobs on record keep the name of one that is deleted.
+- **Users** may share an email. New ones for whom no `groups` are given join the group `default`. `sendEmail` and
+  passwords that are `temporary` are refused: no mail is sent, and nobody is made to change a password.
+- **A job without `groupId`** goes to the group `default`, or else to the only one of whoever asks; PrimeHub refused it.
 - **Apps, deployments, models and notebooks** are not there: lists are empty, changes refused."""
 
 

@@ -86,9 +86,12 @@ async def test_who_may_see_whom(hub: Hub) -> None:
     await hub.house.user("eve", "red")
 
     async def sees(caller: Caller, name: str) -> bool:
-        found = await caller.data(query, where={"id": name})
-        assert found in (None, {"username": name})
-        return found is not None
+        answered = await caller.ask(query, where={"id": name})
+        if "errors" not in answered:
+            return bool(answered["data"]["user"] == {"username": name})
+        assert answered["errors"][0]["message"] == f"There is no user {name}"
+        assert answered["errors"][0]["extensions"] == {"code": "USER_NOT_EXIST"}
+        return False
 
     assert await sees(hub.ann, "eve")
     assert not await sees(hub.ann, "bob")
@@ -97,13 +100,16 @@ async def test_who_may_see_whom(hub: Hub) -> None:
     await hub.house.services.groups.set_member(hub.house.admin, "red", "ann", admin=True)
     assert await sees(hub.ann, "bob")
     assert not await sees(hub.ann, "nobody")
+    assert await hub.admin.data(query, where={"id": "nobody"}) is None
 
 
 async def test_one_group(hub: Hub) -> None:
     query = "query ($where: GroupWhereUniqueInput!) { group(where: $where) { id name enabledSharedVolume } }"
     assert (await hub.ann.data(query, where={"id": "red"}))["name"] == "red"
     assert (await hub.ann.data(query, where={"id": "everyone"}))["name"] == "everyone"
-    assert await hub.ann.data(query, where={"id": "blue"}) is None
+    for name in ("blue", "nope"):
+        assert await hub.ann.refused(query, where={"id": name}) == ("NOT_AUTH", "user not auth")
+    assert await hub.admin.data(query, where={"id": "nope"}) is None
     assert (await hub.admin.data(query, where={"id": "blue"}))["name"] == "blue"
 
 

@@ -12,7 +12,7 @@ from holdfast.core.records import User
 from holdfast.services.users import UserChange
 
 from .call import Call, Info, call_of
-from .errors import PhError, say
+from .errors import USER_NOT_EXIST, PhError, say
 from .lists import show_all, show_page
 from .paging import Node, arrange, narrow, rows_asked
 from .people_shapes import EVERYONE, KEPT, kept_with, show_user
@@ -161,7 +161,7 @@ async def _need(call: Call, name: str) -> User:
     try:
         return await call.services.users.get(call.actor, name)
     except NotFound as error:
-        raise PhError(say(error), "USER_NOT_EXIST") from None
+        raise PhError(say(error), USER_NOT_EXIST) from None
 
 
 # -- reading what was sent

@@ -31,14 +31,17 @@ MLFLOW = ("trackingUri", "uiUrl", "trackingEnvs", "artifactEnvs")
 
 @query.field("group")
 async def get_group(_: Any, info: Info, where: Shape) -> Shape | None:
-    """Null when there is none, or none that whoever asks may see."""
+    """Admins are told by null that there is none: their clients look for that. Others are refused, alike whether it is
+    another's or nobody's: their clients look into whatever comes."""
     call = call_of(info)
     if where["id"] == EVERYONE:
         return show_everyone()
     try:
         return show_group(await call.services.groups.get(call.actor, where["id"]))
     except NotFound:
-        return None
+        if call.actor.admin:
+            return None
+        raise not_auth() from None
 
 
 @group_type.field("resourceStatus")

@@ -9,6 +9,7 @@ from ariadne import ObjectType, QueryType
 from holdfast.core.errors import NotFound
 
 from .call import Call, Info, call_of
+from .errors import USER_NOT_EXIST, PhError, say
 from .people_shapes import name_user, show_user
 
 Shape = dict[str, Any]
@@ -19,12 +20,17 @@ BINDABLES = (query, group_type)
 
 @query.field("user")
 async def get_user(_: Any, info: Info, where: Shape) -> Shape | None:
-    """Null when there is none, or none that whoever asks may know of."""
+    """Admins are told by null that there is none: their clients look for that. Those of others look into whatever
+    comes, so they are told in words, alike of users they may not know of."""
     call, name = call_of(info), where["id"]
     try:
         return show_user(await call.services.users.get(call.actor, name))
-    except NotFound:
-        return name_user(name) if await _may_name(call, name) else None
+    except NotFound as error:
+        if await _may_name(call, name):
+            return name_user(name)
+        if call.actor.admin:
+            return None
+        raise PhError(say(error), USER_NOT_EXIST) from None
 
 
 async def _may_name(call: Call, name: str) -> bool:
