@@ -71,6 +71,24 @@ async def test_a_new_schedule_wakes_it(house: House) -> None:
     assert len(await jobs(house, 1)) == 1
 
 
+async def test_a_clock_that_was_days_ahead_for_a_while_silences_nothing(house: House) -> None:
+    due_at = await add(house)
+    await next_run(house, due_at)
+    house.clock.at = due_at + timedelta(days=30)
+    house.services.schedules.due.stir()
+    await next_run(house, due_at + timedelta(days=30, hours=1))
+    house.clock.at = due_at - timedelta(minutes=10)
+    house.services.schedules.due.stir()
+    await next_run(house, due_at)
+
+
+async def next_run(house: House, at: datetime) -> None:
+    """Once it is then."""
+    async with asyncio.timeout(PATIENCE):
+        while (await house.services.schedules.list(house.admin)).items[0].next_run_at != at:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_jobs_end_begins_the_run_that_waits_for_it(house: House) -> None:
     due_at = await add(house, overlap=Overlap.QUEUE)
     for hours in (0, 1):

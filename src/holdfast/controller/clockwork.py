@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from holdfast.core.errors import HoldfastError
 from holdfast.services.due_runs import DueRuns
+from holdfast.services.schedule_turns import CLOCK_SLIP
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ class Clockwork:
     def __init__(self, due: DueRuns, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._due = due
         self._clock = clock
+        self._seen = clock()  # what the clock showed last
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -30,6 +32,7 @@ class Clockwork:
     async def _pause(self) -> float:
         """Do what is due, and say how long nothing will be."""
         try:
+            await self._set_right()
             next_at = await self._due.run_due()
         except Exception as error:
             _tell(error)
@@ -37,6 +40,13 @@ class Clockwork:
         if next_at is None:
             return LONGEST_SLEEP
         return min(max((next_at - self._clock()).total_seconds(), 0.0), LONGEST_SLEEP)
+
+    async def _set_right(self) -> None:
+        """A clock that was days ahead for a while must not silence schedules for as long once it is right again."""
+        now = self._clock()
+        if self._seen - now > CLOCK_SLIP:
+            await self._due.settle()
+        self._seen = now
 
     async def _until_done(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
