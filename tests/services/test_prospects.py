@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.records import Dataset
 from holdfast.engines.base import Isolation
 from holdfast.engines.fake import FakeEngine
 
@@ -79,6 +80,16 @@ async def test_without_isolation_folders_keep_their_names(plain: House, tmp_path
     assert "under their own names" in reasons[0]
     assert any("under their own names" in warning for warning in await warned(plain, moved))
     assert await planned(plain, f"{HELLO}mounts: ['{tmp_path}/data']\n") == ("now", ())
+
+
+async def test_without_isolation_datasets_of_primehub_jobs_are_found_by_links(plain: House, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    corpus = Dataset(name="corpus", path=str(tmp_path / "corpus"), everyone=True)
+    await plain.services.datasets.create(plain.admin, corpus)
+    form = '{"displayName": "x", "instanceType": "cpu-1", "image": "host", "command": "ls ~/datasets/corpus"}'
+    assert await planned(plain, form) == ("now", ())
+    assert await warned(plain, form) == ()
+    assert (await planned(plain, f"{HELLO}datasets: [corpus]\n"))[0] == "never"
 
 
 async def test_with_isolation_folders_may_move(house: House, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from holdfast.core.job import HOST_IMAGE, Job, Role
+from holdfast.core.job import HOST_IMAGE, Dialect, Job, Role
 from holdfast.core.placement import Verdict
 from holdfast.engines.base import Engine, Isolation
 
@@ -44,7 +44,7 @@ class Prospects:
         """Without a sandbox, tasks see the machine as it is."""
         if self._engine.health().isolation is not Isolation.NONE:
             return []
-        found = [reason for role in job.roles for reason in _moved_mounts(role)]
+        found = [reason for role in job.roles for reason in _moved_mounts(role, linked=job.dialect is Dialect.PRIMEHUB)]
         if wanted := _images(job):
             known = await self._known_images()
             why = "jobs are not isolated on this machine, so only the image host can run"
@@ -75,8 +75,11 @@ def image_names(image: str) -> set[str]:
     return {bare, f"{bare}:latest"}
 
 
-def _moved_mounts(role: Role) -> Iterator[str]:
+def _moved_mounts(role: Role, *, linked: bool) -> Iterator[str]:
+    """`linked`: its datasets are found by links, wherever they are."""
     for mount in role.mounts:
+        if linked and mount.dataset:
+            continue
         if os.path.normpath(mount.target) != os.path.normpath(mount.source):
             why = "jobs are not isolated on this machine, so folders appear under their own names only"
             yield f"{mount.source} cannot be mounted at {mount.target}: {why}"
