@@ -88,6 +88,11 @@ def test_a_job_as_the_client_shows_it_can_be_submitted_again() -> None:
     assert (job.group, job.roles[0].instance_type, job.time_limit) == ("vision", "cpu-1", timedelta(minutes=1))
 
 
+def test_what_the_client_shows_of_a_schedule_beside_its_times_is_harmless() -> None:
+    shown = {"id": "recurrence-abc123", "invalid": False, "message": None, "nextRunTime": None, "updateTime": "x"}
+    assert parse(**shown, groupId="vision").group == "vision"
+
+
 def test_a_schedule_is_not_taken_for_a_job() -> None:
     found = problem(recurrence={"type": "daily", "cron": ""})
     assert (found.field, found.message) == ("recurrence", "is for schedules, and this is to be a job")

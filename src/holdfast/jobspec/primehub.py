@@ -17,12 +17,12 @@ from .sizes import named_size
 
 PRIMEHUB_MARKS = ("displayName", "instanceType", "groupId", "groupName", "activeDeadlineSeconds")
 
-# What PrimeHub itself writes into a job: harmless when an exported job is submitted again.
+# What PrimeHub itself writes into a job or a schedule: harmless when an exported one is submitted again.
 _WRITTEN_BY_SERVER = frozenset(
     {
         "id", "name", "createTime", "schedule", "userId", "userName", "cancel", "phase", "reason", "message",
         "podName", "startTime", "finishTime", "requeued", "logEndpoint", "artifact", "monitoring",
-        "ttlSecondsAfterFinished", "requeueLimit", "user",
+        "ttlSecondsAfterFinished", "requeueLimit", "user", "invalid", "nextRunTime", "updateTime",
     }
 )  # fmt: skip
 _DEADLINE = integer(least=0, most=int(LONGEST_DURATION.total_seconds()))  # 0: no limit
