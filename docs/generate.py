@@ -325,7 +325,8 @@ OPENPAI_DIFFERENCES = """\
 - **Passwords** need 8 characters instead of 6, and not ones that everybody tries first. `newPassword` of
   `PUT /users/me` is accepted *and* set. A wrong login says whether user or password are wrong, as with OpenPAI; after
   a few it is answered with 429, and one has to wait.
-- **Names** of users and groups may have up to 63 letters, digits, dots, dashes and underscores.
+- **Names** of users and groups may have up to 63 letters, digits, dots, dashes and underscores; those of users `@`,
+  too.
 - **Secrets** in a user's `extension` (`jobSSH.key`, `githubPAT`, `boundedClusters`) are shown to that user alone; users
   who are no admins see public keys of others and nothing else of it. An `extension` may have 64 KiB, its `sshKeys` are
   public keys of a line each or are refused, its numbers are finite, and a key set to null is removed.
@@ -451,8 +452,8 @@ PRIMEHUB_DIFFERENCES = """\
 - **Secrets** are never told: `password` is null. Two of one name are refused, also when their types differ. Values of
   MLflow's variables are told to admins of the group; other members see `******`.
 - **Groups** with jobs that are not over stay until they are; jobs on record keep the name of one that is deleted.
-- **Users** may share an email. New ones for whom no `groups` are given join the group `default`. `sendEmail` and
-  passwords that are `temporary` are refused: no mail is sent, and nobody is made to change a password.
+- **Users** may share an email. New ones for whom no `groups` are given join the group `default`. No mail is sent to
+  them, and a password that is `temporary` is refused.
 - **A job without `groupId`** goes to the group `default`, or else to the only one of whoever asks; PrimeHub refused it.
 - **Apps, deployments, models and notebooks** are not there: lists are empty, changes refused."""
 

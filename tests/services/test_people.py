@@ -278,12 +278,22 @@ async def test_a_user_with_unfinished_jobs_stays(house: House) -> None:
     await house.services.users.delete(house.admin, "alice")
 
 
-@pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "x" * 64, "é", "-a", "a\0", "holdfast", "Me", "a\n"])
+@pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "x" * 64, "é", "-a", "@a", "a\0", "holdfast", "Me", "a\n"])
 async def test_odd_names_are_refused(house: House, name: str) -> None:
     with pytest.raises(UserError):
         await house.services.users.create(house.admin, name=name)
     with pytest.raises(UserError):
         await house.services.groups.create(house.admin, Group(name=name))
+
+
+async def test_users_may_be_called_by_their_email_address(house: House) -> None:
+    jane = await house.user("jane.doe@example.org", "lab", password="correct-horse-1")
+    login = await house.services.tokens.login(jane.name, "correct-horse-1", HERE)
+    assert (await house.services.tokens.actor(login.text)).name == jane.name
+    job = await house.until((await house.submit("name: a\ncommand: 'true'\n", jane)).id)
+    assert job.user == jane.name
+    with pytest.raises(UserError, match="cannot be the name of a group"):
+        await house.services.groups.create(house.admin, Group(name="lab@example.org"))
 
 
 async def test_names_are_taken_once(house: House) -> None:

@@ -213,7 +213,7 @@ async def test_a_link_in_place_of_a_users_folder_is_refused(house: House, ann: A
     assert not (data / "nowhere").exists()
 
 
-@pytest.mark.parametrize("name", ["..", ".", "a/b", "", "/etc"])
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "", "/etc", "@"])
 async def test_a_user_whose_name_is_no_folder_gets_none(house: House, ann: Actor, data: Path, name: str) -> None:
     await own(house, data)
     with pytest.raises(Exception, match="cannot be the name of a user"):

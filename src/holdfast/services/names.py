@@ -10,17 +10,27 @@ LONGEST = 63
 LONGEST_TEXT = 4096  # characters; as long as a path may be
 LONGEST_EMAIL = 320
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RESERVED = frozenset({"holdfast", "me"})  # the platform itself in events; oneself in commands
 
 
 def check_name(name: str, what: str, field: str = "name") -> None:
     """A name that is safe in addresses, file names and environment variables."""
-    if len(name) > LONGEST or not _NAME.fullmatch(name):
+    _check(name, what, field, _NAME, "dots, dashes and underscores")
+
+
+def check_user_name(name: str, field: str = "name") -> None:
+    """As safe. Many people are known by their email address."""
+    _check(name, "user", field, _USER_NAME, "dots, dashes, underscores and @")
+
+
+def _check(name: str, what: str, field: str, pattern: re.Pattern[str], signs: str) -> None:
+    if len(name) > LONGEST or not pattern.fullmatch(name):
         raise UserError(
             f"{name[:80]!r} cannot be the name of a {what}",
             field=field,
-            hint=f"Use up to {LONGEST} letters, digits, dots, dashes and underscores, a letter or digit first.",
+            hint=f"Use up to {LONGEST} letters, digits, {signs}, a letter or digit first.",
         )
     if name.lower() in _RESERVED:
         raise UserError(f"The name {name} is reserved", field=field, hint="Choose another one.")

@@ -28,7 +28,7 @@ from holdfast.core.records import Dataset
 from .dataset_kinds import ENV, GIT
 from .datasets import Datasets
 from .mounts import MountRules
-from .names import check_name
+from .names import check_user_name
 from .refusals import NoDataset, Unavailable
 
 MOST = 32  # per job
@@ -282,7 +282,7 @@ def _within(path: str, folders: tuple[str, ...]) -> bool:
 
 
 def _own_path(dataset: Dataset, user: str) -> str:
-    check_name(user, "user", "user")  # it becomes part of a path
+    check_user_name(user, "user")  # it becomes part of a path
     return f"{dataset.path}/{user}"
 
 

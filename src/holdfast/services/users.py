@@ -22,7 +22,7 @@ from holdfast.store.database import Store
 from .access_tokens import AccessTokens, Kind, end_tokens
 from .extensions import check_extension, merge
 from .guessing import Guesses
-from .names import LONGEST_EMAIL, check_name, check_text
+from .names import LONGEST_EMAIL, check_text, check_user_name
 from .passwords import Passwords, check_password, generate_password
 from .unfinished import has_unfinished
 
@@ -109,7 +109,7 @@ class Users:
         extension: Mapping[str, Any] | None = None,
     ) -> User:
         _need_admin(actor)
-        check_name(name, "user")
+        check_user_name(name)
         check_text(email, "email", longest=LONGEST_EMAIL)
         if password is not None:
             check_password(password, user=name)
