@@ -17,7 +17,7 @@ from holdfast.core.job import MIB, Mount
 from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedOptions, logs, recorder
 from holdfast.engines.embedded.folder import TaskFolder
-from holdfast.engines.embedded.logs import FileLog, MergedLog
+from holdfast.engines.embedded.logs import READERS, FileLog, MergedLog
 from holdfast.engines.embedded.recorder import Recorder
 from holdfast.engines.embedded.timeline import RECORD
 from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
@@ -31,6 +31,7 @@ class Shelf:
     def __init__(self, path: Path, cap: int = 1 << 40) -> None:
         path.mkdir(exist_ok=True)
         self.folder = TaskFolder(str(path))
+        self.log_readers = asyncio.Semaphore(READERS)
         self.live: Recorder | None = Recorder(self.folder, cap)
         for name in ("stdout", "stderr"):
             Path(self.folder[name]).touch()
@@ -305,6 +306,8 @@ def test_a_log_that_is_put_away_while_it_is_read(
     Path(before["stderr"]).write_bytes(b"alas\n")
 
     class Host:
+        log_readers = asyncio.Semaphore(READERS)
+
         def log_folder(self, attempt_id: str) -> TaskFolder | None:
             return before if before.exists() else after
 
@@ -321,3 +324,21 @@ def test_a_log_that_is_put_away_while_it_is_read(
     expected = {Stream.STDOUT: b"hello\n", Stream.STDERR: b"alas\n", Stream.MERGED: b"hello\nalas\n"}[stream]
     assert asyncio.run(log.read(0, 100)) == expected
     assert asyncio.run(log.size()) == len(expected)
+
+
+@pytest.mark.parametrize("stream", list(Stream))
+def test_few_logs_are_read_at_the_same_time(tmp_path: Path, stream: Stream) -> None:
+    async def use() -> bytes:
+        shelf = Shelf(tmp_path / "a")
+        shelf.write("stdout", b"hello\n")
+        shelf.write("stderr", b"alas\n")
+        log = MergedLog(shelf, "a") if stream is Stream.MERGED else FileLog(shelf, "a", stream)
+        for _ in range(READERS):
+            await shelf.log_readers.acquire()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await log.read(0, 100)
+        shelf.log_readers.release()
+        return await log.read(0, 5)
+
+    assert asyncio.run(use()) in (b"hello", b"alas\n")

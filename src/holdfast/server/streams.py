@@ -11,7 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 
 class Stream(Response):
-    """Sends each chunk and waits until it is taken: at most one is held. A client that leaves ends the source too."""
+    """Sends each chunk and waits until it is taken: at most one is held. A client that leaves ends the source too.
+    Sending waits for nothing while there is room on the way, so everybody else gets their turn after each chunk."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Stream(Response):
             if not scope.get("holdfast.head"):
                 async for chunk in chunks:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    await asyncio.sleep(0)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -28,7 +28,7 @@ from . import artifacts, ending, machine, read
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
 from .live import LiveTask
-from .logs import FileLog, MergedLog
+from .logs import READERS, FileLog, MergedLog
 from .mounting import try_source
 from .options import EmbeddedOptions
 from .places import Places, delete, was_out_of_memory
@@ -69,6 +69,7 @@ class EmbeddedEngine:
         self._watch: Watch | None = None
         self._nodes: tuple[Node, ...] = ()
         self._work: set[asyncio.Task[object]] = set()
+        self.log_readers = asyncio.Semaphore(READERS)
         self._on_change: Callable[[Observation], None] = lambda _: None
 
     # --- opening and closing --------------------------------------------------------------------------------------

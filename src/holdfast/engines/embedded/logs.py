@@ -17,10 +17,16 @@ from .timeline import MOST, ZERO, Mark, Piece, Timeline, joined, pieces
 T = TypeVar("T")
 
 _LARGEST_READ = 8 * 1024 * 1024
+READERS = 4  # threads; with more of them, hundreds who follow a long log would keep everybody else waiting
 
 
 class LogHost(Protocol):
     """What a log needs of the engine that has it."""
+
+    @property
+    def log_readers(self) -> asyncio.Semaphore:
+        """Of all logs together."""
+        ...
 
     def log_folder(self, attempt_id: str) -> TaskFolder | None: ...
 
@@ -49,11 +55,17 @@ class _Log:
         """Run `call` on the folder; again when the folder was put away meanwhile, for it then saw only part of it."""
         folder = self._host.log_folder(self._id)
         while folder is not None:
-            found = await asyncio.to_thread(call, folder)
-            if folder.exists():
+            async with self._host.log_readers:
+                found, there = await asyncio.to_thread(_look_into, folder, call)
+            if there:
                 return found
             folder = self._host.log_folder(self._id)
         return nothing
+
+
+def _look_into(folder: TaskFolder, call: Callable[[TaskFolder], T]) -> tuple[T, bool]:
+    """What it found, and whether the folder is still there."""
+    return call(folder), folder.exists()
 
 
 class FileLog(_Log):
