@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from .place import GROUP, Place, User
@@ -30,6 +31,16 @@ def test_config_is_written(ann: User) -> None:
     assert "No group information for [others], please check the configuration again." in said
 
 
+def test_options_in_place_of_a_config_file(ann: User, tmp_path: Path) -> None:
+    bare = replace(ann, home=tmp_path)
+    place, group = ("--endpoint", ann.endpoint), ("--group", GROUP)
+    assert bare.json(*place, "--token", ann.token, *group, "me")["username"] == "ann"
+    assert bare.run(*place, "--token", ann.token, *group, "images", "list") == ann.run("images", "list")
+    assert bare.json(*place, "--token", ann.token, *group, "jobs", "list", "--page", "999") == []
+    assert bare.json("--config", str(ann.home / ".primehub" / "config.json"), "me")["username"] == "ann"
+    assert "Invalid API Token" in bare.fails(*place, "--token", "wrong", *group, "me")
+
+
 def test_groups(hub: Place, ann: User) -> None:
     listed = {group["name"]: group for group in ann.json("groups", "list")}
     assert GROUP in listed
@@ -50,13 +61,15 @@ def test_a_group_admin_takes_in_and_lets_go(hub: Place, ann: User) -> None:
     assert "zoe" not in hub.admin("GET", f"/groups/{GROUP}")["members"]
     assert hub.admin("GET", f"/groups/{GROUP}")["members"]["ann"] is True
     assert "user not auth" in hub.bob.fails("groups", "add-user", GROUP, "zoe")
+    assert "There is no user nobody" in ann.fails("groups", "add-user", GROUP, "nobody", "--is_admin")
 
 
-def test_mlflow_of_a_group(ann: User) -> None:
+def test_mlflow_of_a_group(hub: Place, ann: User) -> None:
     given = {"tracking_uri": "http://mlflow:5000", "tracking_envs": [{"name": "A", "value": "1"}]}
     ann.run("groups", "set-mlflow", GROUP, given=json.dumps(given))
     assert ann.rest(f"/groups/{GROUP}/mlflow")["tracking_uri"] == "http://mlflow:5000"
     assert "http://mlflow:5000" in ann.run("groups", "get-mlflow", GROUP)
+    assert "user not auth" in hub.zoe.fails("groups", "get-mlflow", GROUP)
     ann.run("groups", "unset-mlflow", GROUP)
     assert ann.rest(f"/groups/{GROUP}/mlflow") is None
 
@@ -102,6 +115,6 @@ def test_there_are_no_notebooks(ann: User) -> None:
 
 
 def test_what_there_is_none_of_is_empty(ann: User) -> None:
-    for command in ("apps", "apptemplates", "deployments"):
+    for command in ("apps", "apptemplates", "deployments", "models"):
         assert ann.json(command, "list") == [], command
     assert 'Cannot find resource type "deployments" with [id: nope]' in ann.fails("deployments", "get", "nope")
