@@ -30,11 +30,14 @@ _OPERATIONS = {"primehub.jobs": 9, "primehub.recurring_jobs": 5}
 
 
 async def make_world(hub: Hub) -> dict[str, str]:
-    """Name in golden files -> id."""
+    """Name in golden files -> id. Something was kept of the job."""
     made = await hub.ann.data(
         "mutation ($data: PhScheduleCreateInput!) { createPhSchedule(data: $data) { id } }", data=NIGHTLY
     )
-    return {"<job>": await hub.ann.run(hub), "<schedule>": made["id"]}
+    job = await hub.ann.run(hub)
+    kept = await hub.ann.http.post(f"/api/files/groups/red/jobArtifacts/{job}/sub/a.txt", content=b"1\n")
+    assert kept.json() == {"success": True}
+    return {"<job>": job, "<schedule>": made["id"]}
 
 
 async def answer(caller: Caller, asked: Mapping[str, Any], world: Mapping[str, str]) -> Any:
