@@ -72,6 +72,25 @@ async def test_large_bodies_are_refused_as_they_come(rig: Rig) -> None:
             assert len(parts) > 10  # it did not read on to the end
 
 
+@pytest.mark.parametrize("token", ["", "Bearer hf_nobody_has_it"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/login", "/api/v1/schedules", "/oidc/auth-flow/login", "/oidc/auth-flow/exchange"]
+)
+async def test_little_is_read_of_whoever_is_not_logged_in(rig: Rig, path: str, token: str) -> None:
+    """Many could send much at once, and slowly."""
+    parts = [b" " * 10_000 for _ in range(5)]
+    headers = {"content-type": "application/json", "authorization": token}
+    exchange = begin(rig, "", method="POST", body=parts, headers=headers)
+    exchange.scope["path"] = path
+    await exchange.finish()
+    assert exchange.status == 413, exchange.received
+
+
+async def test_much_is_read_of_whoever_is_logged_in(rig: Rig) -> None:
+    asked = {"job": HELLO.decode() + "# and more\n" * 3_000, "recurrence": {"kind": "daily"}}
+    assert (await rig.post("/schedules", json=asked)).status_code == 201
+
+
 async def test_a_client_that_asks_before_it_sends_is_answered_at_once(rig: Rig) -> None:
     parts = [b" " * 100_000]
     headers = {"content-length": "100000", "expect": "100-continue"}

@@ -7,14 +7,16 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
+from starlette.types import Scope
 
 from holdfast import __version__
-from holdfast.core.errors import UserError
+from holdfast.core.errors import NotLoggedIn, UserError
 from holdfast.services import Services
 from holdfast.settings import Settings
 
 from .answers import answer, answer_text
-from .border import Border
+from .auth import bearer_token
+from .border import Border, Knows
 from .docs_page import render_docs
 from .errors import add_handlers, render_outermost
 from .landing import LANDING
@@ -85,7 +87,7 @@ def create_app(services: Services) -> FastAPI:
     _describe(app)
     add_handlers(app)
     app.add_middleware(CrossOrigin)
-    app.add_middleware(Border, limit=_limit(services.settings), refuse=_refuse)
+    app.add_middleware(Border, limit=_limit(services.settings), refuse=_refuse, knows=_knows(services))
     return app
 
 
@@ -105,6 +107,17 @@ def _limit(settings: Settings) -> Any:
         return SMALLER_BODY if is_open(path) else SMALL_BODY
 
     return limit
+
+
+def _knows(services: Services) -> Knows:
+    async def knows(scope: Scope) -> bool:
+        try:
+            await services.tokens.actor(bearer_token(Request(scope)))
+        except NotLoggedIn:
+            return False
+        return True
+
+    return knows
 
 
 def _refuse(path: str, error: UserError | None, request_id: str) -> Response:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from starlette.requests import ClientDisconnect
@@ -19,6 +19,7 @@ from .errors import TooLargeBody, render_outermost
 
 log = logging.getLogger(__name__)
 
+STRANGERS = 16 * 1024  # bytes that are taken of whoever is not logged in: enough to log in by
 DRAIN = 8 * 1024 * 1024  # bytes
 DRAIN_FOR = 1.0  # seconds
 
@@ -33,6 +34,7 @@ _HEADERS: list[tuple[bytes, bytes]] = [
 _NO_STORE = (b"cache-control", b"no-store")
 
 Limit = Callable[[str, str], int]  # method, path -> most bytes of its body
+Knows = Callable[[Scope], Awaitable[bool]]  # whether the request comes from somebody who is logged in
 Refuse = Callable[[str, UserError | None, str], Response]  # path, why (None: our mistake), request id -> the answer
 
 
@@ -40,26 +42,33 @@ def _refuse(path: str, error: UserError | None, request_id: str) -> Response:
     return render_outermost(error, request_id)
 
 
+async def _knows(scope: Scope) -> bool:
+    return True
+
+
 class Border:
-    def __init__(self, app: ASGIApp, *, limit: Limit, refuse: Refuse = _refuse) -> None:
+    def __init__(self, app: ASGIApp, *, limit: Limit, refuse: Refuse = _refuse, knows: Knows = _knows) -> None:
         self._app = app
         self._limit = limit
         self._refuse = refuse
+        self._knows = knows
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = _Request(scope, receive, send, self._limit(scope["method"], scope["path"]), self._refuse)
-        await request.run(self._app)
+        limit = self._limit(scope["method"], scope["path"])
+        await _Request(scope, receive, send, limit, self._refuse, self._knows).run(self._app)
 
 
 class _Request:
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int, refuse: Refuse) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int, refuse: Refuse, knows: Knows) -> None:
         self._scope = {**scope, "holdfast.head": scope["method"] == "HEAD"}
         self._receive, self._send = receive, send
         self._limit = limit
         self._refuse = refuse
+        self._knows = knows
+        self._is_known = False
         self._read = 0
         self._started = False
         self._id = b""
@@ -108,11 +117,17 @@ class _Request:
         message = await self._receive()
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
-            if self._read > self._limit:
+            limit = self._limit if self._read <= STRANGERS else await self._limit_of_sender()
+            if self._read > limit:
                 if message.get("more_body"):
                     await self._drain()
-                raise TooLargeBody(self._limit)
+                raise TooLargeBody(limit)
         return message
+
+    async def _limit_of_sender(self) -> int:
+        """Most handlers read all of a body before they ask who sent it, and anyone can send many at a time."""
+        self._is_known = self._is_known or await self._knows(self._scope)
+        return self._limit if self._is_known else min(self._limit, STRANGERS)
 
     async def _drain(self) -> None:
         """Take some of what is still coming: a client that is busy sending would not see why it was cut off."""
