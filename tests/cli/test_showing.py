@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from holdfast.cli.showing import show_job
 from holdfast.sdk import JobDetail, JobState
-from holdfast.sdk.models import Retries
+from holdfast.sdk.models import Retries, StopRequest
 
 from .running import Cli
 
@@ -42,3 +43,11 @@ def test_many_warnings_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     show_job(detail(), (), [f"number {n}" for n in range(8)])
     out = capsys.readouterr().out
     assert "  warning     number 4\n              and 3 more: holdfast events job-1\n" in out
+
+
+def test_why_nobody_stopped_it_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    show_job(
+        detail(stop=StopRequest(actor="holdfast", at=datetime(2026, 1, 1, tzinfo=UTC), why="another took its place")),
+        (),
+    )
+    assert re.search(r"stopped by +holdfast at .*: another took its place\n", capsys.readouterr().out)

@@ -206,7 +206,7 @@ class JobsContract:
             message=STRANGE,
             attempt=4,
             tasks=tasks,
-            stop=StopRequest(actor="bob", at=later(seconds=3)),
+            stop=StopRequest(actor="bob", at=later(seconds=3), why=STRANGE),
             outcome=Outcome(result=Result.FAILED, message=STRANGE, exit=exit, role="worker", index=1),
             exit=exit,
             user_retries=3,
@@ -223,7 +223,7 @@ class JobsContract:
         detail = opened.read(jobs.get, id)
         assert (detail.exit, detail.outcome, detail.stop) == (after.exit, after.outcome, after.stop)
         assert (detail.summary.exit_code, detail.summary.exit_kind) == (-1, "user-error")
-        assert detail.summary.stopping
+        assert (detail.summary.stopping, detail.summary.stop_why) == (True, STRANGE)
         assert [record.task for record in opened.read(jobs.tasks, id)] == [tasks[2], tasks[0], tasks[1]]
 
     def test_a_change_from_an_old_version_is_refused_whole(self, opened: Opened) -> None:

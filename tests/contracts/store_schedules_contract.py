@@ -164,9 +164,9 @@ class SchedulesContract:
         for schedule in (made, kept):
             first, second = take(opened, a_turn(schedule)), take(opened, a_turn(replace(schedule, version=1)))
             ids[schedule.id] = [one.inserted.summary.id for (one,) in (first, second) if one.inserted]
-        assert opened.read(schedules.superseded) == ids[made.id][:1]
+        assert opened.read(schedules.superseded) == {ids[made.id][0]: made.id}
         opened.finish(ids[made.id][0])
-        assert opened.read(schedules.superseded) == []
+        assert opened.read(schedules.superseded) == {}
 
     def test_what_was_found_by_looking_does_not_undo_a_change(self, opened: Opened) -> None:
         made = add(opened, next_run_at=NOW)

@@ -432,7 +432,11 @@ async def test_a_new_run_takes_the_place_of_the_earlier_job(wired: House) -> Non
     for number in (13, 14):
         await at(wired, hour(number))
     old, new = await jobs(wired)
-    assert (await wired.until(old.id)).state is JobState.CANCELLED
+    ended = await wired.until(old.id)
+    why = f"the next run of its schedule {schedule.id} took its place"
+    assert (ended.state, ended.message, ended.stop_why) == (JobState.CANCELLED, f"Cancelled: {why}", why)
+    told = [event.message for event in await wired.services.jobs.events(wired.admin, old.id)]
+    assert {f"holdfast asked for it to stop: {why}", f"Cancelled: {why}"} <= set(told)
     assert not new.stopping
     assert await results(wired, schedule) == ["started", "started"]
 
@@ -443,7 +447,7 @@ async def test_whoever_died_before_stopping_the_earlier_job_stops_it_later(wired
     await wired.services.schedules.change(wired.admin, schedule.id, ScheduleChange(overlap=Overlap.CANCEL))
     stopped = wired.controller.stop
 
-    async def die(job_id: str, actor: str) -> bool:
+    async def die(job_id: str, actor: str, why: str = "") -> bool:
         raise RuntimeError
 
     wired.controller.stop = die  # type: ignore[method-assign]

@@ -69,7 +69,8 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
     if job.retry_at:
         yield "next try", show_instant(job.retry_at)
     if job.stop:
-        yield "stopped by", f"{job.stop.actor} at {show_instant(job.stop.at)}"
+        why = f": {job.stop.why}" if job.stop.why else ""
+        yield "stopped by", f"{job.stop.actor} at {show_instant(job.stop.at)}{why}"
     if job.rerun_of:
         yield "rerun of", job.rerun_of
     if job.schedule:

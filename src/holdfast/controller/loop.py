@@ -224,12 +224,12 @@ class Controller:
         self._live.setdefault(snapshot.id, Live(snapshot))
         self._mark(snapshot.id)
 
-    async def stop(self, job_id: str, actor: str) -> bool:
+    async def stop(self, job_id: str, actor: str, why: str = "") -> bool:
         live = self._live.get(job_id)
         if live is None:
             return False
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        live.stop = live.stop or StopRequest(actor=actor, at=self.clock())
+        live.stop = live.stop or StopRequest(actor=actor, at=self.clock(), why=why)
         live.acknowledge.append(done)
         self._mark(job_id)
         await done
@@ -393,8 +393,8 @@ class Controller:
         snapshot = work.after
         if work.stop is not None and snapshot.stop is None:
             snapshot = replace(snapshot, stop=work.stop)
-            text = f"{work.stop.actor} asked for it to stop"
-            work.events.append(NewEvent(kind="stop-requested", message=text, at=work.stop.at, actor=work.stop.actor))
+            told = NewEvent(kind="stop-requested", message=work.stop.asked, at=work.stop.at, actor=work.stop.actor)
+            work.events.append(told)
         result = plan(
             snapshot,
             {} if decision else work.seen,

@@ -42,6 +42,16 @@ class TaskAttempt:
 class StopRequest:
     actor: str
     at: datetime
+    why: str = ""  # what happened, where nobody asked for it by hand: part of a sentence
+
+    @property
+    def cancelled(self) -> str:
+        """What a job that ended so says."""
+        return f"Cancelled: {self.why}" if self.why else f"Cancelled by {self.actor}"
+
+    @property
+    def asked(self) -> str:
+        return f"{self.actor} asked for it to stop{f': {self.why}' if self.why else ''}"
 
 
 class Result(StrEnum):

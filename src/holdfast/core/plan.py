@@ -218,7 +218,8 @@ class _Work:
         stop = self.after.stop
         if stop is None:
             return
-        reason = Exit(kind=ExitKind.CANCELLED, message=f"Stopped by {stop.actor}", behaviour=Behaviour.PERMANENT)
+        told = f"Stopped: {stop.why}" if stop.why else f"Stopped by {stop.actor}"
+        reason = Exit(kind=ExitKind.CANCELLED, message=told, behaviour=Behaviour.PERMANENT)
         self.stop_tasks(reason)
 
     def enforce_time_limit(self, elapsed: timedelta | None) -> None:
@@ -253,7 +254,7 @@ class _Work:
         if not all(task.state.ended for task in self.tasks):
             return
         if self.after.stop:
-            text = f"Cancelled by {self.after.stop.actor}"
+            text = self.after.stop.cancelled
             reason = Exit(kind=ExitKind.CANCELLED, message=text, code=self.first_code())
             self.end(Change.CANCEL, "cancelled", text, reason, actor=self.after.stop.actor)
         elif self.after.outcome:

@@ -42,6 +42,7 @@ class JobSummary:
     tags: tuple[str, ...] = ()
     rerun_of: str | None = None
     stopping: bool = False  # a stop was asked for and is under way
+    stop_why: str = ""  # with a stop that nobody asked for by hand, see StopRequest
     role_count: int = 1
     user_retries: int = 0
     platform_retries: int = 0

@@ -108,6 +108,7 @@ class Retries:
 class StopRequest:
     actor: str
     at: datetime
+    why: str = ""  # what happened, where nobody asked for it by hand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

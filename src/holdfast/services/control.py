@@ -16,8 +16,9 @@ class Control(Protocol):
         """A job was durably stored; look at it soon."""
         ...
 
-    async def stop(self, job_id: str, actor: str) -> bool:
-        """Ask for a job to stop. Returns once the wish is durable; False when the job is final already."""
+    async def stop(self, job_id: str, actor: str, why: str = "") -> bool:
+        """Ask for a job to stop. Returns once the wish is durable; False when the job is final already. `why` is told
+        of a stop that nobody asked for by hand."""
         ...
 
     async def changed(self, job_id: str, timeout: float) -> None:

@@ -187,7 +187,9 @@ class DueRuns:
 
     async def _stop_superseded(self) -> None:
         jobs = await self._store.read(schedule_rows.superseded)
-        await asyncio.gather(*(self._control.stop(job, SCHEDULER) for job in jobs))
+        why = "the next run of its schedule {} took its place"
+        stops = (self._control.stop(job, SCHEDULER, why.format(schedule)) for job, schedule in jobs.items())
+        await asyncio.gather(*stops)
 
 
 def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -135,14 +135,16 @@ def outcome_from_json(text: str | None) -> Outcome | None:
 
 
 def stop_to_json(stop: StopRequest | None) -> str | None:
-    return None if stop is None else to_json({"actor": stop.actor, "at": micros(stop.at)})
+    if stop is None:
+        return None
+    return to_json({"actor": stop.actor, "at": micros(stop.at), **({"why": stop.why} if stop.why else {})})
 
 
 def stop_from_json(text: str | None) -> StopRequest | None:
     if text is None:
         return None
     data = json.loads(text)
-    return StopRequest(actor=data["actor"], at=instant(data["at"]))
+    return StopRequest(actor=data["actor"], at=instant(data["at"]), why=data.get("why", ""))
 
 
 # -- jobs
@@ -197,6 +199,7 @@ SUMMARY_COLUMNS = (
 
 def summary_of(row: Row[Any]) -> JobSummary:
     state = JobState(row.state)
+    stop = stop_from_json(row.stop_json)
     return JobSummary(
         id=row.id,
         seq=row.seq,
@@ -219,7 +222,8 @@ def summary_of(row: Row[Any]) -> JobSummary:
         dialect=Dialect(row.dialect),
         tags=tuple(json.loads(row.tags_json)) if row.tags_json else (),
         rerun_of=row.rerun_of,
-        stopping=row.stop_json is not None and not state.final,
+        stopping=stop is not None and not state.final,
+        stop_why=stop.why if stop is not None else "",
         role_count=row.role_count,
         user_retries=row.user_retries,
         platform_retries=row.platform_retries,

@@ -196,7 +196,7 @@ _OPEN_JOBS = text(f"SELECT schedule_id, id FROM jobs WHERE {_OPEN} AND schedule_
 )
 # Jobs that a newer one of the same schedule takes the place of.
 _SUPERSEDED = text(
-    "SELECT j.id FROM jobs j JOIN schedules s ON s.id = j.schedule_id"
+    "SELECT j.id, j.schedule_id FROM jobs j JOIN schedules s ON s.id = j.schedule_id"
     " WHERE j.schedule_id IS NOT NULL AND j.finished_at IS NULL AND j.stop_json IS NULL AND s.overlap = 'cancel'"
     " AND EXISTS (SELECT 1 FROM jobs n WHERE n.schedule_id = j.schedule_id AND n.seq > j.seq)"
 )
@@ -225,8 +225,9 @@ def queued(conn: Connection, ids: Sequence[str]) -> list[Stored]:
     return [_stored(conn, row) for row in conn.execute(select(schedules).where(waiting))]
 
 
-def superseded(conn: Connection) -> list[str]:
-    return list(conn.scalars(_SUPERSEDED))
+def superseded(conn: Connection) -> dict[str, str]:
+    """Job -> its schedule."""
+    return {row.id: row.schedule_id for row in conn.execute(_SUPERSEDED)}
 
 
 def page_after(conn: Connection, id: str, limit: int) -> list[Schedule]:

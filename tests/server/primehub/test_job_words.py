@@ -62,6 +62,8 @@ def test_the_tables_are_whole_and_say_nothing_primehub_does_not() -> None:
 @pytest.mark.parametrize("state", [state for state in JobState if not state.final])
 def test_a_job_that_is_asked_to_stop_is_cancelled_at_once(state: JobState) -> None:
     assert words_of(a_summary(state, stopping=True)) == Words("Cancelled", "Cancelled", "Cancelled by user")
+    told = words_of(a_summary(state, stopping=True, stop_why="another took its place"))
+    assert told == Words("Cancelled", "Cancelled", "Cancelled: another took its place")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ FAILURES: dict[ExitKind, tuple[str, str]] = {
 def words_of(summary: JobSummary, *, image: str = "", waiting: Sequence[str] = ()) -> Words:
     """`image`: of its first role; `waiting`: why it waits."""
     if summary.stopping or summary.state is JobState.CANCELLED:
-        return Words("Cancelled", "Cancelled", CANCELLED)
+        return Words("Cancelled", "Cancelled", f"Cancelled: {summary.stop_why}" if summary.stop_why else CANCELLED)
     phase = PHASES[summary.state]
     if summary.state is JobState.PENDING:
         return Words(phase, *_pending(summary, waiting))

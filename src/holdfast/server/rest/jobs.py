@@ -254,7 +254,7 @@ def _show_detail(detail: Detail) -> dict[str, Any]:
         "retries": {"user": record.user_retries, "platform": record.platform_retries},
         "retry_at": show_time(record.retry_at),
         "time_limit": show_seconds(detail.time_limit),
-        "stop": {"actor": stop.actor, "at": show_time(stop.at)} if stop is not None else None,
+        "stop": {"actor": stop.actor, "at": show_time(stop.at), "why": stop.why} if stop is not None else None,
         "tasks": [show_task(task) for task in detail.tasks],
         "decided_by": record.outcome.task if record.outcome else None,
         "waiting": list(detail.waiting) if detail.waiting is not None else None,

@@ -115,6 +115,7 @@ class RetriesView(Given):
 class StopView(Given):
     actor: str
     at: str
+    why: str = Field(description="What happened, where nobody asked for it by hand; else empty.")
 
 
 class JobDetailView(JobView):
