@@ -191,7 +191,7 @@ async def test_bodies(trying: Pai, kind: str, sent: str, read: Any) -> None:
     assert (await trying.guest.post("/v2/try/body", content=sent, headers=headers)).json() == read
 
 
-@pytest.mark.parametrize("sent", [b"{", b"[1]", b"3", b'{"a": NaN}', b"\xff", b"[" * 100_000, b'{"a":' + b"9" * 9999])
+@pytest.mark.parametrize("sent", [b"{", b"[1]", b"3", b'{"a": NaN}', b"\xff", b"[" * 10_000, b'{"a":' + b"9" * 9999])
 async def test_bodies_that_are_none(trying: Pai, sent: bytes) -> None:
     refused(await trying.guest.post("/v2/try/body", content=sent), 400, "InvalidParametersError")
 
