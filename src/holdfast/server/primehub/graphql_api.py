@@ -25,9 +25,12 @@ from .call import Call
 from .documents import Document, Documents, Refused
 from .errors import PhError, answer_not_logged_in, answer_refusal, describe, store_failed
 from .schema import build_schema
+from .turns import Turns
 from .writing import Writer
 
 log = logging.getLogger(__name__)
+
+NARROW = 50  # fields; most queries of clients have fewer, and each costs time once for every row
 
 
 class GraphQLApi:
@@ -37,6 +40,7 @@ class GraphQLApi:
         self._documents = Documents(self._schema)
         self._about_schema = asyncio.Lock()
         self._turn = asyncio.Lock()  # of those that make long answers
+        self._wide = Turns()
         self._writer = Writer()
 
     async def answer(self, request: Request) -> Response:
@@ -64,7 +68,10 @@ class GraphQLApi:
         except Refused as refused:
             shown = [describe(error, request_id_of(request)) for error in refused.errors]
             return answer({"errors": shown, "data": None}, 400)
-        return await self._execute(request, actor, asked, document)
+        if document.fields <= NARROW:
+            return await self._execute(request, actor, asked, document)
+        async with self._wide.of(actor.name):
+            return await self._execute(request, actor, asked, document)
 
     async def _execute(self, request: Request, actor: Actor, asked: Asked, document: Document) -> Response:
         call = Call(request, self._services, actor, document.fields, self._turn)
