@@ -23,7 +23,18 @@ from holdfast.core.exits import Cause
 from holdfast.core.explaining import explain, impossible
 from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
-from holdfast.core.placement import GroupUse, NodeUse, Placed, Quota, Refused, Verdict, Waiting
+from holdfast.core.placement import (
+    Assignment,
+    GroupUse,
+    JobUse,
+    NodeUse,
+    Placed,
+    Quota,
+    Refused,
+    Verdict,
+    Waiting,
+    sum_of,
+)
 from holdfast.core.placing import place
 from holdfast.core.plan import Plan, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
 from holdfast.core.queue import Queue
@@ -281,6 +292,23 @@ class Controller:
             for name, group in self.groups.items()
         ]
         return nodes, groups
+
+    def use_by_jobs(self) -> list[JobUse]:
+        held: dict[str, list[Assignment]] = {}
+        for assignment in self.ledger.held.values():
+            held.setdefault(_job_id(assignment.attempt_id), []).append(assignment)
+        return [self._job_use(job_id, assignments) for job_id, assignments in held.items()]
+
+    def _job_use(self, job_id: str, held: list[Assignment]) -> JobUse:
+        live = self._live.get(job_id)
+        types = dict.fromkeys(role.instance_type for role in live.snapshot.job.roles) if live else {}
+        return JobUse(
+            job=job_id,
+            user=held[0].user,
+            group=held[0].group,
+            instance_types=tuple(name for name in types if name),
+            used=sum_of(assignment.amount for assignment in held),
+        )
 
     def counts(self) -> dict[str, int]:
         found: dict[str, int] = {}

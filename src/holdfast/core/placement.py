@@ -165,6 +165,15 @@ class GroupUse:
     users: Mapping[str, Amount] = field(default_factory=dict)  # what each user of it has in use, if anything
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUse:
+    job: str  # its id
+    user: str
+    group: str
+    instance_types: tuple[str, ...]  # as its roles name them
+    used: Amount
+
+
 def show_bytes(count: int) -> str:
     """2147483648 -> 2 GiB."""
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):

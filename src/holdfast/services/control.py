@@ -7,7 +7,7 @@ from typing import Protocol
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import Job
-from holdfast.core.placement import GroupUse, NodeUse, Verdict
+from holdfast.core.placement import GroupUse, JobUse, NodeUse, Verdict
 from holdfast.core.records import Group
 
 
@@ -43,6 +43,10 @@ class Control(Protocol):
 
     def use(self) -> tuple[list[NodeUse], list[GroupUse]]:
         """What is in use, per machine and per group."""
+        ...
+
+    def use_by_jobs(self) -> list[JobUse]:
+        """Every job that has places on machines, and what it has in use; those that have had theirs longest first."""
         ...
 
     def counts(self) -> dict[str, int]:

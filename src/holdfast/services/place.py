@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from holdfast import __version__
 from holdfast.core.access import Actor
-from holdfast.core.placement import GroupUse, NodeUse
+from holdfast.core.placement import GroupUse, JobUse, NodeUse
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, EngineHealth
 from holdfast.store.database import Store
@@ -67,9 +67,16 @@ class Place:
     async def capacity(self, actor: Actor) -> Capacity:
         """Machines are the same for all; of groups one sees one's own, unless everybody reads everything."""
         nodes, groups = self._control.use()
-        every = actor.admin or actor.reads_all
-        mine = tuple(use for use in groups if every or use.group in actor.groups)
+        mine = tuple(use for use in groups if _shows(actor, use.group))
         return Capacity(nodes=tuple(nodes), groups=mine, engine=self.engine.health())
+
+    async def jobs_in_use(self, actor: Actor) -> Mapping[str, Sequence[JobUse]]:
+        """Group -> its jobs that have something in use; of the groups whose use one sees."""
+        found: dict[str, list[JobUse]] = {}
+        for use in self._control.use_by_jobs():
+            if _shows(actor, use.group):
+                found.setdefault(use.group, []).append(use)
+        return found
 
     async def status(self, actor: Actor) -> Status:
         counts = self._control.counts()
@@ -83,6 +90,10 @@ class Place:
             queue=counts.get(JobState.PENDING, 0),
             engine=self.engine.health(),
         )
+
+
+def _shows(actor: Actor, group: str) -> bool:
+    return actor.admin or actor.reads_all or group in actor.groups
 
 
 def _ping(conn: Connection) -> None:

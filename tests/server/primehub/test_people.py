@@ -114,12 +114,20 @@ async def test_one_group(hub: Hub) -> None:
 
 
 async def test_what_a_group_has_in_use(hub: Hub) -> None:
-    await hub.house.until(await hub.ann.submit(command="sleep 1000"), JobState.RUNNING)
-    fields = "resourceStatus { cpuUsage memUsage gpuUsage } resourceDetails { details { user cpu mem gpu } }"
-    assert (await groups(hub.ann, fields))["red"] == {
-        "resourceStatus": {"cpuUsage": 1, "memUsage": 2, "gpuUsage": 0},
-        "resourceDetails": {"details": [{"user": "ann", "cpu": 1, "mem": 2, "gpu": 0}]},
+    ids = [await hub.ann.submit(command="sleep 1000") for _ in range(2)]
+    for id in ids:
+        await hub.house.until(id, JobState.RUNNING)
+    details = "resourceDetails { details { name type user instanceType cpu mem gpu } }"
+    usual = {"type": "job", "user": "ann", "instanceType": "cpu-1", "cpu": 1, "mem": 2, "gpu": 0}
+    assert (await groups(hub.ann, f"resourceStatus {{ cpuUsage memUsage gpuUsage }} {details}"))["red"] == {
+        "resourceStatus": {"cpuUsage": 2, "memUsage": 4, "gpuUsage": 0},
+        "resourceDetails": {"details": [{"name": id, **usual} for id in ids]},
     }
+    await hub.ann.data(
+        "mutation ($where: PhJobWhereUniqueInput!) { cancelPhJob(where: $where) { id } }", where={"id": ids[0]}
+    )
+    await hub.house.until(ids[0])
+    assert (await groups(hub.ann, details))["red"] == {"resourceDetails": {"details": [{"name": ids[1], **usual}]}}
 
 
 # -- what a group can use

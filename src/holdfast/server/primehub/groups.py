@@ -10,6 +10,7 @@ from ariadne import MutationType, ObjectType, QueryType
 from holdfast.core.access import Verb, may
 from holdfast.core.errors import NotFound
 from holdfast.core.job import GIB
+from holdfast.core.placement import JobUse
 from holdfast.core.records import Group, Mlflow
 from holdfast.services.group_rules import check_mlflow
 from holdfast.services.groups import GroupChange
@@ -26,6 +27,7 @@ Shape = dict[str, Any]
 query, mutation, group_type = QueryType(), MutationType(), ObjectType("Group")
 BINDABLES = (query, mutation, group_type)
 
+MOST_DETAILS = 500
 MLFLOW = ("trackingUri", "uiUrl", "trackingEnvs", "artifactEnvs")
 
 
@@ -57,20 +59,24 @@ async def show_use(group: Shape, info: Info) -> Shape:
 
 @group_type.field("resourceDetails")
 async def show_details(group: Shape, info: Info) -> Shape:
-    """A row for each user who has something in use."""
+    """A row for each job that has something in use; of the first, where they are many."""
     call = call_of(info)
-    capacity = await call.once("capacity", lambda: call.services.place.capacity(call.actor))
-    users = next((use.users for use in capacity.groups if use.group == group["id"]), {})
-    call.spend(len(users))
-    rows = [
-        {"name": f"jobs of {user}", "type": "job", "user": user, **_amounts(used)}
-        for user, used in sorted(users.items())
-    ]
-    return {"details": rows}
+    uses = await call.once("jobs in use", lambda: call.services.place.jobs_in_use(call.actor))
+    rows = uses.get(group["id"], ())[:MOST_DETAILS]
+    call.spend(len(rows))
+    return {"details": [_job_row(use) for use in rows]}
 
 
-def _amounts(used: Any) -> Shape:
-    return {"cpu": used.cpu, "mem": gigabytes(used.memory), "gpu": used.gpu}
+def _job_row(use: JobUse) -> Shape:
+    return {
+        "name": use.job,
+        "type": "job",
+        "user": use.user,
+        "instanceType": ", ".join(use.instance_types) or None,
+        "cpu": use.used.cpu,
+        "mem": gigabytes(use.used.memory),
+        "gpu": use.used.gpu,
+    }
 
 
 # -- MLflow
