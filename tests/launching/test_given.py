@@ -21,6 +21,8 @@ from .scene import placed, v2_job
         ({"db": {"user": "a", "PASS": "b"}}, {"DB_USER": "a", "DB_PASS": "b"}),
         ({"my-db": {"user": "a"}}, {"MY-DB_USER": "a", "MY_DB_USER": "a"}),
         ({"v1.2": {"x": "a"}}, {"V1.2_X": "a", "V1_2_X": "a"}),
+        ({"db": {"api-key": "a", "x.y": "b"}}, {"DB_API-KEY": "a", "DB_API_KEY": "a", "DB_X.Y": "b", "DB_X_Y": "b"}),
+        ({"db": {"a-b": "dashed", "a_b": "plain"}}, {"DB_A-B": "dashed", "DB_A_B": "plain"}),
     ],
 )
 def test_names_of_dataset_variables(given: dict[str, dict[str, str]], expected: dict[str, str]) -> None:

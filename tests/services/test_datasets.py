@@ -246,9 +246,10 @@ async def env(house: House, variables: dict[str, str] | None = None, name: str =
 
 async def test_variables_are_shown_when_an_admin_asks(house: House) -> None:
     ann = await house.user("ann", "red")
-    await env(house, {"TOKEN": "hush\nhush", "_x1": ""})
+    given = {"TOKEN": "hush\nhush", "_x1": "", "api-key": "k", "v1.2": "v"}
+    await env(house, given)
     datasets = house.services.datasets
-    assert await datasets.variables(house.admin, "env") == {"TOKEN": "hush\nhush", "_x1": ""}
+    assert await datasets.variables(house.admin, "env") == given
     assert "hush" not in str(await datasets.get(house.admin, "env"))
     with pytest.raises(Forbidden):
         await datasets.variables(ann, "env")
@@ -258,7 +259,7 @@ async def test_variables_are_shown_when_an_admin_asks(house: House) -> None:
     assert await datasets.variables(house.admin, "env") == {"NEW": "1"}
 
 
-@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "A=B", "Ä", "A\0"])
+@pytest.mark.parametrize("name", ["", "1A", "-A", ".A", "A B", "A=B", "Ä", "A\0", "A\n"])
 async def test_names_that_no_variable_has(house: House, name: str) -> None:
     with pytest.raises(UserError) as caught:
         await env(house, {name: "hush"})

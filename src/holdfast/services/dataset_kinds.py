@@ -17,7 +17,7 @@ FOLDER, NFS, VOLUME, GIT, ENV = "folder", "nfs", "volume", "git", "env"
 OWN_FOLDER = (VOLUME, GIT)  # we know where they lie
 MOST_VARIABLES = 200
 MOST_BYTES = 65536  # of all variables together
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TRANSPORTS = ("https", "http", "ssh", "git", "file")
 _SHORT_SSH = re.compile(
     r"(?:[A-Za-z0-9._][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:(?!//|:|-)\S+"
@@ -66,7 +66,7 @@ def nfs_path(data: Mapping[str, str], nfs_folder: str) -> str:
 def check_variables(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            hint = "Letters, digits and underscores, no digit first."
+            hint = "Letters, digits, '_', '-' and '.'; first a letter or '_'."
             raise UserError(f"{str(name)[:80]!r} cannot be the name of a variable", field="variables", hint=hint)
         if not isinstance(value, str) or "\0" in value:
             raise UserError(f"The value of {name[:80]} must be text without NUL characters", field="variables")
