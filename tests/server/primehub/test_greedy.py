@@ -149,3 +149,15 @@ async def test_a_query_with_many_fields_waits_for_its_turn(hub: Hub, monkeypatch
     assert asked == []
     await hub.ann.data(f"{{ me {{ {often('username', NARROW)} }} }}")
     assert asked == ["ann"]
+
+
+async def test_long_lists_are_shown_one_after_the_other() -> None:
+    one = made()
+    async with one.turn:
+        few = asyncio.create_task(one.take(10))
+        many = asyncio.create_task(one.take(call.A_STEP + 1))
+        await few
+        assert not many.done()
+    await many
+    with pytest.raises(PhError, match="too much at once"):
+        await one.take(call.MOST_IN_LIST + 1)

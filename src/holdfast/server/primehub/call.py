@@ -23,8 +23,9 @@ Info = GraphQLResolveInfo[Any]
 
 BUDGET = 400_000  # values that one answer may be made of
 MOST_IN_LIST = 100_000  # of them in one list: what is made of it in one go, while everybody else waits
+A_STEP = 500  # of them; more in one go wait until others have had theirs
 LOOK_UP = 10  # values; about what it costs to look for something that may be there already
-AT_ONCE = 5000  # values an answer is made of before it has to wait for its turn
+AT_ONCE = 2000  # values an answer is made of before it has to wait for its turn
 MOST_EXPLAINED = 20  # jobs of one answer; each is compared with the queue and the machines
 MOST_TASKS = 200  # of a job that is explained
 
@@ -49,6 +50,16 @@ class Call:
         """Before this many rows are shown. Lists within lists grow without end, whatever a query looks like."""
         self._spend(BUDGET + 1 if rows * self.fields > MOST_IN_LIST else rows * self.fields)
 
+    async def take(self, rows: int) -> None:
+        """The same, and wait for one's turn if it is much: what follows is done in one go."""
+        self.spend(rows)
+        if rows * self.fields > A_STEP:
+            await self._wait()
+
+    async def _wait(self) -> None:
+        async with self.turn:
+            await asyncio.sleep(0)
+
     def _spend(self, values: int) -> None:
         self._spent += values
         if self._spent > BUDGET:
@@ -71,8 +82,7 @@ class Call:
         after the other, and whoever else asks for anything in between."""
         self._spend(LOOK_UP)
         if self.is_long:
-            async with self.turn:
-                await asyncio.sleep(0)
+            await self._wait()
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = asyncio.ensure_future(make())

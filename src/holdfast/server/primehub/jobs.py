@@ -45,7 +45,7 @@ async def list_jobs(_: Any, info: Info, where: Shape | None = None, orderBy: Sha
     if where and where.get("id") is not None:
         return [show_job(call, await find_job(call, where["id"]))]
     found, _total = await JobList(call, where, orderBy).from_number(0, MOST_LISTED)
-    call.spend(len(found))
+    await call.take(len(found))
     return [show_job(call, detail) for detail in found]
 
 
@@ -57,7 +57,7 @@ async def connect_jobs(
     if where and where.get("id") is not None:
         return connect([show_job(call, await find_job(call, where["id"]))], paging)
     page = await JobList(call, where, orderBy).page(paging)
-    call.spend(len(page.rows))
+    await call.take(len(page.rows))
     nodes = [show_job(call, detail) for detail in page.rows]
     if page.total is None:
         return around(nodes, more_before=page.more_before, more_after=page.more_after)

@@ -67,7 +67,7 @@ async def connect_schedules(
     number = page_number(paging.get("page"))
     asked = replace(_query(call, where, orderBy), offset=(number - 1) * ROWS, limit=ROWS)
     page = await call.services.schedules.list(call.actor, asked)
-    call.spend(len(page.items))
+    await call.take(len(page.items))
     return numbered([show_schedule(each) for each in page.items], page=number, total=page.total)
 
 
@@ -75,7 +75,7 @@ async def _first_ones(call: Call, where: Shape, order: Shape | None) -> list[Sha
     if where.get("id") is not None:
         return [show_schedule(await find_schedule(call, where["id"]))]
     page = await call.services.schedules.list(call.actor, replace(_query(call, where, order), limit=MOST_LISTED))
-    call.spend(len(page.items))
+    await call.take(len(page.items))
     left = {name: where.get(name) for name in ("displayName_contains", "userId_in")}
     return [dict(each) for each in narrow([show_schedule(each) for each in page.items], left)]
 
