@@ -76,7 +76,7 @@ def test_what_the_image_put_in_the_way_stays_and_is_told(place: Place) -> None:
     (place.files / "seen").write_text("files\n")
     ran = run_on(place, way, "ls phfs; cat /phfs/seen; readlink team-a datasets")
     assert (ran.code, ran.out.splitlines()) == (0, ["own", "files", "/project/team-a", "/datasets"])
-    assert "/home/jovyan/phfs cannot be made to lead to /phfs" in ran.err
+    assert "/home/jovyan/phfs cannot be made to lead to /phfs: something else is there." in ran.err
 
 
 def test_links_of_the_image_lead_nowhere_outside(place: Place) -> None:
@@ -94,7 +94,15 @@ def test_an_image_without_the_programs_that_make_links(place: Place) -> None:
     place.dataset("mnist")
     ran = run_on(place, [], "cat /etc/issue; ls /mnt", tools=())
     assert (ran.code, ran.out.splitlines()) == (0, ["tiny image", "dataset-mnist"])
-    assert "cannot be made" in ran.err
+    assert "can be made: there is no program mkdir in the image." in ran.err
+    assert "team-a cannot be made to lead to /project/team-a: there is no program ln in the image." in ran.err
+    assert "not found" not in ran.err.replace("group profile not found", "")
+
+
+def test_no_sudo_is_promised_where_none_can_be_made_to_run(place: Place) -> None:
+    ran = run_on(place, [], "echo $GRANT_SUDO; ls /usr/bin/sudo /run/primehub", tools=("/usr/bin/id", "/bin/mkdir"))
+    assert ran.out.splitlines()[:1] == ["false"], ran.err
+    assert "/sudo" not in ran.out
 
 
 def test_the_image_stays_as_it_was(place: Place) -> None:

@@ -93,11 +93,18 @@ __say() {
 }
 # An empty folder, or a link, makes way; anything else was put there by the image, and stays.
 __link() {
-    [ -L "$2" ] && rm -f "$2"
+    [ ! -L "$2" ] || rm -f "$2" 2>/dev/null
     [ ! -d "$2" ] || rmdir "$2" 2>/dev/null
-    if [ -e "$2" ] || ! ln -s "$1" "$2" 2>/dev/null; then
-        __say "$2 cannot be made to lead to $1: something else is there, or nothing can be written."
+    if [ -e "$2" ] || [ -L "$2" ]; then
+        __why='something else is there'
+    elif ! command -v ln >/dev/null; then
+        __why='there is no program ln in the image'
+    elif ! ln -s "$1" "$2" 2>/dev/null; then
+        __why='nothing can be written there'
+    else
+        return
     fi
+    __say "$2 cannot be made to lead to $1: $__why."
 }
 """
 
@@ -108,8 +115,13 @@ if {{ [ -d {DATASETS} ] || mkdir -p {DATASETS} 2>/dev/null; }} && [ -w {DATASETS
     __link {DATASETS} "$__home/datasets"
 else
     __datasets=$__home/datasets
-    mkdir -p "$__datasets"
-    __say '{DATASETS} cannot be made here; what would be in it is in datasets in your home.'
+    if mkdir -p "$__datasets" 2>/dev/null; then
+        __say '{DATASETS} cannot be made here; what would be in it is in datasets in your home.'
+    else
+        __why='nothing can be written there'
+        command -v mkdir >/dev/null || __why='there is no program mkdir in the image'
+        __say "Neither {DATASETS} nor datasets in your home can be made: $__why."
+    fi
 fi
 """
 
@@ -124,7 +136,7 @@ PATH=$PATH:/sbin:/usr/sbin ldconfig 2>/dev/null
 """
 
 _GIVE_SUDO = """\
-if [ "$__uid" = 0 ] && ! command -v sudo >/dev/null; then
+if [ "$__uid" = 0 ] && ! command -v sudo >/dev/null && command -v chmod >/dev/null; then
     for __place in /usr/bin /usr/local/bin /run/primehub; do
         [ -d "$__place" ] || mkdir -p "$__place" 2>/dev/null
         if printf %s {script} >"$__place/sudo" && chmod 0755 "$__place/sudo"; then
@@ -135,9 +147,9 @@ if [ "$__uid" = 0 ] && ! command -v sudo >/dev/null; then
 fi
 """
 
-# Only root can become root: elsewhere it would be a promise that nothing keeps.
+# Only root can become root: elsewhere it would be a promise that nothing keeps. Some shells find what cannot be run.
 _TELL_SUDO = """\
-if [ "$__uid" != 0 ] || ! command -v sudo >/dev/null; then
+if [ "$__uid" != 0 ] || [ ! -x "$(command -v sudo)" ]; then
     export GRANT_SUDO=false
 fi
 """
