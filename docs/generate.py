@@ -403,8 +403,9 @@ token of `holdfast token create` (or of `primehub config generate-token http://H
 - Lists have pages of 10 rows (`page`, from 1); past the end a page is empty. `first`/`after` and `last`/`before` go by
   cursor, which is a row's id: 100 rows at most, and of jobs in the order of `createTime` only. `where` knows `search`
   (any letters' case), `..._contains` (exactly) and `..._in`; of `orderBy` the first key counts.
-- A query may have 32768 characters, 300 fields (fragments written out), 20 levels and 20 things at the top. The schema
-  tells of itself, in a query of its own."""
+- A query may have 32768 characters, 300 fields (fragments written out), 20 levels and 20 things at the top, its
+  variables 10000 values, the answer 32 Mi characters of text and 100 errors. Queries of more than 50 fields are
+  answered one at a time for each user. The schema tells of itself, in a query of its own."""
 PRIMEHUB_ADDRESSES = [
     ("POST", "/api/graphql", "all below"),
     ("GET", "/api/logs/namespaces/hub/phjobs/ID", "a job's log as text; `follow=true`, `tailLines=N`"),
