@@ -34,7 +34,7 @@ def test_a_dataset_from_beginning_to_end(cli: Cli, data: str) -> None:
     assert complete_dataset("wi") == ["wiki"]
     assert complete_dataset("x") == []
     assert cli("dataset", "rm", "wiki").code == 1  # there is no terminal to ask on
-    assert "folder is still there" in cli.ok("dataset", "rm", "wiki", "--yes").text
+    assert "Its folder stays as it is." in cli.ok("dataset", "rm", "wiki", "--yes").text
     assert cli("dataset", "show", "wiki").code == 1
 
 
@@ -114,7 +114,7 @@ def test_a_volume(cli: Cli) -> None:
     ]
     assert cli("dataset", "grant", "vol", "--everyone", "--rw").code == 2
     Path(made["path"], "note").write_text("x")
-    assert "still there" in cli.ok("dataset", "rm", "vol", "--yes").text
+    assert "Its data stays" in cli.ok("dataset", "rm", "vol", "--yes").text
     refused = cli("dataset", "add", "vol", "--kind", "volume")
     assert "--adopt" in refused.err
     cli.ok("dataset", "add", "vol", "--kind", "volume", "--adopt")
@@ -137,7 +137,8 @@ def test_variables(cli: Cli, tmp_path: Path) -> None:
     assert "Line 2" in wrong.err
     assert "hush-hush" not in wrong.err
     assert cli("dataset", "add", "more", "--kind", "git", "--variables", str(file)).code == 2
-    cli.ok("dataset", "rm", "env", "--yes")
+    assert cli.ok("dataset", "rm", "env", "--yes").text == "Removed env. Its variables are gone.\n"
+    assert cli("dataset", "rm", "env", "--yes").code == 1
 
 
 def test_git(cli: Cli, tmp_path: Path) -> None:
@@ -159,5 +160,5 @@ def test_git(cli: Cli, tmp_path: Path) -> None:
     back = cli.ok("dataset", "set", "code", "--branch", "none", "--json").json
     assert back["data"] == {"url": repository.url}
     assert cli.ok("dataset", "sync", "code", "--json").json["commit"] == commit
-    cli.ok("dataset", "rm", "code", "--yes")
+    assert "Its checkout goes" in cli.ok("dataset", "rm", "code", "--yes").text
     cli.ok("secret", "rm", "key", "--yes")

@@ -249,14 +249,26 @@ def remove_dataset(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove a dataset. Its folder stays, and jobs that were submitted before keep it."""
+    """Remove a dataset. A folder stays, and jobs that were submitted before keep it."""
     sure(f"Remove dataset {output.safe(name)}{' and all its data' if purge else ''}?", yes)
     with connect() as client:
+        kind = client.dataset(name).kind
         client.remove_dataset(name, purge=purge)
     if json:
         output.emit_json({"removed": name})
     else:
-        output.emit(f"Removed {output.safe(name)}. Its {'data is gone' if purge else 'folder is still there'}.")
+        output.emit(f"Removed {output.safe(name)}. {_left(kind, purge)}")
+
+
+def _left(kind: str, purge: bool) -> str:
+    """What became of that which it gave to jobs."""
+    if kind == "env":
+        return "Its variables are gone."
+    if kind == "git":
+        return "Its checkout goes when no job can have it any more."
+    if kind == "volume":
+        return "Its data is gone." if purge else "Its data stays; a new volume of that name takes it over with --adopt."
+    return "Its folder stays as it is."
 
 
 @datasets.command("sync")
