@@ -15,10 +15,10 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.core.records import Dataset
-from holdfast.services import file_tree, file_walk
+from holdfast.services import file_tree, file_walk, uploads
 from holdfast.services.file_tree import clear_uploads
 from holdfast.services.open_files import Shortened
-from holdfast.services.refusals import Unavailable
+from holdfast.services.refusals import TooManyRequests, Unavailable
 
 from .house import House, open_house
 from .trees import around, names, place, sent
@@ -144,6 +144,50 @@ async def test_an_upload_that_is_cancelled_leaves_nothing(house: House) -> None:
         await putting
     assert await listed(house) == []
     assert around(house) == []
+
+
+async def test_an_upload_that_falls_silent_is_given_up_and_leaves_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent() -> AsyncIterator[bytes]:
+        yield b"some"
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(uploads, "SILENCE", 0.0)
+    with pytest.raises(UserError, match="Nothing more of the file came for 0 seconds"):
+        await house.services.files.put(house.admin, "default", "a", silent())
+    assert await listed(house) == []
+    assert around(house) == []
+
+
+async def test_only_so_many_files_come_in_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "IN_ALL", uploads.PER_USER + 1)
+    ann, bob = await house.user("ann", "default"), await house.user("bob", "default")
+    go, begun = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow() -> AsyncIterator[bytes]:
+        begun.release()
+        await go.wait()
+        yield b"x"
+
+    async def untouched() -> AsyncIterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    files = house.services.files
+    coming = [asyncio.create_task(files.put(ann, "default", f"{n}", slow())) for n in range(uploads.PER_USER)]
+    for _ in coming:
+        await begun.acquire()
+    with pytest.raises(TooManyRequests, match="8 files of yours"):
+        await files.put(ann, "default", "more", untouched())
+    coming.append(asyncio.create_task(files.put(bob, "default", "bob", slow())))
+    await begun.acquire()
+    with pytest.raises(Unavailable, match="9 files are coming in"):
+        await files.put(house.admin, "default", "more", untouched())
+    go.set()
+    await asyncio.gather(*coming)
+    await files.put(ann, "default", "more", sent(b"x"))
+    assert len(await listed(house)) == uploads.PER_USER + 2
 
 
 async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path) -> None:

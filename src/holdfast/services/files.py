@@ -25,11 +25,12 @@ from .file_walk import Item, Listing, Walk, closing_fd, collect, modified
 from .incoming import Incoming
 from .open_files import OpenFile, open_file
 from .refusals import NotInGroup, Unavailable
+from .uploads import Uploads, not_silent
 
 T = TypeVar("T")
 
 MOST_ITEMS = 10_000  # in one listing
-BUFFER = 1024 * 1024  # bytes written at one time
+BUFFER = 256 * 1024  # bytes written at one time
 NOTHING = Listing((), True, 0)
 
 
@@ -39,6 +40,7 @@ class Files:
         self._shared = shared
         self._work = work
         self._max_bytes = max_bytes
+        self._uploads = Uploads()
 
     # -- reading
 
@@ -113,8 +115,9 @@ class Files:
 
     async def put(self, actor: Actor, group: str, path: str, chunks: AsyncIterator[bytes]) -> Item:
         """The file is there when all of it is on disk; until then the one before it is. Folders are made."""
-        tree, parts = await self.check_put(actor, group, path)
-        return await self.receive(tree, parts, chunks)
+        with self._uploads.one(actor.name):
+            tree, parts = await self.check_put(actor, group, path)
+            return await self.receive(tree, parts, not_silent(chunks))
 
     async def receive(self, tree: Tree, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> Item:
         """Of a path that was checked before."""
