@@ -98,6 +98,62 @@ def test_a_schedule_is_not_taken_for_a_job() -> None:
     assert (found.field, found.message) == ("recurrence", "is for schedules, and this is to be a job")
 
 
+# -- as PrimeHub kept it in its cluster
+
+RESOURCE = """\
+apiVersion: primehub.io/v1alpha1
+kind: PhJob
+metadata: {name: job-202601020304-abc123, namespace: hub, creationTimestamp: 2026-01-02T03:04:05Z}
+spec:
+  displayName: a job
+  command: echo hi
+  image: base
+  instanceType: cpu-1
+  groupId: 2f1c-77
+  groupName: vision
+  userId: 11-22
+  userName: ann
+  cancel: false
+  requeueLimit: 3
+  ttlSecondsAfterFinished: 604800
+  activeDeadlineSeconds: 60
+status: {phase: Succeeded}
+"""
+
+
+def test_a_resource_is_read_by_its_spec() -> None:
+    job = parse_job(RESOURCE, defaults=SITE).job
+    assert job == parse(groupId="2f1c-77", groupName="vision", activeDeadlineSeconds=60)
+    assert parse_job(json.dumps({"kind": "PhJob", "spec": FORM}), defaults=SITE).job == parse()
+    template = {"recurrence": None, "jobTemplate": {"metadata": {}, "spec": FORM}}
+    for spec in (FORM, template):
+        assert parse_job(json.dumps({"kind": "PhSchedule", "spec": spec}), defaults=SITE).job == parse()
+
+
+def test_what_is_wrong_in_a_resource_is_found_there() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        parse_job(RESOURCE.replace("  image: base\n", "").replace("Seconds: 60", "Seconds: soon"), defaults=SITE)
+    assert [(each.field, each.line) for each in caught.value.problems] == [
+        ("spec.image", 4),
+        ("spec.activeDeadlineSeconds", 15),
+    ]
+
+
+@pytest.mark.parametrize("form", [FORM, {"jobTemplate": {"spec": FORM}}])
+def test_a_schedules_resource_is_not_taken_for_a_job(form: dict[str, Any]) -> None:
+    whole = {"kind": "PhSchedule", "spec": {**form, "recurrence": {"type": "daily", "cron": ""}}}
+    with pytest.raises(InvalidJob) as caught:
+        parse_job(json.dumps(whole), defaults=SITE)
+    (found,) = caught.value.problems
+    assert (found.field, found.message) == ("spec.recurrence", "is for schedules, and this is to be a job")
+
+
+@pytest.mark.parametrize("whole", [{"kind": "PhJob"}, {"kind": "PhJob", "spec": []}, {"kind": {"a": 1}, "spec": FORM}])
+def test_what_is_no_resource(whole: dict[str, Any]) -> None:
+    with pytest.raises(InvalidJob):
+        parse_job(json.dumps(whole), defaults=SITE)
+
+
 @pytest.mark.parametrize("given", [{}, {"name": ""}, {"id": None}, []])
 def test_an_instance_type_without_a_name(given: Any) -> None:
     assert problem(instanceType=given).field.startswith("instanceType")

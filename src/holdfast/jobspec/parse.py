@@ -15,7 +15,7 @@ from .fields import At, Report, describe
 from .holdfast_yaml import read_holdfast
 from .openpai_v1 import read_openpai_v1
 from .openpai_v2 import read_openpai_v2
-from .primehub import PRIMEHUB_MARKS, read_primehub
+from .primehub import PRIMEHUB_MARKS, is_resource, read_primehub
 
 _READERS: dict[Dialect, Callable[[At, Defaults], Job]] = {
     Dialect.HOLDFAST: read_holdfast,
@@ -53,7 +53,7 @@ def recognise(document: Mapping[str, Any]) -> Dialect:
         return Dialect.OPENPAI_V1
     if roles is not None:
         return Dialect.OPENPAI_V2
-    if "roles" not in document and any(mark in document for mark in PRIMEHUB_MARKS):
+    if is_resource(document) or ("roles" not in document and any(mark in document for mark in PRIMEHUB_MARKS)):
         return Dialect.PRIMEHUB
     return Dialect.HOLDFAST
 

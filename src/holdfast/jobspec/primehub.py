@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from holdfast.core.job import Dialect, Job, Resources, Role
 
@@ -25,6 +27,7 @@ _WRITTEN_BY_SERVER = frozenset(
         "ttlSecondsAfterFinished", "requeueLimit", "user", "invalid", "nextRunTime", "updateTime",
     }
 )  # fmt: skip
+_RESOURCES = ("PhJob", "PhSchedule")  # what PrimeHub kept in its cluster: the form is under spec
 _DEADLINE = integer(least=0, most=int(LONGEST_DURATION.total_seconds()))  # 0: no limit
 
 
@@ -39,7 +42,13 @@ def _read_recurrence(at: At) -> str:
 _RECURRENCE = Kind(_read_recurrence, {"type": "string"})
 
 
+def is_resource(document: Mapping[str, Any]) -> bool:
+    kind, spec = (getattr(document.get(key), "value", document.get(key)) for key in ("kind", "spec"))
+    return kind in _RESOURCES and isinstance(spec, dict)
+
+
 def read_primehub(root: At, defaults: Defaults) -> Job:
+    root = _form_in(root)
     fields = Fields(root)
     name = fields.need("displayName", rules.JOB_NAME, "")
     size = fields.get("instanceType")
@@ -71,6 +80,24 @@ def read_primehub(root: At, defaults: Defaults) -> Job:
     )
     rules.check_job(job, root, {ONLY_ROLE: root})
     return job
+
+
+def _form_in(root: At) -> At:
+    """Of a resource, its spec; that of a schedule says when it runs, and may hold the form in a template."""
+    if not (isinstance(root.node.value, dict) and is_resource(root.node.value)):
+        return root
+    spec = root.entries()["spec"]
+    template = _mapping_in(spec, "jobTemplate")
+    form = _mapping_in(template, "spec") if template else None
+    if form is None:
+        return spec
+    Fields(spec).take("recurrence", _RECURRENCE, None)
+    return form
+
+
+def _mapping_in(at: At, key: str) -> At | None:
+    found = at.entries().get(key)
+    return found if found is not None and isinstance(found.node.value, dict) else None
 
 
 _NO_TYPE = ("", Resources())
