@@ -106,6 +106,31 @@ def test_a_file_of_primehub_says_itself_when(cli: Cli, tmp_path: Path, recurrenc
     assert daily["recurrence"]["kind"] == "daily"
 
 
+FORM = "{displayName: form, command: env, image: host, instanceType: cpu-1}"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        f"{{recurrence: {{type: custom, cron: '*/5 * * * *'}}, {FORM[1:]}",
+        f"{{recurrence: {{type: custom, cron: '*/5 * * * *'}}, jobTemplate: {{metadata: {{}}, spec: {FORM}}}}}",
+    ],
+)
+def test_a_schedule_as_primehub_kept_it(cli: Cli, tmp_path: Path, spec: str) -> None:
+    path = tmp_path / "schedule.yaml"
+    path.write_text(f"kind: PhSchedule\nmetadata: {{creationTimestamp: 2026-01-02T03:04:05Z}}\nspec: {spec}\n")
+    made = cli.ok("schedule", "add", str(path), "--json").json
+    assert (made["name"], made["recurrence"]["cron"]) == ("form", "*/5 * * * *")
+    assert "is for schedules" in cli("submit", str(path)).err
+
+
+def test_a_job_as_primehub_kept_it(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"kind: PhJob\nspec: {FORM}\n")
+    assert cli.ok("schedule", "add", str(path), "--every", "day", "--json").json["name"] == "form"
+    assert cli.ok("submit", str(path), "--json").json["name"] == "form"
+
+
 def test_previews(cli: Cli) -> None:
     text = cli.ok("schedule", "preview", "0 12 * * *", "--zone", "Asia/Taipei", "-n", "3").text
     assert len(re.findall(r"12:00 CST  in ", text)) == 3

@@ -329,17 +329,31 @@ def _job_text(file: str) -> str:
 
 def _without_recurrence(text: str) -> tuple[str, tuple[str, str | None] | None]:
     """PrimeHub's files of recurring jobs say themselves when they are due: the job form alone, and that."""
-    from json import dumps, loads
+    from json import dumps
 
-    try:
-        form = loads(text)
-    except ValueError:
-        return text, None
-    told = form.pop("recurrence", None) if isinstance(form, dict) else None
+    form = _read_form(text)
+    told = form.pop("recurrence", None)
     if not isinstance(told, dict):
         return text, None
+    template = form.get("jobTemplate")
     kind, cron = str(told.get("type")), told.get("cron")
-    return dumps(form), ("inactive" if kind == "on-demand" else kind, cron if isinstance(cron, str) else None)
+    written = dumps(template["spec"] if isinstance(template, dict) and "spec" in template else form, default=str)
+    return written, ("inactive" if kind == "on-demand" else kind, cron if isinstance(cron, str) else None)
+
+
+def _read_form(text: str) -> dict[str, Any]:
+    """What may say when it is due; of a schedule as PrimeHub kept it in its cluster, that is under spec."""
+    import yaml
+
+    if "recurrence" not in text:
+        return {}
+    try:
+        form = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}  # the server says what is wrong with it
+    if isinstance(form, dict) and form.get("kind") == "PhSchedule":
+        form = form.get("spec")
+    return form if isinstance(form, dict) else {}
 
 
 def _kind(cron: str | None, every: Every | None, on_demand: bool) -> str | None:
