@@ -141,6 +141,22 @@ async def test_nobody_reruns_a_job_with_the_secrets_of_another(house: House) -> 
     assert (await house.services.jobs.rerun(bob, plain.id)).summary.user == "bob"
 
 
+async def test_whoever_gets_a_name_later_does_not_get_the_secrets_of_its_earlier_user(house: House) -> None:
+    ann = await house.user("ann", "team")
+    text = "name: a\ngroup: team\nsecrets: {token: abc}\ncommand: echo $token"
+    first = await house.run(text, ann)
+    plain = await house.run("name: b\ngroup: team\ncommand: 'true'", ann)
+    await house.services.users.delete(house.admin, "ann")
+    house.clock.forward(1)
+    other = await house.user("ann", "team")
+    with pytest.raises(Forbidden, match="secrets of another ann"):
+        await house.services.jobs.rerun(other, first.id)
+    assert (await house.services.jobs.rerun(other, plain.id)).created
+    assert (await house.services.jobs.rerun(house.admin, first.id)).created
+    own = await house.run(text, other)
+    assert (await house.services.jobs.rerun(other, own.id)).created
+
+
 async def test_a_rerun_has_the_secrets(house: House) -> None:
     text = "name: s\nsecrets: {token: hunter2}\nenv: {T: '<% $secrets.token %>'}\ncommand: exit 0\n"
     first = await house.run(text)

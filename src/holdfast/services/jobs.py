@@ -31,6 +31,7 @@ from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, Isolation
 from holdfast.store import events as event_rows
 from holdfast.store import jobs as job_rows
+from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.errors import NameInUse
 
@@ -142,13 +143,19 @@ class Jobs:
         old = await find_own_job(self._store, actor, ref)
         detail = await self._store.read(job_rows.get, old.id)
         snapshot = await self._store.read(job_rows.load_snapshot, old.id)  # with its secrets
-        if snapshot.job.secrets and actor.name != old.user and not actor.admin:
-            raise Forbidden(
-                f"{old.name} has secrets of {old.user}, so only {old.user} can rerun it",
-                hint=f"`holdfast clone {old.id}` gives its file: fill in your own, and submit that.",
-            )
+        if snapshot.job.secrets and not actor.admin:
+            await self._need_owner(actor, old)
         ready = await self._intake.again(actor, snapshot.job, detail.source)
         return await self._add(actor, ready, key=key, rerun_of=old.id)
+
+    async def _need_owner(self, actor: Actor, old: JobSummary) -> None:
+        """A name may be given to somebody else once its user is gone."""
+        hint = f"`holdfast clone {old.id}` gives its file: fill in your own, and submit that."
+        if actor.name != old.user:
+            raise Forbidden(f"{old.name} has secrets of {old.user}, so only {old.user} can rerun it", hint=hint)
+        user = await self._store.read(people.get_user, actor.name)
+        if user is None or user.created_at > old.submitted_at:
+            raise Forbidden(f"{old.name} has secrets of another {old.user}, who was removed since", hint=hint)
 
     async def _add(
         self, actor: Actor, ready: Ready, *, key: str | None, rerun_of: str | None = None, unique: bool = False
