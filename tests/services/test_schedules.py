@@ -162,11 +162,11 @@ async def test_bad_times_are_refused_or_kept_and_told(house: House) -> None:
 
 async def test_previews_tell_the_next_times(house: House) -> None:
     preview = house.services.schedules.preview
-    assert preview(HOURLY, 3) == (hour(13), hour(14), hour(15))
-    assert preview(HOURLY, 3, ends_at=hour(13, 30)) == (hour(13),)
-    assert preview(Recurrence(kind=RecurrenceKind.INACTIVE)) == ()
+    assert await preview(HOURLY, 3) == (hour(13), hour(14), hour(15))
+    assert await preview(HOURLY, 3, ends_at=hour(13, 30)) == (hour(13),)
+    assert await preview(Recurrence(kind=RecurrenceKind.INACTIVE)) == ()
     with pytest.raises(BadRecurrence, match="five fields"):
-        preview(Recurrence(kind=RecurrenceKind.CUSTOM, cron="0 4"))
+        await preview(Recurrence(kind=RecurrenceKind.CUSTOM, cron="0 4"))
 
 
 async def test_lists_are_sorted_paged_and_within_ones_groups(house: House) -> None:

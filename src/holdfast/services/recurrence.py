@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -203,10 +204,16 @@ class Timing:
         self, recurrence: Recurrence, after: datetime, count: int = 5, until: datetime | None = None
     ) -> tuple[datetime, ...]:
         """The next few; BadRecurrence tells what is wrong."""
+        return tuple(self.upcoming(recurrence, after, count, until))
+
+    def upcoming(
+        self, recurrence: Recurrence, after: datetime, count: int = 5, until: datetime | None = None
+    ) -> Iterator[datetime]:
+        """The same, one after the other."""
         if not 1 <= count <= MOST_SHOWN:
             raise UserError(f"count is between 1 and {MOST_SHOWN}", field="count")
         self.check(recurrence, after)
-        return tuple(found for found, _ in zip(self.times(recurrence, after, until), range(count), strict=False))
+        yield from islice(self.times(recurrence, after, until), count)
 
 
 @lru_cache(2048)  # thousands of schedules are due at the same few times

@@ -89,6 +89,7 @@ class Schedules:
         self._prospects = prospects
         self._clock = clock
         self.timing = timing
+        self._looking_ahead = asyncio.Lock()
         self.due = DueRuns(store, control, intake, timing, clock=clock)
 
     # -- looking
@@ -114,11 +115,17 @@ class Schedules:
         stored = await self._find(actor, id)
         return await self._store.read(schedule_rows.list_runs, stored.schedule.id, before, min(limit, MOST_RUNS))
 
-    def preview(
+    async def preview(
         self, recurrence: Recurrence, count: int = 5, *, ends_at: datetime | None = None
     ) -> tuple[datetime, ...]:
-        """The next times it would be due; BadRecurrence says what is wrong with it."""
-        return self.timing.preview(recurrence, self._clock(), count, ends_at)
+        """The next times it would be due; BadRecurrence says what is wrong with it. Times that lie decades apart take
+        long to find: one is looked for at a time, and everybody has their turn after each."""
+        found = []
+        async with self._looking_ahead:
+            for at in self.timing.upcoming(recurrence, self._clock(), count, ends_at):
+                found.append(at)
+                await asyncio.sleep(0)
+        return tuple(found)
 
     # -- making and changing
 

@@ -77,7 +77,7 @@ async def add_schedule(body: models.NewSchedule, actor: Caller, services: Ask) -
         ends_at=parse_time(body.ends_at, "ends_at"),
         paused=body.paused,
     )
-    return answer(_show_detail(services, made.schedule, made.warnings), 201)
+    return answer(await _show_detail(services, made.schedule, made.warnings), 201)
 
 
 @router.post("/schedules/preview", response_model=models.PreviewView)
@@ -85,13 +85,13 @@ async def preview_schedule(body: models.PreviewAsked, actor: Caller, services: A
     """When a schedule with this recurrence would be due next."""
     recurrence = _recurrence(body.recurrence)
     ends_at = parse_time(body.ends_at, "ends_at")
-    times = services.schedules.preview(recurrence, body.count, ends_at=ends_at)
+    times = await services.schedules.preview(recurrence, body.count, ends_at=ends_at)
     return answer({"timezone": _zone(services, recurrence), "times": [show_time(at) for at in times]})
 
 
 @router.get("/schedules/{id}", response_model=models.ScheduleDetailView)
 async def show_schedule(id: str, actor: Caller, services: Ask) -> Response:
-    return answer(_show_detail(services, await services.schedules.get(actor, id)))
+    return answer(await _show_detail(services, await services.schedules.get(actor, id)))
 
 
 @router.patch("/schedules/{id}", response_model=models.ScheduleDetailView)
@@ -109,7 +109,7 @@ async def change_schedule(id: str, body: models.ScheduleChange, actor: Caller, s
         paused=body.paused,
     )
     changed = await services.schedules.change(actor, id, change)
-    return answer(_show_detail(services, changed.schedule, changed.warnings))
+    return answer(await _show_detail(services, changed.schedule, changed.warnings))
 
 
 @router.delete("/schedules/{id}", status_code=204)
@@ -170,21 +170,21 @@ def _show(services: Services, schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _show_detail(services: Services, schedule: Schedule, warnings: tuple[str, ...] = ()) -> dict[str, Any]:
+async def _show_detail(services: Services, schedule: Schedule, warnings: tuple[str, ...] = ()) -> dict[str, Any]:
     return {
         **_show(services, schedule),
         "job": job_to_json(schedule.job),
         "source": schedule.source,
-        "next_runs": _next_runs(services, schedule),
+        "next_runs": await _next_runs(services, schedule),
         "warnings": list(warnings),
     }
 
 
-def _next_runs(services: Services, schedule: Schedule) -> list[str | None]:
+async def _next_runs(services: Services, schedule: Schedule) -> list[str | None]:
     if schedule.next_run_at is None:
         return []
     try:
-        found = services.schedules.preview(schedule.recurrence, UPCOMING, ends_at=schedule.ends_at)
+        found = await services.schedules.preview(schedule.recurrence, UPCOMING, ends_at=schedule.ends_at)
     except BadRecurrence:
         return []
     return [show_time(at) for at in found]
