@@ -494,7 +494,10 @@ def _primehub_words() -> list[str]:
     exits += [
         f"| {kind} | `{reason}` | {before and f'`{before.strip()}`'} |" for kind, (reason, before) in FAILURES.items()
     ]
-    stop = "A job that was asked to stop is `Cancelled` at once, for the reason `Cancelled`."
+    stop = (
+        "A job that was asked to stop is `Cancelled` at once, for the reason `Cancelled`. Its message is\n"
+        "`Cancelled by user`, or says so where the next run of its schedule took its place."
+    )
     return [*states, "", stop, "", *exits]
 
 
