@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 
@@ -140,14 +141,19 @@ async def test_a_client_that_leaves_while_sending_leaves_nothing(rig: Rig) -> No
 SIZE = 60_000_000  # far more than sockets hold
 
 
-async def test_a_file_that_shrinks_while_it_is_sent_ends_the_connection(rig: Rig) -> None:
-    """Short of its length: no client takes it for whole."""
+async def test_a_file_that_shrinks_while_it_is_sent_ends_the_connection(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Short of its length: no client takes it for whole. The log says so in one line, whoever does it how often."""
     place(rig.house).joinpath("a").write_bytes(b"x" * SIZE)
     async with serving(rig) as port, client(rig, port) as http, http.stream("GET", f"{FILES}/a") as answer:
         assert answer.headers["content-length"] == str(SIZE)
         os.truncate(place(rig.house) / "a", 10)
         with pytest.raises(httpx.RemoteProtocolError):
             await answer.aread()
+    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [record.message for record in told] == ["a file became shorter while it was sent"]
+    assert not told[0].exc_info
 
 
 async def test_a_file_that_grows_while_it_is_sent_is_as_long_as_was_said(rig: Rig) -> None:

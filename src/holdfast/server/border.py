@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import TooLarge, UserError
+from holdfast.services.open_files import Shortened
 
 from .errors import TooLargeBody, render_outermost
 
@@ -100,7 +101,10 @@ class _Request:
             await app(self._scope, self.receive, self.send)
         except ClientDisconnect:
             return  # it left while sending; nobody waits for an answer
-        except Exception:
+        except Exception as error:
+            if self._started and isinstance(error, Shortened):
+                self._tell_shortened()
+                return  # without an end, at which the connection is cut
             log.exception(
                 "request failed",
                 extra={"event": "internal-error", "request_id": self._id.decode(), "path": self._scope["path"]},
@@ -108,6 +112,13 @@ class _Request:
             if self._started:
                 raise  # too late for an answer: the connection is cut, so that the client sees it is not whole
             await self._refuse_with(None)
+
+    def _tell_shortened(self) -> None:
+        """Anyone who writes a file can do this, as often as they like: nobody's mistake, so in few words."""
+        log.warning(
+            "a file became shorter while it was sent",
+            extra={"event": "shortened", "request_id": self._id.decode(), "path": self._scope["path"]},
+        )
 
     async def _refuse_with(self, error: UserError | None) -> None:
         response = self._refuse(self._scope["path"], error, self._id.decode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -32,7 +33,13 @@ async def run_http(
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, round(last_requests)),
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     await _Server(config, on_ready).serve(sockets=[listener])
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """That an answer was cut short, which we do on purpose, is told before, and why."""
+    return record.msg != "ASGI callable returned without completing response."
 
 
 class _Server(uvicorn.Server):
