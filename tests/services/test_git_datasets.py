@@ -253,6 +253,27 @@ async def test_no_hook_and_no_filter_runs(house: House, repository: Repository, 
     assert not flag.exists()
 
 
+@pytest.mark.parametrize("deep", [False, True])
+async def test_files_are_written_as_they_are_stored(house: House, repository: Repository, deep: bool) -> None:
+    """A repository could ask for more bytes than were counted, or for a program."""
+    folder = repository.folder / "sub" if deep else repository.folder
+    folder.mkdir(exist_ok=True)
+    texts = {"wide": "abc\n", "lines": "a\nb\n", "own": "$Id$\n", "made": "plain\n"}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    repository.commit()
+    (folder / ".gitattributes").write_text(
+        "wide working-tree-encoding=UTF-16\nlines text eol=crlf\nown ident\nmade filter=x\n"
+    )
+    repository.git("add", str(folder / ".gitattributes"))
+    repository.git("commit", "--quiet", "-m", "x")
+    assert repository.git("cat-file", "blob", f"HEAD:{'sub/' if deep else ''}wide") == "abc"
+    dataset = await add(house, repository.url)
+    assert not (await synced(house)).error
+    written = Path(dataset.path, "sub") if deep else Path(dataset.path)
+    assert {name: (written / name).read_bytes().decode() for name in texts} == texts
+
+
 async def test_no_submodule_is_fetched(house: House, repository: Repository, tmp_path: Path) -> None:
     other = Repository(tmp_path / "other")
     other.commit(inside="x")

@@ -27,6 +27,7 @@ _PASSED_ON = (
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
 )
 _CONFIG = {
+    "core.attributesFile": "/dev/null",
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "core.askPass": "",
@@ -41,6 +42,9 @@ _CONFIG = {
     "pack.threads": "1",
     "submodule.recurse": "false",
 }
+# For every file, before what the repository says: what is written is what was counted, byte for byte. (`attr.tree` of
+# newer gits would say the same.)
+_PLAIN = "* !text !eol !crlf !ident !filter !working-tree-encoding\n"
 _NOISE = re.compile(
     r"hint:|warning:|Warning: Permanently added|From |\* "
     r"|(remote: )?(Enumerating|Counting|Compressing|Total|Receiving|Resolving) "
@@ -120,7 +124,8 @@ class GitProgram:
                 raise GitFailed("git could not read what it fetched")
 
     async def check_out(self, repo: Path, commit: str, tree: Path) -> None:
-        """The files of that commit, into an empty folder."""
+        """The files of that commit as they are stored, into an empty folder."""
+        await asyncio.to_thread(_write_plain, repo / "info")
         there = [f"--git-dir={repo}", f"--work-tree={tree}"]
         await self._run([*there, "read-tree", commit])
         await self._run([*there, "checkout-index", "--all", "--force", "--quiet", f"--prefix={tree}/"])
@@ -147,6 +152,11 @@ class GitProgram:
         if code != 0:
             raise GitFailed(_words(said.decode("utf-8", "replace"), unsaid) or _ending(code))
         return out
+
+
+def _write_plain(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "attributes").write_text(_PLAIN)
 
 
 def _argv(arguments: Sequence[str], most_bytes: int, config: Mapping[str, str] | None = None) -> list[str]:
