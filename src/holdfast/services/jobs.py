@@ -249,6 +249,10 @@ class Jobs:
         found = await find_job(self._store, actor, ref)
         return await self._store.read(job_rows.get, found.id)
 
+    def time_limit(self, job: Job) -> timedelta | None:
+        """In force for it: its own, its group's or the admin's; None: no limit."""
+        return self._control.time_limit(job)
+
     def waiting(self, record: job_rows.JobDetail) -> tuple[str, ...] | None:
         """Why it waits; None when it does not."""
         pending = record.summary.state is JobState.PENDING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,22 @@ async def test_a_rerun_keeps_the_time_limit_and_is_the_callers(hub: Hub) -> None
     made = await eve.data(RERUN, where={"id": id})
     assert made["id"] != id
     assert (made["userName"], made["activeDeadlineSeconds"]) == ("eve", 1234)
+
+
+async def test_the_time_limit_shown_is_the_one_in_force(hub: Hub) -> None:
+    """The job's own, its group's, or everybody's; 0 is none."""
+
+    async def shown(**given: int) -> object:
+        return await hub.ann.job(await hub.ann.run(hub, **given), "activeDeadlineSeconds")
+
+    async def group_limit(limit: timedelta) -> None:
+        await hub.house.services.groups.change(hub.house.admin, "red", GroupChange(time_limit=limit))
+
+    assert await shown() == 86400
+    await group_limit(timedelta(hours=1))
+    assert (await shown(), await shown(activeDeadlineSeconds=99), await shown(activeDeadlineSeconds=0)) == (3600, 99, 0)
+    await group_limit(timedelta(days=36500))
+    assert await shown() == 2**31 - 1
 
 
 async def test_what_one_may_not_see_is_not_there(hub: Hub) -> None:

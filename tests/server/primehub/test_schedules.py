@@ -71,6 +71,12 @@ async def test_what_is_wrong_with_it_is_said_not_refused(hub: Hub) -> None:
     assert (no_image["invalid"], no_image["message"]) == (True, "Image not found: tf-99")
 
 
+async def test_the_time_limit_shown_is_the_one_in_force(hub: Hub) -> None:
+    made = await create(hub.ann)
+    shown = "query ($where: PhScheduleWhereUniqueInput!) { phSchedule(where: $where) { activeDeadlineSeconds } }"
+    assert await hub.ann.data(shown, where={"id": made["id"]}) == {"activeDeadlineSeconds": 86400}
+
+
 async def test_a_change_leaves_the_rest_and_the_owner(hub: Hub) -> None:
     eve = await hub.caller(await hub.house.user("eve", "red"))
     made = await create(hub.ann, activeDeadlineSeconds=99)

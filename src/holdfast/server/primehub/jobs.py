@@ -19,7 +19,7 @@ from .errors import PhError, not_auth, not_found
 from .job_list import JobList
 from .job_words import words_of
 from .paging import around, connect, numbered
-from .scalars import exact_instant, instant, seconds
+from .scalars import deadline, exact_instant, instant
 from .sizes import size_of
 
 Shape = dict[str, Any]
@@ -100,7 +100,7 @@ def show_job(call: Call, detail: JobDetail, *, waiting: Sequence[str] | None = N
         "createTime": instant(summary.submitted_at),
         "startTime": instant(summary.started_at),
         "finishTime": instant(summary.finished_at),
-        "activeDeadlineSeconds": seconds(job.time_limit),
+        "activeDeadlineSeconds": deadline(call.services.jobs.time_limit(job)),
         "_job": job,
         "_summary": summary,
     }

@@ -10,6 +10,8 @@ from ariadne import ScalarType
 
 from holdfast.core.job import GIB
 
+LARGEST_INT = 2**31 - 1  # that GraphQL can say
+
 json_type = ScalarType("JSON")  # as it is, both ways
 
 
@@ -37,6 +39,11 @@ def size_in_bytes(gigabytes: float) -> int:
 
 def seconds(span: timedelta | None) -> int | None:
     return None if span is None else round(span.total_seconds())
+
+
+def deadline(limit: timedelta | None) -> int:
+    """A time limit that is in force; 0 for none."""
+    return 0 if limit is None else min(max(round(limit.total_seconds()), 1), LARGEST_INT)
 
 
 def whole_numbers(value: Any) -> Any:

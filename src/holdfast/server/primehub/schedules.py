@@ -24,7 +24,7 @@ from .call import Call, Info, call_of
 from .errors import not_found
 from .jobs import command_of, show_new, write_form
 from .paging import ROWS, asks_cursor, connect, first_order, narrow, numbered, page_number
-from .scalars import instant, seconds
+from .scalars import deadline, instant
 from .sizes import named_type, size_of
 
 Shape = dict[str, Any]
@@ -48,7 +48,8 @@ ORDERS = {
 
 @query.field("phSchedule")
 async def get_schedule(_: Any, info: Info, where: Shape) -> Shape:
-    return show_schedule(await find_schedule(call_of(info), where["id"]))
+    call = call_of(info)
+    return show_schedule(call, await find_schedule(call, where["id"]))
 
 
 @query.field("phSchedules")
@@ -68,16 +69,16 @@ async def connect_schedules(
     asked = replace(_query(call, where, orderBy), offset=(number - 1) * ROWS, limit=ROWS)
     page = await call.services.schedules.list(call.actor, asked)
     await call.take(len(page.items))
-    return numbered([show_schedule(each) for each in page.items], page=number, total=page.total)
+    return numbered([show_schedule(call, each) for each in page.items], page=number, total=page.total)
 
 
 async def _first_ones(call: Call, where: Shape, order: Shape | None) -> list[Shape]:
     if where.get("id") is not None:
-        return [show_schedule(await find_schedule(call, where["id"]))]
+        return [show_schedule(call, await find_schedule(call, where["id"]))]
     page = await call.services.schedules.list(call.actor, replace(_query(call, where, order), limit=MOST_LISTED))
     await call.take(len(page.items))
     left = {name: where.get(name) for name in ("displayName_contains", "userId_in")}
-    return [dict(each) for each in narrow([show_schedule(each) for each in page.items], left)]
+    return [dict(each) for each in narrow([show_schedule(call, each) for each in page.items], left)]
 
 
 def _query(call: Call, where: Shape, order: Mapping[str, Any] | None) -> ScheduleQuery:
@@ -101,7 +102,7 @@ async def find_schedule(call: Call, id: str) -> Schedule:
         raise not_found("phschedules", id) from None
 
 
-def show_schedule(schedule: Schedule) -> Shape:
+def show_schedule(call: Call, schedule: Schedule) -> Shape:
     job, recurrence = schedule.job, schedule.recurrence
     return {
         "id": schedule.id,
@@ -115,7 +116,7 @@ def show_schedule(schedule: Schedule) -> Shape:
         "image": job.roles[0].image,
         "userId": schedule.user,
         "userName": schedule.user,
-        "activeDeadlineSeconds": seconds(job.time_limit),
+        "activeDeadlineSeconds": deadline(call.services.jobs.time_limit(job)),
         "nextRunTime": None if schedule.invalid else instant(schedule.next_run_at),
         "createTime": instant(schedule.created_at),
         "updateTime": instant(schedule.updated_at),
@@ -159,7 +160,7 @@ async def create_schedule(_: Any, info: Info, data: Shape) -> Shape:
     made = await call.services.schedules.create(
         call.actor, write_form(form), recurrence, dialect=Dialect.PRIMEHUB, accept_invalid=True
     )
-    return show_schedule(made.schedule)
+    return show_schedule(call, made.schedule)
 
 
 @mutation.field("updatePhSchedule")
@@ -170,7 +171,7 @@ async def update_schedule(_: Any, info: Info, data: Shape, where: Shape) -> Shap
     recurrence = read_recurrence(form.pop("recurrence", None), old.recurrence)
     change = ScheduleChange(form=form, recurrence=recurrence)
     changed = await call.services.schedules.change(call.actor, old.id, change, accept_invalid=True)
-    return show_schedule(changed.schedule)
+    return show_schedule(call, changed.schedule)
 
 
 def read_recurrence(given: Shape | None, old: Recurrence) -> Recurrence:
@@ -193,4 +194,4 @@ async def delete_schedule(_: Any, info: Info, where: Shape) -> Shape:
     call = call_of(info)
     found = await find_schedule(call, where["id"])
     await call.services.schedules.delete(call.actor, found.id)
-    return show_schedule(found)
+    return show_schedule(call, found)
