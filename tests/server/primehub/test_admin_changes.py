@@ -247,6 +247,21 @@ async def test_secrets_of_checkouts(hub: Hub) -> None:
 # -- people
 
 
+async def test_an_empty_secret_is_refused_by_the_name_of_its_field(hub: Hub) -> None:
+    registry = {"type": "kubernetes", "registryHost": "ghcr.io", "username": "x", "password": ""}
+    for data, field in (
+        ({"type": "opaque"}, "secret"),
+        ({"type": "opaque", "secret": " "}, "secret"),
+        (registry, "password"),
+    ):
+        refused = await hub.admin.refused(create("Secret"), data={"name": "key", **data})
+        assert refused[0] == "REQUEST_BODY_INVALID"
+        assert refused[1].startswith(f"`{field}` is empty")
+    await hub.admin.data(create("Secret"), data={"name": "key", "type": "opaque", "secret": "geheim"})
+    where = {"id": "gitsync-secret-key"}
+    assert "`secret` is empty" in (await hub.admin.refused(update("Secret"), where=where, data={"secret": ""}))[1]
+
+
 async def test_users_keep_what_is_not_mentioned(hub: Hub) -> None:
     await hub.house.services.users.extend(hub.house.admin, "ann", {"other": 1})
     fields = "email firstName lastName volumeCapacity enabled isAdmin groups { id }"

@@ -114,7 +114,7 @@ async def test_the_same_dataset_twice_is_refused(hub: Hub) -> None:
         "mutation ($payload: DatasetV2CreateInput!) { createDatasetV2(data: $payload) { id } }",
         payload={"id": "mnist", "groupName": "red"},
     )
-    assert answered[0] == "RESOURCE_CONFLICT"
+    assert answered == ("RESOURCE_CONFLICT", "Resource already exist")
 
 
 # -- reports

@@ -77,6 +77,7 @@ async def test_one_of_several_operations_is_chosen_by_name(hub: Hub) -> None:
         (b"query=%ff", "application/x-www-form-urlencoded", "not a form"),
         (b"&".join(b"a=%d" % n for n in range(50)), "application/x-www-form-urlencoded", "not a form"),
         (b"variables={}", "application/x-www-form-urlencoded", "no `query`"),
+        (b'{"query": "{me{id}}"}', "application/x-www-form-urlencoded", "`Content-Type: application/json`"),
     ],
 )
 async def test_a_body_that_is_none_is_refused_in_words(hub: Hub, content: bytes, kind: str, said: str) -> None:
@@ -91,6 +92,14 @@ async def test_only_post_is_answered(hub: Hub) -> None:
         assert (response.status_code, response.headers["allow"]) == (405, "OPTIONS, POST")
         assert "POST" in response.json()["errors"][0]["message"]
     assert (await hub.ann.http.options("/api/graphql")).status_code == 204
+
+
+@pytest.mark.parametrize("path", ["/api/graphql/", "/api/graphql/x", "/api/files/", "/api/files/x/y", "/api/share/x"])
+async def test_what_is_no_address_is_told_in_one_shape(hub: Hub, path: str) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        response = await hub.ann.http.request(method, path)
+        assert (response.status_code, response.json()["code"]) == (404, "RESOURCE_NOT_FOUND")
+        assert set(response.json()) == {"code", "message"}
 
 
 async def test_a_body_that_is_too_large_is_refused_in_the_shape_of_graphql(hub: Hub) -> None:

@@ -69,5 +69,15 @@ async def test_hostile_paths_are_refused(hub: Hub, path: str) -> None:
         assert set(answered.json()) == {"code", "message"}
 
 
+async def test_other_methods_are_told_which_ones_are_taken(hub: Hub) -> None:
+    await hub.ann.http.post(f"{AT}/x", content=b"1")
+    for method in ("PUT", "PATCH", "DELETE"):
+        answered = await hub.ann.http.request(method, f"{AT}/x")
+        assert (answered.status_code, answered.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+        assert set(answered.json()) == {"code", "message"}
+    assert (await hub.ann.http.options(f"{AT}/x")).status_code == 204
+    assert (await hub.ann.http.get(f"{AT}/x")).content == b"1"
+
+
 async def test_nothing_is_shared_by_link(hub: Hub) -> None:
     assert (await hub.ann.http.get("/api/share/0123456789")).status_code == 404

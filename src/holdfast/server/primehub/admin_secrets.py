@@ -60,7 +60,9 @@ async def create_secret(_: Any, info: Info, data: Shape) -> Shape:
         username=data.get("username") or "",
     )
     try:
-        return show_secret(await call.services.secrets.create(call.actor, secret, data.get(KEPT_IN[kind]) or ""))
+        return show_secret(
+            await call.services.secrets.create(call.actor, secret, _filled(kind, data.get(KEPT_IN[kind])))
+        )
     except Conflict:
         raise resource_exists() from None
 
@@ -74,7 +76,7 @@ async def update_secret(_: Any, info: Info, data: Shape, where: Shape) -> Shape:
         raise PhError("The type of a secret cannot be changed: what uses it relies on that")
     given = {name: data[key] for key, name in _FIELDS.items() if data.get(key) is not None}
     value = data.get(KEPT_IN[found.kind])
-    change = SecretChange(**given, value=UNSET if value is None else value)
+    change = SecretChange(**given, value=UNSET if value is None else _filled(found.kind, value))
     return show_secret(await call.services.secrets.change(call.actor, found.name, change))
 
 
@@ -85,6 +87,12 @@ async def delete_secret(_: Any, info: Info, where: Shape) -> Shape:
     found = await _need(call, where["id"])
     await call.services.secrets.delete(call.actor, found.name)
     return show_secret(found)
+
+
+def _filled(kind: SecretKind, value: str | None) -> str:
+    if value is None or not value.strip():
+        raise PhError(f"`{KEPT_IN[kind]}` is empty: what is to be kept secret goes there")
+    return value
 
 
 async def _need(call: Call, id: str) -> Secret:

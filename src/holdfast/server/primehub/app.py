@@ -18,7 +18,7 @@ from .auth_flow import auth_routes
 from .documents import LONGEST
 from .errors import GRAPHQL, PhError, answer_plainly
 from .graphql_api import GraphQLApi
-from .http_files import FILES, refuse_share, send_file, take_file
+from .http_files import FILES, refuse_address, refuse_method, refuse_share, send_file, take_file
 from .logs import refuse_log, send_job_log, send_notebook_log
 from .reports import REPORTS, report_routes
 
@@ -51,7 +51,12 @@ def primehub_routes(services: Services) -> list[Route]:
         Route("/api/logs/{path:path}", answering(refuse_log), methods=every),
         Route(f"{FILES}{{group}}/{{path:any}}", answering(send_file)),
         Route(f"{FILES}{{group}}/{{path:any}}", answering(take_file), methods=["POST"]),
-        Route("/api/share/{path:path}", answering(refuse_share)),
+        Route(
+            f"{FILES}{{group}}/{{path:any}}", answering(refuse_method), methods=["PUT", "PATCH", "DELETE", "OPTIONS"]
+        ),
+        Route("/api/files/{path:path}", answering(refuse_address), methods=every),
+        Route("/api/graphql/{path:path}", answering(refuse_address), methods=every),
+        Route("/api/share/{path:path}", answering(refuse_share), methods=every),
         *report_routes(answering),
         *auth_routes(),
     ]

@@ -38,6 +38,11 @@ def parse_asked(data: bytes, kind: str) -> Asked:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise PhError("The body is not UTF-8 text.") from None
+    if kind == _FORM and text.lstrip().startswith("{"):  # as curl sends it with -d alone
+        raise PhError(
+            "There is no `query` in the body: it is JSON, but comes as a form."
+            " Send it with the header `Content-Type: application/json`."
+        )
     fields = _form(text) if kind == _FORM else _json(text, "The body")
     if isinstance(fields, list):
         raise PhError("Several operations in one request are not taken here. Send them one by one.")

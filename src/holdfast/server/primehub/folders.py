@@ -6,11 +6,11 @@ from typing import Any
 
 from ariadne import MutationType, QueryType
 
-from holdfast.core.errors import NotFound
+from holdfast.core.errors import Conflict, NotFound
 from holdfast.services.folders import TaggedFolder
 
 from .call import Info, call_of
-from .errors import NOT_FOUND, PhError
+from .errors import NOT_FOUND, PhError, resource_exists
 from .files import group_named
 from .paging import ROWS, asks_cursor, numbered, page_number
 from .scalars import exact_instant
@@ -48,7 +48,10 @@ async def list_folders(_: Any, info: Info, where: Shape | None = None, **args: A
 async def create_folder(_: Any, info: Info, data: Shape) -> Shape:
     call = call_of(info)
     group = await group_named(call, data["groupName"])
-    return show_folder(await call.services.folders.create(call.actor, group, data["id"], data.get("tags") or ()))
+    try:
+        return show_folder(await call.services.folders.create(call.actor, group, data["id"], data.get("tags") or ()))
+    except Conflict as error:
+        raise (resource_exists() if error.field == "id" else error) from None
 
 
 @mutation.field("updateDatasetV2")

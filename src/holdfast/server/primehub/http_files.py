@@ -11,7 +11,7 @@ from holdfast.server.answers import answer
 from holdfast.server.auth import actor_of, services_of
 from holdfast.server.file_answers import answer_file
 
-from .errors import NOT_FOUND, PhError
+from .errors import INVALID, NOT_FOUND, PhError
 
 FILES = "/api/files/groups/"
 
@@ -28,6 +28,20 @@ async def take_file(request: Request) -> Response:
     actor, group = await _group(request)
     await services_of(request).files.put(actor, group, request.path_params["path"], request.stream())
     return answer({"success": True})
+
+
+async def refuse_method(request: Request) -> Response:
+    allowed = {"Allow": "GET, HEAD, OPTIONS, POST"}
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers=allowed)
+    said = "Shared files are read with GET and written with POST here. The mutation deleteFiles removes them."
+    response = answer({"code": INVALID, "message": said}, 405)
+    response.headers.update(allowed)
+    return response
+
+
+async def refuse_address(request: Request) -> Response:
+    raise PhError("There is nothing at this address.", NOT_FOUND)
 
 
 async def refuse_share(request: Request) -> Response:
