@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from holdfast.server.rest import models
+from holdfast.services import uploads
 from tests.services.house import open_house
 from tests.services.trees import around, place
 
@@ -135,6 +136,21 @@ async def test_a_client_that_leaves_while_sending_leaves_nothing(rig: Rig) -> No
             writer.close()
             while around(rig.house):
                 await asyncio.sleep(0)
+    assert (await rig.get(FILES)).json()["items"] == []
+
+
+async def test_a_client_that_falls_silent_while_sending_is_told_and_leaves_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "SILENCE", 0.05)
+    head = f"PUT /api/v1{FILES}/a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n"
+    head += f"Authorization: {rig.client.headers['authorization']}\r\n\r\n"
+    async with serving(rig) as port, asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head.encode() + b"x" * 1000)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+        writer.close()
+    assert around(rig.house) == []
     assert (await rig.get(FILES)).json()["items"] == []
 
 
