@@ -27,7 +27,7 @@ def list_artifacts(job: JobRef, json: Json = False) -> None:
         output.note("Nothing was kept of this job. What it writes to ~/artifacts is, when it ends.")
         return
     rows = [[item.name, show_size(item.size), show_instant(item.modified_at)] for item in found.items]
-    output.table(("NAME", "SIZE", "MODIFIED"), rows, cut=("NAME",))
+    output.table(("NAME", "SIZE", "MODIFIED"), rows, drop=("MODIFIED", "SIZE"))
     if not found.complete:
         output.note(f"There are more than these {len(rows)}.")
     output.hint(f"holdfast artifacts get {found.job}")

@@ -29,6 +29,7 @@ def compose_job(
     retry: int | None = None,
     priority: int | None = None,
     hold: bool = False,
+    files: bool = False,
 ) -> dict[str, Any]:
     """A job in Holdfast's own form; what was not asked for is left to the server."""
     resources = _given(cpu=cpu, memory=memory, gpu=gpu)
@@ -45,6 +46,7 @@ def compose_job(
         retry=retry,
         priority=priority,
         hold=True if hold else None,
+        files=True if files else None,
     )
 
 

@@ -98,7 +98,12 @@ def list_datasets(json: Json = False) -> None:
         return
     rows = [[one.name, one.kind, _access(one), _default(one), _who(one), _where(one), one.description] for one in found]
     columns = ("DATASET", "KIND", "MODE", "DEFAULT", "FOR", "WHERE", "DESCRIPTION")
-    output.table(columns, rows, cut=("DESCRIPTION", "FOR", "MODE"))
+    output.table(
+        columns,
+        rows,
+        cut=("DESCRIPTION", "FOR", "MODE", "WHERE"),
+        drop=("DEFAULT", "DESCRIPTION", "FOR", "KIND", "MODE", "WHERE"),
+    )
     output.hint("holdfast dataset show NAME", "holdfast dataset add NAME PATH")
 
 
@@ -346,13 +351,15 @@ def _where(dataset: Dataset) -> str:
 
 
 def _mode(dataset: Dataset) -> str:
+    if dataset.kind == "env":
+        return ""  # there is nothing to write to
     mode = "read-only" if dataset.read_only else "read-write"
     return f"{mode}, per user" if dataset.per_user else mode
 
 
 def _access(dataset: Dataset) -> str:
     """Its mode, and who may write all the same."""
-    writers = ", ".join(dataset.writable_groups) if dataset.read_only else ""
+    writers = ", ".join(dataset.writable_groups) if dataset.read_only and dataset.kind != "env" else ""
     return f"{_mode(dataset)}, writable by {writers}" if writers else _mode(dataset)
 
 
@@ -369,5 +376,6 @@ def _say(dataset: Dataset, verb: str, json: bool) -> None:
         output.emit_json(dataset)
     else:
         output.emit(
-            f"{verb} {output.safe(dataset.name)}: {output.safe(_access(dataset))}, for {output.safe(_who(dataset))}."
+            f"{verb} {output.safe(dataset.name)}: {output.safe(_access(dataset) or 'variables')}, "
+            f"for {output.safe(_who(dataset))}."
         )

@@ -14,14 +14,16 @@ from . import output
 COMMAND = "--"  # the source of a job that was given by options and a command after `--`, not as a file
 
 
-def show_error(error: HoldfastError, *, json: bool, source: str | None = None) -> None:
-    """On stderr. `source` is the file a job's problems are in."""
+def show_error(
+    error: HoldfastError, *, json: bool, source: str | None = None, outcome: str = "nothing was submitted"
+) -> None:
+    """On stderr. `source` is the file a job's problems are in, `outcome` what its problems led to."""
     if json:
         output.note(encoder.dumps(as_json(error)))
         return
     problems = getattr(error, "problems", ())
     if problems:
-        _show_problems(problems, source)
+        _show_problems(problems, source, outcome)
         return
     where = _within(getattr(error, "field", None), source)
     output.note(f"error: {where}{output.safe(getattr(error, 'message', error))}", "red")
@@ -57,13 +59,13 @@ def _shape(code: str, message: str, *, field: str | None = None, hint: str | Non
     return {"error": {"code": code, "message": message, "field": field, "hint": hint, "request_id": None}}
 
 
-def _show_problems(problems: Sequence[Problem], source: str | None) -> None:
+def _show_problems(problems: Sequence[Problem], source: str | None, outcome: str) -> None:
     """One line each, in the form editors and people know: file:line: field: message (hint)."""
     for problem in problems:
         advice = f" ({problem.hint})" if problem.hint else ""
         output.note(output.safe(f"{_place(problem, source)}: {problem.message}{advice}"), "red")
     count = len(problems)
-    output.note(f"error: {count} {'problem' if count == 1 else 'problems'}; nothing was submitted.")
+    output.note(f"error: {count} {'problem' if count == 1 else 'problems'}; {outcome}.")
 
 
 def _place(problem: Problem, source: str | None) -> str:
@@ -80,6 +82,7 @@ _OPTIONS = {
         name: f"--{name}" for name in ("name", "image", "cpu", "memory", "gpu", "env", "instances", "retry", "priority")
     },
     "hold": "--hold",
+    "files": "--files",
     "group": "--group",
     "max_retries": "--retry",
 }

@@ -48,7 +48,7 @@ def list_files(
         for item in found.items
     ]
     if rows:
-        output.table(("NAME", "SIZE", "MODIFIED"), rows, cut=("NAME",))
+        output.table(("NAME", "SIZE", "MODIFIED"), rows, drop=("MODIFIED", "SIZE"))
     if not found.complete:
         output.note(f"There is more than these {len(found.items)}. Name a folder, or say --limit.")
     if found.left_out:

@@ -68,7 +68,7 @@ def list_groups(json: Json = False) -> None:
         for group in found
     ]
     columns = ("GROUP", "MEMBERS", "QUOTA", "PER USER", "TIME LIMIT", "DESCRIPTION")
-    output.table(columns, rows, cut=("DESCRIPTION",))
+    output.table(columns, rows, cut=("DESCRIPTION",), drop=("DESCRIPTION", "TIME LIMIT", "MEMBERS", "PER USER"))
     output.hint("holdfast group add NAME", "holdfast group show NAME")
 
 

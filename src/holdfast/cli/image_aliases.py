@@ -54,9 +54,12 @@ def list_aliases(group: OfGroup = None, json: Json = False) -> None:
     if not found:
         output.note("There is none. An admin adds one: holdfast image alias add NAME IMAGE")
         return
-    rows = [[one.name, one.url, one.gpu_url or one.url, one.kind, _who(one), _about(one)] for one in found]
+    rows = [[one.name, one.url, _with_gpus(one), one.kind, _who(one), _about(one)] for one in found]
     output.table(
-        ("ALIAS", "IMAGE", "WITH GPUS", "KIND", "FOR", "DESCRIPTION"), rows, cut=("DESCRIPTION", "FOR"), drop=("KIND",)
+        ("ALIAS", "IMAGE", "WITH GPUS", "KIND", "FOR", "DESCRIPTION"),
+        rows,
+        cut=("IMAGE", "WITH GPUS", "FOR", "DESCRIPTION"),
+        drop=("KIND", "DESCRIPTION", "FOR", "WITH GPUS"),
     )
     output.hint("holdfast submit --image ALIAS -- command", "holdfast image alias add NAME IMAGE")
 
@@ -180,6 +183,10 @@ def _or_empty(text: str | None) -> str | None:
 
 def _who(alias: ImageAlias) -> str:
     return who(alias.everyone, alias.groups)
+
+
+def _with_gpus(alias: ImageAlias) -> str:
+    return "" if alias.kind == "cpu" else alias.gpu_url or alias.url
 
 
 def _about(alias: ImageAlias) -> str:

@@ -77,7 +77,7 @@ def list_instance_types(group: OfGroup = None, json: Json = False) -> None:
         [one.name, f"{one.cpu:g}", show_size(one.memory), one.gpu, _needs(one), _who(one), _about(one)] for one in found
     ]
     columns = ("TYPE", "CORES", "MEMORY", "GPUS", "MUST BE FREE", "FOR", "DESCRIPTION")
-    output.table(columns, rows, cut=("DESCRIPTION", "FOR"))
+    output.table(columns, rows, cut=("DESCRIPTION", "FOR"), drop=("DESCRIPTION", "MUST BE FREE", "FOR"))
     output.hint("holdfast submit --instance-type NAME -- command", "holdfast instance-type show NAME")
 
 

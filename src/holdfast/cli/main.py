@@ -118,7 +118,7 @@ def run(args: Sequence[str]) -> int:
     except typer.TyperException as error:
         return _usage(error, json)
     except HoldfastError as error:
-        show_error(error, json=json, source=source_of(args))
+        show_error(error, json=json, source=source_of(args), outcome=outcome_of(args))
         return ERROR
     except RecursionError:
         hint = "Is this the address of a Holdfast server? Check HOLDFAST_URL."
@@ -136,14 +136,26 @@ def wants_json(args: Sequence[str]) -> bool:
 
 def source_of(args: Sequence[str]) -> str | None:
     """The job file named on the command line, for messages about its lines; COMMAND when there is none."""
-    if not args or args[0] not in ("submit", "plan"):
+    if tuple(args[:2]) not in _SCHEDULING and (not args or args[0] not in ("submit", "plan")):
         return None
     if "--" in args:
         return COMMAND
-    named = [arg for arg in args[1:] if os.path.isfile(arg)]  # noqa: PTH113 - a string is all that is needed
+    words = [arg.removeprefix("--file=") for arg in args[1:]]
+    named = [word for word in words if os.path.isfile(word)]  # noqa: PTH113 - a string is all that is needed
     if named:
         return named[0]
     return "stdin" if "-" in args else None
+
+
+_SCHEDULING: dict[tuple[str, ...], str] = {
+    ("schedule", "add"): "nothing was added",
+    ("schedule", "set"): "nothing was changed",
+}
+
+
+def outcome_of(args: Sequence[str]) -> str:
+    """What problems in a job file led to."""
+    return _SCHEDULING.get(tuple(args[:2]), "nothing was submitted")
 
 
 def _usage(error: typer.TyperException, json: bool) -> int:

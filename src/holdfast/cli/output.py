@@ -132,7 +132,8 @@ def table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, cut: Sequence[str] = (), drop: Sequence[str] = ()
 ) -> None:
     """Columns side by side. When the terminal is too narrow those named in `drop` are left out, the first one first,
-    and those in `cut` are shortened; no others are."""
+    and those in `cut` are shortened; others only where that is not enough. The first column, which is what one would
+    type, is never cut."""
     if rows or is_terminal(sys.stdout):
         emit(render(make_table(columns, rows, cut=cut, drop=drop)))
 
@@ -145,10 +146,13 @@ def make_table(
     cells = [[cell(value) for value in row] for row in rows]
     needed = [max([len(name), *(row[at].cell_len for row in cells)]) for at, name in enumerate(columns)]
     kept = _kept(columns, needed, cut, drop, width())
+    if _least(kept, columns, needed, cut) > width():
+        cut = columns[1:]
+        kept = _kept(columns, needed, cut, [*drop, *reversed(columns[1:])], width())
     names, sizes = [columns[at] for at in kept], [needed[at] for at in kept]
     made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for name, room in zip(names, _share(names, sizes, cut, width()), strict=True):
-        made.add_column(name, no_wrap=True, overflow="ellipsis", width=room)
+    for at, (name, room) in enumerate(zip(names, _share(names, sizes, cut, width()), strict=True)):
+        made.add_column(name, no_wrap=at > 0, overflow="ellipsis" if at else "fold", width=room)
     for row in cells:
         made.add_row(*(row[at] for at in kept))
     return made
@@ -158,13 +162,17 @@ def _kept(
     columns: Sequence[str], needed: Sequence[int], cut: Sequence[str], drop: Sequence[str], room: int
 ) -> list[int]:
     """Which columns are shown, by their places."""
-    least = [min(size, READABLE) if name in cut else size for name, size in zip(columns, needed, strict=True)]
     kept = list(range(len(columns)))
     for name in drop:
-        if sum(least[at] + GAP for at in kept) - GAP <= room:
+        if _least(kept, columns, needed, cut) <= room:
             break
         kept = [at for at in kept if columns[at] != name]
     return kept
+
+
+def _least(kept: Sequence[int], columns: Sequence[str], needed: Sequence[int], cut: Sequence[str]) -> int:
+    """How many characters they need side by side, if those that may be cut are."""
+    return sum((min(needed[at], READABLE) if columns[at] in cut else needed[at]) + GAP for at in kept) - GAP
 
 
 def _share(columns: Sequence[str], needed: Sequence[int], cut: Sequence[str], room: int) -> list[int]:

@@ -38,7 +38,12 @@ def list_users(json: Json = False) -> None:
         ]
         for user in found
     ]
-    output.table(("USER", "KIND", "", "EMAIL", "GROUPS", "CREATED"), rows, cut=("EMAIL", "GROUPS"))
+    output.table(
+        ("USER", "KIND", "", "EMAIL", "GROUPS", "CREATED"),
+        rows,
+        cut=("EMAIL", "GROUPS"),
+        drop=("CREATED", "EMAIL", "KIND", "GROUPS"),
+    )
     output.hint("holdfast user add NAME", "holdfast user show NAME")
 
 

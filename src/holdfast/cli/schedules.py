@@ -117,10 +117,11 @@ def list_schedules(
         output.note('There is no schedule. Make one: holdfast schedule add FILE --cron "0 4 * * *"')
         return
     now = utc_now()
-    rows = [
-        [one.id, one.name, _when(one), _next(one, now), f"{one.user} in {one.group}", one.message] for one in page.items
-    ]
-    output.table(("SCHEDULE", "NAME", "WHEN", "NEXT RUN", "BY", "MESSAGE"), rows, cut=("NAME", "MESSAGE"))
+    rows = [[one.id, one.name, _when(one), *_next_cells(one, now), f"{one.user} in {one.group}"] for one in page.items]
+    output.table(("SCHEDULE", "NAME", "WHEN", "NEXT RUN", "", "BY"), rows, cut=("NAME", "BY"), drop=("BY", "", "WHEN"))
+    for one in page.items:
+        if one.invalid:  # below the table, where there is room for all of it
+            output.emit(f"{one.id} cannot run: {output.safe(one.message)}")
     if page.total > len(page.items):
         output.note(f"{page.total - len(page.items)} more: give --limit or --text", "dim")
     output.hint("holdfast schedule show SCHEDULE", "holdfast schedule runs SCHEDULE")
@@ -174,9 +175,21 @@ def add_schedule(
             ends_at=_until(until),
             paused=paused or None,
         )
+        _warn_of_namesakes(client, made)
     _show(made, json)
     if not json:
         output.hint(f"holdfast schedule run {made.id}", f"holdfast schedule set {made.id}")
+
+
+def _warn_of_namesakes(client: Client, made: ScheduleDetail) -> None:
+    """The same file added twice runs twice, which is seldom meant."""
+    page = client.schedules(groups=[made.group], text=made.name, limit=500)
+    others = [one.id for one in page.items if one.name == made.name and one.id != made.id]
+    if others:
+        listed = ", ".join(others[:3]) + (" and more" if len(others) > 3 else "")
+        name, group = output.safe(made.name), output.safe(made.group)
+        output.note(f"warning: {group} has a schedule called {name} already: {listed}. Both run.", "yellow")
+        output.note(f"  to change one instead: holdfast schedule set {others[0]}")
 
 
 @schedules.command("set")
@@ -231,14 +244,16 @@ def run_schedule(schedule: Ref, follow: Follow = False, wait: Wait = False, json
     """Submit its job now, as yours."""
     with connect() as client:
         job = client.run_schedule(_find(client, schedule).id)
+        if not json or follow:
+            output.note(f"Submitted {output.safe(job.name)} as {job.id}.", "bold")
         for warning in job.warnings:
             output.note(f"warning: {output.safe(warning)}", "yellow")
         if follow or wait:
             stay(client, job, follow=follow, json=json)
     if json:
         output.emit_json(job)
-        return
-    output.emit(job.id)
+    elif not output.is_terminal(sys.stdout):
+        output.emit(job.id)
     output.hint(f"holdfast logs -f {job.id}", f"holdfast show {job.id}")
 
 
@@ -256,7 +271,15 @@ def resume_schedule(schedule: Ref, json: Json = False) -> None:
     """Go on from its next time."""
     with connect() as client:
         found = client.resume_schedule(_find(client, schedule).id)
-    _told(found, f"Resumed {found.id}; next run: {_next(found, utc_now())}", json)
+    _told(found, f"Resumed {found.id}{_outlook(found)}", json)
+
+
+def _outlook(found: ScheduleDetail) -> str:
+    if found.invalid:
+        return f", but it cannot run: {output.safe(found.message)}"
+    if found.recurrence.kind == "inactive":
+        return "; it runs when somebody runs it."
+    return f"; next run: {_next(found, utc_now())}"
 
 
 @schedules.command("runs")
@@ -273,11 +296,12 @@ def list_runs(
         output.emit_json({"items": runs})
         return
     if not runs:
-        output.note(f"It has not been due yet; next run: {_next(found, utc_now())}")
+        output.note(f"It has not been due yet{_outlook(found)}")
         return
     zone = _zone(found.timezone)
     rows = [[_at(run.due_at, zone), _result(run), run.job, _state(run), _by(run), run.message] for run in runs]
-    output.table(("DUE", "RESULT", "JOB", "STATE", "BY", "MESSAGE"), rows, cut=("MESSAGE",))
+    columns = ("DUE", "RESULT", "JOB", "STATE", "BY", "MESSAGE")
+    output.table(columns, rows, cut=("MESSAGE",), drop=("BY", "STATE"))
 
 
 @schedules.command("preview")
@@ -388,19 +412,21 @@ def _show(found: ScheduleDetail, json: bool) -> None:
     for label, text in _facts(found):
         output.emit(f"  {label:<11} {output.safe(text)}")
     here, now = _zone(found.timezone), utc_now()
-    for at, moment in enumerate(found.next_runs):
+    for at, moment in enumerate(() if found.invalid else found.next_runs):
         output.emit(f"  {'' if at else 'next runs':<11} {_at(moment, here)}  {_from_now(moment, now)}")
 
 
 def _facts(found: ScheduleDetail) -> Iterator[tuple[str, str]]:
     if found.invalid:
         yield "cannot run", found.message
-    yield "when", f"{_when(found)}, time zone {found.timezone}"
+    timed = found.recurrence.kind != "inactive"
+    yield "when", f"{_when(found)}, time zone {found.timezone}" if timed else _when(found)
     if found.paused:
         yield "paused", "until it is resumed"
     yield "by", f"{found.user} in {found.group}"
-    yield "overlap", _OVERLAPS.get(found.overlap, found.overlap)
-    yield "missed", _MISSED.get(found.missed, found.missed)
+    if timed:
+        yield "overlap", _OVERLAPS.get(found.overlap, found.overlap)
+        yield "missed", _MISSED.get(found.missed, found.missed)
     if found.ends_at:
         yield "ends", _at(found.ends_at, _zone(found.timezone))
     if found.queued_at:
@@ -430,13 +456,18 @@ def _when(schedule: Schedule) -> str:
 
 
 def _next(schedule: Schedule, now: datetime) -> str:
-    if schedule.paused:
-        return "paused"
+    return "  ".join(_next_cells(schedule, now))
+
+
+def _next_cells(schedule: Schedule, now: datetime) -> tuple[str, str]:
+    """When it is due, and how far that is."""
     if schedule.invalid:
-        return "cannot run"
+        return "cannot run", ""
+    if schedule.paused:
+        return "paused", ""
     if schedule.next_run_at is None:
-        return "" if schedule.recurrence.kind == "inactive" else "over"
-    return f"{_at(schedule.next_run_at, _zone(schedule.timezone))}  {_from_now(schedule.next_run_at, now)}"
+        return "" if schedule.recurrence.kind == "inactive" else "over", ""
+    return _at(schedule.next_run_at, _zone(schedule.timezone)), _from_now(schedule.next_run_at, now)
 
 
 def _at(at: datetime, zone: tzinfo | None) -> str:

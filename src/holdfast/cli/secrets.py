@@ -40,7 +40,7 @@ def list_secrets(json: Json = False) -> None:
         output.note("There is no secret that you may see. An admin adds one: holdfast secret add NAME")
         return
     rows = [[one.name, one.kind, one.registry_host, one.username, one.display_name] for one in found]
-    output.table(("SECRET", "KIND", "REGISTRY", "USER", ""), rows, cut=("",))
+    output.table(("SECRET", "KIND", "REGISTRY", "USER", ""), rows, cut=("REGISTRY", ""), drop=("", "USER", "REGISTRY"))
     output.hint("holdfast secret show NAME", "holdfast secret add NAME")
 
 

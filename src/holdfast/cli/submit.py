@@ -72,6 +72,12 @@ Mount = Annotated[
     list[str] | None,
     typer.Option(metavar="SRC[:DST][:ro|rw]", help="A folder to show in the task.", rich_help_panel=JOB_OPTIONS),
 ]
+Files = Annotated[
+    bool,
+    typer.Option(
+        "--files", help="Show the group's shared files at /phfs: holdfast files.", rich_help_panel=JOB_OPTIONS
+    ),
+]
 Instances = Annotated[int | None, typer.Option(help="How many tasks.", rich_help_panel=JOB_OPTIONS)]
 TimeLimit = Annotated[str | None, typer.Option(help="How long it may run: 90m, 2h, none.", rich_help_panel=JOB_OPTIONS)]
 Retry = Annotated[int | None, typer.Option(help="Tries after a failure.", rich_help_panel=JOB_OPTIONS)]
@@ -97,6 +103,7 @@ def submit(
     gpu: Gpu = None,
     env: Env = None,
     mount: Mount = None,
+    files: Files = False,
     instances: Instances = None,
     time_limit: TimeLimit = None,
     retry: Retry = None,
@@ -136,6 +143,7 @@ def plan(
     gpu: Gpu = None,
     env: Env = None,
     mount: Mount = None,
+    files: Files = False,
     instances: Instances = None,
     time_limit: TimeLimit = None,
     retry: Retry = None,
@@ -196,7 +204,7 @@ def _job(ctx: typer.Context, file: str | None) -> bytes | dict[str, Any]:
 DESCRIBING = frozenset(
     (
         "name", "image", "instance_type", "cpu", "memory", "gpu", "env", "mount", "instances", "time_limit", "retry",
-        "priority", "hold",
+        "priority", "hold", "files",
     )
 )
 # fmt: on
