@@ -101,6 +101,7 @@ def jobs(draw: st.DrawFn) -> Job:
         priority=draw(st.integers(-5, 200)),
         tags=tuple(draw(st.lists(titles, max_size=3))),
         datasets=tuple(draw(st.lists(dataset_names, max_size=3, unique=True))),
+        files=draw(st.booleans()),
         dialect=draw(st.sampled_from(Dialect)),
         extras=draw(st.dictionaries(texts, json_values, max_size=3)),
     )

@@ -68,12 +68,11 @@ class Place:
         around = {"isolated": more.pop("isolated", True), "variables": more.pop("variables", {})}
         given = PrimeHub(
             platform=platform or Platform(timezone="Asia/Taipei", artifacts=ARTIFACTS),
-            files=str(self.files),
             other_volumes=self.others,
             **more,
         )
         snapshot = placed(replace(job, roles=(role,)), id=JOB_ID)
-        return launch_of(snapshot, volume=volume, primehub=given, **around)
+        return launch_of(snapshot, volume=volume, files=str(self.files), primehub=given, **around)
 
     def run(self, command: str | Job, options: EmbeddedOptions | None = None, **more: Any) -> Ran:
         """Without a sandbox, if the options say so."""

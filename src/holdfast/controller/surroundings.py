@@ -86,13 +86,15 @@ class SurroundingsOf:
 
     async def _own(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
         job = snapshot.job
-        group = self._groups().get(job.group)
-        volumes = [self._folders.volume(job.group)] if group and group.shared_volume and self._folders else []
-        if not volumes and not job.datasets:
+        group = self._groups().get(job.group) if self._folders else None
+        sharing = group if group and (group.shared_volume or job.files) else None
+        if not sharing and not job.datasets:
             return same
+        shared = await self._shared(sharing, files=job.files) if sharing else _Shared()
         return replace(
             same,
-            volume=(await self._made(volumes))[0] if volumes else "",
+            volume=shared.volume,
+            files=shared.files,
             variables=await self._store.read(_named_variables, snapshot.user, job.datasets) if job.datasets else {},
         )
 
@@ -118,27 +120,29 @@ class SurroundingsOf:
         return replace(
             same,
             volume=shared.volume,
+            files=shared.files,
             variables=variables,
             primehub=PrimeHub(
                 platform=self._platform,
-                files=shared.files,
                 home_symlink=group is None or group.home_symlink,
                 other_volumes=shared.others,
                 unreachable=await self._unreachable(job),
             ),
         )
 
-    async def _shared(self, group: Group, memberships: Iterable[str]) -> _Shared:
+    async def _shared(self, group: Group, memberships: Iterable[str] = (), *, files: bool = True) -> _Shared:
+        """The folders of the group, and of those of its user's groups that show theirs."""
         assert self._folders is not None
         others = self._others(group.name, memberships)
         volumes = [self._folders.volume(name) for name in others.values()]
         if group.shared_volume:
             volumes.append(self._folders.volume(group.name))
-        own = [self._folders.files(group.name), self._folders.removed(group.name)]  # as `make_files` does
-        files, _, *made = await self._made([*own, *volumes])
+        own = [self._folders.files(group.name), self._folders.removed(group.name)] if files else []  # as `make_files`
+        made = await self._made([*own, *volumes])
+        made, files_made = made[len(own) :], made[: len(own)]
         return _Shared(
             volume=made.pop() if group.shared_volume else "",
-            files=files,
+            files=files_made[0] if files else "",
             others=dict(zip(others, made, strict=True)),
         )
 

@@ -39,6 +39,7 @@ def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
         "priority": job.priority,
         "tags": list(job.tags),
         "datasets": list(job.datasets),
+        "files": job.files,
         "dialect": job.dialect.value,
         "extras": dict(job.extras),
     }
@@ -61,6 +62,7 @@ def job_from_json(data: Mapping[str, Any]) -> Job:
         priority=get("priority", 0),
         tags=tuple(get("tags", ())),
         datasets=tuple(get("datasets", ())),
+        files=get("files", False),
         dialect=Dialect(get("dialect", Dialect.HOLDFAST)),
         extras=get("extras", {}),
     )

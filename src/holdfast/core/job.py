@@ -13,6 +13,7 @@ GIB = 1024 * MIB
 
 DEFAULT_GROUP = "default"
 HOST_IMAGE = "host"
+FILES = "/phfs"  # where tasks see the files that their group shares
 
 
 class Dialect(StrEnum):
@@ -117,6 +118,7 @@ class Job:
     priority: int = 0  # higher goes first
     tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()  # shown to every task below /datasets
+    files: bool = False  # every task sees the files that its group shares, to read and write
     dialect: Dialect = Dialect.HOLDFAST
     extras: Mapping[str, Any] = field(default_factory=dict)  # a dialect's own leftovers, JSON values only
 

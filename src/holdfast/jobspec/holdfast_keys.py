@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from holdfast.core.job import Hold, Keep
+from holdfast.core.job import FILES, Hold, Keep
 
 from . import rules
 from .fields import At, Key, Kind, Wrong
@@ -187,5 +187,6 @@ JOB_KEYS = {
         Kind(_read_datasets, {**_DATASETS.schema, "uniqueItems": True}),
         "Names of datasets, shown to every task below /datasets.",
     ),
+    "files": Key(BOOLEAN, f"Whether every task sees the files that its group shares, at {FILES}. Default: false."),
     "extras": Key(OBJECT, "Anything else; kept, not looked at."),
 }

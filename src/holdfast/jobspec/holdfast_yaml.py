@@ -52,6 +52,7 @@ def _job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping[str, 
         priority=top.get("priority", 0),
         tags=top.get("tags", ()),
         datasets=top.get("datasets", ()),
+        files=top.get("files", False),
         dialect=Dialect.HOLDFAST,
         extras=top.get("extras", {}),
     )

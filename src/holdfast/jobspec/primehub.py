@@ -75,6 +75,7 @@ def read_primehub(root: At, defaults: Defaults) -> Job:
         roles=(role,),
         group=group_name or group_id or defaults.group,
         time_limit=None if deadline is None else timedelta(seconds=deadline),
+        files=True,
         dialect=Dialect.PRIMEHUB,
         extras={"primehub": {"instanceType": type_name, **({"groupId": group_id} if group_id else {})}},
     )

@@ -52,6 +52,7 @@ def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO
         "priority": job.priority or None,
         "tags": _Flow(job.tags) or None,
         "datasets": _Flow(job.datasets) or None,
+        "files": job.files or None,
         "extras": dict(job.extras) or None,
     }
     return dump_yaml({key: value for key, value in written.items() if value is not None})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from typing import Any
 
 from holdfast.core.codec import MASK
-from holdfast.core.job import MIB, Dialect, Job, Mount, Role
+from holdfast.core.job import FILES, MIB, Dialect, Job, Mount, Role
 
 from .fields import At, Key, Kind, Wrong, describe
 from .kinds import BOOLEAN, choice, integer, list_of, number, object_of, size, spelled, text
@@ -228,6 +229,9 @@ def _check_role(job: Job, role: Role, at: At) -> None:
     targets = [mount.target.rstrip("/") for mount in role.mounts]
     if len(set(targets)) < len(targets):
         at.problem("mounts two folders at the same place", rule="uniqueItems")
+    if job.files and any(f"{posixpath.normpath(target)}/".startswith(f"{FILES}/") for target in targets):
+        hint = "Mount it elsewhere, or leave out files."
+        at.problem(f"mounts a folder at {FILES}, where files: true shows those of the group", hint, rule="not")
 
 
 def _check_secrets(job: Job, role: Role, at: At, unknown: Callable[[str], tuple[str, ...]]) -> None:

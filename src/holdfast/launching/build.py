@@ -13,7 +13,7 @@ from holdfast.jobspec import fill_secrets
 from .openpai import Company, Crowd, dress_openpai, openpai_filler
 from .primehub import dress_primehub
 from .surroundings import Surroundings
-from .volumes import with_volume
+from .volumes import with_files, with_volume
 
 
 class Launcher:
@@ -40,8 +40,8 @@ def _dress(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surrounding
     if surroundings.variables:
         launch = replace(launch, env={**surroundings.variables, **launch.env})
     if surroundings.volume and surroundings.isolated:  # without a sandbox nothing appears at another path
-        return with_volume(launch, surroundings.volume)
-    return launch
+        launch = with_volume(launch, surroundings.volume)
+    return with_files(launch, surroundings.files, isolated=surroundings.isolated) if surroundings.files else launch
 
 
 def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:

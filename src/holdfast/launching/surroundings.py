@@ -34,7 +34,6 @@ class PrimeHub:
     """What PrimeHub put around a job of this user in this group."""
 
     platform: Platform = field(default_factory=Platform)
-    files: str = ""  # the folder of the machine that is the group's shared files
     home_symlink: bool = True
     other_volumes: Mapping[str, str] = field(default_factory=dict)  # group path -> folder of the machine
     unreachable: frozenset[str] = frozenset()  # datasets whose folder is gone or does not answer
@@ -47,6 +46,7 @@ class Surroundings:
     user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, as they wrote them; see wants_user_keys
     job_seed: bytes | None = None  # 32 secret bytes of this job alone; see wants_job_key
     volume: str = ""  # the folder of the machine that is the volume of the job's group; empty: it has none
+    files: str = ""  # likewise what the group shares, for a job that is to see it
     variables: Mapping[str, str] = field(default_factory=dict)  # of datasets and MLflow; they may hold passwords
     primehub: PrimeHub = field(default_factory=PrimeHub)  # for jobs in its format
 

@@ -1,4 +1,4 @@
-"""Where groups' volumes appear in tasks."""
+"""Where groups' volumes and files appear in tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.core.identity import group_path
-from holdfast.core.job import Mount
+from holdfast.core.job import FILES, Mount
 from holdfast.engines.base import Launch
 
 VOLUMES = "/project"
@@ -19,7 +19,17 @@ def volume_path(group: str) -> str:
 
 def with_volume(launch: Launch, source: str) -> Launch:
     """The launch with its group's volume; what the job itself mounts there goes first."""
-    mount = Mount(source=source, target=volume_path(launch.group), read_only=False)
+    return _with(launch, Mount(source=source, target=volume_path(launch.group), read_only=False))
+
+
+def with_files(launch: Launch, source: str, *, isolated: bool) -> Launch:
+    """The launch with the files that its group shares. Where nothing appears at another path, a variable leads there;
+    it does so everywhere, for scripts that are to run on both."""
+    launch = replace(launch, env={"HOLDFAST_FILES": FILES if isolated else source, **launch.env})
+    return _with(launch, Mount(source=source, target=FILES, read_only=False)) if isolated else launch
+
+
+def _with(launch: Launch, mount: Mount) -> Launch:
     return launch if _is_taken(mount.target, launch.mounts) else replace(launch, mounts=(*launch.mounts, mount))
 
 

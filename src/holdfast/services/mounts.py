@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
-from holdfast.core.job import Job, Mount, Role
+from holdfast.core.job import FILES, Job, Mount, Role
 from holdfast.reach import Reach, Silent
 
 from .refusals import Unavailable
@@ -21,6 +21,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE = 15.0  # seconds
+_INSTEAD = (
+    f"Your own files get into a job by `holdfast files put FILE` and `holdfast submit --files -- …` (in a job file: "
+    f"files: true); the job sees them at {FILES}."
+)
 
 
 class MountRules:
@@ -127,5 +131,7 @@ class MountRules:
 
     def _what_is_allowed(self) -> str:
         if not self._allow:
-            return "No folder may be mounted here but by admins; an admin can allow some with the setting mounts.allow."
-        return f"Folders under these may be mounted: {', '.join(self._allow)}. An admin may mount any."
+            said = "No folder may be mounted here but by admins; an admin can allow some with the setting mounts.allow."
+        else:
+            said = f"Folders under these may be mounted: {', '.join(self._allow)}. An admin may mount any."
+        return f"{said} {_INSTEAD}"

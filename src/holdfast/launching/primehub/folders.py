@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.identity import group_path
-from holdfast.core.job import Mount
+from holdfast.core.job import FILES, Mount
 
 from ..surroundings import Surroundings
 from ..volumes import VOLUMES, volume_path
 
 HOME = "/home/jovyan"
-FILES = "/phfs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +33,14 @@ def find_folders(group: str, mounts: Sequence[Mount], surroundings: Surroundings
     if not surroundings.isolated:
         return Folders(
             volume=surroundings.volume,
-            files=given.files,
+            files=surroundings.files,
             datasets=tuple((mount.dataset, mount.source) for mount in kept if mount.dataset),
             mounts=tuple(mount for mount in kept if mount.dataset is None),
             left_out=left_out,
         )
     return Folders(
         volume=volume_path(group) if surroundings.volume else "",
-        files=FILES if given.files else "",
+        files=FILES if surroundings.files else "",
         datasets=tuple((mount.dataset, mount.target) for mount in kept if mount.dataset),
         mounts=(*kept, *_shared(group, surroundings)),
         left_out=left_out,
@@ -56,8 +55,8 @@ def _shared(group: str, surroundings: Surroundings) -> Iterable[Mount]:
     for path, source in given.other_volumes.items():
         if path != own:  # two groups may share a path: the job's own goes first
             yield Mount(source=source, target=f"{VOLUMES}/{path}", read_only=False)
-    if given.files:
-        yield Mount(source=given.files, target=FILES, read_only=False)
+    if surroundings.files:
+        yield Mount(source=surroundings.files, target=FILES, read_only=False)
 
 
 def _names(mounts: Iterable[Mount]) -> list[str]:
