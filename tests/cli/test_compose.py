@@ -33,6 +33,7 @@ def test_everything_that_can_be_asked_for_is_understood_by_the_server() -> None:
         retry=3,
         priority=5,
         hold=True,
+        files=True,
     )
     found = parse_job(json.dumps(job)).job
     role = found.roles[0]
@@ -40,7 +41,7 @@ def test_everything_that_can_be_asked_for_is_understood_by_the_server() -> None:
     assert (role.resources.cpu, role.resources.memory, role.resources.gpu) == (0.5, 512 << 20, 1)
     assert role.env["B"] == "x=y"
     assert [(mount.target, mount.read_only) for mount in role.mounts] == [("/data", True), ("/out", False)]
-    assert (found.max_retries, found.priority, found.hold is not None) == (3, 5, True)
+    assert (found.max_retries, found.priority, found.hold is not None, found.files) == (3, 5, True, True)
 
 
 def test_one_argument_is_shell_text_and_several_are_words() -> None:

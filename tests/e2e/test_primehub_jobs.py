@@ -79,6 +79,20 @@ def test_the_next_job_finds_it_and_another_groups_does_not(server: Server) -> No
     assert not {"phfs", "datasets"} & set(found)
 
 
+def test_jobs_of_our_own_find_the_groups_files_when_they_ask(server: Server) -> None:
+    """Every task of every role, to read and write; a job of another group finds its own."""
+    run(server, form("echo shared > /phfs/seen"))
+    roles = (
+        "{one: {command: cat /phfs/seen > /phfs/from-one}, two: {instances: 2, command: touch /phfs/$HOLDFAST_TASK}}"
+    )
+    head = "name: own\nresources: {cpu: 0.1, memory: 64Mi}\nfiles: true\n"
+    run(server, f"{head}group: Team_A\nroles: {roles}\n")
+    files = server.home / "shared/groups/Team_A/files"
+    assert (files / "from-one").read_text() == "shared\n"
+    assert {"two-0", "two-1"} <= {path.name for path in files.iterdir()}
+    assert run(server, f"{head}group: far\ncommand: ls -A /phfs; echo $HOLDFAST_FILES\n") == ["/phfs"]
+
+
 def test_a_clone_keeps_its_form_and_its_timeout(server: Server) -> None:
     first = server.submit(form("true", activeDeadlineSeconds=77))["id"]
     text = server.get(f"/jobs/{first}/yaml").text
@@ -112,5 +126,8 @@ def test_where_jobs_are_not_isolated(tmp_path: Path) -> None:
         assert (plain.home / "shared/groups/Team_A/volume/note").exists()
         own = "name: own\ngroup: Team_A\nresources: {cpu: 0.1, memory: 64Mi}\ncommand: echo runs\n"
         assert run(plain, own) == ["runs"]
+        shared = own.replace("echo runs", 'echo mine > "$HOLDFAST_FILES/note"') + "files: true\n"
+        assert run(plain, shared) == []
+        assert (plain.home / "shared/groups/Team_A/files/note").read_text() == "mine\n"
     finally:
         plain.stop()

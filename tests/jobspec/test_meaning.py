@@ -469,3 +469,15 @@ def test_hints_show_no_secret(secrets: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         parse_job(f"name: x\ncommand: a\nsecrets: {secrets}\n")
     assert "hunter2" not in repr(caught.value.problems)
+
+
+@pytest.mark.parametrize("target", ["/phfs", "/phfs/", "//phfs", "/phfs/data"])
+def test_nothing_else_is_mounted_where_the_groups_files_are(target: str) -> None:
+    text = f"name: a\ncommand: b\nmounts: ['/data:{target}']\n"
+    assert parse(text).files is False
+    assert parse(f"{text.replace('/phfs', '/phfsx')}files: true\n").files is True
+    with pytest.raises(InvalidJob) as caught:
+        parse_job(f"{text}files: true\n")
+    (problem,) = caught.value.problems
+    assert "/phfs, where files: true shows those of the group" in problem.message
+    assert "leave out files" in str(problem.hint)

@@ -104,9 +104,9 @@ def test_what_datasets_gave_is_kept_by_the_codec_and_left_out_of_files() -> None
     assert parse_job(render_yaml(job)).job == replace(job, roles=(replace(role, mounts=(own,)),))
 
 
-def test_jobs_stored_before_there_were_datasets_are_read() -> None:
+def test_jobs_stored_before_there_were_datasets_or_files_are_read() -> None:
     job = Job(name="j", roles=(Role(name="main", commands=("true",), mounts=(Mount(source="/a", target="/b"),)),))
     old = job_to_json(job)
-    del old["datasets"]
+    del old["datasets"], old["files"]
     assert "dataset" not in old["roles"][0]["mounts"][0]
     assert job_from_json(old) == job

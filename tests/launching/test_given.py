@@ -10,7 +10,7 @@ from holdfast.core.job import Dialect, Job, Mount, Role
 from holdfast.core.records import Mlflow
 from holdfast.launching import Launcher, Surroundings, dataset_variables, mlflow_variables
 
-from .scene import placed, v2_job
+from .scene import launch_of, placed, v2_job
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,29 @@ def test_where_there_is_no_volume_no_sandbox_or_the_job_is_of_openpai() -> None:
     assert launch_mounts(v2_job(["true"])) == ()
 
 
+# -- what the group shares
+
+
+SHARED = Mount(source="/shared/files", target="/phfs", read_only=False)
+
+
+def test_our_own_jobs_that_ask_get_their_groups_files() -> None:
+    data = Mount(source="/data", target="/data")
+    assert launch_mounts(OWN, data, files=SHARED.source) == (data, VOLUME, SHARED)
+    assert launch_mounts(OWN, volume="", files=SHARED.source) == (SHARED,)
+    assert launch_of(OWN, files=SHARED.source).env["HOLDFAST_FILES"] == "/phfs"
+
+
+def test_without_a_sandbox_a_variable_leads_to_the_groups_files() -> None:
+    launch = launch_of(OWN, files=SHARED.source, isolated=False)
+    assert (launch.mounts, launch.env["HOLDFAST_FILES"]) == ((), SHARED.source)
+
+
 def test_a_launch_without_surroundings_is_the_plain_one() -> None:
     snapshot = placed(OWN)
     launch = Launcher(snapshot).launch(snapshot.tasks[0], Surroundings())
     assert (launch.entry, launch.mounts, launch.scratch, launch.workdir) == ("", (), None, None)
+    assert "HOLDFAST_FILES" not in launch.env
 
 
 def test_variables_do_not_take_the_place_of_the_jobs_own() -> None:

@@ -55,6 +55,18 @@ async def test_other_folders_are_for_admins(place: Path) -> None:
     assert "may not be mounted" in await refusal(place, f"{place}/other", USER)
 
 
+@pytest.mark.parametrize(
+    ("allow", "says"), [((), "but by admins"), (("/srv/data",), "under these may be mounted: /srv/data")]
+)
+async def test_who_may_not_mount_is_told_what_to_do_instead(place: Path, allow: tuple[str, ...], says: str) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        await MountRules(home=place / "home", allow=allow).apply(job(f"{place}/other"), USER)
+    hint = str(caught.value.problems[0].hint)
+    assert says in hint
+    assert "`holdfast files put FILE`" in hint
+    assert "--files" in hint
+
+
 async def test_links_are_followed_before_looking(place: Path) -> None:
     (place / "data/out").symlink_to(place / "other")
     (place / "data/in").symlink_to(place / "data/set")

@@ -235,6 +235,20 @@ async def test_our_own_jobs_get_the_volume_and_no_more(house: House, ann: Actor)
     assert (await launch(house, ann, text.format("blue"))).mounts == ()
 
 
+async def test_our_own_jobs_get_the_groups_files_when_they_ask(house: House, ann: Actor) -> None:
+    text = "name: j\ncommand: echo\nfiles: true\ngroup: {}\n"
+    files = {group: house.services.shared.files(group) for group in ("red", "blue")}
+    seen = {group: Mount(source=str(folder), target="/phfs", read_only=False) for group, folder in files.items()}
+    assert (await launch(house, ann, text.format("blue"))).mounts == (seen["blue"],)
+    assert files["blue"].stat().st_mode & 0o777 == 0o700
+    assert house.services.shared.removed("blue").is_dir()
+    assert not files["red"].exists()
+    volume = await share(house, "red")
+    started = await launch(house, ann, text.format("red"))
+    assert started.mounts == (Mount(source=str(volume), target="/project/red", read_only=False), seen["red"])
+    assert (started.entry, started.env["HOLDFAST_FILES"]) == ("", "/phfs")
+
+
 async def test_volumes_of_other_groups_that_show_them(house: House, ann: Actor) -> None:
     await house.services.groups.create(house.admin, Group(name="far"))
     for name in ("red", "far"):

@@ -229,9 +229,13 @@ def _check_role(job: Job, role: Role, at: At) -> None:
     targets = [mount.target.rstrip("/") for mount in role.mounts]
     if len(set(targets)) < len(targets):
         at.problem("mounts two folders at the same place", rule="uniqueItems")
-    if job.files and any(f"{posixpath.normpath(target)}/".startswith(f"{FILES}/") for target in targets):
+    if job.files and any(_is_among_files(target) for target in targets):
         hint = "Mount it elsewhere, or leave out files."
         at.problem(f"mounts a folder at {FILES}, where files: true shows those of the group", hint, rule="not")
+
+
+def _is_among_files(target: str) -> bool:
+    return f"/{posixpath.normpath(target).strip('/')}/".startswith(f"{FILES}/")
 
 
 def _check_secrets(job: Job, role: Role, at: At, unknown: Callable[[str], tuple[str, ...]]) -> None:
