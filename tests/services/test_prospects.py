@@ -92,6 +92,17 @@ async def test_without_isolation_datasets_of_primehub_jobs_are_found_by_links(pl
     assert (await planned(plain, f"{HELLO}datasets: [corpus]\n"))[0] == "never"
 
 
+async def test_without_isolation_one_is_told_where_the_groups_files_are(plain: House) -> None:
+    text = f"{HELLO}files: true\n"
+    (warning,) = await warned(plain, text)
+    assert "HOLDFAST_FILES" in warning
+    assert await planned(plain, text) == ("now", ())
+
+
+async def test_with_isolation_the_groups_files_are_where_they_should_be(house: House) -> None:
+    assert await warned(house, f"{HELLO}files: true\n") == ()
+
+
 async def test_with_isolation_folders_may_move(house: House, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     assert await planned(house, f"{HELLO}mounts: ['{tmp_path}/data:/data']\n") == ("now", ())

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, NotFound, Problem, UserError
-from holdfast.core.job import DEFAULT_GROUP, HOST_IMAGE, Dialect, Job, Resources
-from holdfast.engines.base import Engine
+from holdfast.core.job import DEFAULT_GROUP, FILES, HOST_IMAGE, Dialect, Job, Resources
+from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
 from holdfast.settings import Settings
 from holdfast.store import jobs as job_rows
@@ -24,6 +24,10 @@ from .storages import Storages, wishes_of, without_datasets
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
 HOLD_WARNING = "hold is recorded, but this version does not keep failed tasks yet"
+FILES_WARNING = (
+    f"jobs are not isolated on this machine, so the group's files are not at {FILES}; the variable HOLDFAST_FILES "
+    "says where they are"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,8 @@ class Intake:
 
     async def _warnings(self, job: Job) -> list[str]:
         found = [HOLD_WARNING] if job.hold is not None else []
+        if job.files and job.dialect is Dialect.HOLDFAST and self._engine.health().isolation is Isolation.NONE:
+            found.append(FILES_WARNING)
         wanted = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if wanted:
             known = {name for image in await self._engine.images() for name in image_names(image.name)}
