@@ -12,6 +12,7 @@ import pytest
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Engine, KeepsArtifacts, Launch, LeftOut, LogSource, Stream
+from holdfast.services.log_reading import follow
 
 PATIENCE = 60.0  # seconds; only a broken engine ever waits that long
 
@@ -390,6 +391,34 @@ class EngineContract:
             assert not await waiting  # the end wakes it too
             assert await log.complete()
             assert not await log.grown(await log.size(), PATIENCE * 10)
+
+        self.play(scenario)
+
+    @pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.MERGED])
+    def test_one_who_follows_a_log_from_its_first_moment_misses_nothing(self, stream: Stream) -> None:
+        async def scenario(rig: Rig) -> None:
+            for attempt_id in ("a", "b", "c"):
+                starting = asyncio.create_task(rig.engine.start(launch(attempt_id, "echo hello")))
+                while (log := rig.engine.log(attempt_id, stream)) is None:
+                    await asyncio.sleep(0)
+                assert b"".join([data async for _, data in follow(log, 0)]) == b"hello\n"
+                await starting
+
+        self.play(scenario)
+
+    @pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.MERGED])
+    def test_after_a_restart_a_log_is_not_complete_while_its_task_runs(self, stream: Stream) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
+            await rig.reopen()
+            log = rig.log("a", stream)
+            assert not await log.complete()  # though nobody has looked yet for what runs
+            assert not await log.grown(len(b"up\n"), 0.05)
+            waiting = asyncio.create_task(log.grown(10_000, PATIENCE * 10))  # a shell may say that it was killed
+            await rig.engine.stop("a", 0)
+            assert not await waiting
+            assert await log.complete()
+            assert (await read_all(log)).startswith(b"up\n")
 
         self.play(scenario)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from holdfast.engines.embedded.folder import TaskFolder
 from holdfast.engines.embedded.logs import READERS, FileLog, MergedLog
 from holdfast.engines.embedded.recorder import Recorder
 from holdfast.engines.embedded.timeline import RECORD
+from holdfast.services.log_reading import follow
 from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
 
 from .playing import folder_of, play
@@ -41,6 +44,9 @@ class Shelf:
 
     def recorder(self, attempt_id: str) -> Recorder | None:
         return self.live
+
+    def is_unsettled(self, attempt_id: str) -> bool:
+        return False
 
     def write(self, name: str, data: bytes) -> None:
         with open(self.folder[name], "ab") as file:
@@ -102,6 +108,62 @@ def test_an_unfinished_line_is_shown_after_a_moment(tmp_path: Path) -> None:
         assert await read_all(log) == b"prompt"
 
     play(tmp_path, scenario)
+
+
+def held_until(seen: Callable[[], bool]) -> None:
+    """Hold the event loop up; what threads do meanwhile is not taken up."""
+    end = time.monotonic() + PATIENCE
+    while not seen():
+        assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("stream", list(Stream))
+@pytest.mark.parametrize("isolation", ["auto", "off"])
+def test_a_log_is_not_complete_before_its_task_is_taken_up(tmp_path: Path, stream: Stream, isolation: str) -> None:
+    async def scenario(rig: Rig) -> None:
+        starting = asyncio.create_task(rig.engine.start(launch("a", "sleep 600")))
+        await asyncio.sleep(0)
+        held_until(lambda: rig.engine.log("a", stream) is not None)
+        log = rig.log("a", stream)
+        assert not await log.complete()
+        await starting
+        assert not await log.complete()
+        await rig.engine.stop("a", 0)
+        await rig.end_of("a")
+        assert await log.complete()
+
+    play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
+
+
+@pytest.mark.parametrize("stream", [Stream.STDOUT, Stream.MERGED])
+@pytest.mark.parametrize("isolation", ["auto", "off"])
+def test_a_task_that_ends_before_it_is_taken_up_is_followed_to_its_end(
+    tmp_path: Path, stream: Stream, isolation: str
+) -> None:
+    async def scenario(rig: Rig) -> None:
+        starting = asyncio.create_task(rig.engine.start(launch("a", "echo whole\nprintf unfinished")))
+        await asyncio.sleep(0)
+        held_until(lambda: folder_of(tmp_path, "a").read_claim().code is not None)
+        log = rig.log("a", stream)
+        assert not await log.complete()  # the last processes may still be going
+        assert await log.read(0, 5) in (b"", b"whole")
+        assert b"".join([data async for _, data in follow(log, 0)]) == b"whole\nunfinished"
+        await starting
+
+    play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
+
+
+def test_without_a_sandbox_a_log_is_complete_when_the_last_process_is_killed(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.engine.start(launch("a", "setsid sh -c 'while :; do echo more; done' &\nexit 0"))
+        log = rig.log("a", Stream.STDOUT)
+        while not await log.complete():
+            await log.grown(await log.size(), PATIENCE)
+        size = await log.size()
+        await rig.end_of("a")
+        assert await log.size() == size
+
+    play(tmp_path, scenario, EmbeddedOptions(isolation="off"))
 
 
 @settings(max_examples=60, deadline=None)
@@ -313,6 +375,9 @@ def test_a_log_that_is_put_away_while_it_is_read(
 
         def recorder(self, attempt_id: str) -> None:
             return None
+
+        def is_unsettled(self, attempt_id: str) -> bool:
+            return False
 
     def read_late(path: str, start: int, count: int) -> bytes:
         if before.exists():

@@ -67,6 +67,7 @@ class EmbeddedEngine:
         self._starter: Starter | None = None
         self._site: Site | None = None
         self._watch: Watch | None = None
+        self._unsettled: set[str] = set()  # attempts that run, or whose last processes do, though nobody watches them
         self._nodes: tuple[Node, ...] = ()
         self._work: set[asyncio.Task[object]] = set()
         self.log_readers = asyncio.Semaphore(READERS)
@@ -90,7 +91,7 @@ class EmbeddedEngine:
         """Find out what can be done here, and put away what was left by a server that died."""
         self._places.make()
         self._site = site = find_site(self._places.home, self._options, self._views)
-        self._starter = Starter(self._options, site, self._views, self._images, self._places)
+        self._starter = Starter(self._options, site, self._views, self._images, self._places, self._unsettled)
         self._nodes = (machine.find_node(self._options, site.gpus),)
         for left in (*self._places.trash(), *self._images.unfinished()):
             self._clean(delete, left)
@@ -180,6 +181,7 @@ class EmbeddedEngine:
         return started
 
     def _take_up(self, attempt_id: str, started: Started, pidfd: int | None) -> None:
+        self._unsettled.discard(attempt_id)
         if self._watch is None:
             if pidfd is not None:
                 os.close(pidfd)
@@ -281,6 +283,8 @@ class EmbeddedEngine:
         if task.claim.code == 0 and (task.note is None or task.note.sandbox):
             self._on_change(self._end(task.attempt_id, task.folder, task.note, task.claim))
             return
+        if task.note is not None and not task.note.sandbox:
+            self._unsettled.add(task.attempt_id)
         self._background(self._look_closer(task))
 
     async def _look_closer(self, task: LiveTask) -> None:
@@ -293,7 +297,11 @@ class EmbeddedEngine:
                 return self._end(task.attempt_id, task.folder, task.note, task.claim)
             return self._look(task.attempt_id)
 
-        self._on_change(await self._in_thread(look))
+        try:
+            seen = await self._in_thread(look)
+        finally:
+            self._unsettled.discard(task.attempt_id)
+        self._on_change(seen)
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
@@ -432,6 +440,9 @@ class EmbeddedEngine:
             return None
         self._watching.follow(task)
         return task.recorder
+
+    def is_unsettled(self, attempt_id: str) -> bool:
+        return attempt_id in self._unsettled
 
     # --- small things ---------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from .timeline import MOST, ZERO, Mark, Piece, Timeline, joined, pieces
 T = TypeVar("T")
 
 _LARGEST_READ = 8 * 1024 * 1024
+_UNWATCHED = 0.02  # seconds between two looks at a task that is not watched yet
 READERS = 4  # threads; with more of them, hundreds who follow a long log would keep everybody else waiting
 
 
@@ -31,7 +32,12 @@ class LogHost(Protocol):
     def log_folder(self, attempt_id: str) -> TaskFolder | None: ...
 
     def recorder(self, attempt_id: str) -> Recorder | None:
-        """That of a running task, with its notices switched on; None when it is not running."""
+        """That of a task that is watched, with its notices switched on; None also for one that runs unwatched, as
+        right after its start."""
+        ...
+
+    def is_unsettled(self, attempt_id: str) -> bool:
+        """Unwatched for a moment, and about to be watched or to have its last processes killed."""
         ...
 
 
@@ -41,15 +47,34 @@ class _Log:
     def __init__(self, host: LogHost, attempt_id: str) -> None:
         self._host = host
         self._id = attempt_id
+        self._over = False
 
     async def size(self) -> int:
         raise NotImplementedError
 
     async def grown(self, size: int, timeout: float) -> bool:
-        return await _wait_for_growth(self, self._host.recorder(self._id), size, timeout)
+        end = asyncio.get_running_loop().time() + timeout
+        while not await self.complete():
+            if await self.size() > size:
+                return True
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0 or not await self._news(left):
+                break
+        return await self.size() > size
 
     async def complete(self) -> bool:
-        return self._host.recorder(self._id) is None
+        """Once over, over for good. That nobody watches a task does not say that it has ended: its claim does."""
+        if not self._over and self._host.recorder(self._id) is None and not self._host.is_unsettled(self._id):
+            self._over = await self._look(lambda folder: not folder.is_alive(), True)
+        return self._over
+
+    async def _news(self, timeout: float) -> bool:
+        """Wait until there may be more. False when nothing came in time."""
+        recorder = self._host.recorder(self._id)
+        if recorder is not None:
+            return await recorder.wait(timeout)
+        await asyncio.sleep(min(timeout, _UNWATCHED))
+        return True
 
     async def _look(self, call: Callable[[TaskFolder], T], nothing: T) -> T:
         """Run `call` on the folder; again when the folder was put away meanwhile, for it then saw only part of it."""
@@ -102,7 +127,8 @@ class MergedLog(_Log):
         recorder = self._host.recorder(self._id)
         if recorder is not None:
             return recorder.record().merged
-        return (await self._look(_final_mark, ZERO)).merged
+        # One that runs unwatched is left alone: whoever takes it up writes its timeline.
+        return (await self._look(_final_mark if await self.complete() else _last_mark, ZERO)).merged
 
     async def first(self) -> int:
         return await self._look(_merged_first, 0)
@@ -114,17 +140,6 @@ class MergedLog(_Log):
     async def offset_at(self, when: datetime) -> int:
         mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
         return max(mark.merged, await self.first())
-
-
-async def _wait_for_growth(log: _Log, recorder: Recorder | None, size: int, timeout: float) -> bool:
-    end = asyncio.get_running_loop().time() + timeout
-    while recorder is not None and not recorder.ended:
-        if await log.size() > size:
-            return True
-        left = end - asyncio.get_running_loop().time()
-        if left <= 0 or not await recorder.wait(left):
-            break
-    return await log.size() > size
 
 
 def _open_timeline(folder: TaskFolder) -> int | None:
@@ -143,6 +158,16 @@ def _mark_before(folder: TaskFolder, when: datetime) -> Mark:
         timeline = Timeline(fd)
         wanted = int(when.timestamp() * 1000)
         return timeline.mark(timeline.first_where(lambda mark: mark.at_ms >= wanted) - 1)
+    finally:
+        os.close(fd)
+
+
+def _last_mark(folder: TaskFolder) -> Mark:
+    fd = _open_timeline(folder)
+    if fd is None:
+        return ZERO
+    try:
+        return Timeline(fd).last
     finally:
         os.close(fd)
 

@@ -82,12 +82,22 @@ def refused(attempt_id: str, refusal: Refusal) -> Observation:
 
 
 class Starter:
-    def __init__(self, options: EmbeddedOptions, site: Site, views: Views, images: ImageShelf, places: Places) -> None:
+    def __init__(
+        self,
+        options: EmbeddedOptions,
+        site: Site,
+        views: Views,
+        images: ImageShelf,
+        places: Places,
+        unsettled: set[str],
+    ) -> None:
+        """`unsettled` gains those that are spawned; whoever takes them up takes them out."""
         self._options = options
         self._places = places
         self._site = site
         self._views = views
         self._images = images
+        self._unsettled = unsettled
 
     def start(self, launch: Launch, folder: TaskFolder) -> Started | None:
         """None when it was started before, by whomever: look at it instead."""
@@ -123,8 +133,10 @@ class Starter:
                 order = self._order(launch, folder, root, groups, opened)
                 note = self._note(launch, root, groups)
                 folder.write_start(note)
+                self._unsettled.add(launch.attempt_id)  # before there is a log that could be taken for a whole one
                 pid = spawn(folder, claim, order)
         except BaseException:
+            self._unsettled.discard(launch.attempt_id)
             cgroups.remove(groups)
             raise
         return Started(folder=folder, note=note, pid=pid)
