@@ -52,6 +52,10 @@ class Catalogue:
         roles = tuple(_aliased(_sized(role, types, job.group), aliases, job.group) for role in job.roles)
         return replace(job, roles=roles) if roles != job.roles else job
 
+    async def image_names(self, group: str) -> list[str]:
+        """The aliases that its jobs can name."""
+        return [alias.name for alias in (await self._aliases.known()).values() if aliasing.is_for(alias, group)]
+
     async def check_quota(self, job: Job) -> None:
         """PrimeHub refuses at once what a quota has no room for, even with nothing else in use."""
         if job.dialect is not Dialect.PRIMEHUB:

@@ -32,6 +32,7 @@ from .git_sync import GitState, GitSync
 from .groups import UNSET, Unset
 from .mounts import MountRules
 from .names import check_name, check_text
+from .nearest import nearest, need_group
 from .refusals import NoDataset, Unavailable
 from .removing import remove_folder
 
@@ -85,7 +86,7 @@ class Datasets:
     async def get(self, actor: Actor, name: str) -> Dataset:
         dataset = await self._store.read(dataset_rows.get_dataset, name)
         if dataset is None or not may_use(actor, dataset):
-            raise _unknown(name)
+            raise _unknown(name, await self.list(actor))
         return self._shown(actor, dataset)
 
     async def exists(self, name: str) -> bool:
@@ -236,8 +237,9 @@ def _need_admin(actor: Actor) -> None:
         raise Forbidden("Only admins manage datasets")
 
 
-def _unknown(name: str) -> NoDataset:
-    return NoDataset(f"There is no dataset {name[:100]}")
+def _unknown(name: str, known: Iterable[Dataset]) -> NoDataset:
+    hint = nearest(name, [dataset.name for dataset in known], "holdfast dataset ls")
+    return NoDataset(f"There is no dataset {name[:100]}", hint=hint)
 
 
 def _variables(kind: str, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
@@ -272,7 +274,7 @@ def _put_away(folder: Path) -> None:
 def _need(conn: Connection, name: str) -> Dataset:
     dataset = dataset_rows.get_dataset(conn, name)
     if dataset is None:
-        raise _unknown(name)
+        raise _unknown(name, dataset_rows.list_datasets(conn))
     return dataset
 
 
@@ -287,7 +289,9 @@ def _check_secret(conn: Connection, dataset: Dataset) -> None:
         return
     secret = secret_rows.get_secret(conn, name)
     if secret is None:
-        raise NotFound(f"There is no secret {name[:100]}", field="data", hint="holdfast secret ls lists them.")
+        known = [known.name for known in secret_rows.list_secrets(conn) if known.kind is SecretKind.OPAQUE]
+        hint = nearest(name, known, "holdfast secret ls")
+        raise NotFound(f"There is no secret {name[:100]}", field="data", hint=hint)
     if secret.kind is not SecretKind.OPAQUE:
         raise UserError(f"The secret {name} is for a registry, not for git", field="data")
 
@@ -330,6 +334,7 @@ def _grant(conn: Connection, name: str, group: str, writable: bool) -> Dataset:
     dataset = _need(conn, name)
     if writable and dataset.kind in (kinds.GIT, kinds.ENV):
         raise UserError(f"Nobody can write to a dataset of the kind {dataset.kind}", field="writable")
+    need_group(conn, group)
     dataset_rows.grant(conn, dataset.name, group, writable=writable)
     return _need(conn, name)
 

@@ -23,6 +23,7 @@ from .file_paths import TAGS_FILE, can_be, need_changeable, parse_folder, parse_
 from .file_tree import Tree, clear_removed, clear_uploads, not_kept, show_path
 from .file_walk import Item, Listing, Walk, closing_fd, collect, modified
 from .incoming import Incoming
+from .nearest import no_group
 from .open_files import OpenFile, open_file
 from .refusals import NotInGroup, Unavailable
 from .uploads import Uploads, not_silent
@@ -202,7 +203,7 @@ class Files:
         if not may(actor, Verb.USE_FILES, group):
             raise NotInGroup(f"Only members of {group[:100]} use its shared files", group=group, field="group")
         if await self._store.read(people.get_group, group) is None:
-            raise NotFound(f"There is no group {group[:100]}", field="group")
+            raise no_group(group, [known.name for known in await self._store.read(people.list_groups)], "group")
         return Tree(self._shared, group)
 
     async def group_of_path(self, actor: Actor, path: str) -> str:

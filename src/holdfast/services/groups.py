@@ -24,6 +24,7 @@ from holdfast.store.database import Store
 from .control import Control
 from .extensions import check_extension, merge
 from .group_rules import check_group, check_group_name, check_mlflow, check_path, check_quotas, mask_mlflow
+from .nearest import no_group, no_user
 from .refusals import Unavailable
 from .unfinished import has_jobs, has_unfinished
 
@@ -70,7 +71,7 @@ class Groups:
     async def get(self, actor: Actor, name: str) -> Group:
         group = await self._store.read(people.get_group, name) if _may_see(actor, name) else None
         if group is None:
-            raise _unknown(name)
+            raise await self._unknown(actor, name)
         return group
 
     async def create(self, actor: Actor, group: Group) -> Group:
@@ -110,15 +111,15 @@ class Groups:
     async def mlflow(self, actor: Actor, name: str) -> Mlflow | None:
         """For members. The values of variables are told to admins of the group alone; others see a mask."""
         if not (actor.admin or name in actor.groups):
-            raise _unknown(name)
+            raise await self._unknown(actor, name)
         group, found = await self._store.read(_mlflow, name)
         if group is None:
-            raise _unknown(name)
+            raise await self._unknown(actor, name)
         return found if found is None or may(actor, Verb.MANAGE_GROUP, name) else mask_mlflow(found)
 
     async def set_mlflow(self, actor: Actor, name: str, mlflow: Mlflow | None) -> None:
         """By an admin of the group; for jobs that start from now on."""
-        self._need_group_admin(actor, name, "its MLflow")
+        await self._need_group_admin(actor, name, "its MLflow")
         if mlflow is not None:
             check_mlflow(mlflow)
         await self._store.write(people.set_group_mlflow, name, mlflow)
@@ -131,22 +132,25 @@ class Groups:
         await self._changed()
 
     async def set_member(self, actor: Actor, name: str, user: str, *, admin: bool) -> Group:
-        self._need_group_admin(actor, name)
-        group = await self._store.write(_set_member, name, user, admin)
+        await self._need_group_admin(actor, name)
+        group = await self._store.write(_set_member, actor, name, user, admin)
         await self._changed()
         return group
 
     async def remove_member(self, actor: Actor, name: str, user: str) -> Group:
-        self._need_group_admin(actor, name)
+        await self._need_group_admin(actor, name)
         group = await self._store.write(_remove_member, name, user)
         await self._changed()
         return group
 
-    def _need_group_admin(self, actor: Actor, name: str, what: str = "its members") -> None:
+    async def _need_group_admin(self, actor: Actor, name: str, what: str = "its members") -> None:
         if not _may_see(actor, name):
-            raise _unknown(name)
+            raise await self._unknown(actor, name)
         if not may(actor, Verb.MANAGE_GROUP, name):
             raise Forbidden(f"Only admins of {name} change {what}")
+
+    async def _unknown(self, actor: Actor, name: str) -> NotFound:
+        return no_group(name, [group.name for group in await self.list(actor)])
 
     async def _changed(self) -> None:
         for forget in self._forget:
@@ -173,10 +177,6 @@ def _need_changer(actor: Actor, name: str, change: GroupChange) -> None:
         raise Forbidden("Only admins manage groups", hint=hint)
 
 
-def _unknown(name: str) -> NotFound:
-    return NotFound(f"There is no group {name}")
-
-
 # -- within one write each
 
 _FIELDS = tuple(key for key in GroupChange.__slots__ if key not in ("extension", "replace_extension"))
@@ -185,7 +185,7 @@ _FIELDS = tuple(key for key in GroupChange.__slots__ if key not in ("extension",
 def _need(conn: Connection, name: str) -> Group:
     group = people.get_group(conn, name)
     if group is None:
-        raise _unknown(name)
+        raise no_group(name, [known.name for known in people.list_groups(conn)])
     return group
 
 
@@ -239,7 +239,11 @@ def _delete(conn: Connection, name: str) -> None:
     people.delete_group(conn, name)
 
 
-def _set_member(conn: Connection, name: str, user: str, admin: bool) -> Group:
+def _set_member(conn: Connection, actor: Actor, name: str, user: str, admin: bool) -> Group:
+    _need(conn, name)
+    if people.get_user(conn, user) is None:
+        sees_all = actor.admin or actor.reads_all
+        raise no_user(user, [known.name for known in people.list_users(conn)] if sees_all else [])
     people.set_member(conn, name, user, admin=admin)
     return _need(conn, name)
 

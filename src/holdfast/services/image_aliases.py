@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -16,6 +16,7 @@ from holdfast.store.database import Store
 
 from .groups import UNSET, Unset
 from .names import check_dns_name, check_prose, check_text
+from .nearest import nearest, need_group
 from .refusals import NoImageAlias
 from .remembered import Remembered
 
@@ -68,7 +69,7 @@ class ImageAliases:
     async def get(self, actor: Actor, name: str) -> ImageAlias:
         found = (await self.known()).get(name)
         if found is None or not may_see(actor, found):
-            raise unknown(name)
+            raise unknown(name, await self.list(actor))
         return found
 
     async def known(self) -> Mapping[str, ImageAlias]:
@@ -128,8 +129,9 @@ def may_keep(actor: Actor, owner: str | None) -> bool:
     return may(actor, Verb.MANAGE_PLACE) if owner is None else may(actor, Verb.MANAGE_GROUP, owner)
 
 
-def unknown(name: str) -> NoImageAlias:
-    return NoImageAlias(f"There is no image alias {name[:100]}", name=name)
+def unknown(name: str, known: Iterable[ImageAlias]) -> NoImageAlias:
+    hint = nearest(name, [alias.name for alias in known], "holdfast image alias ls")
+    return NoImageAlias(f"There is no image alias {name[:100]}", name=name, hint=hint)
 
 
 def _need_keeper(actor: Actor, owner: str | None) -> None:
@@ -182,7 +184,7 @@ def _need(conn: Connection, actor: Actor, name: str) -> ImageAlias:
     """One that the actor may change."""
     found = rows.get_image_alias(conn, name)
     if found is None or not may_see(actor, found):
-        raise unknown(name)
+        raise unknown(name, [alias for alias in rows.list_image_aliases(conn) if may_see(actor, alias)])
     _need_keeper(actor, found.owner)
     return found
 
@@ -210,7 +212,9 @@ def _delete(conn: Connection, actor: Actor, name: str) -> None:
 
 
 def _grant(conn: Connection, actor: Actor, name: str, group: str) -> ImageAlias:
-    rows.GRANTS.grant(conn, _need(conn, actor, name).name, group)
+    alias = _need(conn, actor, name)
+    need_group(conn, group, "groups")
+    rows.GRANTS.grant(conn, alias.name, group)
     return _need(conn, actor, name)
 
 

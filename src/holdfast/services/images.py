@@ -15,6 +15,7 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.engines.base import Engine, ImageInfo
 
+from .nearest import nearest
 from .refusals import Unavailable
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,8 @@ class Images:
     async def remove(self, actor: Actor, name: str) -> None:
         _need_admin(actor)
         if not await self._shelf().remove_image(name):
-            raise NotFound(f"There is no image {name[:100]}")
+            known = [image.name for image in await self._engine.images()]
+            raise NotFound(f"There is no image {name[:100]}", hint=nearest(name, known, "holdfast image ls"))
 
     def clear_uploads(self) -> None:
         """What a server that was killed had half received. To be called before the first request."""

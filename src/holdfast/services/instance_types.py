@@ -5,7 +5,7 @@ The settings' sizes are put into the database at the first start; from then on t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from holdfast.store.database import Store
 from .groups import UNSET, Unset
 from .instance_type_rules import check_instance_type, tidy
 from .names import check_dns_name
+from .nearest import nearest, need_group
 from .refusals import NoInstanceType
 from .remembered import Remembered
 
@@ -67,7 +68,7 @@ class InstanceTypes:
     async def get(self, actor: Actor, name: str) -> InstanceType:
         found = (await self.known()).get(name)
         if found is None or not may_see(actor, found):
-            raise unknown(name)
+            raise unknown(name, await self.list(actor))
         return found
 
     async def known(self) -> Mapping[str, InstanceType]:
@@ -125,8 +126,9 @@ def may_see(actor: Actor, type: InstanceType) -> bool:
     return actor.admin or type.everyone or any(group in actor.groups for group in type.groups)
 
 
-def unknown(name: str) -> NoInstanceType:
-    return NoInstanceType(f"There is no instance type {name[:100]}", name=name, field="instance_type")
+def unknown(name: str, known: Iterable[InstanceType]) -> NoInstanceType:
+    hint = nearest(name, [type.name for type in known], "holdfast instance-type ls")
+    return NoInstanceType(f"There is no instance type {name[:100]}", name=name, field="instance_type", hint=hint)
 
 
 def _need_admin(actor: Actor) -> None:
@@ -140,7 +142,7 @@ def _need_admin(actor: Actor) -> None:
 def _need(conn: Connection, name: str) -> InstanceType:
     found = rows.get_instance_type(conn, name)
     if found is None:
-        raise unknown(name)
+        raise unknown(name, rows.list_instance_types(conn))
     return found
 
 
@@ -158,7 +160,9 @@ def _delete(conn: Connection, name: str) -> None:
 
 
 def _grant(conn: Connection, name: str, group: str) -> InstanceType:
-    rows.GRANTS.grant(conn, _need(conn, name).name, group)
+    type = _need(conn, name)
+    need_group(conn, group, "groups")
+    rows.GRANTS.grant(conn, type.name, group)
     return _need(conn, name)
 
 

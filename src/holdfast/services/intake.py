@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from holdfast.core.access import Actor, Verb, may
-from holdfast.core.errors import InvalidJob, NotFound, Problem, UserError
+from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import DEFAULT_GROUP, FILES, HOST_IMAGE, Dialect, Job, Resources
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
@@ -17,7 +17,8 @@ from holdfast.store.database import Store
 
 from .catalogue import Catalogue
 from .mounts import MountRules
-from .prospects import image_names, missing_image
+from .nearest import nearest, no_group
+from .prospects import image_names, missing_image, similar_image
 from .refusals import NoInstanceType, NotInGroup, name_taken
 from .skus import Skus
 from .storages import Storages, wishes_of, without_datasets
@@ -139,12 +140,13 @@ class Intake:
         if not may(actor, Verb.SUBMIT_JOB, group):
             mine = ", ".join(sorted(actor.groups)) or "none"
             message = f"You are not in the group {group[:100]}"
-            raise NotInGroup(message, group=group, field="group", hint=f"Your groups: {mine}.")
+            hint = " ".join(filter(None, (nearest(group, actor.groups), f"Your groups: {mine}.")))
+            raise NotInGroup(message, group=group, field="group", hint=hint)
         if await self._store.read(people.get_group, group) is None:
             message = f"There is no group {group[:100]}"
             if job.dialect.openpai:  # to whose clients that is a group which nobody is in
                 raise NotInGroup(message, group=group, field="group")
-            raise NotFound(message, field="group")
+            raise no_group(group, [known.name for known in await self._store.read(people.list_groups)], "group")
 
     async def _warnings(self, job: Job) -> list[str]:
         found = [HOLD_WARNING] if job.hold is not None else []
@@ -152,8 +154,11 @@ class Intake:
             found.append(FILES_WARNING)
         wanted = {role.engine_image for role in job.roles} - {HOST_IMAGE}
         if wanted:
-            known = {name for image in await self._engine.images() for name in image_names(image.name)}
-            found += [self._unknown_image(image) for image in sorted(wanted) if not known & image_names(image)]
+            names = [image.name for image in await self._engine.images()]
+            known = {name for image in names for name in image_names(image)}
+            missing = [image for image in sorted(wanted) if not known & image_names(image)]
+            names += await self._catalogue.image_names(job.group) if missing else ()
+            found += [self._unknown_image(image) + similar_image(image, names) for image in missing]
         return found
 
     def _unknown_image(self, image: str) -> str:

@@ -38,6 +38,7 @@ from holdfast.store.errors import NameInUse
 from .control import Control
 from .finding import LONGEST_REF, find_job, find_own_job, readable_groups
 from .intake import Intake, Ready
+from .nearest import nearest
 from .prospects import Prospects, missing_image
 from .refusals import NoTag, name_taken
 from .waits import with_reasons
@@ -113,7 +114,7 @@ class Jobs:
         ready = await self._intake.read(actor, text, group=group, dialect=dialect)
         verdict = await self._prospects.verdict(ready.job, actor.name)
         told = {missing_image(role.engine_image) for role in ready.job.roles}  # by the verdict
-        warnings = tuple(warning for warning in ready.warnings if warning not in told)
+        warnings = tuple(warning for warning in ready.warnings if not warning.startswith(tuple(told)))
         return Planned(ready.job, await self._intake.render(ready.job), warnings, verdict)
 
     async def submit(
@@ -394,7 +395,8 @@ def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
         return filter
     for group in filter.groups or ():
         if group not in groups:
-            raise NotFound(f"There is no group {group[:100]}, or you are not in it", field="group")
+            hint = nearest(group, groups, "holdfast group ls")
+            raise NotFound(f"There is no group {group[:100]}, or you are not in it", field="group", hint=hint)
     return replace(filter, groups=filter.groups if filter.groups is not None else groups)
 
 

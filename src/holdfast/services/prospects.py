@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from holdfast.core.job import HOST_IMAGE, Dialect, Job, Role
@@ -11,6 +11,7 @@ from holdfast.core.placement import Verdict
 from holdfast.engines.base import Engine, Isolation
 
 from .control import Control
+from .nearest import nearest
 
 
 class Prospects:
@@ -37,8 +38,10 @@ class Prospects:
         wanted = _images(job)
         if not wanted or self._unknown_image == "host":
             return []
-        known = await self._known_images()
-        return [f"there is no image {image} here" for image in wanted if not known & image_names(image)]
+        names = [image.name for image in await self._engine.images()]
+        known = {name for image in names for name in image_names(image)}
+        missing = [image for image in wanted if not known & image_names(image)]
+        return [f"there is no image {image} here{similar_image(image, names)}" for image in missing]
 
     async def _not_isolated(self, job: Job) -> list[str]:
         """Without a sandbox, tasks see the machine as it is."""
@@ -67,6 +70,12 @@ def _images(job: Job) -> list[str]:
 def missing_image(image: str) -> str:
     """As a warning: it may be imported in time."""
     return f"the image {image} is not known here; unless it is imported before, the job will fail"
+
+
+def similar_image(image: str, known: Collection[str]) -> str:
+    """To be added to what is said of an unknown one."""
+    near = nearest(image, known)
+    return f". {near}" if near else ""
 
 
 def image_names(image: str) -> set[str]:

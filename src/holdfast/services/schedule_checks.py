@@ -79,7 +79,8 @@ class Checks:
         try:
             ready = await self._intake.again(actor, shape, "")
             for role in ready.job.roles:
-                if missing_image(role.engine_image) in ready.warnings:
+                missing = missing_image(role.engine_image)
+                if any(warning.startswith(missing) for warning in ready.warnings):
                     return Finding(actor, ready, Invalid.IMAGE, f"There is no image {role.image} here")
             if self._prepare:
                 await self._intake.prepare(actor, ready)

@@ -3,18 +3,20 @@ comes out again but to what needs it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.catalogue import Secret, SecretKind
-from holdfast.core.errors import Conflict, Forbidden, TooLarge, UserError
+from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.store import secrets as secret_rows
 from holdfast.store.database import Store
 
 from .groups import UNSET, Unset
 from .names import check_name, check_text
+from .nearest import nearest
 
 LONGEST_VALUE = 65536  # bytes; the longest SSH keys have a quarter of that
 
@@ -42,7 +44,7 @@ class Secrets:
     async def get(self, actor: Actor, name: str) -> Secret:
         secret = await self._store.read(secret_rows.get_secret, name)
         if secret is None or not _may_see(actor, secret):
-            raise secret_rows.no_secret(name)
+            raise _unknown(name, await self.list(actor))
         return secret
 
     async def create(self, actor: Actor, secret: Secret, value: str) -> Secret:
@@ -72,6 +74,11 @@ class Secrets:
 
 def _may_see(actor: Actor, secret: Secret) -> bool:
     return may(actor, Verb.MANAGE_PLACE) or secret.kind is SecretKind.REGISTRY
+
+
+def _unknown(name: str, known: Iterable[Secret]) -> NotFound:
+    hint = nearest(name, [secret.name for secret in known], "holdfast secret ls")
+    return NotFound(f"There is no secret {name[:100]}", hint=hint)
 
 
 def _need_admin(actor: Actor) -> None:
@@ -112,7 +119,7 @@ def _check_value(value: str) -> None:
 def _change(conn: Connection, name: str, change: SecretChange) -> Secret:
     secret = secret_rows.get_secret(conn, name)
     if secret is None:
-        raise secret_rows.no_secret(name)
+        raise _unknown(name, secret_rows.list_secrets(conn))
     given = {key: getattr(change, key) for key in ("display_name", "registry_host", "username")}
     after = replace(secret, **{key: value for key, value in given.items() if not isinstance(value, Unset)})
     _check(after)
@@ -122,7 +129,7 @@ def _change(conn: Connection, name: str, change: SecretChange) -> Secret:
 
 def _delete(conn: Connection, name: str) -> None:
     if secret_rows.get_secret(conn, name) is None:
-        raise secret_rows.no_secret(name)
+        raise _unknown(name, secret_rows.list_secrets(conn))
     users = secret_rows.users_of_secret(conn, name)
     if users:
         more = f" and {len(users) - 5} more" if len(users) > 5 else ""

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
-from holdfast.core.errors import Conflict, Forbidden, NotFound
+from holdfast.core.errors import Conflict, Forbidden
 from holdfast.core.job import DEFAULT_GROUP
 from holdfast.core.records import Group, User
 from holdfast.engines.base import Engine, Isolation
@@ -23,6 +23,7 @@ from .access_tokens import AccessTokens, Kind, end_tokens
 from .extensions import check_extension, merge
 from .guessing import Guesses
 from .names import LONGEST_EMAIL, check_text, check_user_name
+from .nearest import need_group, no_user
 from .passwords import Passwords, check_password, generate_password
 from .unfinished import has_unfinished
 
@@ -88,7 +89,8 @@ class Users:
     async def get(self, actor: Actor, name: str) -> User:
         user = await self._store.read(people.get_user, name) if _sees_all(actor) or actor.name == name else None
         if user is None:
-            raise _unknown(name)
+            known = await self._store.read(people.list_users) if _sees_all(actor) else ()
+            raise no_user(name, [other.name for other in known])
         return user
 
     async def by_group(self, actor: Actor) -> Mapping[str, Sequence[User]]:
@@ -231,11 +233,15 @@ def _need_admin(actor: Actor) -> None:
         raise Forbidden("Only admins manage users")
 
 
-def _unknown(name: str) -> NotFound:
-    return NotFound(f"There is no user {name}")
-
-
 # -- within one write each
+
+
+def _need(conn: Connection, name: str) -> User:
+    """Of an admin's, or of oneself."""
+    user = people.get_user(conn, name)
+    if user is None:
+        raise no_user(name, [other.name for other in people.list_users(conn)])
+    return user
 
 
 def _make_first(conn: Connection, hashed: str, now: datetime) -> bool:
@@ -261,9 +267,7 @@ def _create(conn: Connection, user: User, hashed: str | None) -> None:
 def _update(conn: Connection, name: str, change: UserChange, hashed: str | None) -> User:
     if change.admin is False or change.disabled is True:
         _keep_an_admin(conn, name)
-    before = people.get_user(conn, name)
-    if before is None:
-        raise _unknown(name)
+    before = _need(conn, name)
     if change.groups is not None:
         _set_groups(conn, before, change.groups | {DEFAULT_GROUP})
     if change.extension is not None:
@@ -279,6 +283,7 @@ def _set_groups(conn: Connection, user: User, wanted: frozenset[str]) -> None:
     for group in sorted(user.groups.keys() - wanted):
         people.remove_member(conn, group, user.name)
     for group in sorted(wanted - user.groups.keys()):
+        need_group(conn, group, "groups")
         people.set_member(conn, group, user.name, admin=False)
 
 
@@ -295,8 +300,7 @@ def _set_password(conn: Connection, name: str, hashed: str) -> None:
 
 
 def _keep_an_admin(conn: Connection, name: str) -> None:
-    if people.get_user(conn, name) is None:
-        raise _unknown(name)
+    _need(conn, name)
     others = [u for u in people.list_users(conn) if u.admin and not u.disabled and u.name != name]
     if not others:
         raise Conflict(f"{name} is the last admin", hint="Make another user an admin first.")

@@ -71,8 +71,9 @@ def translate(error: UserError) -> PhError:
 
 
 def say(error: UserError) -> str:
-    """A refusal of ours in one line."""
-    return error.message if not error.hint else f"{error.message}. {error.hint}"
+    """A refusal of ours in one line. To name a command of ours is no use to those who have PrimeHub's."""
+    hint = error.hint if error.hint and not error.hint.startswith("`holdfast ") else None
+    return f"{error.message}. {hint}" if hint else error.message
 
 
 # -- GraphQL
