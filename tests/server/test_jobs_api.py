@@ -84,6 +84,12 @@ async def test_hostile_files_are_refused(rig: Rig) -> None:
             error_of(await rig.post(path, content=body), 400)
 
 
+async def test_a_plan_shows_whether_the_job_sees_its_groups_files(rig: Rig) -> None:
+    for text, asked in ((HELLO, False), (f"{HELLO}files: true\n", True)):
+        found = (await rig.post("/jobs/plan", content=text)).json()
+        assert (found["job"]["files"], "files: true" in found["yaml"]) == (asked, asked)
+
+
 async def test_plan(rig: Rig) -> None:
     response = await rig.post("/jobs/plan", content=f"{HELLO}resources: {{cpu: 99}}\n")
     plan = response.json()
