@@ -15,6 +15,7 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.images import Image, ImageShelf
+from holdfast.engines.embedded.tars import BadArchive
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .archives import (
@@ -267,14 +268,34 @@ def test_links_of_an_image_do_not_lead_its_scripts_out(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
-def test_an_image_without_a_shell_is_refused_before_it_runs(tmp_path: Path) -> None:
+def test_a_file_that_is_no_archive_is_called_that(tmp_path: Path) -> None:
+    with pytest.raises(BadArchive) as caught:
+        add(shelf(tmp_path), tmp_path / "train.py", b"import sys\n" * 100)
+    assert caught.value.message == "The file is not an image: it is no tar archive."
+    assert "docker save" in (caught.value.hint or "")
+
+
+def test_an_image_without_a_shell_cannot_be_imported(tmp_path: Path) -> None:
+    file = tmp_path / "empty.tar"
+    file.write_bytes(tar(LOWER))
+
+    async def scenario(rig: Rig) -> None:
+        assert isinstance(rig.engine, EmbeddedEngine)
+        with pytest.raises(BadArchive, match="no shell"):
+            await rig.engine.import_image("empty", file)
+        assert [image.name for image in await rig.engine.images()] == ["host"]
+
+    play(tmp_path / "home", scenario)
+
+
+def test_an_older_image_without_a_shell_is_refused_before_it_runs(tmp_path: Path) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
     file = tmp_path / "empty.tar"
     file.write_bytes(tar(LOWER))
 
     async def scenario(rig: Rig) -> None:
         assert isinstance(rig.engine, EmbeddedEngine)
-        await rig.engine.import_image("empty", file)
+        rig.engine._images.add("empty", file)  # as versions before did
         seen = await rig.engine.start(launch("a", "true", image="empty"))
         assert (seen.seen, seen.transient) == (Seen.REFUSED, False)
         assert "no shell" in seen.message

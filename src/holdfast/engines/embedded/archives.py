@@ -48,7 +48,7 @@ def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
         return _unpack_layout(_Folder(file), unpacker)
     try:
         _refuse_zstd(file)
-        with Tar.open(file, "r:*") as outer:
+        with _open(file) as outer:
             kind = _kind(outer)
             if kind == "docker":
                 return _unpack_docker(_Tar(outer), unpacker)
@@ -59,6 +59,14 @@ def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, RecursionError) as error:
         raise BadArchive(f"The file is not an image: {error}", hint=f"Give {_KINDS}.") from error
     return ImageConfig()
+
+
+def _open(file: Path) -> Tar:
+    """What Python says of a file that is no tar is a list of all that it tried."""
+    try:
+        return Tar.open(file, "r:*")
+    except tarfile.ReadError as error:
+        raise BadArchive("The file is not an image: it is no tar archive.", hint=f"Give {_KINDS}.") from error
 
 
 def _refuse_zstd(file: Path) -> None:

@@ -125,8 +125,8 @@ class EmbeddedEngine:
         return await self._in_thread(self._images.infos)
 
     async def import_image(self, name: str, file: Path) -> ImageInfo:
-        """From a docker-save tar, an OCI layout or a rootfs tar. UserError when it is none of them."""
-        info = await self._in_thread(lambda: self._images.add(name, file))
+        """From a docker-save tar, an OCI layout or a rootfs tar. UserError when it is none of them, or has no shell."""
+        info = await self._in_thread(lambda: self._images.add(name, file, needs_shell=True))
         self._loop.call_later(_CLEAN_AFTER, self._clean_later)
         return info
 

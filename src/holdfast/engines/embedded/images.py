@@ -71,7 +71,7 @@ class ImageShelf:
         host = ImageInfo(name=HOST_IMAGE, size=None, created_at=None, source="this machine")
         return [host, *sorted((image.info for image in self._all()), key=lambda info: info.name)]
 
-    def add(self, name: str, file: Path) -> ImageInfo:
+    def add(self, name: str, file: Path, *, needs_shell: bool = False) -> ImageInfo:
         index = self._index_file(name)
         if index is None or name == HOST_IMAGE:
             raise UserError(f"{name[:100]!r} cannot be the name of an image.", field="name")
@@ -79,6 +79,8 @@ class ImageShelf:
         folder = self._roots / f"{_DRAFT}{secrets.token_hex(8)}"
         try:
             image = self._unpack(name, file, folder)
+            if needs_shell and image.shell is None:
+                raise _no_shell()
             final = self._roots / folder.name.removeprefix(_DRAFT)
             image = replace(image, rootfs=str(final / "rootfs"))
             with self._lock:
@@ -164,3 +166,10 @@ class ImageShelf:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(path)
+
+
+def _no_shell() -> BadArchive:
+    return BadArchive(
+        "The image has no shell: neither bash nor sh was found in it, and the commands of jobs run in one.",
+        hint="Build it on an image that has one, such as debian:stable-slim or alpine.",
+    )
