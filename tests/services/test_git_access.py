@@ -192,6 +192,6 @@ def _leads_to_a_secret(fd: Path) -> bool:
 
 
 async def test_a_key_for_http_is_told_apart(house: House, http: HttpGit) -> None:
-    await keep(house, "line one\nline two\n")
+    await keep(house, "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
     state = await clone(house, f"{http.url}/code", secret="key")
     assert "no password" in state.error

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 from dataclasses import asdict
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from sqlalchemy import text
 
 from holdfast.core.catalogue import ImageAlias, Secret, SecretKind
@@ -63,6 +71,46 @@ async def test_names_that_cannot_be(house: House, name: str) -> None:
     with pytest.raises(UserError) as caught:
         await house.services.secrets.create(house.admin, Secret(name=name), VALUE)
     assert caught.value.field == "name"
+
+
+def locked_openssh_key() -> str:
+    """The beginning is what tells; no library here writes the rest."""
+    said = b"".join(len(part).to_bytes(4) + part for part in (b"aes256-ctr", b"bcrypt", b"salt", b"key"))
+    body = base64.encodebytes(b"openssh-key-v1\0" + said).decode()
+    return f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}-----END OPENSSH PRIVATE KEY-----\n"
+
+
+def private_key(form: PrivateFormat, passphrase: bytes | None) -> str:
+    """As ssh-keygen and openssl write them."""
+    if passphrase and form is PrivateFormat.OpenSSH:
+        return locked_openssh_key()
+    lock = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
+    new = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return new.private_bytes(Encoding.PEM, form, lock).decode()
+
+
+FORMS = (PrivateFormat.OpenSSH, PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_private_keys_for_git_must_have_no_passphrase(house: House, form: PrivateFormat) -> None:
+    secrets = house.services.secrets
+    with pytest.raises(UserError, match="has a passphrase") as caught:
+        await secrets.create(house.admin, KEY, private_key(form, b"open sesame"))
+    assert caught.value.field == "value"
+    await secrets.create(house.admin, KEY, private_key(form, None))
+    with pytest.raises(UserError, match="has a passphrase"):
+        await secrets.change(house.admin, "key", SecretChange(value=private_key(form, b"open sesame")))
+
+
+@pytest.mark.parametrize("value", ["import os\nprint(os)\n", "ssh-ed25519 AAAAC3NzaC1 ann@home", "a\nb"])
+async def test_what_is_neither_a_private_key_nor_a_password_is_no_secret_for_git(house: House, value: str) -> None:
+    with pytest.raises(UserError) as caught:
+        await house.services.secrets.create(house.admin, KEY, value)
+    assert caught.value.field == "value"
+    assert value.strip() not in caught.value.message
+    registry = Secret(name="reg", kind=SecretKind.REGISTRY, registry_host="ghcr.io", username="ann")
+    await house.services.secrets.create(house.admin, registry, value)
 
 
 @pytest.mark.parametrize("value", ["", " \n", "a\0b", "x" * 70_000, "\ud800"])

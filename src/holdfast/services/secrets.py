@@ -10,15 +10,14 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.catalogue import Secret, SecretKind
-from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.store import secrets as secret_rows
 from holdfast.store.database import Store
 
 from .groups import UNSET, Unset
 from .names import check_name, check_text
 from .nearest import nearest
-
-LONGEST_VALUE = 65536  # bytes; the longest SSH keys have a quarter of that
+from .secret_values import check_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +50,13 @@ class Secrets:
         _need_admin(actor)
         check_name(secret.name, "secret")
         _check(secret)
-        _check_value(value)
+        check_value(secret.kind, value)
         await self._store.write(secret_rows.create_secret, secret, value)
         return secret
 
     async def change(self, actor: Actor, name: str, change: SecretChange) -> Secret:
         """What is given. Its kind stays: what uses it relies on that."""
         _need_admin(actor)
-        if not isinstance(change.value, Unset):
-            _check_value(change.value)
         return await self._store.write(_change, name, change)
 
     async def delete(self, actor: Actor, name: str) -> None:
@@ -99,20 +96,6 @@ def _check(secret: Secret) -> None:
         raise UserError("Only registry secrets have a host", field="registry_host")
 
 
-def _check_value(value: str) -> None:
-    """In no case say what the value is, or how long."""
-    if not value.strip():
-        raise UserError("The value is empty", field="value")
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise UserError("The value is not UTF-8 text", field="value") from None
-    if size > LONGEST_VALUE:
-        raise TooLarge(f"The value has more than {LONGEST_VALUE} bytes", field="value")
-    if "\0" in value:
-        raise UserError("The value may not hold NUL characters", field="value")
-
-
 # -- within one write each
 
 
@@ -123,6 +106,8 @@ def _change(conn: Connection, name: str, change: SecretChange) -> Secret:
     given = {key: getattr(change, key) for key in ("display_name", "registry_host", "username")}
     after = replace(secret, **{key: value for key, value in given.items() if not isinstance(value, Unset)})
     _check(after)
+    if not isinstance(change.value, Unset):
+        check_value(secret.kind, change.value)
     secret_rows.update_secret(conn, after, None if isinstance(change.value, Unset) else change.value)
     return after
 
