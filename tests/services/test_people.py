@@ -187,6 +187,23 @@ async def test_disabled_and_deleted_users_are_out_at_once(house: House) -> None:
             await house.services.tokens.login(user.name, "long enough", HERE)
 
 
+async def test_a_disabled_user_is_told_so_and_nobody_else_is(house: House) -> None:
+    user = await house.user("alice", "lab", password="long enough")
+    made = await house.services.tokens.create(user, name="t")
+    await house.services.users.change(house.admin, "alice", disabled=True)
+    for _ in ("read", "remembered"):
+        with pytest.raises(NotLoggedIn, match="account is disabled"):
+            await house.services.tokens.actor(made.text)
+    with pytest.raises(NotLoggedIn, match="account is disabled"):
+        await house.services.tokens.login("alice", "long enough", HERE)
+    with pytest.raises(NotLoggedIn, match="not valid"):
+        await house.services.tokens.actor(made.text[:-3] + ("abc" if made.text[-3:] != "abc" else "def"))
+    with pytest.raises(NotLoggedIn, match="user or the password"):
+        await house.services.tokens.login("alice", "wrong enough", HERE)
+    await house.services.users.change(house.admin, "alice", disabled=False)
+    assert (await house.services.tokens.actor(made.text)).name == "alice"
+
+
 async def test_a_new_password_ends_logins_but_not_tokens(house: House) -> None:
     alice = await house.user("alice", "lab", password="old password")
     login = await house.services.tokens.login("alice", "old password", HERE)

@@ -65,6 +65,7 @@ class Known:
     secret_hash: str
     actor: Actor
     until: float  # by the monotonic clock
+    disabled: bool = False
 
 
 class AccessTokens:
@@ -104,6 +105,8 @@ class AccessTokens:
         known = await self._look_up(token_id) if fresh or cached is None else cached
         if not hmac.compare_digest(known.secret_hash, token_rows.hash_secret(secret)):
             raise _refusal()
+        if known.disabled:
+            raise disabled_account()
         if known.token.expires_at is not None and known.token.expires_at <= self._clock():
             raise NotLoggedIn("This token has expired", hint="Log in again with `holdfast login`.")
         if fresh:
@@ -116,14 +119,12 @@ class AccessTokens:
         if found is None:
             raise _refusal()
         secret_hash, token, user = found
-        if user.disabled:
-            raise _refusal()
         actor = replace(
             actor_of(user, application=kind_of(token.id) is Kind.API),
             reads_all=self._reads_all,
             own_only=self._own_only,
         )
-        known = Known(token, secret_hash, actor, self._monotonic() + CACHED_FOR)
+        known = Known(token, secret_hash, actor, self._monotonic() + CACHED_FOR, user.disabled)
         if generation == self._generation:  # else it was read before a change, and may be stale
             self._keep(known)
         return known
@@ -152,6 +153,11 @@ def end_tokens(conn: Connection, user: str, kind: Kind) -> None:
 
 def actor_of(user: User, *, application: bool = False) -> Actor:
     return Actor(name=user.name, admin=user.admin, groups=dict(user.groups), application=application)
+
+
+def disabled_account() -> NotLoggedIn:
+    """Only for those who have shown that it is theirs."""
+    return NotLoggedIn("This account is disabled", hint="Ask an admin.")
 
 
 def _refusal() -> NotLoggedIn:

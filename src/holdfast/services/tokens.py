@@ -17,7 +17,7 @@ from holdfast.store import people
 from holdfast.store import tokens as token_rows
 from holdfast.store.database import Store
 
-from .access_tokens import AccessTokens, Kind, end_tokens, mint
+from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, mint
 from .guessing import Guesses
 from .names import check_text
 from .passwords import MAX_LENGTH, Passwords
@@ -77,10 +77,12 @@ class Tokens:
     async def verify(self, user: str, password: str, address: str) -> str:
         """The user's name if the password is right; NotLoggedIn otherwise. Tries are counted."""
         await self._guesses.begin(user[:200], address)
-        hashed = await self._store.read(_hash_of, user) if _could_be(user, password) else None
+        found, hashed = await self._store.read(_with_hash, user) if _could_be(user, password) else (None, None)
         if not await self._passwords.verify(hashed, password[:MAX_LENGTH]):
             raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
         self._guesses.succeeded(user, address)
+        if found is None or found.disabled:
+            raise disabled_account()
         return user
 
     async def password_mark(self, user: str) -> str | None:
@@ -143,6 +145,10 @@ class Tokens:
         )
         await self._store.write(token_rows.create_token, token=token, secret_hash=minted.secret_hash)
         return NewToken(token, minted.text)
+
+
+def _with_hash(conn: Connection, user: str) -> tuple[User | None, str | None]:
+    return people.get_user(conn, user), people.password_hash(conn, user)
 
 
 def _hash_of(conn: Connection, user: str) -> str | None:
