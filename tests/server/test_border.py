@@ -84,6 +84,7 @@ async def test_little_is_read_of_whoever_is_not_logged_in(rig: Rig, path: str, t
     exchange.scope["path"] = path
     await exchange.finish()
     assert exchange.status == 413, exchange.received
+    assert b"not logged in" in exchange.received
 
 
 async def test_much_is_read_of_whoever_is_logged_in(rig: Rig) -> None:

@@ -22,7 +22,10 @@ from .errors import add_handlers, render_outermost
 from .landing import LANDING
 from .openapi import complete
 from .openpai.app import RestServer
+from .openpai.auth import find_actor as find_openpai_actor
 from .openpai.cross_origin import CrossOrigin, is_open
+from .openpai.endpoints import Who
+from .openpai.errors import PaiError
 from .openpai.errors import render_outermost as render_for_openpai
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
@@ -111,9 +114,13 @@ def _limit(settings: Settings) -> Any:
 
 def _knows(services: Services) -> Knows:
     async def knows(scope: Scope) -> bool:
+        request = Request(scope)
         try:
-            await services.tokens.actor(bearer_token(Request(scope)))
-        except NotLoggedIn:
+            if is_open(scope["path"]):  # where a user with a token as password is known, too
+                await find_openpai_actor(request, services, Who.USER)
+            else:
+                await services.tokens.actor(bearer_token(request))
+        except (NotLoggedIn, PaiError):
             return False
         return True
 

@@ -132,7 +132,7 @@ class _Request:
             if self._read > limit:
                 if message.get("more_body"):
                     await self._drain()
-                raise TooLargeBody(limit)
+                raise TooLargeBody(limit, logged_in=limit == self._limit)
         return message
 
     async def _limit_of_sender(self) -> int:

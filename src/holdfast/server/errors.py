@@ -49,8 +49,9 @@ _WORDS: dict[int, tuple[str, str, str | None]] = {
 class TooLargeBody(HTTPException):
     """Raised while a body is being read; a plain UserError would be swallowed by the framework there."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(413, f"The request may have at most {limit} bytes")
+    def __init__(self, limit: int, *, logged_in: bool = True) -> None:
+        whose = "" if logged_in else ", for you are not logged in"
+        super().__init__(413, f"The request may have at most {limit} bytes{whose}")
 
 
 class BadRange(HTTPException):

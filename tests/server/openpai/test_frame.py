@@ -20,6 +20,7 @@ from holdfast.server.openpai.rates import REMEMBER, Limited, Windows, neighbourh
 from holdfast.server.openpai.routes import Routes, takes_job
 from holdfast.store.errors import StoreError
 
+from .job_files import job
 from .pai import Pai, open_pai, refused
 
 pytestmark = pytest.mark.anyio
@@ -94,6 +95,16 @@ async def test_a_user_with_an_application_token_as_password(trying: Pai) -> None
         pair = base64.b64encode(f"{user}:{token}".encode()).decode()
         answered = await trying.guest.get("/v2/try/x", headers={"Authorization": f"Basic {pair}"})
         assert answered.status_code == status, user
+
+
+async def test_a_user_with_a_token_as_password_sends_large_jobs(pai: Pai) -> None:
+    token = (await pai.house.services.tokens.create(pai.alice, name="application")).text
+    text = job(description="and more " * 3_000)
+    for password, status in ((token, 202), ("wrong", 401)):
+        pair = base64.b64encode(f"alice:{password}".encode()).decode()
+        headers = {"Authorization": f"Basic {pair}", "Content-Type": "text/yaml"}
+        answered = await pai.guest.post("/v2/jobs", content=text, headers=headers)
+        assert answered.status_code == status, answered.text
 
 
 async def test_anyone_reads_where_the_admin_says_so(tried: None, tmp_path: Path) -> None:
