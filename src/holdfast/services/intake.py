@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import DEFAULT_GROUP, FILES, HOST_IMAGE, Dialect, Job, Resources
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
+from holdfast.jobspec.locating import with_lines_of
 from holdfast.settings import Settings
 from holdfast.store import jobs as job_rows
 from holdfast.store import people
@@ -19,9 +22,9 @@ from .catalogue import Catalogue
 from .mounts import MountRules
 from .nearest import nearest, no_group
 from .prospects import image_names, missing_image, similar_image
-from .refusals import NoInstanceType, NotInGroup, name_taken
+from .refusals import NoInstanceType, NotInGroup, Unavailable, name_taken
 from .skus import Skus
-from .storages import Storages, wishes_of, without_datasets
+from .storages import Storages, Wishes, wishes_of, without_datasets
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
 HOLD_WARNING = "hold is recorded, but this version does not keep failed tasks yet"
@@ -116,13 +119,33 @@ class Intake:
         await self._skus.check(actor, job)
         if unique:
             await self._check_name(actor, job.name)
-        await self._check_group(actor, job)
-        job = await self._catalogue.fill(job)
-        if new:  # PrimeHub lets a job run again whatever the quotas became
-            await self._catalogue.check_quota(job)
-        job = await self._mounts.apply(job, actor)
-        stored = await self._storages.apply(job, actor, wishes)
+        try:
+            await self._check_group(actor, job)
+            job = await self._catalogue.fill(job)
+            if new:  # PrimeHub lets a job run again whatever the quotas became
+                await self._catalogue.check_quota(job)
+            job = await self._mounts.apply(job, actor)
+            stored = await self._storages.apply(job, actor, wishes)
+        except UserError as first:
+            every = await self._every(first, actor, job, wishes, source) if job.dialect is Dialect.HOLDFAST else first
+            raise every from None
         return Ready(stored.job, source, (*warnings, *stored.warnings, *await self._warnings(job)))
+
+    async def _every(self, first: UserError, actor: Actor, job: Job, wishes: Wishes, source: str) -> UserError:
+        """The first refusal with those that would follow it, in files of ours; itself when it is the only one."""
+        in_group = first.field != "group"  # else the sizes of the group are nobody's business
+        checks: list[Callable[[], Awaitable[object]]] = [partial(self._catalogue.fill, job)] if in_group else []
+        checks += [partial(self._mounts.apply, job, actor), partial(self._storages.apply, job, actor, wishes)]
+        problems = [] if in_group else problems_of(first)
+        for check in checks:
+            try:
+                await check()
+            except UserError as error:
+                problems += problems_of(error)
+        alone = len(problems) < (1 if isinstance(first, InvalidJob) else 2)
+        if alone or isinstance(first, Unavailable):
+            return first
+        return InvalidJob(await asyncio.to_thread(with_lines_of, source, problems))
 
     def _check_size(self, job: Job) -> None:
         most = self._settings.jobs.max_tasks
@@ -165,6 +188,12 @@ class Intake:
         if self._settings.images.unknown == "host":
             return f"the image {image} is not known here; the job will run on the image {HOST_IMAGE} instead"
         return missing_image(image)
+
+
+def problems_of(error: UserError) -> list[Problem]:
+    if isinstance(error, InvalidJob):
+        return list(error.problems)
+    return [Problem(error.field or "", error.message, error.hint)]
 
 
 def _no_size(error: InvalidJob) -> NoInstanceType | None:

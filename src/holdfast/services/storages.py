@@ -29,6 +29,7 @@ from .dataset_kinds import ENV, GIT
 from .datasets import Datasets
 from .mounts import MountRules
 from .names import check_user_name
+from .nearest import nearest
 from .refusals import NoDataset, Unavailable
 
 MOST = 32  # per job
@@ -79,9 +80,7 @@ class Storages:
             return Stored(job)
         granted = {dataset.name: dataset for dataset in await self._datasets.list(actor)}
         chosen = _chosen(wishes, granted)
-        for wish in chosen:
-            if wish.name not in granted or (wish.needs_folder and granted[wish.name].kind == ENV):
-                raise NoDataset(wish.missing, field=wish.field.removesuffix(PATH_KEY), hint=HOW_TO_GET)
+        _check_granted(job, chosen, granted)
         folders = [wish for wish in chosen if granted[wish.name].kind != ENV]
         mounts = [(wish, await self._mount(wish.target, granted[wish.name], actor.name, job.group)) for wish in folders]
         _check_beside(job, mounts)
@@ -147,7 +146,7 @@ class Storages:
         try:
             real = str(await self._mounts.folder(dataset.path))
         except UserError as error:
-            raise _gone(dataset, error.message) from error
+            raise _gone(dataset, _without_path(error.message, dataset.path)) from error
         if real != dataset.path:
             raise _gone(dataset, "a part of its path has become a link")
 
@@ -252,6 +251,24 @@ def _chosen(wishes: Wishes, granted: Mapping[str, Dataset]) -> list[Wish]:
     return [*wishes.named, *added]
 
 
+def _check_granted(job: Job, chosen: list[Wish], granted: Mapping[str, Dataset]) -> None:
+    """Of several that a file of ours names, all are told; old clients know one at a time."""
+    missing = [
+        NoDataset(wish.missing, field=wish.field.removesuffix(PATH_KEY), hint=_instead(wish.name, granted))
+        for wish in chosen
+        if wish.name not in granted or (wish.needs_folder and granted[wish.name].kind == ENV)
+    ]
+    if len(missing) > 1 and job.dialect is Dialect.HOLDFAST:
+        raise InvalidJob([Problem(error.field or "", error.message, error.hint) for error in missing])
+    if missing:
+        raise missing[0]
+
+
+def _instead(name: str, granted: Mapping[str, Dataset]) -> str:
+    near = nearest(name, [known for known in granted if known != name])
+    return f"{near} {HOW_TO_GET}" if near else HOW_TO_GET
+
+
 def _check_beside(job: Job, mounts: list[tuple[Wish, Mount]]) -> None:
     """Within a role, nothing may be mounted over or into something else."""
     problems = [
@@ -308,6 +325,11 @@ def _make(name: str, folder: int) -> None:
     except FileExistsError:
         if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise NotADirectoryError(0, "there is something else of that name") from None
+
+
+def _without_path(why: str, path: str) -> str:
+    """Where a dataset lies is nothing that its users need to know."""
+    return why.replace(f"The folder {path}", path).replace(path, "its folder")
 
 
 def _gone(dataset: Dataset, why: str) -> Unavailable:
