@@ -63,7 +63,7 @@ async def test_grants(rig: Rig, data: str) -> None:
     assert "wiki" in error_of(await rig.get("/datasets/wiki", headers=ann), 404)["message"]
     granted = await rig.ask("PUT", "/datasets/wiki/groups/red")
     assert granted.json()["groups"] == ["red"]
-    assert (await rig.get("/datasets/wiki", headers=ann)).json() == granted.json()
+    assert (await rig.get("/datasets/wiki", headers=ann)).json() == {**granted.json(), "path": ""}
     assert (await rig.ask("DELETE", "/datasets/wiki/groups/red")).status_code == 204
     error_of(await rig.get("/datasets/wiki", headers=ann), 404)
     error_of(await rig.ask("DELETE", "/datasets/wiki/groups/red"), 404)
@@ -120,7 +120,7 @@ async def test_a_job_shows_where_its_mounts_come_from(rig: Rig, data: str) -> No
     made = (await rig.post("/jobs", content=text, headers=ann)).json()
     job = (await rig.get(f"/jobs/{made['id']}", headers=ann)).json()["job"]
     assert job["datasets"] == ["wiki"]
-    mount = {"source": data, "target": "/datasets/wiki", "read_only": True, "dataset": "wiki"}
+    mount = {"source": "wiki", "target": "/datasets/wiki", "read_only": True, "dataset": "wiki"}
     assert job["roles"][0]["mounts"] == [mount]
     error_of(await rig.post("/jobs", content=text.replace("wiki", "other"), headers=ann), 404)
 
@@ -182,3 +182,30 @@ async def test_git(rig: Rig, tmp_path: Path) -> None:
     assert (await rig.get("/datasets/code", headers=ann)).json()["sync"] == state
     error_of(await rig.post("/datasets/code/sync", headers=ann), 403)
     error_of(await rig.post("/datasets/none/sync"), 404)
+
+
+async def test_where_datasets_lie_is_told_to_admins_alone(rig: Rig, data: str) -> None:
+    ann = await rig.token_of("ann", "red")
+    await add(rig, "wiki", data, everyone=True)
+    assert (await rig.get("/datasets/wiki")).json()["path"] == data
+    assert (await rig.get("/datasets/wiki", headers=ann)).json()["path"] == ""
+    assert data not in (await rig.get("/datasets", headers=ann)).text
+    text = "name: a\ngroup: red\ndatasets: [wiki]\ncommand: true\n"
+    assert data not in (await rig.post("/jobs/plan", content=text, headers=ann)).text
+    made = (await rig.post("/jobs", content=text, headers=ann)).json()
+    shown = (await rig.get(f"/jobs/{made['id']}", headers=ann)).json()
+    mount = {"source": "wiki", "target": "/datasets/wiki", "read_only": True, "dataset": "wiki"}
+    assert shown["job"]["roles"][0]["mounts"] == [mount]
+    assert (await rig.get(f"/jobs/{made['id']}")).json()["job"]["roles"][0]["mounts"] == [{**mount, "source": data}]
+    assert data not in (await rig.get(f"/jobs/{made['id']}/source", headers=ann)).text
+    again = await rig.post(f"/jobs/{made['id']}/rerun", headers=ann)
+    assert again.status_code == 201
+    assert (await rig.get(f"/jobs/{again.json()['id']}")).json()["job"]["roles"][0]["mounts"][0]["source"] == data
+
+
+async def test_a_dataset_that_is_gone_is_told_of_without_its_path(rig: Rig, data: str) -> None:
+    ann = await rig.token_of("ann", "red")
+    await add(rig, "wiki", data, everyone=True)
+    Path(data).rmdir()
+    refused = error_of(await rig.post("/jobs", content="name: a\ndatasets: [wiki]\ncommand: true\n", headers=ann), 503)
+    assert refused["message"] == "The dataset wiki cannot be mounted now: its folder does not exist on this machine"

@@ -91,4 +91,5 @@ def _moved_mounts(role: Role, *, linked: bool) -> Iterator[str]:
             continue
         if os.path.normpath(mount.target) != os.path.normpath(mount.source):
             why = "jobs are not isolated on this machine, so folders appear under their own names only"
-            yield f"{mount.source} cannot be mounted at {mount.target}: {why}"
+            what = mount.source if mount.dataset is None else f"the dataset {mount.dataset}"
+            yield f"{what} cannot be mounted at {mount.target}: {why}"

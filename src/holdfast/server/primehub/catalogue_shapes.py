@@ -38,8 +38,8 @@ def show_image(image: ImageAlias) -> Shape:
     }
 
 
-def show_volume(volume: Dataset, *, group: str | None = None) -> Shape:
-    """`group`: the one it is listed in, whose jobs may or may not write it."""
+def show_volume(volume: Dataset, *, group: str | None = None, paths: bool = True) -> Shape:
+    """`group`: the one it is listed in, whose jobs may or may not write it. `paths`: say where it lies here."""
     data = volume.data
     type = VOLUME_TYPES.get(volume.kind, volume.kind)
     secret = data.get("secret")
@@ -54,7 +54,7 @@ def show_volume(volume: Dataset, *, group: str | None = None) -> Shape:
         "volumeSize": _whole(data.get("size")),
         "nfsServer": data.get("server"),
         "nfsPath": data.get("path") if type == "nfs" else None,
-        "hostPath": volume.path if type == "hostPath" else None,
+        "hostPath": volume.path if paths and type == "hostPath" else None,
         "secret": {"id": SECRET_PREFIXES[SecretKind.OPAQUE] + secret} if secret else None,
         "enableUploadServer": False,
         "global": volume.everyone,

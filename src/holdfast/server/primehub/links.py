@@ -104,6 +104,7 @@ async def images_of_group(group: Shape, info: Info) -> list[Shape]:
 async def volumes_of_group(group: Shape, info: Info) -> list[Shape]:
     call = call_of(info)
     known = await call.once("volumes", lambda: call.services.datasets.list(call.actor))
-    found = [show_volume(each, group=group["id"]) for each in known if _is_listed(group, each.everyone, each.groups)]
+    listed = [each for each in known if _is_listed(group, each.everyone, each.groups)]
+    found = [show_volume(each, group=group["id"], paths=call.actor.admin) for each in listed]
     call.spend(len(found))
     return found

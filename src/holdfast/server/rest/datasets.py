@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from holdfast.core.access import Actor
 from holdfast.core.records import Dataset
 from holdfast.services import Services
 from holdfast.services.datasets import DatasetChange
@@ -22,7 +23,7 @@ router = APIRouter(tags=["datasets"])
 @router.get("/datasets", response_model=models.DatasetListView)
 async def list_datasets(actor: Caller, services: Ask) -> Response:
     """All, for admins; those granted to them, for others."""
-    return answer({"items": [await _show(services, dataset) for dataset in await services.datasets.list(actor)]})
+    return answer({"items": [await _show(actor, services, dataset) for dataset in await services.datasets.list(actor)]})
 
 
 @router.post("/datasets", response_model=models.DatasetView, status_code=201)
@@ -32,19 +33,19 @@ async def add_dataset(body: models.NewDataset, actor: Caller, services: Ask) -> 
     given = body.model_dump(exclude={"variables", "adopt", "groups", "writable_groups"})
     dataset = Dataset(**given, groups=tuple(body.groups), writable_groups=tuple(body.writable_groups))
     made = await services.datasets.create(actor, dataset, variables=body.variables, adopt=body.adopt)
-    return answer(await _show(services, made), 201)
+    return answer(await _show(actor, services, made), 201)
 
 
 @router.get("/datasets/{name}", response_model=models.DatasetView)
 async def show_one_dataset(name: str, actor: Caller, services: Ask) -> Response:
-    return answer(await _show(services, await services.datasets.get(actor, name)))
+    return answer(await _show(actor, services, await services.datasets.get(actor, name)))
 
 
 @router.patch("/datasets/{name}", response_model=models.DatasetView)
 async def change_dataset(name: str, body: models.DatasetChange, actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; jobs that were submitted before keep what they have."""
     given = {key: value for key, value in body.model_dump().items() if value is not None}
-    return answer(await _show(services, await services.datasets.change(actor, name, DatasetChange(**given))))
+    return answer(await _show(actor, services, await services.datasets.change(actor, name, DatasetChange(**given))))
 
 
 @router.delete("/datasets/{name}", status_code=204)
@@ -70,7 +71,7 @@ async def sync_dataset(name: str, actor: Caller, services: Ask) -> Response:
 @router.put("/datasets/{name}/groups/{group}", response_model=models.DatasetView)
 async def grant_dataset(name: str, group: str, actor: Caller, services: Ask, writable: bool = False) -> Response:
     """Admins only. With writable=true jobs of this group may write to it whatever read_only says."""
-    return answer(await _show(services, await services.datasets.grant(actor, name, group, writable)))
+    return answer(await _show(actor, services, await services.datasets.grant(actor, name, group, writable)))
 
 
 @router.delete("/datasets/{name}/groups/{group}", status_code=204)
@@ -80,5 +81,5 @@ async def revoke_dataset(name: str, group: str, actor: Caller, services: Ask) ->
     return answer_nothing()
 
 
-async def _show(services: Services, dataset: Dataset) -> dict[str, Any]:
-    return show_dataset(dataset, await services.datasets.git_state(dataset))
+async def _show(actor: Actor, services: Services, dataset: Dataset) -> dict[str, Any]:
+    return show_dataset(dataset, await services.datasets.git_state(dataset), paths=actor.admin)

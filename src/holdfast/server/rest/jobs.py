@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from holdfast.core.codec import job_to_json
+from holdfast.core.access import Actor
 from holdfast.core.errors import UserError
 from holdfast.core.records import JobFilter, TaskRecord
 from holdfast.services.jobs import Detail, Submitted
@@ -23,6 +23,7 @@ from .views import (
     show_exit,
     show_ports,
     show_seconds,
+    show_spec,
     show_summary,
     show_time,
 )
@@ -95,7 +96,7 @@ async def plan_job(
     return answer(
         {
             "dialect": planned.job.dialect.value,
-            "job": job_to_json(planned.job),
+            "job": show_spec(planned.job, paths=actor.admin),
             "yaml": planned.yaml,
             "warnings": list(planned.warnings),
             "verdict": planned.verdict.answer,
@@ -142,7 +143,7 @@ async def stop_jobs(request: Request, body: models.StopMany, actor: Caller, serv
 @router.get("/jobs/{ref}", response_model=models.JobDetailView)
 async def show_job(ref: str, actor: Caller, services: Ask) -> Response:
     """By id, a unique part of it (its beginning or end), or the newest job of that name."""
-    return answer(_show_detail(await services.jobs.get(actor, ref)))
+    return answer(_show_detail(actor, await services.jobs.get(actor, ref)))
 
 
 @router.post("/jobs/{ref}/stop", response_model=models.JobView, status_code=202)
@@ -243,12 +244,12 @@ def show_task(record: TaskRecord) -> dict[str, Any]:
     }
 
 
-def _show_detail(detail: Detail) -> dict[str, Any]:
+def _show_detail(actor: Actor, detail: Detail) -> dict[str, Any]:
     record = detail.record
     stop = record.stop
     return {
         **show_summary(record.summary),
-        "job": job_to_json(record.job),
+        "job": show_spec(record.job, paths=actor.admin),
         "description": record.job.description,
         "exit": show_exit(record.exit),
         "retries": {"user": record.user_retries, "platform": record.platform_retries},

@@ -405,7 +405,7 @@ class GitStateView(Given):
 
 class DatasetView(Given):
     name: str
-    path: str
+    path: str = Field(description="Where it lies on the machine, for admins; empty for others.")
     display_name: str
     description: str
     read_only: bool

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from holdfast.core.codec import job_to_json
 from holdfast.core.schedule import (
     Missed,
     Overlap,
@@ -28,7 +27,7 @@ from ..auth import Ask, Caller
 from . import schedule_models as models
 from .models import SubmittedView
 from .parameters import parse_time, split
-from .views import show_summary, show_time
+from .views import show_spec, show_summary, show_time
 
 router = APIRouter(tags=["schedules"])
 
@@ -173,7 +172,7 @@ def _show(services: Services, schedule: Schedule) -> dict[str, Any]:
 async def _show_detail(services: Services, schedule: Schedule, warnings: tuple[str, ...] = ()) -> dict[str, Any]:
     return {
         **_show(services, schedule),
-        "job": job_to_json(schedule.job),
+        "job": show_spec(schedule.job, paths=False),
         "source": schedule.source,
         "next_runs": await _next_runs(services, schedule),
         "warnings": list(warnings),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.core.catalogue import Secret
+from holdfast.core.codec import job_to_json
 from holdfast.core.exit_table import hint_for
 from holdfast.core.exits import Exit
+from holdfast.core.job import Job, Mount
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.records import Dataset, Event, Group, JobSummary, Token, User
 from holdfast.engines.base import EngineHealth, ImageInfo
@@ -123,10 +126,22 @@ def show_token(token: Token) -> dict[str, Any]:
     }
 
 
-def show_dataset(dataset: Dataset, git: GitState | None = None) -> dict[str, Any]:
+def show_spec(job: Job, *, paths: bool) -> dict[str, Any]:
+    """Where datasets lie on the server's machine is for admins; others see them by name, and what jobs wrote."""
+    if not paths:
+        job = replace(job, roles=tuple(replace(role, mounts=_by_name(role.mounts)) for role in job.roles))
+    return job_to_json(job)
+
+
+def _by_name(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
+    return tuple(mount if mount.dataset is None else replace(mount, source=mount.dataset) for mount in mounts)
+
+
+def show_dataset(dataset: Dataset, git: GitState | None = None, *, paths: bool = True) -> dict[str, Any]:
+    """Without `paths`, for those whom it tells nothing where it lies."""
     return {
         "name": dataset.name,
-        "path": dataset.path,
+        "path": dataset.path if paths else "",
         "display_name": dataset.display_name,
         "description": dataset.description,
         "read_only": dataset.read_only,
