@@ -143,8 +143,8 @@ def test_steps_lists_and_ranges(cron: str, expected: list[str]) -> None:
         ("0 17-9 * * *", "hour: 17-9 goes backwards"),
         ("0 4 * * MON#6", "day of week: 6 after the # of MON#6 is not between 1 and 5"),
         ("0 4 L/2 * *", "day of month: L is not a number"),
-        ("0 0 30 2 *", "day of month: none of the months 2 has a day 30, so it would never run"),
-        ("0 0 31 4,jun *", "day of month: none of the months 4,JUN has a day 31, so it would never run"),
+        ("0 0 30 2 *", "day of month: February has no day 30, so it would never run"),
+        ("0 0 31 4,jun *", "day of month: April and June have no day 31, so it would never run"),
         ("9" * 5000 + " * * * *", "Cron text may have at most 200 characters"),
     ],
 )

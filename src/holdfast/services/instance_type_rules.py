@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import UserError
-from holdfast.core.job import MIB
+from holdfast.core.job import GIB, MIB
 
 from .names import check_prose, check_text
 
@@ -65,7 +65,17 @@ def _requests(type: InstanceType) -> Iterator[tuple[str, str]]:
         if not _within(request, math.inf):
             yield f"{name}_request", f"{name}_request must be more than 0, not {request}"
         elif request > limit:
-            yield f"{name}_request", f"{name}_request ({request}) must not be more than {name} ({limit})"
+            asked, most = _amount(name, request), _amount(name, limit)
+            yield (
+                f"{name}_request",
+                f"{name}_request asks a machine for {asked}, more than its limit of {most}",
+            )
+
+
+def _amount(name: str, value: float) -> str:
+    if name == "memory":
+        return f"{value / GIB:g} GiB" if value >= GIB else f"{value / MIB:g} MiB"
+    return "1 core" if value == 1 else f"{value:g} cores"
 
 
 def _within(value: float, most: float) -> bool:

@@ -8,6 +8,7 @@ whenever clocks show one of its minutes.
 from __future__ import annotations
 
 import re
+from calendar import month_name
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -73,8 +74,16 @@ def parse_cron(text: str) -> str:
     try:
         CronSim(cron, datetime(2000, 1, 1))
     except CronSimError:  # the one thing it sees beyond single fields
-        raise DAY.wrong(f"none of the months {parts[3]} has a day {parts[2]}, so it would never run") from None
+        raise DAY.wrong(f"{_months(cron.split()[3])} no day {parts[2]}, so it would never run") from None
     return cron
+
+
+def _months(field: str) -> str:
+    """With its verb, so that "no day 30" can follow."""
+    names = [month_name[int(part)] for part in field.split(",")] if re.fullmatch(r"[0-9]+(,[0-9]+)*", field) else []
+    if len(names) == 1:
+        return f"{names[0]} has"
+    return f"{', '.join(names[:-1])} and {names[-1]} have" if names else f"the months {field} have"
 
 
 def check_length(recurrence: Recurrence) -> None:
