@@ -25,11 +25,11 @@ def zone(name: str) -> ZoneInfo:
     found = _find(name)
     if found is None:
         close = get_close_matches(name[:_LONGEST], available_timezones(), n=1)
-        guess = f"Did you mean {close[0]}? " if close else ""
+        guess = f"Did you mean {close[0]}? " if close and not any(map(str.isdigit, name)) else ""
         raise UserError(
             f"There is no time zone {name[:_LONGEST]!r}",
             field="timezone",
-            hint=f"{guess}Names are like Europe/Berlin, Asia/Taipei or UTC.",
+            hint=f"{guess}Names are like Europe/Berlin, Asia/Taipei, UTC, or Etc/GMT-2 for two hours ahead of it.",
         )
     return found
 

@@ -64,7 +64,7 @@ def test_a_token_works_until_it_is_removed(cli: Cli, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("HOLDFAST_URL", url_of(place))
     monkeypatch.setenv("HOLDFAST_TOKEN", made["token"])
     assert cli.ok("status", "--json").json["me"]["name"] == "admin"
-    cli.ok("token", "rm", made["id"][:-2])
+    cli.ok("token", "rm", made["id"][:-2], "--yes")
     result = cli("status")
     assert result.code == 1
     assert "holdfast login" in result.err

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from . import output
+from .artifact_words import warn_of_artifacts
 from .options import JobRef, Json, connect
 from .quantities import show_instant, show_size
 from .transfers import bar, below, save
@@ -15,16 +16,21 @@ from .transfers import bar, below, save
 artifacts = typer.Typer(help="Artifacts: what was kept of a job's files.", no_args_is_help=True)
 
 
+NONE = "Nothing was kept of this job. What it writes to ~/artifacts is, when it ends."
+
+
 @artifacts.command("ls")
 def list_artifacts(job: JobRef, json: Json = False) -> None:
     """List a job's artifacts."""
     with connect() as client:
         found = client.artifacts(job)
+        if not json:
+            warn_of_artifacts(client, found.job)
     if json:
         output.emit_json(found)
         return
     if not found.items:
-        output.note("Nothing was kept of this job. What it writes to ~/artifacts is, when it ends.")
+        output.note(NONE)
         return
     rows = [[item.name, show_size(item.size), show_instant(item.modified_at)] for item in found.items]
     output.table(("NAME", "SIZE", "MODIFIED"), rows, drop=("MODIFIED", "SIZE"))
@@ -54,8 +60,12 @@ def get_artifacts(
         with bar(found.job, sum(item.size for item in wanted)) as told:
             for item in wanted:
                 save(client.read_artifact(found.job, item.name), below(folder, item.name), told)
+        if not json:
+            warn_of_artifacts(client, found.job)
     if json:
         output.emit_json({"folder": str(folder), "items": wanted})
+    elif not wanted:
+        output.note(NONE)
     else:
         total = show_size(sum(item.size for item in wanted))
         output.emit(

@@ -38,7 +38,18 @@ def _within(field: str | None, source: str | None) -> str:
     return output.safe(f"{source}: {field}: ")
 
 
+_FRAMEWORKS = (
+    ("Value error, ", ""),
+    ("Input should be greater than or equal to ", "must be at least "),
+    ("Input should be less than or equal to ", "must be at most "),
+    ("Input should be a valid integer, unable to parse string as an integer", "must be a whole number"),
+    ("Input should be a valid number, unable to parse string as a number", "must be a number"),
+)  # words of the library that reads our options, and ours
+
+
 def show_usage(message: str, command: str, *, json: bool) -> None:
+    for theirs, ours in _FRAMEWORKS:
+        message = message.replace(theirs, ours)
     if json:
         output.note(encoder.dumps(_shape("usage", message, hint=f"{command} --help")))
         return
@@ -77,6 +88,7 @@ def _place(problem: Problem, source: str | None) -> str:
 
 _OPTIONS = {
     "mounts": "--mount",
+    "datasets": "--dataset",
     "time_limit": "--time-limit",
     **{
         name: f"--{name}" for name in ("name", "image", "cpu", "memory", "gpu", "env", "instances", "retry", "priority")

@@ -37,7 +37,7 @@ def list_files(
     """List shared files."""
     with connect() as client:
         name = whose(client, group)
-        found = client.files(name, path.strip("/"), recursive=recursive, limit=limit)
+        found = client.files(name, _plain(path), recursive=recursive, limit=limit)
     if json:
         output.emit_json(found)
         return
@@ -66,7 +66,7 @@ def get_files(
     json: Json = False,
 ) -> None:
     """Copy shared files to this machine."""
-    path = path.strip("/")
+    path = _plain(path)
     with connect() as client:
         name = whose(client, group)
         if recursive:
@@ -108,6 +108,7 @@ def put_files(
     """Copy files of this machine to the shared ones."""
     from holdfast.core.errors import UserError
 
+    _plain(path)
     if source.is_dir() and not recursive:
         raise UserError(f"{source} is a folder", hint="Say -r to copy all that is in it.")
     try:
@@ -137,7 +138,7 @@ def remove_files(
     path: PathArgument, group: Group = None, recursive: Recursive = False, yes: Yes = False, json: Json = False
 ) -> None:
     """Remove shared files. `-r /` removes all of them."""
-    path = path.strip("/")
+    path = _plain(path)
     with connect() as client:
         name = whose(client, group)
         if recursive:
@@ -148,6 +149,15 @@ def remove_files(
         output.emit_json({"removed": count})
     else:
         output.emit(f"Removed {count} {'file' if count == 1 else 'files'}.")
+
+
+def _plain(path: str) -> str:
+    """A path there. Its `..` would be worked out on the way, and mean another address of the server."""
+    from holdfast.core.errors import UserError
+
+    if ".." in path.split("/"):
+        raise UserError(f"{path}: '..' is not allowed in a path of shared files", hint="Write models/weights.bin.")
+    return path.strip("/")
 
 
 def whose(client: Client, group: str | None) -> str:

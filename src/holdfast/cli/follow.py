@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import typer
 
+from holdfast.core.errors import HoldfastError
+
 from . import output
+from .artifact_words import warn_of_artifacts
 from .exitcodes import exit_code_of
 from .quantities import show_span, utc_now
 
@@ -26,6 +30,7 @@ def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
         output.emit_json(ended)
     else:
         say_end(ended)
+        say_lost(client, ended)
         if follow and str(ended.state) == "Failed" and ended.decided_by not in (None, *_first(ended)):
             output.note(f"log of {output.safe(ended.decided_by)}: holdfast logs {ended.id} {ended.decided_by}")
     raise typer.Exit(exit_code_of(ended))
@@ -102,6 +107,12 @@ def wait_for_end(client: Client, ref: str, *, timeout: float | None = None) -> J
             if job.state.final or str(job.state) == "Held" or (end is not None and time.monotonic() >= end):
                 return client.job(job.id)
             progress.say(f"{job.name}: {job.state} {show_span(job.submitted_at, None, utc_now())} {job.message}")
+
+
+def say_lost(client: Client, job: JobDetail) -> None:
+    """Artifacts that were not kept. A server that is gone by now changes nothing of how the job ended."""
+    with suppress(HoldfastError):
+        warn_of_artifacts(client, job.id)
 
 
 def say_end(job: JobDetail) -> None:

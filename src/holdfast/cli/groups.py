@@ -176,11 +176,16 @@ def remove_group(name: GroupName, yes: Yes = False, json: Json = False) -> None:
     """Remove a group. Its jobs and their logs stay."""
     sure(f"Remove group {output.safe(name)}?", yes)
     with connect() as client:
+        members = len(client.group(name).members)
         client.remove_group(name)
     if json:
         output.emit_json({"removed": name})
-    else:
-        output.emit(f"Removed {output.safe(name)}.")
+        return
+    lost = f"{show_count(members, 'member')} no longer {'belongs' if members == 1 else 'belong'} to it. "
+    output.emit(
+        f"Removed {output.safe(name)}. {lost if members else ''}Its shared files and its volume stay on disk; "
+        "a new group of that name does not get them."
+    )
 
 
 @members.command("add")
@@ -291,8 +296,19 @@ def _limit(seconds: float | None) -> str:
     return "default" if seconds is None else "none" if seconds == 0 else show_duration(seconds)
 
 
+def _summary(group: Group) -> str:
+    parts = [
+        f"quota {_bounds(group.quota)}",
+        f"per user {_bounds(group.user_quota)}",
+        f"time limit {_limit(group.time_limit)}",
+        f"volume {_volume(group)}" if group.shared_volume else "",
+        group.description,
+    ]
+    return "; ".join(filter(None, parts))
+
+
 def _say(group: Group, verb: str, json: bool) -> None:
     if json:
         output.emit_json(group)
     else:
-        output.emit(f"{verb} {output.safe(group.name)}.")
+        output.emit(f"{verb} {output.safe(group.name)}: {output.safe(_summary(group))}.")

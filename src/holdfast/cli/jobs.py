@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import output
+from .artifact_words import all_events, artifact_lines
 from .exitcodes import exit_code_of
-from .follow import RESTART_PATIENCE, say_end, stay, wait_for_end
+from .follow import RESTART_PATIENCE, say_end, say_lost, stay, wait_for_end
 from .options import Follow, JobRef, JobRefs, Json, Wait, connect
 from .quantities import parse_duration, show_duration, show_instant, show_span, since_instant, utc_now
 from .showing import show_job
@@ -117,11 +118,12 @@ def show(
     with connect() as client:
         found = client.job(job)
         tries = client.attempts(found.id) if attempts else ()
-        told = [] if json else [event.message for event in client.events(found.id).items if event.kind == "warning"]
+        told = [] if json else all_events(client, found.id)
     if json:
         output.emit_json({"job": found, "attempts": tries} if attempts else found)
         return
-    show_job(found, tries, list(dict.fromkeys(told)))  # each once, however many tasks it is about
+    warnings = dict.fromkeys(event.message for event in told if event.kind == "warning")  # each once, for all its tasks
+    show_job(found, tries, list(warnings), artifact_lines(told))
 
 
 def stop(
@@ -237,10 +239,11 @@ def wait(
         found = client.job(job)
         client.patience = RESTART_PATIENCE
         ended = wait_for_end(client, found.id, timeout=seconds)
-    if json:
-        output.emit_json(ended)
-    else:
-        say_end(ended)
+        if json:
+            output.emit_json(ended)
+        else:
+            say_end(ended)
+            say_lost(client, ended)
     raise typer.Exit(exit_code_of(ended))
 
 

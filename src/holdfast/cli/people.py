@@ -199,16 +199,21 @@ def list_tokens(json: Json = False) -> None:
 
 @tokens.command("rm")
 def remove_token(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `token ls` shows it, or how it begins.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Its id, how that begins, or its name.")],
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """Make a token worthless."""
     from holdfast.core.errors import UserError
 
     with connect() as client:
-        alike = [token.id for token in client.tokens() if token.id.startswith(id)] if id else []
-        if len(alike) > 1 and id not in alike:
-            raise UserError(f"{len(alike)} tokens begin with {id}", hint="Write more of the id.")
-        chosen = alike[0] if len(alike) == 1 else id
+        found = client.tokens() if id else ()
+        alike = [token.id for token in found if token.id.startswith(id)]
+        named = [token.id for token in found if token.name == id]
+        fitting = [id] if id in alike else list(dict.fromkeys([*named, *alike]))
+        if len(fitting) > 1:
+            raise UserError(f"{len(fitting)} tokens are called {id} or begin so", hint="Give the id: holdfast token ls")
+        chosen = fitting[0] if fitting else id
+        sure(f"Remove token {output.safe(chosen)}?", yes)
         client.remove_token(chosen)
     _removed(chosen, json)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import output
+from .artifact_words import shortened
 from .quantities import show_count, show_duration, show_instant, show_size, show_span, utc_now
 
 if TYPE_CHECKING:
@@ -18,10 +19,14 @@ MOST_WARNINGS = 5
 TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS")
 
 
-def show_job(job: JobDetail, attempts: Sequence[Attempt], warnings: Sequence[str] = ()) -> None:
+def show_job(
+    job: JobDetail, attempts: Sequence[Attempt], warnings: Sequence[str] = (), artifacts: Sequence[str] = ()
+) -> None:
     output.emit(output.render(_heading(job)))
     for label, value in _facts(job):
         output.emit(f"  {label:<11} {output.safe(value)}")
+    for at, line in enumerate(shortened(artifacts, job.id)):
+        output.emit(f"  {'' if at else 'artifacts':<11} {output.safe(line)}")
     for reason in job.waiting or ():
         output.emit(f"  waits       {output.safe(reason)}")
     for warning in warnings[:MOST_WARNINGS]:

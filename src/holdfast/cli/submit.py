@@ -49,7 +49,7 @@ def _from_first_word(args: list[str]) -> list[str]:
 
 
 File = Annotated[str | None, typer.Argument(metavar="FILE", help="A job file in any dialect; - reads stdin.")]
-Group = Annotated[str | None, typer.Option(help="Group whose quota it uses.")]
+Group = Annotated[str | None, typer.Option("--group", "-g", help="Group whose quota it uses.")]
 Dialect = Annotated[str | None, typer.Option(help="Read the file as this dialect, instead of recognising it.")]
 Name = Annotated[str | None, typer.Option(help="Name; by default the program's.", rich_help_panel=JOB_OPTIONS)]
 Image = Annotated[str | None, typer.Option(help="Image to run in.", rich_help_panel=JOB_OPTIONS)]
@@ -78,6 +78,12 @@ Files = Annotated[
         "--files", help="Show the group's shared files at /phfs: holdfast files.", rich_help_panel=JOB_OPTIONS
     ),
 ]
+Dataset = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="A dataset, shown below /datasets; may be repeated.", rich_help_panel=JOB_OPTIONS
+    ),
+]
 Instances = Annotated[int | None, typer.Option(help="How many tasks.", rich_help_panel=JOB_OPTIONS)]
 TimeLimit = Annotated[str | None, typer.Option(help="How long it may run: 90m, 2h, none.", rich_help_panel=JOB_OPTIONS)]
 Retry = Annotated[int | None, typer.Option(help="Tries after a failure.", rich_help_panel=JOB_OPTIONS)]
@@ -85,7 +91,7 @@ Priority = Annotated[int | None, typer.Option(help="Higher goes first.", rich_he
 Hold = Annotated[
     bool,
     typer.Option(
-        "--hold", help="Ask to keep a failed task: recorded; comes with a later version.", rich_help_panel=JOB_OPTIONS
+        "--hold", hidden=True, help="Ask to keep a failed task: recorded; comes later.", rich_help_panel=JOB_OPTIONS
     ),
 ]
 
@@ -103,6 +109,7 @@ def submit(
     gpu: Gpu = None,
     env: Env = None,
     mount: Mount = None,
+    dataset: Dataset = None,
     files: Files = False,
     instances: Instances = None,
     time_limit: TimeLimit = None,
@@ -143,6 +150,7 @@ def plan(
     gpu: Gpu = None,
     env: Env = None,
     mount: Mount = None,
+    dataset: Dataset = None,
     files: Files = False,
     instances: Instances = None,
     time_limit: TimeLimit = None,
@@ -203,8 +211,8 @@ def _job(ctx: typer.Context, file: str | None) -> bytes | dict[str, Any]:
 # fmt: off
 DESCRIBING = frozenset(
     (
-        "name", "image", "instance_type", "cpu", "memory", "gpu", "env", "mount", "instances", "time_limit", "retry",
-        "priority", "hold", "files",
+        "name", "image", "instance_type", "cpu", "memory", "gpu", "env", "mount", "dataset", "instances",
+        "time_limit", "retry", "priority", "hold", "files",
     )
 )
 # fmt: on

@@ -108,12 +108,12 @@ def translated(address: Address, step: Step) -> Iterator[None]:
     """httpx's errors in our words. Nothing is sent to a port that its server has left."""
     url = address.url
     if isinstance(step, Request | Open) and not address.served:
-        raise CannotConnect(url, "no server runs there", hint=_hint(url))
+        raise CannotConnect(url, "no server runs there", hint=_hint(address))
     try:
         yield
     except httpx.TransportError as error:
         lost, silent = not isinstance(error, _NOT_SENT), isinstance(error, httpx.ReadTimeout)
-        raise CannotConnect(url, _reason(error), lost=lost, silent=silent, hint=_hint(url)) from None
+        raise CannotConnect(url, _reason(error), lost=lost, silent=silent, hint=_hint(address)) from None
 
 
 def _reason(error: httpx.TransportError) -> str:
@@ -127,7 +127,20 @@ def _reason(error: httpx.TransportError) -> str:
     return text or type(error).__name__
 
 
-def _hint(url: str) -> str:
-    if is_loopback(url):
-        return "Start the server with `holdfast up`, or set HOLDFAST_URL to the address of one that runs."
-    return "Check the address and the network; HOLDFAST_URL or `holdfast login` choose another server."
+_SOURCES = {
+    "HOLDFAST_URL": "HOLDFAST_URL names this address. ",
+    "saved login": "This address is that of the saved login. ",
+    "server on this machine": "This is where your own server on this machine was last. ",
+    "default": "No address was given, so the usual one was tried. ",
+}
+
+
+def _hint(address: Address) -> str:
+    """Where the address came from; then what most can do, and last what only whoever runs the server can."""
+    why = _SOURCES.get(address.source, "")
+    login = "`holdfast login URL` chooses another server"
+    if address.source == "HOLDFAST_URL":
+        login += ", once HOLDFAST_URL is unset"
+    if is_loopback(address.url):
+        return f"{why}{login}; `holdfast up` starts one here."
+    return f"{why}Check it and the network; {login}."

@@ -19,7 +19,7 @@ from .auth import bearer_token
 from .border import Border, Knows
 from .docs_page import render_docs
 from .errors import add_handlers, render_outermost
-from .landing import LANDING
+from .landing import render_landing
 from .openapi import complete
 from .openpai.app import RestServer
 from .openpai.auth import find_actor as find_openpai_actor
@@ -27,6 +27,7 @@ from .openpai.cross_origin import CrossOrigin, is_open
 from .openpai.endpoints import Who
 from .openpai.errors import PaiError
 from .openpai.errors import render_outermost as render_for_openpai
+from .openpai.log_links import origin_of
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
 from .primehub.app import is_primehub, most_bytes, primehub_routes
@@ -148,7 +149,7 @@ def _add_pages(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     async def show_landing(request: Request) -> Response:
-        return Response(LANDING, media_type="text/html")
+        return Response(render_landing(origin_of(request)), media_type="text/html")
 
 
 def _describe(app: FastAPI) -> None:

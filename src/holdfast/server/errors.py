@@ -18,6 +18,7 @@ from holdfast.core.errors import InvalidJob, UserError
 from holdfast.services.refusals import TooManyRequests, Unavailable
 from holdfast.store.errors import StoreError
 
+from .invalid_words import in_words
 from .methods import Methods
 
 log = logging.getLogger(__name__)
@@ -144,12 +145,7 @@ def _render_invalid(error: RequestValidationError, request_id: str) -> Response:
     field = ".".join(where[1:]) or where[0]
     if first["type"] == "json_invalid":
         return _response(400, _body("bad_request", "The body is not JSON", request_id), {})
-    message = "is missing" if first["type"] == "missing" else _lower_first(str(first["msg"]))
-    return _response(400, _body("bad_request", f"{field}: {message}", request_id, field=field), {})
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    return _response(400, _body("bad_request", f"{field}: {in_words(first)}", request_id, field=field), {})
 
 
 def _body(

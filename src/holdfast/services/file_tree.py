@@ -364,7 +364,9 @@ def missing(parts: tuple[str, ...], error: OSError) -> NotFound | Unavailable:
 
 def no_file(parts: tuple[str, ...], *, folder: bool) -> NotFound:
     if folder:
-        return NotFound(f"{show_path(parts)} is a folder", hint="Name a file in it, or take all of it recursively.")
+        return NotFound(
+            f"{show_path(parts)} is a folder", hint="Name a file in it, or take all of it: -r on the command line."
+        )
     return NotFound(f"There is no file {show_path(parts)}")
 
 

@@ -249,7 +249,9 @@ def _within(listing: Listing, path: str) -> Listing:
 
 
 def _needs_recursive(what: str) -> Conflict:
-    return Conflict(f"{what} is a folder", field="path", hint="Say that all of it is meant (recursive, or rm -r).")
+    return Conflict(
+        f"{what} is a folder", field="path", hint="Say that all of it is meant: -r on the command line, else recursive."
+    )
 
 
 def _delete_objects(tree: Tree, folder: tuple[str, ...], starts: str, recursive: bool, stop: threading.Event) -> int:
