@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,25 @@ def test_usage_is_csv(cli: Cli) -> None:
     assert int(cli.ok("usage", "--json").json["items"][0]["year"]) >= 2026
     assert cli("usage", "soon").code == 2
     assert cli("usage", "2026-13").code == 1
+
+
+def test_what_was_left_out_of_the_artifacts_is_told(cli: Cli, here: Path) -> None:
+    made = "mkdir -p ~/artifacts && echo hi > ~/artifacts/kept && mkfifo ~/artifacts/pipe"
+    ended = cli.ok("submit", "--wait", "--", made)
+    assert re.search(r"warning: 1 file \(.*\) kept as artifacts; left out", ended.err)
+    job = cli.ok("ls", "--limit", "1", "--json").json["items"][0]["id"]
+    assert "  artifacts   1 file" in cli.ok("show", job).text
+    assert "left out" in cli.ok("artifacts", "ls", job).err
+    assert "left out" in cli.ok("artifacts", "get", job).err
+
+
+def test_getting_none_says_so(cli: Cli, here: Path) -> None:
+    job = cli.ok("submit", "--wait", "--json", "--", "true").json["id"]
+    got = cli.ok("artifacts", "get", job)
+    assert "Nothing was kept" in got.err
+    assert got.text == ""
+
+
+def test_a_path_that_leads_out_is_refused(cli: Cli, here: Path) -> None:
+    (here / "x").write_bytes(b"x")
+    assert "'..' is not allowed" in cli("files", "put", "x", "../../etc/passwd").err

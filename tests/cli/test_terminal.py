@@ -113,3 +113,14 @@ def test_the_shell_completes_commands_and_jobs(place: dict[str, str]) -> None:
     assert run_program(env={**place, **words}).out.decode().split() == [job]
     words |= {"COMP_WORDS": "holdfast even", "COMP_CWORD": "1"}
     assert run_program(env={**place, **words}).out.decode().split() == ["events"]
+
+
+def test_what_one_types_is_whole_in_every_list(place: dict[str, str]) -> None:
+    name = "n" * 50
+    run_program("group", "add", name, "--cpu", "64", "--memory", "512Gi", "--user-cpu", "8", env=place)
+    run_program("instance-type", "add", name, "--description", "d" * 60, "--everyone", env=place)
+    run_program("image", "alias", "add", name, "i" * 60, "--everyone", env=place)
+    run_program("dataset", "add", name, "--kind", "volume", "--everyone", "--description", "d" * 60, env=place)
+    for command in (("group",), ("instance-type",), ("image", "alias"), ("dataset",)):
+        assert name.encode() in run_on_terminal(*command, "ls", env=place, columns=80).out, command
+        run_program(*command, "rm", name, "--yes", env=place)
