@@ -212,6 +212,16 @@ async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path)
     assert around(house) == []
 
 
+async def test_a_server_starts_beside_uploads_that_cannot_be_removed(house: House) -> None:
+    shared = house.services.shared
+    left = shared.make(shared.uploads("default"))
+    (left / "a-folder").mkdir()
+    (left / "half").write_bytes(b"x")
+    (left.parent.parent / "no-folder").write_bytes(b"")
+    clear_uploads(shared)
+    assert [path.name for path in left.iterdir()] == ["a-folder"]
+
+
 @asynccontextmanager
 async def small_disk(tmp_path: Path, *options: str) -> AsyncIterator[House]:
     """A house whose shared files lie on it."""

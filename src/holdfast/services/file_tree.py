@@ -8,6 +8,7 @@ whole or not at all, and a folder that is removed is gone at once.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import secrets
 import stat
@@ -24,6 +25,8 @@ from holdfast.shared_folders import SharedFolders
 from .file_paths import DEEPEST, own_names
 from .file_walk import OPEN_FILE, OPEN_FOLDER, Stopped, closing_fd
 from .refusals import Unavailable
+
+log = logging.getLogger(__name__)
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BUSY: set[str] = set()  # what is being cleared away just now, by its name
@@ -197,10 +200,18 @@ def _made(folder: Path) -> Path | None:
 
 
 def clear_uploads(shared: SharedFolders) -> None:
-    """What a server that was killed had half received. To be called before the first request."""
-    for group in _groups(shared):
-        for path in shared.uploads(group).glob("*"):
+    """What a server that was killed had half received. To be called before the first request. What cannot be removed,
+    as on a disk that may only be read just now, keeps no server from starting."""
+    try:
+        left = [path for group in _groups(shared) for path in shared.uploads(group).glob("*")]
+    except OSError as error:
+        log.warning("could not look for half received files", extra={"event": "uploads", "error": str(error)})
+        return
+    for path in left:
+        try:
             path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("could not remove a half received file", extra={"event": "uploads", "error": str(error)})
 
 
 def clear_removed(shared: SharedFolders, stop: threading.Event) -> None:
