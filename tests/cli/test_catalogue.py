@@ -74,7 +74,10 @@ def test_granting_and_taking_back(cli: Cli, command: tuple[str, ...], arguments:
 
 def test_what_cannot_be(cli: Cli) -> None:
     assert "cannot be the name" in cli("instance-type", "add", "../x").err
-    assert "asks a machine for 2 cores, more than its limit of 1 core" in cli("instance-type", "add", "x", "--cpu", "1", "--cpu-request", "2").err
+    assert (
+        "asks a machine for 2 cores, more than its limit of 1 core"
+        in cli("instance-type", "add", "x", "--cpu", "1", "--cpu-request", "2").err
+    )
     for option in (("--memory", "lots"), ("--cpu-request", "many"), ("--label", "novalue")):
         assert cli("instance-type", "add", "x", *option).code == 2
     assert cli("image", "alias", "add", "x", "a b").code == 1

@@ -15,7 +15,7 @@ from .running import PATIENCE, Cli, run_program, start
 
 def test_a_secret_from_beginning_to_end(cli: Cli, tmp_path: Path) -> None:
     assert "holdfast secret add" in cli.ok("secret", "ls").err
-    (tmp_path / "key").write_text("hush-hush\nsecond\n")
+    (tmp_path / "key").write_text("hush-hush\n")
     made = cli.ok("secret", "add", "key", "--file", str(tmp_path / "key"), "--display-name", "Deploy", "--json")
     assert made.json == {"name": "key", "display_name": "Deploy", "kind": "opaque", "registry_host": "", "username": ""}
     added = cli.ok(
