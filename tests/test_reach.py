@@ -78,3 +78,25 @@ asyncio.run(go())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "told\n"), done.stderr
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("how", ["run", "look"])
+async def test_a_cancellation_that_comes_with_the_answer_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, how: str, steps: int
+) -> None:
+    """A server that ends just then would wait for ever for whoever went on."""
+    reach, answer = Reach("test"), asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(reach, "begin", lambda call: answer)
+    nothing = lambda: None  # noqa: E731
+    task = asyncio.create_task(reach.run(nothing, 60) if how == "run" else reach.look("/", nothing, 60))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    answer.set_result(None)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    if task.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert task.done()

@@ -44,7 +44,8 @@ class Reach:
         if left <= 0:
             raise Silent
         try:
-            await asyncio.wait_for(asyncio.shield(look.answer), left)
+            async with asyncio.timeout(left):  # wait_for of Python 3.11 loses a cancellation that comes with the answer
+                await asyncio.shield(look.answer)
         except TimeoutError:
             raise Silent from None
 
@@ -58,7 +59,8 @@ class Reach:
     async def run(self, call: Callable[[], T], patience: float) -> T:
         """What `call` returns or raises."""
         try:
-            return await asyncio.wait_for(asyncio.shield(self.begin(call)), patience)
+            async with asyncio.timeout(patience):
+                return await asyncio.shield(self.begin(call))
         except TimeoutError:
             raise Silent from None
 

@@ -254,7 +254,8 @@ class Controller:
         live = self._live.get(job_id)
         if live is not None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(live.moved.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await live.moved.wait()
 
     def active(self, job_id: str) -> JobSnapshot | None:
         live = self._live.get(job_id)
