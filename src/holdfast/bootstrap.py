@@ -6,11 +6,12 @@ import asyncio
 import fcntl
 import gc
 import json
+import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.controller.artifacts import Collecting
     from holdfast.launching import Platform
     from holdfast.services import Services
+
+log = logging.getLogger(__name__)
 
 LOCK_TRIES = 20
 LOCK_PAUSE = 0.02  # seconds
@@ -127,6 +130,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         stack.push_async_callback(store.close)
         store.lock_exclusive()
         make_shared(home, settings)
+        stack.enter_context(_sole_user(SharedFolders.at(settings.files.folder, home).root))
         engine = _engine(home, settings)
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
@@ -216,13 +220,19 @@ async def _local_token(home: Path, services: Services) -> str:
 async def _background(stack: AsyncExitStack, *work: Coroutine[Any, Any, None]) -> None:
     for each in work:
         task = asyncio.create_task(each)
+        task.add_done_callback(_tell_failure)
         stack.push_async_callback(_end, task)
 
 
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("work in the background failed", extra={"event": "background"}, exc_info=task.exception())
+
+
 async def _end(task: asyncio.Task[None]) -> None:
+    """One that failed has been told of, and does not make the server's own end a failure."""
     task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])
 
 
 def _collecting(engine: EmbeddedEngine, settings: Settings, home: Path) -> Collecting:
@@ -280,6 +290,37 @@ class _only_server:
 
     def __exit__(self, *_: object) -> None:
         self.lock.close()
+
+
+@contextmanager
+def _sole_user(folder: Path) -> Iterator[None]:
+    """Two servers with one folder of groups' files would take each other's uploads, artifacts and checkouts for what
+    nobody needs any more. A disk that cannot be written to, or has no locks, is used without."""
+    try:
+        lock = open(folder / "server.lock", "a")  # noqa: SIM115 - held below
+    except OSError:
+        yield
+        return
+    with lock:
+        if _is_held(lock):
+            raise UserError(
+                f"Another Holdfast server keeps its groups' files in {folder}",
+                field="files.folder",
+                hint="Choose another folder with the setting files.folder, or stop that server.",
+            )
+        yield
+
+
+def _is_held(lock: IO[str]) -> bool:
+    """By another server, and not just by one that is ending."""
+    for _ in range(LOCK_TRIES):
+        try:
+            if _try_lock(lock):
+                return False
+        except OSError:
+            return False
+        time.sleep(LOCK_PAUSE)
+    return True
 
 
 def _try_lock(file: IO[str]) -> bool:

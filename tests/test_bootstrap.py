@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from holdfast.bootstrap import _background, make_home, parts
+from holdfast.core.errors import UserError
+from holdfast.settings import Settings, load_settings
+
+pytestmark = pytest.mark.anyio
+
+
+def server(folder: Path, shared: Path) -> tuple[Path, Settings]:
+    make_home(folder)
+    return folder, load_settings(folder, {}, {"files.folder": str(shared)})
+
+
+async def test_two_servers_never_share_a_folder_of_groups_files(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    async with parts(*server(tmp_path / "one", shared)):
+        with pytest.raises(UserError, match="Another Holdfast server") as refused:
+            async with parts(*server(tmp_path / "two", shared)):
+                pass
+        assert refused.value.field == "files.folder"
+    async with parts(*server(tmp_path / "two", shared)) as (services, _):
+        assert services.shared.root == shared
+
+
+async def test_work_that_fails_is_told_of_and_does_not_spoil_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    begun = asyncio.Event()
+
+    async def fails() -> None:
+        begun.set()
+        raise OSError("the disk is away")
+
+    with caplog.at_level(logging.ERROR):
+        async with AsyncExitStack() as stack:
+            await _background(stack, fails())
+            await begun.wait()
+    assert [record.message for record in caplog.records] == ["work in the background failed"]
