@@ -21,7 +21,7 @@ from holdfast.controller import artifacts as artifacts_module
 from holdfast.controller import loop as loop_module
 from holdfast.controller.artifact_draft import Draft, Room, Tally, can_be_named, shown
 from holdfast.controller.artifacts import ArtifactLimits, Collecting, told
-from holdfast.core.attempt import JobSnapshot
+from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.job import Job, Resources, Role
 from holdfast.core.records import Event, NewEvent
 from holdfast.core.states import JobState
@@ -435,6 +435,35 @@ def test_time_spent_on_artifacts_is_not_the_jobs(tmp_path: Path) -> None:
             late.set()
             await place.until(id, JobState.SUCCEEDED)
             assert "time-limit" not in await place.kinds(id)
+
+    run(story)
+
+
+def test_an_end_that_is_told_again_is_not_collected_again(tmp_path: Path) -> None:
+    """By then its files are being removed: what is left of them must not take the place of the whole."""
+    collected: list[str] = []
+
+    class Counting(FakeEngine):
+        def collect(self, attempt_id: str, sink: ArtifactSink) -> None:
+            collected.append(attempt_id)
+            super().collect(attempt_id, sink)
+
+    async def story() -> None:
+        kept = Kept(tmp_path)
+        collecting = Collecting(Counting(kept.machine), kept.shared, MOST)
+        async with running(tmp_path, kept.machine, collecting=collecting) as place:
+            id = await place.submit(a_job(f"{TWO}; sleep 100", instances=2))
+            first, second = (f"{id}.0.main-{index}.0" for index in range(2))
+            await kept.written(first, second)
+            place.engine.finish(first, 0)
+            async with asyncio.timeout(20):
+                while not await said(place, id):
+                    await asyncio.sleep(0.001)
+            again = Observation(attempt_id=first, seen=Seen.EXITED, code=0, artifacts=True)
+            place.controller.observed(again)
+            place.engine.finish(second, 0)
+            await place.until(id, JobState.SUCCEEDED)
+            assert collected == [first, second]
 
     run(story)
 

@@ -86,6 +86,7 @@ class Live:
     collecting: dict[str, float] = field(
         default_factory=dict
     )  # ended, their artifacts being kept; loop time of the end
+    collected: set[str] = field(default_factory=set)  # tries of this attempt whose artifacts were kept, or could not be
     told: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
 
 
@@ -341,7 +342,8 @@ class Controller:
         self._collect_or_notice(live, await self._diagnosing.diagnose(observation))
 
     def _collect_or_notice(self, live: Live, observation: Observation) -> None:
-        if self._collecting is None or not self._collecting.wants(observation):
+        collected = observation.attempt_id in live.collected  # its end is told again: its files may be going
+        if self._collecting is None or collected or not self._collecting.wants(observation):
             self._notice(observation)
         elif self._collecting.begin(observation.attempt_id):
             self._spawn(self._collect(self._collecting, live, observation))
@@ -357,6 +359,7 @@ class Controller:
             log.exception("could not keep artifacts", extra={"event": "artifacts", "attempt": attempt_id})
         finally:
             live.collecting.pop(attempt_id, None)
+        live.collected.add(attempt_id)
         self._notice(observation)
 
     def _notice(self, observation: Observation) -> None:
@@ -537,6 +540,7 @@ class Controller:
         live.snapshot = after
         if after.attempt != work.before.attempt:
             live.began = None
+            live.collected.clear()
         for done in work.acknowledge:
             if not done.done():
                 done.set_result(None)
