@@ -17,7 +17,10 @@ from .sdk_documents import sdk_documents
 
 DOCUMENTS = sdk_documents()
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "primehub-api.md"
-UNTOLD = ("/api/share/",)  # where there is nothing
+UNTOLD = (
+    "/api/share/",
+    "/api/graphql/",
+)  # where there is nothing
 
 
 def test_all_operations_of_the_sdk_were_found() -> None:
