@@ -172,7 +172,7 @@ class FileSettings(Section):
     folder: str = Field(
         "",
         description="Where groups' shared volumes, shared files and artifacts lie; empty: in the state folder. "
-        "Choose a large disk that all machines reach.",
+        "Choose a large disk that all machines reach; each server needs a folder of its own.",
     )
     max_upload_bytes: int = Field(10 * GIB, ge=1, description="Largest file accepted into a group's shared files.")
     artifact_bytes: int = Field(
