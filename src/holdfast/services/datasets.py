@@ -262,6 +262,8 @@ def _has_anything(folder: Path) -> bool:
 def _put_away(folder: Path) -> None:
     """In one step, so that what is left of it after a crash is not taken for data."""
     ground = folder.with_name(PURGED)
+    with suppress(OSError):
+        folder.chmod(0o700)  # a job may have closed it, and only root moves a folder that it may not write to
     while os.path.lexists(folder):
         ground.mkdir(mode=0o700, exist_ok=True)
         with suppress(FileNotFoundError):  # somebody has just cleared the ground away
