@@ -27,9 +27,9 @@ from .openpai.cross_origin import CrossOrigin, is_open
 from .openpai.endpoints import Who
 from .openpai.errors import PaiError
 from .openpai.errors import render_outermost as render_for_openpai
-from .openpai.log_links import origin_of
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
+from .origin import origin_of
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub
 from .rest import (

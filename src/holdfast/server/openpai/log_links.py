@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -10,12 +9,11 @@ from starlette.requests import Request
 from holdfast.core.identity import container_uid, debug_id
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.engines.base import Stream
+from holdfast.server.origin import origin_of
 from holdfast.services import Services
 
 # How addresses name the streams.
 STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR, "all": Stream.MERGED}
-
-_HOST = re.compile(r"[A-Za-z0-9._\-\[\]:]{1,255}")
 
 
 def list_links(
@@ -37,11 +35,3 @@ def list_links(
 def pages_base(request: Request, services: Services, record: TaskRecord) -> str:
     """What the first clients put `user.pai.stdout/?start=0` behind. They need the whole address."""
     return f"{origin_of(request)}/log-manager/pages/{services.logs.link(record)}/"
-
-
-def origin_of(request: Request) -> str:
-    """As the client wrote it."""
-    proxied = request.headers.get("x-forwarded-proto", "").strip().lower()
-    scheme = proxied if proxied in ("http", "https") else request.url.scheme
-    host = request.headers.get("host", "")
-    return f"{scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"

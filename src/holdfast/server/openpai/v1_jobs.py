@@ -14,6 +14,7 @@ from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.jobspec.openpai_render import render_openpai
 from holdfast.jobspec.render import dump_yaml
 from holdfast.server.answers import answer
+from holdfast.server.origin import origin_of
 
 from .big_answers import answer_big
 from .call import Call
@@ -24,7 +25,7 @@ from .job_acts import check_owner, execute
 from .job_detail import describe_status, find_error_logs
 from .job_list import find_page, list_item, read_query
 from .job_ssh import no_ssh_info
-from .log_links import origin_of, pages_base
+from .log_links import pages_base
 from .rates import Limited
 from .shown_attempt import ShownAttempt, load_newest
 from .task_shapes import container_part, task_part

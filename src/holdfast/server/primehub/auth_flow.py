@@ -13,7 +13,7 @@ from holdfast.core.errors import NotLoggedIn, UserError
 from holdfast.server.answers import answer
 from holdfast.server.auth import address_of, services_of
 from holdfast.server.docs_page import page
-from holdfast.server.openpai.log_links import origin_of
+from holdfast.server.origin import origin_of
 
 from .errors import GRAPHQL, say
 

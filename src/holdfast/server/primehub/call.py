@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from holdfast.core.access import Actor
 from holdfast.core.states import JobState
-from holdfast.server.openpai.log_links import origin_of
+from holdfast.server.origin import origin_of
 from holdfast.services import Services
 from holdfast.store.jobs import JobDetail
 
