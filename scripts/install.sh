@@ -180,3 +180,4 @@ show_log() {
 }
 
 main
+sh scripts/build-web.sh

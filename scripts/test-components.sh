@@ -18,6 +18,10 @@ have_git() {
     command -v git >/dev/null 2>&1
 }
 
+have_chromium() {
+    command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1
+}
+
 # Where services are started for whoever is installed, a test should not open the machine to logins.
 may_install_openssh() {
     [ ! -d /run/systemd/system ]
@@ -56,6 +60,7 @@ component() {
 
 have_postgresql || component PostgreSQL postgresql
 have_git || component git git
+have_chromium || component Chromium chromium fonts-noto-cjk
 if ! have_openssh; then
     if may_install_openssh; then
         component OpenSSH openssh-server openssh-client

@@ -10,16 +10,15 @@ from starlette.routing import Mount, Route
 from starlette.types import Scope
 
 from holdfast import __version__
-from holdfast.core.errors import NotLoggedIn, UserError
+from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
 from holdfast.services import Services
 from holdfast.settings import Settings
 
 from .answers import answer, answer_text
-from .auth import bearer_token
+from .auth import token_of
 from .border import Border, Knows
 from .docs_page import render_docs
 from .errors import add_handlers, render_outermost
-from .landing import render_landing
 from .openapi import complete
 from .openpai.app import RestServer
 from .openpai.auth import find_actor as find_openpai_actor
@@ -29,7 +28,8 @@ from .openpai.errors import PaiError
 from .openpai.errors import render_outermost as render_for_openpai
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
-from .origin import origin_of
+from .portal.app import portal_routes
+from .portal.routes import show_missing
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub
 from .rest import (
@@ -88,8 +88,9 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.extend(log_routes())
     app.router.routes.extend(primehub_routes(services))
     _add_pages(app)
+    app.router.routes.extend(portal_routes())
     _describe(app)
-    add_handlers(app)
+    add_handlers(app, show_missing)
     app.add_middleware(CrossOrigin)
     app.add_middleware(Border, limit=_limit(services.settings), refuse=_refuse, knows=_knows(services))
     return app
@@ -120,8 +121,8 @@ def _knows(services: Services) -> Knows:
             if is_open(scope["path"]):  # where a user with a token as password is known, too
                 await find_openpai_actor(request, services, Who.USER)
             else:
-                await services.tokens.actor(bearer_token(request))
-        except (NotLoggedIn, PaiError):
+                await services.tokens.actor(token_of(request))
+        except (Forbidden, NotLoggedIn, PaiError):
             return False
         return True
 
@@ -146,10 +147,6 @@ def _add_pages(app: FastAPI) -> None:
     @app.get("/healthz", include_in_schema=False)
     async def show_gateway() -> Response:
         return answer_text("Pylon ready.", "text/plain")  # by this OpenPAI's clients know where its REST server is
-
-    @app.get("/", include_in_schema=False)
-    async def show_landing(request: Request) -> Response:
-        return Response(render_landing(origin_of(request)), media_type="text/html")
 
 
 def _describe(app: FastAPI) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -47,6 +47,9 @@ _WORDS: dict[int, tuple[str, str, str | None]] = {
 }
 
 
+ShowMissing = Callable[[Request], Awaitable[Response]]
+
+
 class TooLargeBody(HTTPException):
     """Raised while a body is being read; a plain UserError would be swallowed by the framework there."""
 
@@ -84,7 +87,9 @@ def render_outermost(error: UserError | None, request_id: str) -> Response:
     return render_internal(request_id) if error is None else render_error(error, request_id)
 
 
-def add_handlers(app: FastAPI) -> None:
+def add_handlers(app: FastAPI, show_missing: ShowMissing) -> None:
+    """`show_missing` makes the page for an address where there is nothing."""
+
     async def user_error(request: Request, error: UserError) -> Response:
         return render_error(error, request_id_of(request))
 
@@ -96,6 +101,8 @@ def add_handlers(app: FastAPI) -> None:
     methods = Methods(app)
 
     async def http_error(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404 and wants_page(request):
+            return await show_missing(request)
         if error.status_code != 405:
             return _render_http(error, request_id_of(request))
         allowed = {"Allow": ", ".join(methods.allowed(request.url.path))}
@@ -110,6 +117,12 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(StoreError, store_error)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, http_error)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, invalid)  # type: ignore[arg-type]
+
+
+def wants_page(request: Request) -> bool:
+    """A person with a browser, not a program."""
+    api = request.url.path.startswith(("/api/", "/rest-server/"))
+    return request.method == "GET" and not api and "text/html" in request.headers.get("accept", "")
 
 
 def request_id_of(request: Request) -> str:

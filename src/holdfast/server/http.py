@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+MOST_MESSAGE = 64 * 1024  # bytes, of what a page sends through its socket
 KEEP_ALIVE = 75  # seconds an idle connection stays open
 
 
@@ -23,7 +24,9 @@ async def run_http(
         app,
         loop="none",  # it runs in ours
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=MOST_MESSAGE,
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         log_level="warning",

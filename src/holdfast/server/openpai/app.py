@@ -15,10 +15,10 @@ from holdfast.server.auth import address_of
 from holdfast.services import Services
 from holdfast.store.errors import StoreError
 
+from ..compression import compress
 from . import handlers as handlers  # declares every address
 from .auth import find_actor
 from .call import Call
-from .compression import compress
 from .endpoints import ENDPOINTS, Endpoint
 from .errors import PaiError, answer_error, no_api, render, store_failed
 from .rates import Rates, TooOften, neighbourhood, refuse

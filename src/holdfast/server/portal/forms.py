@@ -1,0 +1,66 @@
+"""What a form sent: names with texts, none of them trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from holdfast.core.errors import UserError
+
+MOST_FIELDS = 5000
+TRUE = "on"  # what a browser sends for a box that is ticked
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Without blanks around it."""
+        return self.raw(name, default).strip()
+
+    def raw(self, name: str, default: str = "") -> str:
+        """As it was typed, with line ends as we write them."""
+        found = self.values.get(name)
+        return found[0].replace("\r\n", "\n") if found else default
+
+    def all(self, name: str) -> list[str]:
+        return list(self.values.get(name, ()))
+
+    def is_on(self, name: str) -> bool:
+        return bool(self.values.get(name))
+
+    def number(self, name: str) -> float | None:
+        """None where nothing was typed."""
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not abs(value) < float("inf"):
+            raise UserError(f"{text[:40]} is not a number", field=name)
+        return value
+
+    def whole(self, name: str) -> int | None:
+        value = self.number(name)
+        if value is not None and value != int(value):
+            raise UserError(f"{value:g} is not a whole number", field=name)
+        return None if value is None else int(value)
+
+
+async def read_form(request: Request) -> Form:
+    """The border bounds its size."""
+    try:
+        pairs = parse_qsl(
+            (await request.body()).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS
+        )
+    except ValueError:
+        raise UserError(f"A form has at most {MOST_FIELDS} fields") from None
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return Form(values)

@@ -1,0 +1,107 @@
+"""Templates: the environment they live in, and what they may call."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from holdfast import __version__
+
+from .languages import CODES
+from .static_files import FOLDER, assets
+
+if TYPE_CHECKING:
+    from .visit import Visit
+
+
+def render(template: str, visit: Visit, page: Any) -> str:
+    words = visit.words
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            page=page,
+            visit=visit,
+            _=words.say,
+            gettext=words.say,
+            ngettext=words.count,
+            tell=words.tell,
+            asset=assets().address,
+            has_vendor=assets().has_vendor,
+            languages=CODES,
+            version=__version__,
+        )
+    )
+
+
+@cache
+def environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(FOLDER.with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        cache_size=-1,
+        extensions=["jinja2.ext.i18n", "jinja2.ext.do"],
+    )
+    found.filters.update(
+        when=show_when, span=show_span, bytes=show_bytes, number=show_number, segment=lambda text: quote(text, safe="")
+    )
+    return found
+
+
+# -- filters. Scripts put times into the reader's own zone and language; what is here is read without them.
+
+
+def show_when(at: datetime | None, kind: str = "ago") -> Markup:
+    """An instant; `kind` says how a script shows it: ago, date or clock."""
+    if at is None:
+        return Markup('<span class="none">–</span>')
+    utc = at.astimezone(UTC)
+    return Markup('<time datetime="{}" data-show="{}">{}</time>').format(
+        utc.strftime("%Y-%m-%dT%H:%M:%SZ"), kind, utc.strftime("%Y-%m-%d %H:%M UTC")
+    )
+
+
+def show_span(began: datetime | None, ended: datetime | None, now: datetime | None = None) -> Markup:
+    """How long something took, or takes: a script counts on while it has no end."""
+    if began is None:
+        return Markup('<span class="none">–</span>')
+    until = ended or now or datetime.now(UTC)
+    text = show_seconds(until - began)
+    if ended is not None:
+        return Markup('<span class="span">{}</span>').format(text)
+    return Markup('<span class="span" data-since="{}">{}</span>').format(
+        began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text
+    )
+
+
+def show_seconds(length: timedelta) -> str:
+    """1d 02:03:04, as scripts/times.js writes it, too."""
+    seconds = max(0, int(length.total_seconds()))
+    days, rest = divmod(seconds, 86400)
+    clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
+    return f"{days}d {clock}" if days else clock
+
+
+def show_bytes(count: float | None) -> str:
+    if count is None:
+        return "–"
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def show_number(value: float | None) -> Markup:
+    """∞ for no bound."""
+    return Markup("∞") if value is None else escape(f"{value:g}")

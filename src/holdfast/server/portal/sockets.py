@@ -1,0 +1,126 @@
+"""WebSockets of our own pages: one for each that is live. Browsers let every site open a socket to us and send our
+cookie along, so where it comes from is checked first; a login that ended closes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from holdfast.core.access import Actor
+from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
+from holdfast.services import Services
+
+from .. import sessions
+
+log = logging.getLogger(__name__)
+
+LOGGED_OUT = 4401  # the page goes to the login page
+REFUSED = 4403
+FAILED = 1011
+MOST_BYTES = 64 * 1024  # of one message from a browser
+LOOK_EVERY = 20.0  # seconds after which a silent line looks whether its login still holds
+
+
+class Line:
+    """An open socket, and whose it is."""
+
+    def __init__(self, socket: WebSocket, services: Services, session: str) -> None:
+        self._socket = socket
+        self.services = services
+        self._session = session
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(self._socket.query_params)
+
+    @property
+    def path(self) -> dict[str, Any]:
+        return self._socket.path_params
+
+    async def actor(self) -> Actor:
+        """As things stand now; NotLoggedIn once the login has ended. Cheap: ask before everything that is sent."""
+        return await self.services.tokens.actor(self._session)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        await self._socket.send_text(json.dumps(message, separators=(",", ":")))
+
+    async def send_bytes(self, data: bytes) -> None:
+        await self._socket.send_bytes(data)
+
+    async def receive(self) -> str | bytes:
+        """WebSocketDisconnect when the page is gone."""
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1000))
+        found = message.get("text") if message.get("text") is not None else message.get("bytes")
+        return found if found is not None else ""
+
+
+Serve = Callable[[Line], Awaitable[None]]
+
+
+def socket(path: str, serve: Serve, *, listens: bool = False) -> WebSocketRoute:
+    """`listens`: `serve` receives messages itself; else whatever comes is left aside, and a page that goes ends it."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        services: Services = websocket.app.state.services
+        session = sessions.session_of(websocket)
+        try:
+            if "origin" not in websocket.headers:
+                raise Forbidden("A page says where it is from")
+            sessions.check_origin(websocket)
+            await services.tokens.actor(session or "")
+        except (Forbidden, NotLoggedIn):
+            await websocket.close(REFUSED)  # before it was accepted: the answer is 403
+            return
+        assert session is not None
+        await websocket.accept()
+        line = Line(websocket, services, session)
+        code = await _run(serve, line, listens)
+        with suppress(RuntimeError, WebSocketDisconnect):
+            await websocket.close(code)
+
+    return WebSocketRoute(path, endpoint)
+
+
+async def _run(serve: Serve, line: Line, listens: bool) -> int:
+    """The code to close with."""
+    work = [asyncio.ensure_future(serve(line)), asyncio.ensure_future(_watch_login(line))]
+    if not listens:
+        work.append(asyncio.ensure_future(_drain(line)))
+    try:
+        await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in work:
+            task.cancel()
+        ended = await asyncio.gather(*work, return_exceptions=True)
+    return next((code for code in map(_code, ended) if code), 1000)
+
+
+def _code(ended: object) -> int | None:
+    if isinstance(ended, NotLoggedIn):
+        return LOGGED_OUT
+    if isinstance(ended, UserError):
+        return REFUSED
+    if isinstance(ended, Exception) and not isinstance(ended, WebSocketDisconnect | RuntimeError):
+        log.error("a live page failed", extra={"event": "internal-error", "error": repr(ended)})
+        return FAILED
+    return None
+
+
+async def _watch_login(line: Line) -> None:
+    while True:
+        await asyncio.sleep(LOOK_EVERY)
+        await line.actor()
+
+
+async def _drain(line: Line) -> None:
+    while True:
+        await line.receive()

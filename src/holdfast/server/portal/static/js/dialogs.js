@@ -1,0 +1,38 @@
+// A question before a form with data-confirm is sent; buttons with data-open show the dialog of that id.
+
+export function startDialogs(root) {
+  root.addEventListener("submit", askFirst, true);
+  root.addEventListener("click", (event) => {
+    const opener = event.target.closest("[data-open]");
+    if (opener) document.getElementById(opener.dataset.open)?.showModal();
+  });
+  root.addEventListener("click", closeMenus);
+}
+
+function askFirst(event) {
+  const form = event.target;
+  const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
+  if (!question || form.dataset.sure) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  ask(question).then((yes) => {
+    if (!yes) return;
+    form.dataset.sure = "yes";
+    form.requestSubmit(event.submitter);
+    delete form.dataset.sure;
+  });
+}
+
+export function ask(question) {
+  const dialog = document.getElementById("confirm");
+  dialog.querySelector("#confirm-text").textContent = question;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
+}
+
+function closeMenus(event) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+}

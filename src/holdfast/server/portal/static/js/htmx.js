@@ -1,0 +1,23 @@
+// htmx, where set-up could bring it: every request carries the proof that it is ours, and what it brings is made live.
+import { showTimes } from "./times.js";
+
+export async function startHtmx() {
+  let htmx;
+  try {
+    htmx = (await import("./vendor/htmx.js")).default;
+  } catch {
+    return; // pages work without: links and forms load whole pages
+  }
+  document.addEventListener("htmx:configRequest", (event) => {
+    event.detail.headers["X-CSRF-Token"] = csrf();
+  });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.xhr.status >= 400 && event.detail.xhr.getResponseHeader("HX-Retarget")) event.detail.shouldSwap = true;
+  });
+  document.addEventListener("htmx:load", (event) => showTimes(event.detail.elt));
+  htmx.process(document.body);
+}
+
+export function csrf() {
+  return document.querySelector("meta[name=csrf]")?.content ?? "";
+}

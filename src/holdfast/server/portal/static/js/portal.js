@@ -1,0 +1,10 @@
+// What every page loads: live times, questions before something is done, keys, menus. Pages add modules of their own.
+import { startTimes } from "./times.js";
+import { startDialogs } from "./dialogs.js";
+import { startKeys } from "./keys.js";
+import { startHtmx } from "./htmx.js";
+
+startTimes(document);
+startDialogs(document);
+startKeys(document);
+startHtmx();

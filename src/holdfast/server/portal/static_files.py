@@ -1,0 +1,82 @@
+"""Styles, scripts and pictures of the portal, under an address that changes with them: browsers keep them for good.
+
+Our own files are served as they are written. `vendor/` is bundled from npm packages at set-up (see web/); where that
+could not be done, pages do without it and say so.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..compression import WORTH_IT, accepts_gzip
+
+FOLDER = Path(__file__).with_name("static")
+PREFIX = "/static"
+STYLES = "portal.css"  # all of css/, in order of name
+_FOR_GOOD = "public, max-age=31536000, immutable"
+_TYPES = mimetypes.MimeTypes()
+_TYPES.add_type("text/javascript", ".js")
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    kind: str
+    plain: bytes
+    small: bytes | None  # gzip
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    mark: str  # of all of them
+    files: dict[str, Asset]
+
+    def address(self, name: str) -> str:
+        return f"{PREFIX}/{self.mark}/{name}"
+
+    @property
+    def has_vendor(self) -> bool:
+        return "js/vendor/htmx.js" in self.files
+
+
+@cache
+def assets() -> Assets:
+    """Read and compressed once."""
+    found = {str(path.relative_to(FOLDER)): path.read_bytes() for path in sorted(FOLDER.rglob("*")) if _is_ours(path)}
+    styles = b"\n".join(data for name, data in found.items() if name.startswith("css/"))
+    served = {name: data for name, data in found.items() if not name.startswith("css/")} | {STYLES: styles}
+    digest = hashlib.sha256()
+    for name, data in sorted(served.items()):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
+    return Assets(digest.hexdigest()[:16], {name: _asset(name, data) for name, data in served.items()})
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_file() and path.suffix in (".css", ".js", ".svg", ".png", ".woff2")
+
+
+def _asset(name: str, data: bytes) -> Asset:
+    kind = _TYPES.guess_type(name)[0] or "application/octet-stream"
+    if kind.startswith("text/"):
+        kind += "; charset=utf-8"
+    return Asset(kind, data, gzip.compress(data, 9, mtime=0) if len(data) >= WORTH_IT else None)
+
+
+async def serve_asset(request: Request) -> Response:
+    """An address of an older release is answered with what is here now, kept by nobody."""
+    known = assets()
+    asset = known.files.get(request.path_params["name"])
+    if asset is None:
+        return Response("There is no such file", 404, media_type="text/plain")
+    current = request.path_params["mark"] == known.mark
+    headers = {"Cache-Control": _FOR_GOOD if current else "no-store", "Vary": "Accept-Encoding"}
+    if asset.small is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
+        return Response(asset.small, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind)
+    return Response(asset.plain, headers=headers, media_type=asset.kind)

@@ -1,0 +1,108 @@
+"""One request of a browser: who looks, in which language, and the ways to answer."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from holdfast.core.access import Actor
+from holdfast.services import Services
+
+from ..compression import compress
+from ..sessions import make_proof
+from .languages import Words
+from .rendering import render
+
+THEMES = ("auto", "light", "dark")
+LANGUAGE_COOKIE, THEME_COOKIE, SAID_COOKIE = "holdfast_language", "holdfast_theme", "holdfast_said"
+YEAR = 365 * 86400
+LONGEST_SAID = 1000
+PART_HEADER = "hx-request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    request: Request
+    services: Services
+    words: Words
+    theme: str
+    actor: Actor | None  # None before login, on the few pages that are for all
+    session: str | None  # the text of the login token
+    nonce: str = field(default_factory=lambda: secrets.token_urlsafe(16))  # for styles that scripts add
+
+    @property
+    def who(self) -> Actor:
+        assert self.actor is not None
+        return self.actor
+
+    @property
+    def wants_part(self) -> bool:
+        """A script asks for a piece of the page; a browser that goes back asks for all of it."""
+        headers = self.request.headers
+        return PART_HEADER in headers and "hx-history-restore-request" not in headers and "hx-boosted" not in headers
+
+    def say(self, text: str, **names: Any) -> str:
+        """Our own text, written in English at this very place, in the visitor's language."""
+        said = self.words.say(text)
+        return said.format(**names) if names else said
+
+    def tell(self, text: str) -> str:
+        """What a service said, in the visitor's language."""
+        return self.words.tell(text)
+
+    @property
+    def proof(self) -> str:
+        return make_proof(self.session) if self.session else ""
+
+    @property
+    def said(self) -> str:
+        """What was done just before, told once."""
+        try:
+            return str(json.loads(bytes.fromhex(self.request.cookies.get(SAID_COOKIE, "")[: 8 * LONGEST_SAID])))
+        except ValueError:
+            return ""
+
+    # -- answers
+
+    async def show(self, template: str, page: Any, status: int = 200) -> Response:
+        """A page, or with a name that begins with _ a part of one. The template reads `page` and `visit` alone."""
+        response = Response(render(template, self, page), status, media_type="text/html")
+        response.headers["Content-Security-Policy"] = self._policy()
+        response.headers["Vary"] = "HX-Request, Cookie"
+        response.headers["Referrer-Policy"] = "same-origin"
+        if SAID_COOKIE in self.request.cookies and not self.wants_part:
+            response.delete_cookie(SAID_COOKIE, path="/")
+        await compress(self.request, response)
+        return response
+
+    def go(self, path: str, said: str = "") -> Response:
+        """After something was done: to another page, which tells it. Only ever to our own."""
+        if self.wants_part:
+            response = Response(status_code=204, headers={"HX-Redirect": own_path(path)})
+        else:
+            response = RedirectResponse(own_path(path), 303)
+        if said:
+            text = json.dumps(said[:LONGEST_SAID]).encode().hex()
+            response.set_cookie(SAID_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
+        return response
+
+    def _policy(self) -> str:
+        return (
+            "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; "
+            f"style-src 'self' 'nonce-{self.nonce}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        )
+
+
+def own_path(path: str) -> str:
+    """A path of this portal; anything that leads elsewhere becomes its first page."""
+    parts = urlsplit(path)
+    plain = path.isprintable() and "\\" not in path
+    if not plain or parts.scheme or parts.netloc or not path.startswith("/") or path.startswith("//"):
+        return "/"
+    return quote(path, safe="/?&=%#:,~+@!$'()*;-._")

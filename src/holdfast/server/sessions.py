@@ -1,0 +1,101 @@
+"""The browser's login: a cookie that holds a login token, and what proves that a form came from our own page.
+
+Cookies are shared by all ports of a host, so each server has its own by the port it is reached at. A token in a header
+always comes before the cookie; a cookie alone never changes anything (see `auth.token_of`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from holdfast.core.errors import Forbidden
+from holdfast.services.tokens import NewToken
+
+from .origin import origin_of
+
+CSRF_FIELD = "csrf"
+CSRF_HEADER = "x-csrf-token"
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_TOKEN = re.compile(r"hf_[A-Za-z0-9_-]{1,200}")
+_PROOF = 32  # bytes
+
+
+def cookie_name(request: HTTPConnection) -> str:
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"holdfast_{port}" if port.isdigit() and len(port) <= 5 else "holdfast"
+
+
+def session_of(request: HTTPConnection) -> str | None:
+    """The text of the login token that the browser keeps, if any."""
+    found = request.cookies.get(cookie_name(request), "")
+    return found if _TOKEN.fullmatch(found) else None
+
+
+def begin(request: HTTPConnection, response: Response, made: NewToken) -> None:
+    token = made.token
+    response.set_cookie(
+        cookie_name(request),
+        made.text,
+        max_age=int((token.expires_at - token.created_at).total_seconds()) if token.expires_at else None,
+        path="/",
+        secure=origin_of(request).startswith("https:"),
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def end(request: HTTPConnection, response: Response) -> None:
+    response.delete_cookie(
+        cookie_name(request),
+        path="/",
+        secure=origin_of(request).startswith("https:"),
+        httponly=True,
+        samesite="lax",
+    )
+
+
+# -- proofs that a form is ours
+
+
+def make_proof(session: str) -> str:
+    """Another text each time, so that what a compressed page weighs tells nothing about it."""
+    mask = secrets.token_bytes(_PROOF)
+    return (mask + _xor(mask, _secret(session))).hex()
+
+
+def check_proof(session: str, given: str) -> None:
+    """Forbidden unless `given` was made for this session."""
+    try:
+        data = bytes.fromhex(given[: 4 * _PROOF + 1])
+    except ValueError:
+        data = b""
+    mask, masked = data[:_PROOF], data[_PROOF:]
+    if len(masked) != _PROOF or not hmac.compare_digest(_xor(mask, masked), _secret(session)):
+        raise Forbidden("This page is from before your login", hint="Load it again, and try once more.")
+
+
+def check_origin(request: HTTPConnection) -> None:
+    """Forbidden when a browser says that another site's page sent this."""
+    origin = request.headers.get("origin")
+    site = request.headers.get("sec-fetch-site")
+    if site not in (None, "same-origin", "none") or (origin is not None and not _is_ours(request, origin)):
+        raise Forbidden("This came from another site's page", hint="Open the portal itself and do it there.")
+
+
+def _is_ours(request: HTTPConnection, origin: str) -> bool:
+    """By host and port: whether TLS ends before us is not always told."""
+    return origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
+
+
+def _secret(session: str) -> bytes:
+    return hmac.digest(hashlib.sha256(session.encode()).digest(), b"form", "sha256")
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,50 @@
+"""A real Chromium, driven by Playwright, in front of a real server."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+
+from tests.e2e.server import Server
+
+PASSWORD = "correct horse battery"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+_OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]  # tests may run as root in a container
+
+
+@contextmanager
+def open_chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_OPTIONS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Window:
+    """A browser window of one user. Whatever goes wrong in it unseen is kept, and fails the test."""
+
+    page: Page
+    server: Server
+    wrongs: list[str] = field(default_factory=list)
+
+    def watch(self, context: BrowserContext) -> None:
+        context.on("console", self._hear)
+        context.on("weberror", lambda error: self.wrongs.append(f"uncaught: {error.error}"))
+        context.on("request", self._see)
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.wrongs.append(f"console: {message.text}")
+
+    def _see(self, request: Request) -> None:
+        own = (self.server.url, self.server.url.replace("http:", "ws:"), "data:", "blob:")
+        if not request.url.startswith(own):
+            self.wrongs.append(f"asked another host: {request.url}")
+
+    def go(self, path: str) -> None:
+        self.page.goto(f"{self.server.url}{path}")
