@@ -15,12 +15,12 @@ from holdfast.services import Services
 from holdfast.settings import Settings
 
 from .auth_flow import auth_routes
-from .documents import LONGEST
+from .bodies import LONGEST_QUERY
 from .errors import GRAPHQL, PhError, answer_plainly
-from .graphql_api import GraphQLApi
+from .graphql_later import GraphQLLater
 from .http_files import FILES, refuse_address, refuse_method, refuse_share, send_file, take_file
 from .logs import refuse_log, send_job_log, send_notebook_log
-from .reports import REPORTS, report_routes
+from .report_files import REPORTS, report_routes
 
 SMALL_BODY = 64 * 1024  # bytes
 
@@ -37,11 +37,11 @@ def most_bytes(path: str, settings: Settings) -> int:
     """Of a body sent there. A job within a form takes up to three times the bytes, and some for the query."""
     if path.startswith(FILES):
         return settings.files.max_upload_bytes
-    return 3 * settings.server.max_job_bytes + LONGEST if path == GRAPHQL else SMALL_BODY
+    return 3 * settings.server.max_job_bytes + LONGEST_QUERY if path == GRAPHQL else SMALL_BODY
 
 
 def primehub_routes(services: Services) -> list[Route]:
-    graphql = GraphQLApi(services)
+    graphql = GraphQLLater(services)
     every = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
     return [
         Route(GRAPHQL, graphql.answer, methods=every),

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from .errors import PhError
 
+LONGEST_QUERY = 32 * 1024  # characters
 MOST_VALUES = 10_000  # in the variables of one request; clients send a few dozen
 SMALL = 64 * 1024  # bytes; reading fewer takes less time than handing them to a thread costs
 _FORM = "application/x-www-form-urlencoded"

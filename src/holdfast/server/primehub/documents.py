@@ -25,7 +25,8 @@ from graphql import (
     validate,
 )
 
-LONGEST = 32 * 1024  # characters
+from .bodies import LONGEST_QUERY
+
 MOST_TOKENS = 2000
 MOST_FIELDS = 300  # with every fragment written out
 MOST_WRITTEN = 600  # in all operations and fragments together
@@ -63,8 +64,8 @@ class Documents:
 
     async def get(self, text: str) -> Document:
         """Refused when it is no good."""
-        if len(text) > LONGEST:
-            raise _refuse(f"A query may have at most {LONGEST} characters, this one has {len(text)}")
+        if len(text) > LONGEST_QUERY:
+            raise _refuse(f"A query may have at most {LONGEST_QUERY} characters, this one has {len(text)}")
         return self._find(text) or await self._read(text)
 
     async def _read(self, text: str) -> Document:

@@ -1,20 +1,14 @@
-"""Errors in PrimeHub's shapes: in a list with codes from GraphQL, {"code", "message"} from its other addresses."""
+"""Errors in PrimeHub's shapes: in a list with codes from GraphQL, {"code", "message"} from its other addresses.
+Those of single fields are told by field_errors.py, which needs the GraphQL library."""
 
 from __future__ import annotations
 
-import logging
-from typing import Any
-
-from graphql import GraphQLError
 from starlette.responses import Response
 
 from holdfast.core.errors import NotLoggedIn, UserError
 from holdfast.server.answers import answer
 from holdfast.server.errors import STATUS
 from holdfast.services.refusals import NotInGroup, OverQuota
-from holdfast.store.errors import StoreError
-
-log = logging.getLogger(__name__)
 
 NOT_AUTH = "NOT_AUTH"
 NOT_FOUND = "RESOURCE_NOT_FOUND"
@@ -76,37 +70,7 @@ def say(error: UserError) -> str:
     return f"{error.message}. {hint}" if hint else error.message
 
 
-# -- GraphQL
-
-
-def describe(error: GraphQLError, request_id: str) -> dict[str, Any]:
-    """One of the list. What we did not foresee is logged, and told by its number alone."""
-    found = _foreseen(error, request_id)
-    shown: dict[str, Any] = {"message": found.message[:LONGEST]}
-    if error.locations:
-        shown["locations"] = [{"line": place.line, "column": place.column} for place in error.locations[:10]]
-    if error.path:
-        shown["path"] = error.path
-    return {**shown, "extensions": {"code": found.code}}
-
-
-def _foreseen(error: GraphQLError, request_id: str) -> PhError:
-    cause = error.original_error
-    while isinstance(cause, GraphQLError):  # one within another
-        cause = cause.original_error
-    if cause is None:
-        return PhError(error.message, BAD_QUERY)
-    if isinstance(cause, PhError):
-        return cause
-    if isinstance(cause, UserError):
-        return translate(cause)
-    if isinstance(cause, StoreError):
-        log.error("the store could not do it", extra={"event": "store", "error": str(cause)})
-        return store_failed()
-    log.error(
-        "a field failed", exc_info=cause, extra={"event": "internal-error", "request_id": request_id, "at": error.path}
-    )
-    return internal(request_id)
+# -- of whole requests
 
 
 def store_failed() -> PhError:

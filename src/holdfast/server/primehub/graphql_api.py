@@ -23,7 +23,8 @@ from holdfast.store.errors import StoreError
 from .bodies import Asked, read_asked
 from .call import Call
 from .documents import Document, Documents, Refused
-from .errors import PhError, answer_not_logged_in, answer_refusal, describe, store_failed
+from .errors import PhError, answer_not_logged_in, answer_refusal, store_failed
+from .field_errors import describe
 from .schema import build_schema
 from .turns import Turns
 from .writing import Writer

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from holdfast.server.answers import answer
 
-from .errors import PhError, answer_refusal, describe
+from .errors import PhError, answer_refusal
+from .field_errors import describe
 from .scalars import whole_numbers
 
 LIGHT = 256 * 1024  # letters; an answer with less text is written quicker than it is handed to a thread
