@@ -18,6 +18,7 @@ from .access_tokens import AccessTokens
 from .artifact_sweep import ArtifactSweep
 from .artifacts import Artifacts
 from .catalogue import Catalogue
+from .changes import Changes
 from .control import Control
 from .datasets import Datasets
 from .disk_work import DiskWork
@@ -33,6 +34,7 @@ from .jobs import Jobs
 from .log_links import LogLinks
 from .logs import Logs
 from .mounts import MountRules
+from .overview import Overview
 from .passwords import Passwords
 from .place import Place
 from .prospects import Prospects
@@ -50,7 +52,9 @@ from .users import Users
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     settings: Settings
+    changes: Changes
     jobs: Jobs
+    overview: Overview
     logs: Logs
     users: Users
     groups: Groups
@@ -114,6 +118,7 @@ def build_services(
     tokens = Tokens(store, settings, access, passwords, clock=clock, monotonic=monotonic)
     return Services(
         settings=settings,
+        changes=control.changes,
         jobs=Jobs(store, engine, control, intake, prospects, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),

@@ -115,6 +115,11 @@ class Schedules:
         stored = await self._find(actor, id)
         return await self._store.read(schedule_rows.list_runs, stored.schedule.id, before, min(limit, MOST_RUNS))
 
+    async def newest_runs(self, actor: Actor, shown: Sequence[Schedule]) -> Mapping[str, Run]:
+        """Schedule -> what came of it last, for those of a list."""
+        ids = [schedule.id for schedule in shown if may(actor, Verb.SEE_JOB, schedule.group)]
+        return await self._store.read(schedule_rows.newest_runs, ids)
+
     async def preview(
         self, recurrence: Recurrence, count: int = 5, *, ends_at: datetime | None = None
     ) -> tuple[datetime, ...]:

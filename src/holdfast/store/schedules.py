@@ -186,6 +186,19 @@ def list_runs(conn: Connection, id: str, before: int | None, limit: int) -> list
     return [_run(row) for row in conn.execute(query.order_by(schedule_runs.c.seq.desc()).limit(limit))]
 
 
+_NEWEST_RUN = (
+    select(func.max(schedule_runs.c.seq)).where(schedule_runs.c.schedule_id == schedules.c.id).scalar_subquery()
+)
+
+
+def newest_runs(conn: Connection, ids: Sequence[str]) -> dict[str, Run]:
+    """Schedule -> its newest run; without those that have none."""
+    newest = select(_NEWEST_RUN).where(schedules.c.id.in_(ids))
+    joined = schedule_runs.outerjoin(jobs, jobs.c.id == schedule_runs.c.job_id)
+    query = select(schedule_runs, jobs.c.state).select_from(joined).where(schedule_runs.c.seq.in_(newest))
+    return {row.schedule_id: _run(row) for row in conn.execute(query)}
+
+
 # -- being due
 
 _DUE = select(schedules).where(schedules.c.next_run_at <= bindparam("now")).order_by(schedules.c.next_run_at)
