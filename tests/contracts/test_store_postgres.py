@@ -10,6 +10,7 @@ from holdfast.store.tables import metadata
 from tests.postgres import Postgres, postgres  # noqa: F401
 from tests.store.opened import Opened
 
+from .store_audit_contract import AuditContract
 from .store_catalogue_contract import CatalogueContract
 from .store_contract import JobsContract
 from .store_datasets_contract import DatasetsContract
@@ -79,4 +80,8 @@ class TestSchedules(SchedulesContract):
 
 
 class TestWriting(WritingContract):
+    pass
+
+
+class TestAudit(AuditContract):
     pass

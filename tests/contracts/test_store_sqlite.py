@@ -10,6 +10,7 @@ import pytest
 
 from tests.store.opened import Opened
 
+from .store_audit_contract import AuditContract
 from .store_catalogue_contract import CatalogueContract
 from .store_contract import JobsContract
 from .store_datasets_contract import DatasetsContract
@@ -81,4 +82,8 @@ class TestSchedules(SchedulesContract):
 
 
 class TestWriting(WritingContract):
+    pass
+
+
+class TestAudit(AuditContract):
     pass

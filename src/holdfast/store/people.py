@@ -89,6 +89,16 @@ def set_user_extension(conn: Connection, name: str, extension: Mapping[str, Any]
     _update(conn, "user", users, name, {"extension_json": _extension_json(extension)})
 
 
+def user_preferences(conn: Connection, name: str) -> dict[str, str]:
+    """Empty also when there is no such user."""
+    found = conn.scalar(select(users.c.preferences_json).where(users.c.name == storable(name)))
+    return json.loads(found) if found else {}
+
+
+def set_user_preferences(conn: Connection, name: str, preferences: Mapping[str, str]) -> None:
+    _update(conn, "user", users, name, {"preferences_json": to_json(dict(preferences)) if preferences else None})
+
+
 # -- groups
 
 

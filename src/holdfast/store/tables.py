@@ -232,6 +232,7 @@ users = Table(
     Column("created_at", Micros, nullable=False),
     Column("disabled", Boolean, nullable=False),
     Column("extension_json", Text),  # what clients keep with it
+    Column("preferences_json", Text),  # language and theme of the portal
 )
 
 groups = Table(
@@ -416,4 +417,22 @@ schedule_runs = Table(
     Column("message", Text, nullable=False),
     Column("actor", String, nullable=False),
     Index("ix_schedule_runs_schedule", "schedule_id", "seq"),
+)
+
+# What people changed about the place; never altered, removed after a time.
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("at", Micros, nullable=False),
+    Column("actor", Exact, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("act", String, nullable=False),
+    Column("subject", Exact, nullable=False),
+    Column("address", String, nullable=False),
+    Column("detail_json", Text),
+    Index("ix_audit_at", "at"),
+    Index("ix_audit_actor", "actor", "seq"),
+    Index("ix_audit_kind", "kind", "seq"),
+    Index("ix_audit_subject", "subject", "seq"),
 )

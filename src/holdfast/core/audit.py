@@ -1,0 +1,75 @@
+"""What people changed about the place: the words for it, and how it is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class AuditKind(StrEnum):
+    """What something was done to."""
+
+    LOGIN = "login"
+    PASSWORD = "password"  # noqa: S105 - the word
+    TOKEN = "token"  # noqa: S105 - the word
+    KEY = "key"
+    USER = "user"
+    GROUP = "group"
+    MEMBER = "member"
+    INSTANCE_TYPE = "instance-type"
+    IMAGE = "image"
+    IMAGE_ALIAS = "image-alias"
+    DATASET = "dataset"
+    SECRET = "secret"  # noqa: S105 - the word
+    SCHEDULE = "schedule"
+
+
+class Act(StrEnum):
+    """What was done to it."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    REMOVED = "removed"
+    GRANTED = "granted"
+    REVOKED = "revoked"
+    BEGUN = "begun"  # a login
+    FAILED = "failed"
+    ENDED = "ended"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAuditEvent:
+    at: datetime
+    actor: str  # empty: somebody who was not logged in
+    kind: AuditKind
+    act: Act
+    subject: str  # what it was done to, by name or id
+    address: str = ""  # where it came from; empty: the server itself
+    detail: Mapping[str, str] = field(default_factory=dict)  # what was set; never a secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEvent(NewAuditEvent):
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditQuery:
+    """None: any."""
+
+    actor: str | None = None
+    kind: AuditKind | None = None
+    subject: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None  # older than the event with this seq
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    items: tuple[AuditEvent, ...]
+    next_before: int | None  # ask with it for the next page; None: this is the last
