@@ -25,9 +25,7 @@ def count_own(
     return {state: _count(conn, user, groups, state, recent if state.final else 0, most) for state in JobState}
 
 
-def _count(
-    conn: Connection, user: str, groups: Sequence[str] | None, state: JobState, low: int, most: int
-) -> int:
+def _count(conn: Connection, user: str, groups: Sequence[str] | None, state: JobState, low: int, most: int) -> int:
     within = "" if groups is None else f" AND {any_of(conn, 'group_name')}"
     sql = (
         "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE user_name = {} AND state = {} AND seq >= {}"  # noqa: S608

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from holdfast import __version__
 
-from .languages import CODES
+from .languages import CODES, words_in
 from .static_files import FOLDER, assets
 
 if TYPE_CHECKING:
@@ -20,27 +20,12 @@ if TYPE_CHECKING:
 
 
 def render(template: str, visit: Visit, page: Any) -> str:
-    words = visit.words
-    return (
-        environment()
-        .get_template(template)
-        .render(
-            page=page,
-            visit=visit,
-            _=words.say,
-            gettext=words.say,
-            ngettext=words.count,
-            tell=words.tell,
-            asset=assets().address,
-            has_vendor=assets().has_vendor,
-            languages=CODES,
-            version=__version__,
-        )
-    )
+    return environment(visit.words.code).get_template(template).render(page=page, visit=visit)
 
 
 @cache
-def environment() -> Environment:
+def environment(code: str) -> Environment:
+    """One for each language: macros that a template imports see its words, and nothing of the page."""
     found = Environment(
         loader=FileSystemLoader(FOLDER.with_name("templates")),
         autoescape=True,
@@ -53,6 +38,17 @@ def environment() -> Environment:
     )
     found.filters.update(
         when=show_when, span=show_span, bytes=show_bytes, number=show_number, segment=lambda text: quote(text, safe="")
+    )
+    words = words_in(code)
+    found.globals.update(
+        _=words.say,
+        gettext=words.say,
+        ngettext=words.count,
+        tell=words.tell,
+        asset=assets().address,
+        has_vendor=assets().has_vendor,
+        languages=CODES,
+        version=__version__,
     )
     return found
 
