@@ -116,10 +116,12 @@ def build_services(
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes)
     files.clear_uploads()
     tokens = Tokens(store, settings, access, passwords, clock=clock, monotonic=monotonic)
+    jobs = Jobs(store, engine, control, intake, prospects, clock=clock)
     return Services(
         settings=settings,
         changes=control.changes,
-        jobs=Jobs(store, engine, control, intake, prospects, clock=clock),
+        jobs=jobs,
+        overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(store, control, folders, forget=(access.forget, instance_types.forget, image_aliases.forget)),
