@@ -42,6 +42,7 @@ from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
 from holdfast.engines.base import Engine, Launch
 from holdfast.launching import Launcher, Platform, Surroundings
+from holdfast.services.changes import Changes
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
@@ -153,6 +154,7 @@ class Controller:
         self.clock = clock
         self.groups = {group.name: group for group in groups}
         self.backfill = backfill
+        self.changes = Changes()
         self.queue = Queue()
         self.ledger = Ledger(())
         self._live: dict[str, Live] = {}
@@ -234,6 +236,7 @@ class Controller:
 
     def added(self, snapshot: JobSnapshot) -> None:
         self._live.setdefault(snapshot.id, Live(snapshot))
+        self._tell(snapshot)
         self._mark(snapshot.id)
 
     async def stop(self, job_id: str, actor: str, why: str = "") -> bool:
@@ -325,6 +328,7 @@ class Controller:
         self.groups = {group.name: group for group in groups}
         self.ledger.quotas = self._quotas()
         self.queue.check_again()
+        self.changes.tell_waiting()
         self._wake.set()
 
     # -- what engines report
@@ -394,6 +398,17 @@ class Controller:
             raise
         for job_id, work in rounds.items():
             self._commit(work, saved[job_id].after if job_id in saved else work.after)
+        self._tell_saved(rounds, saved)
+
+    def _tell_saved(self, rounds: dict[str, Round], saved: dict[str, job_rows.Saved]) -> None:
+        """Who has a page open. Whatever is placed, ends or joins the queue may be why another job waits."""
+        for job_id in saved:
+            self._tell(rounds[job_id].live.snapshot)
+        if saved and len(self.queue):
+            self.changes.tell_waiting()
+
+    def _tell(self, snapshot: JobSnapshot) -> None:
+        self.changes.tell(snapshot.id, snapshot.job.group, snapshot.user)
 
     def _gather(self) -> dict[str, Round]:
         """Take what was noticed; from here on new notices go to the next round."""
@@ -524,6 +539,7 @@ class Controller:
         for task in alive:
             self.ledger.claim(assignment_of(snapshot, task))
         live.snapshot = snapshot
+        self._tell(snapshot)
         self._requeue(live, snapshot)
         if snapshot.state.final:
             live.moved.set()

@@ -10,8 +10,15 @@ from holdfast.core.job import Job
 from holdfast.core.placement import GroupUse, JobUse, NodeUse, Verdict
 from holdfast.core.records import Group
 
+from .changes import Changes
+
 
 class Control(Protocol):
+    @property
+    def changes(self) -> Changes:
+        """Told of each job whose change was saved."""
+        ...
+
     def added(self, snapshot: JobSnapshot) -> None:
         """A job was durably stored; look at it soon."""
         ...

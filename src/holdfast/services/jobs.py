@@ -328,6 +328,7 @@ class Jobs:
         found = await find_own_job(self._store, actor, ref)
         event = self._tag_event("tagged", f"Tagged {tag}", actor)
         await self._store.write(job_rows.add_tag, found.id, tag, event=event)
+        self._control.changes.tell(found.id, found.group, found.user)
         return await self._summary(found.id)
 
     async def untag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
@@ -336,6 +337,7 @@ class Jobs:
         event = self._tag_event("untagged", f"Tag {tag[:LONGEST_TAG]} removed", actor)
         if not await self._store.write(job_rows.remove_tag, found.id, tag, event=event):
             raise NoTag(f"{found.id} has no tag {tag[:100]}")
+        self._control.changes.tell(found.id, found.group, found.user)
         return await self._summary(found.id)
 
     def _tag_event(self, kind: str, message: str, actor: Actor) -> NewEvent:

@@ -68,6 +68,7 @@ def act(path: str, do: Act, *, admin: bool = False, public: bool = False) -> Rou
 
 async def _visit(request: Request) -> Visit:
     services = services_of(request)
+    mark = services.changes.mark
     session, actor = await _known(request)
     theme = request.cookies.get(THEME_COOKIE, "auto")
     code = choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
@@ -78,6 +79,7 @@ async def _visit(request: Request) -> Visit:
         theme=theme if theme in THEMES else "auto",
         actor=actor,
         session=session,
+        mark=mark,
     )
 
 

@@ -76,18 +76,28 @@ def socket(path: str, serve: Serve, *, listens: bool = False) -> WebSocketRoute:
             if "origin" not in websocket.headers:
                 raise Forbidden("A page says where it is from")
             sessions.check_origin(websocket)
-            await services.tokens.actor(session or "")
-        except (Forbidden, NotLoggedIn):
+        except Forbidden:
             await websocket.close(REFUSED)  # before it was accepted: the answer is 403
             return
-        assert session is not None
         await websocket.accept()
+        if not await _is_known(services, session):
+            await websocket.close(LOGGED_OUT)  # after: a page learns a code of ours no other way
+            return
+        assert session is not None
         line = Line(websocket, services, session)
         code = await _run(serve, line, listens)
         with suppress(RuntimeError, WebSocketDisconnect):
             await websocket.close(code)
 
     return WebSocketRoute(path, endpoint)
+
+
+async def _is_known(services: Services, session: str | None) -> bool:
+    try:
+        await services.tokens.actor(session or "")
+    except NotLoggedIn:
+        return False
+    return True
 
 
 async def _run(serve: Serve, line: Line, listens: bool) -> int:

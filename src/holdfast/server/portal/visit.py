@@ -34,6 +34,7 @@ class Visit:
     theme: str
     actor: Actor | None  # None before login, on the few pages that are for all
     session: str | None  # the text of the login token
+    mark: str  # of changes, taken before anything was read: see services.changes
     nonce: str = field(default_factory=lambda: secrets.token_urlsafe(16))  # for styles that scripts add
 
     @property
@@ -63,10 +64,20 @@ class Visit:
     @property
     def said(self) -> str:
         """What was done just before, told once."""
+        return self._told()[0]
+
+    @property
+    def said_link(self) -> str:
+        """The page of ours that it is about, if it says so."""
+        link = self._told()[1]
+        return own_path(link) if link else ""
+
+    def _told(self) -> tuple[str, str]:
         try:
-            return str(json.loads(bytes.fromhex(self.request.cookies.get(SAID_COOKIE, "")[: 8 * LONGEST_SAID])))
-        except ValueError:
-            return ""
+            text, link = json.loads(bytes.fromhex(self.request.cookies.get(SAID_COOKIE, "")[: 8 * LONGEST_SAID]))
+        except (ValueError, TypeError):
+            return "", ""
+        return str(text), str(link)
 
     # -- answers
 
@@ -81,14 +92,15 @@ class Visit:
         await compress(self.request, response)
         return response
 
-    def go(self, path: str, said: str = "") -> Response:
-        """After something was done: to another page, which tells it. Only ever to our own."""
+    def go(self, path: str, said: str = "", *, link: str = "") -> Response:
+        """After something was done: to another page, which tells it, with a link to what it is about. Only ever to our
+        own."""
         if self.wants_part:
             response = Response(status_code=204, headers={"HX-Redirect": own_path(path)})
         else:
             response = RedirectResponse(own_path(path), 303)
         if said:
-            text = json.dumps(said[:LONGEST_SAID]).encode().hex()
+            text = json.dumps([said[:LONGEST_SAID], link]).encode().hex()
             response.set_cookie(SAID_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
         return response
 

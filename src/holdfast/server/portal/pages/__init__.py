@@ -1,5 +1,5 @@
 """One module per place in the portal: its pages' data, what fills them, and its `routes`."""
 
-from . import home, login
+from . import home, live, login
 
-PAGES = (home, login)
+PAGES = (home, live, login)

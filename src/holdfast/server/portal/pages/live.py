@@ -1,0 +1,51 @@
+"""`/live/jobs`: which jobs have changed, told to a page that shows some. The page then looks at them again.
+
+A message is {"mark": "...", "jobs": ["job-...", ...]}, or {"mark": "...", "all": true} when more happened than is
+remembered. With "waiting": true in it, why jobs wait may be another now ("jobs" may then be empty).
+
+`?since=MARK` goes on where an earlier message, or the page itself (<body data-mark>), stopped, so that nothing is
+missed and nothing has to be asked twice. `?job=ID` tells of that job alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.core.access import Actor, Verb, may
+from holdfast.services.changes import News
+
+from ..sockets import Line, socket
+
+PAUSE = 0.3  # seconds between two messages: what happens meanwhile comes together
+MOST_NAMED = 500  # jobs in one message
+
+
+async def tell_changes(line: Line) -> None:
+    changes = line.services.changes
+    mark = line.query.get("since") or changes.mark
+    while True:
+        news = await changes.after(mark)
+        mark = news.mark
+        message = message_of(news, await line.actor(), line.query.get("job"))
+        if message is not None:
+            await line.send(message)
+        await asyncio.sleep(PAUSE)
+
+
+def message_of(news: News, actor: Actor, only: str | None) -> dict[str, Any] | None:
+    """What this reader may know of it; None: nothing."""
+    if news.everything:
+        return {"mark": news.mark, "all": True}
+    seen = {change.job for change in news.jobs if may(actor, Verb.SEE_JOB, change.group)}
+    if only is not None:
+        seen &= {only}
+    if len(seen) > MOST_NAMED:
+        return {"mark": news.mark, "all": True}
+    if not seen and not news.waiting:
+        return None
+    message: dict[str, Any] = {"mark": news.mark, "jobs": sorted(seen)}
+    return message | {"waiting": True} if news.waiting else message
+
+
+routes = [socket("/live/jobs", tell_changes)]

@@ -1,0 +1,97 @@
+"""What open pages are told about jobs, and who is told nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.access import Actor
+from holdfast.server.portal import sockets
+from holdfast.server.portal.pages.live import MOST_NAMED, message_of
+from holdfast.services.changes import Change, News
+from tests.server.rig import Rig
+
+from .desk import PASSWORD, open_desk
+from .wire import open_wire
+
+JOB = "name: told\ncommand: sleep 100\n"
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_page_hears_of_a_job_that_changes(rig: Rig) -> None:
+    async with open_desk(rig) as desk, open_wire(desk, "/live/jobs") as wire:
+        job = await rig.house.submit(JOB)
+        assert job.id in (await wire.next())["jobs"]
+
+
+async def test_a_page_goes_on_where_it_stopped(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        mark = rig.house.services.changes.mark
+        job = await rig.house.submit(JOB)
+        async with open_wire(desk, "/live/jobs", query=f"since={mark}") as wire:
+            assert job.id in (await wire.next())["jobs"]
+        async with open_wire(desk, "/live/jobs", query="since=of-an-older-server.7") as wire:
+            assert (await wire.next())["all"] is True
+
+
+async def test_one_job_is_told_of_alone(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        first = await rig.house.submit(JOB)
+        mark = rig.house.services.changes.mark
+        await rig.house.submit(JOB)
+        await rig.house.services.jobs.tag(rig.house.admin, first.id, "seen")
+        async with open_wire(desk, "/live/jobs", query=f"since={mark}&job={first.id}") as wire:
+            assert (await wire.next())["jobs"] == [first.id]
+
+
+async def test_jobs_of_other_groups_are_not_told(rig: Rig) -> None:
+    await rig.house.user("eve", "strangers", password=PASSWORD)
+    async with open_desk(rig, "eve") as desk, open_wire(desk, "/live/jobs") as wire:
+        secret = await rig.house.submit(JOB)
+        await rig.house.services.jobs.stop(rig.house.admin, secret.id)
+        own = await rig.house.submit("name: own\ngroup: strangers\ncommand: sleep 100\n")
+        heard: set[str] = set()
+        while own.id not in heard:
+            heard |= set((await wire.next())["jobs"])
+        assert heard == {own.id}
+
+
+async def test_a_page_of_another_site_gets_no_socket(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        for origin in ("http://evil.example", "null", "http://test.evil.example", None):
+            async with open_wire(desk, "/live/jobs", origin=origin) as wire:
+                assert (wire.accepted, wire.code) == (False, sockets.REFUSED)
+
+
+async def test_without_a_login_the_page_is_told_so(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        desk.client.cookies.clear()
+        async with open_wire(desk, "/live/jobs") as wire:
+            await wire.until(lambda: wire.code is not None)
+            assert (wire.code, wire.received) == (sockets.LOGGED_OUT, [])
+
+
+async def test_logging_out_ends_the_line_before_another_word(rig: Rig) -> None:
+    async with open_desk(rig) as desk, open_wire(desk, "/live/jobs") as wire:
+        await desk.post("/logout")
+        await rig.house.submit(JOB)
+        await wire.until(lambda: wire.code is not None)
+        assert (wire.code, wire.received) == (sockets.LOGGED_OUT, [])
+
+
+async def test_a_silent_line_ends_with_its_login_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "LOOK_EVERY", 0.01)
+    async with open_desk(rig) as desk, open_wire(desk, "/live/jobs") as wire:
+        await desk.post("/logout")
+        await wire.until(lambda: wire.code is not None)
+        assert wire.code == sockets.LOGGED_OUT
+
+
+def test_many_jobs_at_once_are_everything() -> None:
+    news = News("x.1", tuple(Change(f"job-{n}", "default", "ann") for n in range(MOST_NAMED + 1)))
+    assert message_of(news, Actor(name="ann", groups={"default": False}), None) == {"mark": "x.1", "all": True}
+
+
+def test_nothing_is_said_where_nothing_may_be_known() -> None:
+    news = News("x.1", (Change("job-1", "secret", "ann"),))
+    assert message_of(news, Actor(name="eve", groups={"default": False}), None) is None
+    assert message_of(news, Actor(name="eve", reads_all=True), "job-2") is None

@@ -1,0 +1,63 @@
+"""What is told of changes, and to those who come late."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.services.changes import Change, Changes
+
+pytestmark = pytest.mark.anyio
+
+
+def ids(changes: tuple[Change, ...]) -> list[str]:
+    return [change.job for change in changes]
+
+
+async def test_each_listener_reads_from_its_own_mark() -> None:
+    changes = Changes()
+    first = changes.mark
+    changes.tell("job-1", "default", "ann")
+    second = changes.mark
+    changes.tell("job-2", "default", "ann")
+    assert ids(changes.since(first).jobs) == ["job-1", "job-2"]
+    assert ids(changes.since(second).jobs) == ["job-2"]
+    assert not changes.since(changes.mark)
+
+
+async def test_who_is_too_slow_looks_at_everything_and_nothing_grows() -> None:
+    changes = Changes(remembered=3)
+    mark = changes.mark
+    for n in range(100):
+        changes.tell(f"job-{n}", "default", "ann")
+    late = changes.since(mark)
+    assert late.everything
+    assert not late.jobs
+    assert not changes.since(late.mark)
+
+
+async def test_marks_that_nobody_gave_mean_everything() -> None:
+    changes = Changes()
+    epoch = changes.mark.partition(".")[0]
+    for mark in ("", "x", f"{epoch}.", f"{epoch}.5", f"{epoch}.-1", f"{epoch}." + "9" * 500, "0.0", f"{epoch}.²"):
+        assert changes.since(mark).everything
+
+
+async def test_why_jobs_wait_is_told_once_until_something_else_is() -> None:
+    changes = Changes(remembered=3)
+    mark = changes.mark
+    for _ in range(10):
+        changes.tell_waiting()
+    news = changes.since(mark)
+    assert news.waiting
+    assert not news.jobs
+    assert not news.everything
+
+
+async def test_a_listener_wakes_when_something_is_told() -> None:
+    changes = Changes()
+    listening = asyncio.create_task(changes.after(changes.mark))
+    await asyncio.sleep(0)
+    changes.tell("job-1", "default", "ann")
+    assert ids((await asyncio.wait_for(listening, 20)).jobs) == ["job-1"]
