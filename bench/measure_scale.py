@@ -23,7 +23,7 @@ Query = Callable[[int], dict[str, Any]]  # number of the request -> what it asks
 def measure(options: Options) -> list[Row]:
     jobs, requests = options.pick(1_000_000, 50_000), options.pick(40, 20)
     with folder("scale", options) as place:
-        _fill(place / "home", jobs)
+        fill_home(place / "home", jobs)
         running = BenchServer(place / "home")
         try:
             took = [_start_anew(running) for _ in range(STARTS)]
@@ -42,7 +42,7 @@ def measure(options: Options) -> list[Row]:
             running.stop()
 
 
-def _fill(home: Path, jobs: int) -> None:
+def fill_home(home: Path, jobs: int) -> None:
     began = time.monotonic()
     home.mkdir(parents=True)
     subprocess.run([sys.executable, "-m", "bench.fill", str(home), str(jobs)], cwd=ROOT, check=True, stdout=sys.stderr)
