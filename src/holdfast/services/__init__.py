@@ -30,6 +30,7 @@ from .image_aliases import ImageAliases
 from .images import Images
 from .instance_types import InstanceTypes
 from .intake import Intake
+from .job_closeup import JobCloseup
 from .jobs import Jobs
 from .log_links import LogLinks
 from .logs import Logs
@@ -54,6 +55,7 @@ class Services:
     settings: Settings
     changes: Changes
     jobs: Jobs
+    closeup: JobCloseup
     overview: Overview
     logs: Logs
     users: Users

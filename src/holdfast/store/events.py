@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from holdfast.core.records import Event
 from holdfast.core.states import JobState
 
 from .rows import instant, storable
+from .statements import LARGEST
 
 _INSERT = text(
     "INSERT INTO events (job_seq, at, kind, message, actor, task, attempt, state)"
@@ -19,6 +20,10 @@ _INSERT = text(
 _LIST = text(
     "SELECT * FROM events WHERE job_seq = (SELECT seq FROM jobs WHERE id = :job_id) AND seq > :after"
     " ORDER BY seq LIMIT :limit"
+)
+_NEWEST = text(
+    "SELECT * FROM events WHERE job_seq = (SELECT seq FROM jobs WHERE id = :job_id) AND seq < :before"
+    " ORDER BY seq DESC LIMIT :limit"
 )
 
 
@@ -31,17 +36,25 @@ def insert_events(conn: Connection, values: Sequence[dict[str, Any]]) -> None:
 def list_events(conn: Connection, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
     """Oldest first, from the one after `after_seq`. Empty when there is no such job."""
     rows = conn.execute(_LIST, {"job_id": storable(job_id), "after": after_seq, "limit": limit})
-    return [
-        Event(
-            seq=row.seq,
-            job_id=job_id,
-            kind=row.kind,
-            message=row.message,
-            at=instant(row.at),
-            actor=row.actor,
-            task=row.task,
-            attempt=row.attempt,
-            state=JobState(row.state) if row.state else None,
-        )
-        for row in rows
-    ]
+    return [_event(job_id, row) for row in rows]
+
+
+def newest_events(conn: Connection, job_id: str, before_seq: int | None, limit: int) -> list[Event]:
+    """Newest first, from the one before `before_seq`."""
+    before = LARGEST if before_seq is None else before_seq
+    rows = conn.execute(_NEWEST, {"job_id": storable(job_id), "before": before, "limit": limit})
+    return [_event(job_id, row) for row in rows]
+
+
+def _event(job_id: str, row: Row[Any]) -> Event:
+    return Event(
+        seq=row.seq,
+        job_id=job_id,
+        kind=row.kind,
+        message=row.message,
+        at=instant(row.at),
+        actor=row.actor,
+        task=row.task,
+        attempt=row.attempt,
+        state=JobState(row.state) if row.state else None,
+    )

@@ -52,22 +52,28 @@ _MARK_REMOVED = text(
 def tasks(conn: Connection, job_id: str, attempt: int | None = None) -> list[TaskRecord]:
     """All tries of all tasks in all attempts of a job, in that order; or those of one attempt."""
     statement, key = (_TASKS, {}) if attempt is None else (_TASKS_OF_ATTEMPT, {"attempt": attempt})
-    return [_record(job_id, row) for row in conn.execute(statement, {"job_id": storable(job_id), **key})]
+    return [record_of(job_id, row) for row in conn.execute(statement, {"job_id": storable(job_id), **key})]
 
 
 def tries(conn: Connection, job_id: str, task: str) -> list[TaskRecord]:
     """All tries of one task, such as worker-3, in all attempts of a job, in that order."""
-    match = _TASK_NAME.fullmatch(task)
-    if match is None or storable(task) != task:
+    name = split_task(task)
+    if name is None:
         return []
-    key = {"job_id": storable(job_id), "role": match[1], "task_index": int(match[2])}
-    return [_record(job_id, row) for row in conn.execute(_TRIES, key)]
+    key = {"job_id": storable(job_id), "role": name[0], "task_index": name[1]}
+    return [record_of(job_id, row) for row in conn.execute(_TRIES, key)]
+
+
+def split_task(task: str) -> tuple[str, int] | None:
+    """worker-3 -> its role and index; None for what no task is called."""
+    match = _TASK_NAME.fullmatch(task)
+    return None if match is None or storable(task) != task else (match[1], int(match[2]))
 
 
 def task(conn: Connection, attempt_id: str) -> TaskRecord | None:
     key = _key(attempt_id)
     row = conn.execute(_TASK, key).one_or_none() if key else None
-    return _record(key["job_id"], row) if key and row else None
+    return record_of(key["job_id"], row) if key and row else None
 
 
 def past_attempts(conn: Connection, job_id: str) -> list[JobAttempt]:
@@ -100,7 +106,7 @@ def _key(attempt_id: str) -> dict[str, Any] | None:
     return {"job_id": job_id, "role": role, **numbers}
 
 
-def _record(job_id: str, row: Row[Any]) -> TaskRecord:
+def record_of(job_id: str, row: Row[Any]) -> TaskRecord:
     return TaskRecord(
         job_id=job_id,
         attempt=row.attempt,

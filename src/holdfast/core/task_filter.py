@@ -1,0 +1,36 @@
+"""Which tasks of a job somebody wants to see. Stores ask their database the same that `fits` asks a task in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .attempt import TaskAttempt
+from .exits import ExitKind
+from .states import TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFilter:
+    """Every condition must hold; None, or an empty text, means any."""
+
+    role: str | None = None
+    state: TaskState | None = None
+    kind: ExitKind | None = None
+    code: int | None = None  # exit code
+    node: str | None = None
+    text: str = ""  # part of its name, such as worker-1, or of its machine's
+
+    def fits(self, task: TaskAttempt) -> bool:
+        exit = task.exit
+        return (
+            self.role in (None, task.role)
+            and self.state in (None, task.state)
+            and (self.kind is None or (exit is not None and exit.kind is self.kind))
+            and (self.code is None or (exit is not None and exit.code == self.code))
+            and self.node in (None, task.node)
+            and self.text.lower() in f"{task.task} {task.node or ''}".lower()
+        )
+
+    def __bool__(self) -> bool:
+        """Whether it leaves anything out."""
+        return self != TaskFilter()
