@@ -18,8 +18,8 @@ _FIRST_SINCE = text("SELECT min(first_seq) FROM job_hours WHERE hour >= :hour")
 def count_own(
     conn: Connection, user: str, groups: Sequence[str] | None, since: datetime, most: int
 ) -> dict[JobState, int]:
-    """Jobs that are not final, and final ones submitted since the hour of `since`; of these groups, or of all. No number
-    is above `most`."""
+    """Jobs that are not final, and final ones submitted since the hour of `since`; of these groups, or of all. Counts
+    end at `most`."""
     low = conn.scalar(_FIRST_SINCE, {"hour": micros(since) // HOUR})
     recent = LARGEST if low is None else low
     return {state: _count(conn, user, groups, state, recent if state.final else 0, most) for state in JobState}
