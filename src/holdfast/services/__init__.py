@@ -123,6 +123,7 @@ def build_services(
         settings=settings,
         changes=control.changes,
         jobs=jobs,
+        closeup=JobCloseup(store, engine, control),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
