@@ -2,9 +2,11 @@
 import { startTimes } from "./times.js";
 import { startDialogs } from "./dialogs.js";
 import { startKeys } from "./keys.js";
+import { startCopying } from "./copy.js";
 import { startHtmx } from "./htmx.js";
 
 startTimes(document);
 startDialogs(document);
 startKeys(document);
+startCopying(document);
 startHtmx();
