@@ -58,6 +58,28 @@ def _nth_break_from_end(chunk: bytes, upto: int, n: int) -> int:
     return at
 
 
+async def first_lines_end(source: LogSource, span: Span, lines: int) -> int:
+    """Where the first `lines` lines of `span` end."""
+    position = span.start
+    while position < span.end:
+        chunk = await source.read(position, min(TAIL_CHUNK, span.end - position))
+        if not chunk:
+            return position
+        count = chunk.count(b"\n")
+        if count >= lines:
+            return position + _nth_break(chunk, lines) + 1
+        lines -= count
+        position += len(chunk)
+    return position
+
+
+def _nth_break(chunk: bytes, n: int) -> int:
+    at = -1
+    for _ in range(n):
+        at = chunk.index(b"\n", at + 1)
+    return at
+
+
 async def read_span(source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:
     """The bytes of `span`, chunk by chunk; ends early when the size cap drops them meanwhile."""
     position = span.start

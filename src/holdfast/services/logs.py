@@ -24,7 +24,7 @@ from .control import Control
 from .finding import find_job
 from .log_choice import meant_task, task_names, usual_task
 from .log_links import Linked, LogLinks
-from .log_reading import TICK, Span, follow, last_lines_start, whole
+from .log_reading import TICK, Span, first_lines_end, follow, last_lines_start, whole
 from .log_search import Found, Question, Searches
 from .refusals import NoLog
 
@@ -140,6 +140,20 @@ class Logs:
     async def last_lines(self, source: LogSource, lines: int) -> Span:
         span = await whole(source)
         return Span(await last_lines_start(source, span, lines), span.end, span.size, span.complete)
+
+    async def lines_before(self, source: LogSource, span: Span, lines: int, most: int) -> Span:
+        """The last `lines` lines of `span`, or fewer: at most so many bytes."""
+        near = replace(span, start=max(span.start, span.end - most))
+        return replace(span, start=await last_lines_start(source, near, lines))
+
+    async def next_lines(self, source: LogSource, span: Span, lines: int, most: int) -> Span:
+        """The first `lines` lines of `span`, or fewer: at most so many bytes."""
+        near = replace(span, end=min(span.end, span.start + most))
+        return replace(span, end=await first_lines_end(source, near, lines))
+
+    async def tries(self, chosen: Chosen) -> tuple[TaskRecord, ...]:
+        """All tries of the same task, in all attempts of the job, in that order."""
+        return tuple(await self._store.read(job_rows.tries, chosen.job.id, chosen.record.task.task))
 
     async def since(self, source: LogSource, when: datetime) -> Span:
         span = await whole(source)

@@ -1,0 +1,1 @@
+// The log view. Reading works without this.
