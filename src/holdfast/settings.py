@@ -28,6 +28,12 @@ class ServerSettings(Section):
     max_job_bytes: int = Field(MIB, ge=1024, description="Largest job file accepted, in bytes.")
     max_image_bytes: int = Field(50 * GIB, ge=MIB, description="Largest image upload accepted, in bytes.")
     login_days: float = Field(7, gt=0, le=LONGEST_DAYS, description="How long a login by password lasts, in days.")
+    audit_days: float = Field(
+        365,
+        ge=0,
+        le=LONGEST_DAYS,
+        description="Days after which the record of what people changed about the place is removed; 0: never.",
+    )
 
 
 class StoreSettings(Section):

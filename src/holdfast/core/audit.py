@@ -37,7 +37,6 @@ class Act(StrEnum):
     BEGUN = "begun"  # a login
     FAILED = "failed"
     ENDED = "ended"
-    RUN = "run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

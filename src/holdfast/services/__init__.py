@@ -17,6 +17,7 @@ from holdfast.timezones import machine_timezone, zone
 from .access_tokens import AccessTokens
 from .artifact_sweep import ArtifactSweep
 from .artifacts import Artifacts
+from .audit import Audit, AuditedStore
 from .catalogue import Catalogue
 from .changes import Changes
 from .control import Control
@@ -53,6 +54,7 @@ from .users import Users
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     settings: Settings
+    audit: Audit
     changes: Changes
     jobs: Jobs
     closeup: JobCloseup
@@ -93,7 +95,9 @@ def build_services(
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     monotonic: Callable[[], float] = time.monotonic,
+    passwords: Passwords | None = None,
 ) -> Services:
+    passwords = passwords or Passwords()
     access = AccessTokens(
         store,
         clock=clock,
@@ -101,33 +105,34 @@ def build_services(
         reads_all=settings.access.reading != "groups",
         own_only=settings.access.acting == "owners",
     )
-    passwords = Passwords()
     folders = SharedFolders.at(settings.files.folder, home)
     mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root)
     git_sync = GitSync(store, folders, settings.mounts, clock=clock)
     work = DiskWork()
-    datasets = Datasets(store, mounts, folders, git_sync, work, nfs_folder=settings.mounts.nfs_folder)
-    instance_types = InstanceTypes(store, settings)
-    image_aliases = ImageAliases(store)
+    audited = AuditedStore(store, clock=clock)
+    datasets = Datasets(audited, mounts, folders, git_sync, work, nfs_folder=settings.mounts.nfs_folder)
+    instance_types = InstanceTypes(audited, settings)
+    image_aliases = ImageAliases(audited)
     skus = Skus(store, engine, instance_types)
     catalogue = Catalogue(store, instance_types, image_aliases)
     intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus, catalogue)
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
-    images = Images(engine, home)
+    images = Images(audited, engine, home)
     images.clear_uploads()
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes)
     files.clear_uploads()
-    tokens = Tokens(store, settings, access, passwords, clock=clock, monotonic=monotonic)
+    tokens = Tokens(audited, settings, access, passwords, clock=clock, monotonic=monotonic)
     jobs = Jobs(store, engine, control, intake, prospects, clock=clock)
     return Services(
         settings=settings,
+        audit=Audit(store, _days(settings.server.audit_days), clock=clock),
         changes=control.changes,
         jobs=jobs,
         closeup=JobCloseup(store, engine, control),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
-        users=Users(store, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
-        groups=Groups(store, control, folders, forget=(access.forget, instance_types.forget, image_aliases.forget)),
+        users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
+        groups=Groups(audited, control, folders, forget=(access.forget, instance_types.forget, image_aliases.forget)),
         tokens=tokens,
         codes=TokenCodes(tokens, monotonic=monotonic),
         images=images,
@@ -135,14 +140,14 @@ def build_services(
         instance_types=instance_types,
         datasets=datasets,
         git_sync=git_sync,
-        secrets=Secrets(store),
+        secrets=Secrets(audited),
         shared=folders,
         files=files,
         folders=TaggedFolders(files, work, clock=clock),
         artifacts=Artifacts(store, folders, work),
         artifact_sweep=ArtifactSweep(store, folders, _days(settings.files.artifact_days), clock=clock),
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
-        schedules=Schedules(store, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock),
+        schedules=Schedules(audited, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock),
         skus=skus,
         place=Place(store, engine, control, home, clock=clock),
     )

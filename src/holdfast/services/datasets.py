@@ -18,15 +18,16 @@ from typing import Any
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.catalogue import SecretKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.records import Dataset
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import secrets as secret_rows
-from holdfast.store.database import Store
 
 from . import dataset_kinds as kinds
+from .audit import AuditedStore, Deed, given
 from .disk_work import DiskWork
 from .git_sync import GitState, GitSync
 from .groups import UNSET, Unset
@@ -52,12 +53,13 @@ class DatasetChange:
     kind: str | Unset = UNSET
     data: Mapping[str, Any] | Unset = UNSET
     variables: Mapping[str, str] | Unset = UNSET  # of the kind env; in place of those it had
+    grants: Mapping[str, bool] | Unset = UNSET  # group -> may its jobs write: these and no others
 
 
 class Datasets:
     def __init__(
         self,
-        store: Store,
+        store: AuditedStore,
         mounts: MountRules,
         folders: SharedFolders,
         git: GitSync,
@@ -140,7 +142,8 @@ class Datasets:
         dataset = replace(kinds.tidy(dataset), path=await self._kept_path(dataset))
         if dataset.kind == kinds.VOLUME:
             await self._make_volume(dataset.name, adopt)
-        await self._store.write(_create, dataset, variables)
+        deed = _deed(actor, Act.CREATED, dataset.name, given(dataset))
+        await self._store.write(deed, _create, dataset, variables)
         if dataset.kind == kinds.GIT:
             self._git.begin(dataset.name)
         return self._placed(dataset)
@@ -150,7 +153,7 @@ class Datasets:
         _need_admin(actor)
         if not isinstance(change.path, Unset):
             change = replace(change, path=await self._real_path(change.path))
-        dataset = await self._store.write(_change, name, change)
+        dataset = await self._store.write(_deed(actor, Act.CHANGED, name, given(change)), _change, name, change)
         if dataset.kind == kinds.GIT and not isinstance(change.data, Unset):
             await self._git.begin_anew(name)
         return self._placed(dataset)
@@ -159,7 +162,7 @@ class Datasets:
         """The folder stays, and so do the mounts of jobs that were submitted before. Only `purge` removes the data too,
         and only that of a volume: other folders were not made by us."""
         _need_admin(actor)
-        kind = await self._store.write(_delete, name, purge)
+        kind = await self._store.write(_deed(actor, Act.REMOVED, name, {"purge": purge}), _delete, name, purge)
         if kind == kinds.GIT:
             await self._git.forget(name)
         if kind == kinds.VOLUME and purge:
@@ -176,11 +179,13 @@ class Datasets:
     async def grant(self, actor: Actor, name: str, group: str, writable: bool = False) -> Dataset:
         """To the members of a group; whether its jobs may write is as given, whatever it was before."""
         _need_admin(actor)
-        return self._placed(await self._store.write(_grant, name, group, writable))
+        deed = _deed(actor, Act.GRANTED, name, {"group": group, "writable": writable})
+        return self._placed(await self._store.write(deed, _grant, name, group, writable))
 
     async def revoke(self, actor: Actor, name: str, group: str) -> Dataset:
         _need_admin(actor)
-        return self._placed(await self._store.write(_revoke, name, group))
+        deed = _deed(actor, Act.REVOKED, name, {"group": group})
+        return self._placed(await self._store.write(deed, _revoke, name, group))
 
     async def _kept_path(self, dataset: Dataset) -> str:
         """Empty where the path follows from the name: it must be right also after the admin moved files.folder."""
@@ -226,6 +231,10 @@ class Datasets:
             return self._placed(dataset)
         data = {key: value for key, value in dataset.data.items() if key != "secret"}
         return self._placed(replace(dataset, data=data))
+
+
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
+    return Deed(actor=actor.name, kind=AuditKind.DATASET, act=act, subject=name, detail=detail or {})
 
 
 def may_use(actor: Actor, dataset: Dataset) -> bool:
@@ -300,7 +309,7 @@ def _check_secret(conn: Connection, dataset: Dataset) -> None:
 
 def _change(conn: Connection, name: str, change: DatasetChange) -> Dataset:
     given = {key: value for key in change.__slots__ if not isinstance(value := getattr(change, key), Unset)}
-    variables = given.pop("variables", None)
+    variables, grants = given.pop("variables", None), given.pop("grants", None)
     before = _need(conn, name)
     if given.get("kind") == kinds.FOLDER:
         given.setdefault("data", {})
@@ -312,7 +321,15 @@ def _change(conn: Connection, name: str, change: DatasetChange) -> Dataset:
     dataset_rows.update_dataset(conn, dataset=after)
     if variables is not None:
         dataset_rows.set_variables(conn, name, _variables(after.kind, variables) or {})
-    return after
+    return after if grants is None else _set_grants(conn, after, grants)
+
+
+def _set_grants(conn: Connection, dataset: Dataset, wanted: Mapping[str, bool]) -> Dataset:
+    for group in set(dataset.groups) - wanted.keys():
+        dataset_rows.revoke(conn, dataset.name, group)
+    for group, writable in sorted(wanted.items()):
+        _grant(conn, dataset.name, group, writable)
+    return _need(conn, dataset.name)
 
 
 def _check_kind(before: str, after: str) -> None:

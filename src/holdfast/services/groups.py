@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound
 from holdfast.core.job import DEFAULT_GROUP
 from holdfast.core.placement import Quota
@@ -19,8 +20,8 @@ from holdfast.core.records import Group, Mlflow
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
-from holdfast.store.database import Store
 
+from .audit import AuditedStore, Deed, given
 from .control import Control
 from .extensions import check_extension, merge
 from .group_rules import check_group, check_group_name, check_mlflow, check_path, check_quotas, mask_mlflow
@@ -55,7 +56,7 @@ class GroupChange:
 
 class Groups:
     def __init__(
-        self, store: Store, control: Control, shared: SharedFolders, *, forget: Sequence[Callable[[], None]]
+        self, store: AuditedStore, control: Control, shared: SharedFolders, *, forget: Sequence[Callable[[], None]]
     ) -> None:
         self._store = store
         self._control = control
@@ -84,7 +85,7 @@ class Groups:
         async with self._creating:
             if await self._store.read(_is_new, group.name):
                 await asyncio.to_thread(self._set_aside, group.name)
-            await self._store.write(_create, group)
+            await self._store.write(_deed(actor, Act.CREATED, group.name, given(group)), _create, group)
         await self._changed()
         return group
 
@@ -100,7 +101,7 @@ class Groups:
         _need_changer(actor, name, change)
         if not isinstance(change.extension, Unset):
             check_extension(merge({}, change.extension, replace=True))  # before it holds up the writer; and again there
-        group = await self._store.write(_change, name, change)
+        group = await self._store.write(_deed(actor, Act.CHANGED, name, given(change)), _change, name, change)
         await self._changed()
         return group
 
@@ -122,24 +123,29 @@ class Groups:
         await self._need_group_admin(actor, name, "its MLflow")
         if mlflow is not None:
             check_mlflow(mlflow)
-        await self._store.write(people.set_group_mlflow, name, mlflow)
+        told = {"mlflow": mlflow.tracking_uri if mlflow else None}
+        await self._store.write(_deed(actor, Act.CHANGED, name, told), people.set_group_mlflow, name, mlflow)
 
     async def delete(self, actor: Actor, name: str) -> None:
         _need_admin(actor)
         if name == DEFAULT_GROUP:
             raise Conflict(f"The group {DEFAULT_GROUP} cannot be removed")
-        await self._store.write(_delete, name)
+        await self._store.write(_deed(actor, Act.REMOVED, name), _delete, name)
         await self._changed()
 
     async def set_member(self, actor: Actor, name: str, user: str, *, admin: bool) -> Group:
         await self._need_group_admin(actor, name)
-        group = await self._store.write(_set_member, actor, name, user, admin)
+        group = await self._store.write(
+            _membership(actor, Act.CHANGED, name, {"user": user, "admin": admin}), _set_member, actor, name, user, admin
+        )
         await self._changed()
         return group
 
     async def remove_member(self, actor: Actor, name: str, user: str) -> Group:
         await self._need_group_admin(actor, name)
-        group = await self._store.write(_remove_member, name, user)
+        group = await self._store.write(
+            _membership(actor, Act.REMOVED, name, {"user": user}), _remove_member, name, user
+        )
         await self._changed()
         return group
 
@@ -156,6 +162,14 @@ class Groups:
         for forget in self._forget:
             forget()
         self._control.groups_changed(list(await self._store.read(people.list_groups)))
+
+
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
+    return Deed(actor=actor.name, kind=AuditKind.GROUP, act=act, subject=name, detail=detail or {})
+
+
+def _membership(actor: Actor, act: Act, group: str, detail: Mapping[str, Any]) -> Deed:
+    return Deed(actor=actor.name, kind=AuditKind.MEMBER, act=act, subject=group, detail=detail)
 
 
 def _may_see(actor: Actor, name: str) -> bool:

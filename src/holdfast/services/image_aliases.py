@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.catalogue import ImageAlias, ImageKind
 from holdfast.core.errors import Forbidden, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.store import image_aliases as rows
-from holdfast.store.database import Store
 
+from .audit import AuditedStore, Deed, given
 from .groups import UNSET, Unset
 from .names import check_dns_name, check_prose, check_text
 from .nearest import nearest, need_group
@@ -44,13 +46,13 @@ class ImageAliasChange:
 
 
 class ImageAliases:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AuditedStore) -> None:
         self._store = store
         self._known = Remembered(self._read)
 
     async def seed(self) -> None:
         """At the first start."""
-        await self._known.changed_by(self._store.write(rows.seed_image_aliases, [SEEDED]))
+        await self._known.changed_by(self._store.write_quietly(rows.seed_image_aliases, [SEEDED]))
         await self.known()  # the first job need not wait for it
 
     # -- looking
@@ -89,27 +91,36 @@ class ImageAliases:
         made = _tidy(alias)
         _check(made)
         _need_sharer(actor, made)
-        await self._known.changed_by(self._store.write(_create, made))
+        deed = _deed(actor, Act.CREATED, made.name, given(made))
+        await self._known.changed_by(self._store.write(deed, _create, made))
         return made
 
     async def change(self, actor: Actor, name: str, change: ImageAliasChange) -> ImageAlias:
         """Jobs that were submitted before keep the image they had; their reruns get the new one."""
-        return await self._known.changed_by(self._store.write(_change, actor, name, change))
+        deed = _deed(actor, Act.CHANGED, name, given(change))
+        return await self._known.changed_by(self._store.write(deed, _change, actor, name, change))
 
     async def delete(self, actor: Actor, name: str) -> None:
         """The images it stands for stay."""
-        await self._known.changed_by(self._store.write(_delete, actor, name))
+        deed = _deed(actor, Act.REMOVED, name)
+        await self._known.changed_by(self._store.write(deed, _delete, actor, name))
 
     async def grant(self, actor: Actor, name: str, group: str) -> ImageAlias:
         _need_admin(actor)
-        return await self._known.changed_by(self._store.write(_grant, actor, name, group))
+        deed = _deed(actor, Act.GRANTED, name, {"group": group})
+        return await self._known.changed_by(self._store.write(deed, _grant, actor, name, group))
 
     async def revoke(self, actor: Actor, name: str, group: str) -> ImageAlias:
         _need_admin(actor)
-        return await self._known.changed_by(self._store.write(_revoke, actor, name, group))
+        deed = _deed(actor, Act.REVOKED, name, {"group": group})
+        return await self._known.changed_by(self._store.write(deed, _revoke, actor, name, group))
 
     async def _read(self) -> Mapping[str, ImageAlias]:
         return {alias.name: alias for alias in await self._store.read(rows.list_image_aliases)}
+
+
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
+    return Deed(actor=actor.name, kind=AuditKind.IMAGE_ALIAS, act=act, subject=name, detail=detail or {})
 
 
 def is_for(alias: ImageAlias, group: str) -> bool:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import IO, Protocol, runtime_checkable
 
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.engines.base import Engine, ImageInfo
 
+from .audit import AuditedStore, Deed
 from .nearest import nearest
 from .refusals import Unavailable
 
@@ -38,7 +40,8 @@ class KeepsImages(Protocol):
 
 
 class Images:
-    def __init__(self, engine: Engine, home: Path) -> None:
+    def __init__(self, store: AuditedStore, engine: Engine, home: Path) -> None:
+        self._store = store
         self._engine = engine
         self._uploads = home / "uploads"
 
@@ -64,15 +67,18 @@ class Images:
         path = self._uploads / secrets.token_hex(8)
         try:
             await self._receive(path, chunks)
-            return await self._shelf().import_image(name, path)
+            found = await self._shelf().import_image(name, path)
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
+        await self._store.note(_deed(actor, Act.CREATED, name))
+        return found
 
     async def remove(self, actor: Actor, name: str) -> None:
         _need_admin(actor)
         if not await self._shelf().remove_image(name):
             known = [image.name for image in await self._engine.images()]
             raise NotFound(f"There is no image {name[:100]}", hint=nearest(name, known, "holdfast image ls"))
+        await self._store.note(_deed(actor, Act.REMOVED, name))
 
     def clear_uploads(self) -> None:
         """What a server that was killed had half received. To be called before the first request."""
@@ -107,6 +113,10 @@ async def _write_all(file: IO[bytes], chunks: AsyncIterator[bytes]) -> None:
             await asyncio.to_thread(file.write, bytes(waiting))
             waiting.clear()
     await asyncio.to_thread(file.write, bytes(waiting))
+
+
+def _deed(actor: Actor, act: Act, name: str) -> Deed:
+    return Deed(actor=actor.name, kind=AuditKind.IMAGE, act=act, subject=name)
 
 
 def _need_admin(actor: Actor) -> None:

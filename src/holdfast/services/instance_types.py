@@ -12,12 +12,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import Forbidden, NotFound
 from holdfast.settings import Settings
 from holdfast.store import instance_types as rows
-from holdfast.store.database import Store
 
+from .audit import AuditedStore, Deed, given
 from .groups import UNSET, Unset
 from .instance_type_rules import check_instance_type, tidy
 from .names import check_dns_name
@@ -43,14 +44,14 @@ class InstanceTypeChange:
 
 
 class InstanceTypes:
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: AuditedStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
         self._known = Remembered(self._read)
 
     async def seed(self) -> None:
         """At the first start: the sizes that the settings name."""
-        await self._known.changed_by(self._store.write(rows.seed_instance_types, seeded_types(self._settings)))
+        await self._known.changed_by(self._store.write_quietly(rows.seed_instance_types, seeded_types(self._settings)))
         await self.known()  # the first job need not wait for it
 
     # -- looking
@@ -86,29 +87,38 @@ class InstanceTypes:
         check_dns_name(type.name, "an instance type")
         made = tidy(replace(type, brought=False))
         check_instance_type(made)
-        await self._known.changed_by(self._store.write(rows.create_instance_type, type=made))
+        deed = _deed(actor, Act.CREATED, made.name, given(made))
+        await self._known.changed_by(self._store.write(deed, rows.create_instance_type, type=made))
         return made
 
     async def change(self, actor: Actor, name: str, change: InstanceTypeChange) -> InstanceType:
         """Jobs that were submitted before keep the size they had; their reruns get the new one."""
         _need_admin(actor)
-        return await self._known.changed_by(self._store.write(_change, name, change))
+        deed = _deed(actor, Act.CHANGED, name, given(change))
+        return await self._known.changed_by(self._store.write(deed, _change, name, change))
 
     async def delete(self, actor: Actor, name: str) -> None:
         """Jobs that were submitted before stay as they are, and cannot be rerun."""
         _need_admin(actor)
-        await self._known.changed_by(self._store.write(_delete, name))
+        deed = _deed(actor, Act.REMOVED, name)
+        await self._known.changed_by(self._store.write(deed, _delete, name))
 
     async def grant(self, actor: Actor, name: str, group: str) -> InstanceType:
         _need_admin(actor)
-        return await self._known.changed_by(self._store.write(_grant, name, group))
+        deed = _deed(actor, Act.GRANTED, name, {"group": group})
+        return await self._known.changed_by(self._store.write(deed, _grant, name, group))
 
     async def revoke(self, actor: Actor, name: str, group: str) -> InstanceType:
         _need_admin(actor)
-        return await self._known.changed_by(self._store.write(_revoke, name, group))
+        deed = _deed(actor, Act.REVOKED, name, {"group": group})
+        return await self._known.changed_by(self._store.write(deed, _revoke, name, group))
 
     async def _read(self) -> Mapping[str, InstanceType]:
         return {type.name: type for type in await self._store.read(rows.list_instance_types)}
+
+
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
+    return Deed(actor=actor.name, kind=AuditKind.INSTANCE_TYPE, act=act, subject=name, detail=detail or {})
 
 
 def seeded_types(settings: Settings) -> list[InstanceType]:

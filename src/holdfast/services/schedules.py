@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Connection
+
 from holdfast.core.access import Actor, Verb, may, may_act, refuse_act
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.codec import mask
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Dialect, Job
@@ -29,9 +32,9 @@ from holdfast.core.schedule import (
 from holdfast.store import jobs as job_rows
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
-from holdfast.store.database import Store
 from holdfast.store.schedules import NewRun, Stored
 
+from .audit import AuditedStore, Deed, given
 from .control import Control
 from .due_runs import DueRuns, new_job, tell
 from .finding import readable_groups
@@ -75,7 +78,7 @@ class ScheduleChange:
 class Schedules:
     def __init__(
         self,
-        store: Store,
+        store: AuditedStore,
         control: Control,
         intake: Intake,
         prospects: Prospects,
@@ -90,7 +93,7 @@ class Schedules:
         self._clock = clock
         self.timing = timing
         self._looking_ahead = asyncio.Lock()
-        self.due = DueRuns(store, control, intake, timing, clock=clock)
+        self.due = DueRuns(store.plain, control, intake, timing, clock=clock)
 
     # -- looking
 
@@ -171,7 +174,8 @@ class Schedules:
             updated_at=now,
         )
         schedule = with_next(await self._checked(Stored(schedule, ready.job)), now, self.timing)
-        made = await self._store.write(schedule_rows.create_schedule, schedule=schedule, job=ready.job)
+        deed = _deed(actor, Act.CREATED, lambda made: str(made.id), schedule, {"when": recurrence})
+        made = await self._store.write(deed, schedule_rows.create_schedule, schedule=schedule, job=ready.job)
         self.due.stir()
         return Scheduled(_masked(made), ready.warnings)
 
@@ -180,10 +184,13 @@ class Schedules:
             stored = await self._find_own(actor, id)
             changed, warnings, job = await self._changed(actor, stored, change, accept_invalid)
             run = _dropped(stored.schedule, changed, self._clock())
-            saved = await self._store.write(schedule_rows.update_schedule, schedule=changed, job=job, run=run)
-            if saved is not None:
-                self.due.stir()
-                return Scheduled(_masked(saved), warnings)
+            deed = _deed(actor, Act.CHANGED, changed.id, changed, _told(change))
+            try:
+                saved = await self._store.write(deed, _save, changed, job, run)
+            except _Moved:
+                continue
+            self.due.stir()
+            return Scheduled(_masked(saved), warnings)
         raise Conflict(f"{id[:LONGEST_ID]} is changing all the time", hint="Try again.")
 
     async def pause(self, actor: Actor, id: str) -> Schedule:
@@ -196,7 +203,8 @@ class Schedules:
     async def delete(self, actor: Actor, id: str) -> Schedule:
         """With its history; its jobs stay."""
         stored = await self._find_own(actor, id)
-        await self._store.write(schedule_rows.delete_schedule, stored.schedule.id)
+        deed = _deed(actor, Act.REMOVED, stored.schedule.id, stored.schedule)
+        await self._store.write(deed, schedule_rows.delete_schedule, stored.schedule.id)
         return stored.schedule
 
     async def run_now(self, actor: Actor, id: str) -> Submitted:
@@ -218,7 +226,9 @@ class Schedules:
         return Submitted(inserted.summary, warnings, created=True)
 
     async def _run_once(self, id: str, run: NewRun, new: job_rows.NewJob) -> job_rows.Inserted:
-        inserted = await self._store.write(schedule_rows.run_once, id, run, new)
+        inserted = await self._store.write_quietly(
+            schedule_rows.run_once, id, run, new
+        )  # its job has events of its own
         tell(self._control, inserted, new)
         return inserted
 
@@ -307,7 +317,7 @@ class Schedules:
     # -- small things
 
     def _checks(self) -> Checks:
-        return Checks(self._store, self._intake)
+        return Checks(self._store.plain, self._intake)
 
     async def _checked(self, stored: Stored) -> Schedule:
         return (await self._checks().look(stored)).noted(stored.schedule)
@@ -322,7 +332,7 @@ class Schedules:
             found.append(noted if noted == schedule else retimed(noted, now, self.timing))
         moved = [after for after, before in zip(found, shown, strict=True) if after != before]
         if moved:
-            await self._store.write(schedule_rows.note_validity, moved)
+            await self._store.write_quietly(schedule_rows.note_validity, moved)
         return tuple(found)
 
     async def _find(self, actor: Actor, id: str) -> Stored:
@@ -348,6 +358,33 @@ class Schedules:
     async def _check_number(self, actor: Actor) -> None:
         if await self._store.read(schedule_rows.count_of_user, actor.name) >= MOST_PER_USER:
             raise UserError(f"A user may have at most {MOST_PER_USER} schedules", hint="Delete some first.")
+
+
+class _Moved(Exception):
+    """It was changed meanwhile: nothing is written."""
+
+
+def _save(conn: Connection, schedule: Schedule, job: Job | None, run: NewRun | None) -> Schedule:
+    saved = schedule_rows.update_schedule(conn, schedule=schedule, job=job, run=run)
+    if saved is None:
+        raise _Moved
+    return saved
+
+
+def _deed(
+    actor: Actor,
+    act: Act,
+    id: str | Callable[[Any], str],
+    schedule: Schedule,
+    detail: Mapping[str, Any] | None = None,
+) -> Deed:
+    told = {"name": schedule.name, "group": schedule.group, **(detail or {})}
+    return Deed(actor=actor.name, kind=AuditKind.SCHEDULE, act=act, subject=id, detail=told)
+
+
+def _told(change: ScheduleChange) -> dict[str, Any]:
+    """A job file is kept with the schedule, and may hold secrets."""
+    return {key: value for key, value in given(change).items() if key not in ("text", "form", "dialect")}
 
 
 def _dropped(before: Schedule, after: Schedule, now: datetime) -> NewRun | None:

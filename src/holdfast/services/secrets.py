@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.catalogue import Secret, SecretKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.store import secrets as secret_rows
-from holdfast.store.database import Store
 
+from .audit import AuditedStore, Deed, given
 from .groups import UNSET, Unset
 from .names import check_name, check_text
 from .nearest import nearest
@@ -32,7 +33,7 @@ class SecretChange:
 
 
 class Secrets:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AuditedStore) -> None:
         self._store = store
 
     async def list(self, actor: Actor) -> list[Secret]:
@@ -51,22 +52,30 @@ class Secrets:
         check_name(secret.name, "secret")
         _check(secret)
         check_value(secret.kind, value)
-        await self._store.write(secret_rows.create_secret, secret, value)
+        await self._store.write(
+            _deed(actor, Act.CREATED, secret.name, secret), secret_rows.create_secret, secret, value
+        )
         return secret
 
     async def change(self, actor: Actor, name: str, change: SecretChange) -> Secret:
         """What is given. Its kind stays: what uses it relies on that."""
         _need_admin(actor)
-        return await self._store.write(_change, name, change)
+        return await self._store.write(_deed(actor, Act.CHANGED, name, change), _change, name, change)
 
     async def delete(self, actor: Actor, name: str) -> None:
         """Conflict while a dataset or an image goes by it."""
         _need_admin(actor)
-        await self._store.write(_delete, name)
+        await self._store.write(_deed(actor, Act.REMOVED, name), _delete, name)
 
     async def value(self, name: str) -> str | None:
         """For the platform's own use: never show it, log it or put it into an error."""
         return await self._store.read(secret_rows.secret_value, name)
+
+
+def _deed(actor: Actor, act: Act, name: str, what: Secret | SecretChange | None = None) -> Deed:
+    return Deed(
+        actor=actor.name, kind=AuditKind.SECRET, act=act, subject=name, detail={} if what is None else given(what)
+    )
 
 
 def _may_see(actor: Actor, secret: Secret) -> bool:

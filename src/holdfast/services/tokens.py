@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Forbidden, NotFound, NotLoggedIn, UserError
 from holdfast.core.records import Token, User
 from holdfast.settings import Settings
 from holdfast.store import people
 from holdfast.store import tokens as token_rows
-from holdfast.store.database import Store
 
-from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, mint
+from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, kind_of, mint
+from .audit import AuditedStore, Deed
+from .failed_logins import FailedLogins
 from .guessing import Guesses
 from .names import check_text
 from .passwords import MAX_LENGTH, Passwords
@@ -38,7 +40,7 @@ class NewToken:
 class Tokens:
     def __init__(
         self,
-        store: Store,
+        store: AuditedStore,
         settings: Settings,
         access: AccessTokens,
         passwords: Passwords,
@@ -52,6 +54,7 @@ class Tokens:
         self._passwords = passwords
         self._clock = clock
         self._guesses = Guesses(monotonic)
+        self._failures = FailedLogins(store, monotonic)
 
     async def actor(self, text: str) -> Actor:
         """Who holds this token."""
@@ -72,13 +75,22 @@ class Tokens:
     async def login(self, user: str, password: str, address: str) -> NewToken:
         """By user and password. `address`: where the request came from, for the back-off."""
         name = await self.verify(user, password, address)
-        return await self._make(Kind.LOGIN, name, "login", timedelta(days=self._settings.server.login_days))
+        return await self._begin_login(name, {})
+
+    async def login_as(self, user: str, how: str) -> NewToken:
+        """For whoever has shown already that they may; `how` is told in the audit."""
+        return await self._begin_login(user, {"by": how})
+
+    async def _begin_login(self, user: str, detail: Mapping[str, str]) -> NewToken:
+        deed = Deed(actor=user, kind=AuditKind.LOGIN, act=Act.BEGUN, subject=user, detail=detail)
+        return await self._make(deed, Kind.LOGIN, user, "login", timedelta(days=self._settings.server.login_days))
 
     async def verify(self, user: str, password: str, address: str) -> str:
         """The user's name if the password is right; NotLoggedIn otherwise. Tries are counted."""
         await self._guesses.begin(user[:200], address)
         found, hashed = await self._store.read(_with_hash, user) if _could_be(user, password) else (None, None)
         if not await self._passwords.verify(hashed, password[:MAX_LENGTH]):
+            await self._failures.note(found.name if found else None, address)
             raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
         self._guesses.succeeded(user, address)
         if found is None or found.disabled:
@@ -93,8 +105,17 @@ class Tokens:
     async def logout(self, text: str) -> None:
         """The token that was used to ask is ended."""
         known = await self._access.known(text)
-        await self._store.write(token_rows.delete_token, known.token.id)
+        await self._store.write(_ended(known.token), token_rows.delete_token, known.token.id)
         self._access.forget()
+
+    async def end_logins(self, actor: Actor, *, keep: str | None = None) -> int:
+        """All logins of one's own, in browsers and elsewhere; `keep` is the text of one that stays. How many ended.
+        Tokens for programs stay."""
+        kept = (await self._access.known(keep)).token.id if keep else ""
+        deed = Deed(actor=actor.name, kind=AuditKind.LOGIN, act=Act.ENDED, subject=actor.name, detail={"all": True})
+        ended = await self._store.write(deed, _end_logins, actor.name, kept)
+        self._access.forget()
+        return ended
 
     async def list(self, actor: Actor, user: str | None = None) -> list[Token]:
         """One's own; for admins those of all users, or of one."""
@@ -111,14 +132,29 @@ class Tokens:
         if expires_in is not None and expires_in > LONGEST:
             raise UserError(f"A token lasts at most {LONGEST.days} days, or for ever", field="expires_in")
         check_text(name, "name")
-        return await self._make(Kind.API, owner, name, expires_in)
+        deed = Deed(
+            actor=actor.name,
+            kind=AuditKind.TOKEN,
+            act=Act.CREATED,
+            subject=owner,
+            detail={"name": name, "expires_in": expires_in},
+        )
+        return await self._make(deed, Kind.API, owner, name, expires_in)
 
     async def delete(self, actor: Actor, token_id: str) -> None:
         """One's own, or for admins anybody's."""
         found = await self._store.read(token_rows.token_user, token_id)
         if found is None or not (actor.admin or found[1].user == actor.name):
             raise NotFound(f"There is no token {token_id[:100]}")
-        await self._store.write(token_rows.delete_token, token_id)
+        token = found[1]
+        deed = Deed(
+            actor=actor.name,
+            kind=AuditKind.TOKEN,
+            act=Act.REMOVED,
+            subject=token.user,
+            detail={"name": token.name, "id": token.id},
+        )
+        await self._store.write(deed, token_rows.delete_token, token_id)
         self._access.forget()
 
     async def local_token(self) -> str:
@@ -128,11 +164,11 @@ class Tokens:
         token = Token(
             id=minted.id, user=admin, name=MACHINE_TOKEN, created_at=self._clock(), expires_at=None, last_used_at=None
         )
-        await self._store.write(_replace_machine_token, token, minted.secret_hash)
+        await self._store.write_quietly(_replace_machine_token, token, minted.secret_hash)
         self._access.forget()
         return minted.text
 
-    async def _make(self, kind: Kind, user: str, name: str, expires_in: timedelta | None) -> NewToken:
+    async def _make(self, deed: Deed, kind: Kind, user: str, name: str, expires_in: timedelta | None) -> NewToken:
         minted = mint(kind)
         now = self._clock()
         token = Token(
@@ -143,8 +179,22 @@ class Tokens:
             expires_at=now + expires_in if expires_in is not None else None,
             last_used_at=None,
         )
-        await self._store.write(token_rows.create_token, token=token, secret_hash=minted.secret_hash)
+        await self._store.write(deed, token_rows.create_token, token=token, secret_hash=minted.secret_hash)
         return NewToken(token, minted.text)
+
+
+def _ended(token: Token) -> Deed:
+    """A login, or a token that a program gave back."""
+    is_login = kind_of(token.id) is Kind.LOGIN
+    kind, act = (AuditKind.LOGIN, Act.ENDED) if is_login else (AuditKind.TOKEN, Act.REMOVED)
+    return Deed(
+        actor=token.user, kind=kind, act=act, subject=token.user, detail={} if is_login else {"name": token.name}
+    )
+
+
+def _end_logins(conn: Connection, user: str, kept: str) -> int:
+    ended = [t.id for t in token_rows.list_tokens(conn, user) if kind_of(t.id) is Kind.LOGIN and t.id != kept]
+    return sum(token_rows.delete_token(conn, token_id) for token_id in ended)
 
 
 def _with_hash(conn: Connection, user: str) -> tuple[User | None, str | None]:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden
 from holdfast.core.job import DEFAULT_GROUP
 from holdfast.core.records import Group, User
@@ -17,9 +18,9 @@ from holdfast.engines.base import Engine, Isolation
 from holdfast.settings import Settings
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
-from holdfast.store.database import Store
 
 from .access_tokens import AccessTokens, Kind, end_tokens
+from .audit import AuditedStore, Deed, given
 from .extensions import check_extension, merge
 from .guessing import Guesses
 from .names import LONGEST_EMAIL, check_text, check_user_name
@@ -40,6 +41,7 @@ class UserChange:
     disabled: bool | None = None
     password: str | None = None
     groups: frozenset[str] | None = None  # beside the default group, which is never left
+    standing: Mapping[str, bool] | None = None  # group -> is its admin: in these and no others
     extension: Mapping[str, Any] | None = None  # merged key by key
     replace_extension: bool = False
 
@@ -50,7 +52,7 @@ NO_CHANGE = UserChange()
 class Users:
     def __init__(
         self,
-        store: Store,
+        store: AuditedStore,
         engine: Engine,
         settings: Settings,
         access: AccessTokens,
@@ -75,7 +77,7 @@ class Users:
             return None
         password = generate_password()
         hashed = await self._passwords.hash(password)
-        made = await self._store.write(_make_first, hashed, self._clock())
+        made = await self._store.write_quietly(_make_first, hashed, self._clock())
         return password if made else None
 
     # -- looking
@@ -121,7 +123,8 @@ class Users:
         hashed = await self._passwords.hash(password) if password is not None else None
         member_of = {DEFAULT_GROUP: False} if groups is None else dict(groups)
         user = User(name=name, admin=admin, email=email, created_at=self._clock(), groups=member_of, extension=kept)
-        await self._store.write(_create, user, hashed)
+        told = {"email": email, "admin": admin, "groups": list(member_of)}
+        await self._store.write(_deed(actor, Act.CREATED, name, told), _create, user, hashed)
         self._access.forget()
         return user
 
@@ -153,7 +156,7 @@ class Users:
         if change.password is not None:
             check_password(change.password, user=name)
             hashed = await self._passwords.hash(change.password)
-        user = await self._store.write(_update, name, change, hashed)
+        user = await self._store.write(_deed_of(actor, name, change), _update, name, change, hashed)
         self._access.forget()
         return user
 
@@ -164,7 +167,7 @@ class Users:
     async def delete(self, actor: Actor, name: str) -> None:
         """The user's tokens are dead at once; finished jobs keep the name."""
         _need_admin(actor)
-        await self._store.write(_delete, name)
+        await self._store.write(_deed(actor, Act.REMOVED, name), _delete, name)
         self._access.forget()
 
     async def set_password(self, actor: Actor, name: str, password: str) -> None:
@@ -188,8 +191,19 @@ class Users:
         if new != old:
             check_password(new, "new", user=actor.name)
             hashed = await self._passwords.hash(new)
-        await self._store.write(_update, actor.name, also, hashed)
+        deed = _deed_of(actor, actor.name, replace(also, password="" if hashed else None))
+        await self._store.write(deed, _update, actor.name, also, hashed)
         self._access.forget()
+
+
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
+    return Deed(actor=actor.name, kind=AuditKind.USER, act=act, subject=name, detail=detail or {})
+
+
+def _deed_of(actor: Actor, name: str, change: UserChange) -> Deed:
+    """A new password is a thing of its own, whatever else is changed with it."""
+    deed = _deed(actor, Act.CHANGED, name, given(change))
+    return deed if change.password is None else replace(deed, kind=AuditKind.PASSWORD)
 
 
 def _grouped(users: Sequence[User], actor: Actor) -> Mapping[str, Sequence[User]]:
@@ -224,7 +238,7 @@ def _check_change(actor: Actor, name: str, change: UserChange) -> None:
 
 
 def _needs_admin(change: UserChange) -> bool:
-    wanted = (change.admin, change.disabled, change.password, change.groups)
+    wanted = (change.admin, change.disabled, change.password, change.groups, change.standing)
     return any(value is not None for value in wanted)
 
 
@@ -270,6 +284,8 @@ def _update(conn: Connection, name: str, change: UserChange, hashed: str | None)
     before = _need(conn, name)
     if change.groups is not None:
         _set_groups(conn, before, change.groups | {DEFAULT_GROUP})
+    if change.standing is not None:
+        _set_standing(conn, before, change.standing)
     if change.extension is not None:
         extension = merge(before.extension, change.extension, replace=change.replace_extension)
         check_extension(extension)
@@ -285,6 +301,15 @@ def _set_groups(conn: Connection, user: User, wanted: frozenset[str]) -> None:
     for group in sorted(wanted - user.groups.keys()):
         need_group(conn, group, "groups")
         people.set_member(conn, group, user.name, admin=False)
+
+
+def _set_standing(conn: Connection, user: User, wanted: Mapping[str, bool]) -> None:
+    for group in sorted(user.groups.keys() - wanted.keys()):
+        people.remove_member(conn, group, user.name)
+    for group, admin in sorted(wanted.items()):
+        if user.groups.get(group) is not admin:
+            need_group(conn, group, "groups")
+            people.set_member(conn, group, user.name, admin=admin)
 
 
 def _delete(conn: Connection, name: str) -> None:
