@@ -100,7 +100,7 @@ class Visit:
         else:
             response = RedirectResponse(own_path(path), 303)
         if said:
-            text = json.dumps([said[:LONGEST_SAID], link]).encode().hex()
+            text = json.dumps([said[:LONGEST_SAID], link], ensure_ascii=False).encode().hex()
             response.set_cookie(SAID_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
         return response
 
