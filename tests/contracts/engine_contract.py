@@ -434,6 +434,24 @@ class EngineContract:
 
         self.play(scenario)
 
+    @pytest.mark.parametrize("stream", list(Stream))
+    def test_a_log_tells_when_its_bytes_were_written(self, stream: Stream) -> None:
+        async def scenario(rig: Rig) -> None:
+            began = datetime.now(UTC) - timedelta(minutes=1)
+            await rig.run("a", "echo first\necho odd >&2\necho second\necho even >&2")
+            log = rig.log("a", stream)
+            size = await log.size()
+            pieces = await log.times(0, size, 1000)
+            assert b"".join([await log.read(start, end - start) for start, end, _ in pieces]) == await read_all(log)
+            assert [piece.at for piece in pieces] == sorted(piece.at for piece in pieces)
+            assert all(began < piece.at < datetime.now(UTC) + timedelta(minutes=1) for piece in pieces)
+            assert [(piece.start, piece.end) for piece in await log.times(2, 4, 1000)] == [(2, 4)]
+            assert await log.times(0, size, 1) == pieces[:1]
+            assert not await log.times(size, size + 1000, 1000)
+            assert not await log.times(5, 5, 1000)
+
+        self.play(scenario)
+
     # --- artifacts (for engines that keep them) -------------------------------------------------------------------
 
     @pytest.mark.parametrize(("last", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])

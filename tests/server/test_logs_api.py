@@ -51,7 +51,7 @@ async def test_head_has_the_headers_and_no_body(rig: Rig, talker: str, sleeper: 
 
 async def test_a_removed_log_answers_with_its_date(rig: Rig, talker: str) -> None:
     await rig.house.store.write(job_rows.mark_logs_removed, [attempt(talker)], rig.house.clock.now())
-    for path in ("log", "log?follow=true", "log/follow", "log/search?q=x"):
+    for path in ("log", "log?follow=true", "log/follow", "log/search?q=x", "log/times"):
         error = error_of(await rig.get(f"/jobs/{talker}/{path}"), 410)
         assert error["code"] == "expired"
         assert "2026-03-01" in error["message"]
@@ -216,3 +216,15 @@ async def test_without_a_task_it_is_the_one_that_decided(rig: Rig) -> None:
     assert (response.content, response.headers["x-log-task"]) == (b"a\n", "a-0")
     found = (await rig.get(f"/jobs/{job.id}/log/search?q=b")).json()
     assert [hit["text"] for hit in found["hits"]] == ["b"]
+
+
+async def test_it_is_told_when_bytes_were_written(rig: Rig, talker: str) -> None:
+    found = (await rig.get(f"/jobs/{talker}/log/times")).json()
+    assert [(piece["start"], piece["end"]) for piece in found["pieces"]] == [(0, 4), (4, 8), (8, 14)]
+    assert found["next"] is None
+    models.LogTimesView.model_validate(found)
+    found = (await rig.get(f"/jobs/{talker}/log/times?start=5&count=4&limit=1")).json()
+    assert [(piece["start"], piece["end"]) for piece in found["pieces"]] == [(5, 8)]
+    assert found["next"] == 8
+    assert (await rig.get(f"/jobs/{talker}/log/times?start=100")).json() == {"pieces": [], "next": None}
+    error_of(await rig.get(f"/jobs/{talker}/log/times?limit=0"), 400)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+
+from holdfast.engines.base import Written
 
 
 class FileSource:
@@ -53,3 +56,6 @@ class FileSource:
 
     async def offset_at(self, when: datetime) -> int:
         return self.kept_from
+
+    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
+        return []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.attempt import Observation
 from holdfast.core.job import Mount, Resources
@@ -70,6 +70,14 @@ class Stream(StrEnum):
     MERGED = "merged"
 
 
+class Written(NamedTuple):
+    """Bytes `start` to `end` of a log, seen to be there at `at`: written then or shortly before."""
+
+    start: int
+    end: int
+    at: datetime
+
+
 class LogSource(Protocol):
     """One stream of one task attempt as random-access bytes. Offsets never change their meaning."""
 
@@ -93,6 +101,11 @@ class LogSource(Protocol):
 
     async def offset_at(self, when: datetime) -> int:
         """An offset at or shortly before what was written at `when`; `first()` when unknown."""
+        ...
+
+    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
+        """When the bytes from `start` to `end` were written: pieces in order, at most so many, so it may end early.
+        What no piece tells is unknown."""
         ...
 
 

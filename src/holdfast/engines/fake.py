@@ -28,6 +28,7 @@ from holdfast.engines.base import (
     Launch,
     LogSource,
     Stream,
+    Written,
 )
 
 _KEEP = re.compile(r"echo (?P<words>.*?) > ~/artifacts/(?P<path>\S+)$")
@@ -297,3 +298,13 @@ class FakeLog:
             data for at, source, data in self._task.written if at < when and self._stream in (source, Stream.MERGED)
         ]
         return sum(map(len, earlier))
+
+    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
+        found, position = [], 0
+        for at, source, data in self._task.written:
+            if self._stream in (source, Stream.MERGED):
+                piece = Written(max(start, position), min(end, position + len(data)), at)
+                position += len(data)
+                if piece.start < piece.end:
+                    found.append(piece)
+        return found[:most]

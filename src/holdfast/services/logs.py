@@ -16,7 +16,7 @@ from holdfast.core.job import Job
 from holdfast.core.plan import NEVER_STARTED, fresh_tasks
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Engine, LogSource, Stream
+from holdfast.engines.base import Engine, LogSource, Stream, Written
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 
@@ -62,6 +62,12 @@ class Ended:
     job_state: JobState
     task_state: TaskState
     exit_code: int | None  # of the task
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    pieces: tuple[Written, ...]
+    next: int | None  # where to go on
 
 
 class Logs:
@@ -159,6 +165,11 @@ class Logs:
         span = await whole(source)
         start = max(span.start, await source.offset_at(when))
         return Span(min(start, span.end), span.end, span.size, span.complete)
+
+    async def times(self, source: LogSource, start: int, end: int, most: int) -> Times:
+        """When the bytes from `start` to `end` were written, as far as that is known."""
+        pieces = tuple(await source.times(start, end, most))
+        return Times(pieces, pieces[-1].end if len(pieces) >= most and pieces[-1].end < end else None)
 
     async def search(self, source: LogSource, question: Question) -> Found:
         return await self._searches.search(source, question)

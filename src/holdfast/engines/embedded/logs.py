@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Protocol, TypeVar
 
-from holdfast.engines.base import Stream
+from holdfast.engines.base import Stream, Written
 
 from .folder import TaskFolder
 from .recorder import Recorder, read_at, read_first, stream_size
-from .timeline import MOST, ZERO, Mark, Piece, Timeline, joined, pieces
+from .timeline import MOST, ZERO, Mark, Piece, Timeline, joined, pieces, times
 
 T = TypeVar("T")
 
 _LARGEST_READ = 8 * 1024 * 1024
 _UNWATCHED = 0.02  # seconds between two looks at a task that is not watched yet
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = 250_000_000_000_000  # ms: the clock of a machine may be wrong, but years have four digits
 READERS = 4  # threads; with more of them, hundreds who follow a long log would keep everybody else waiting
 
 
@@ -116,6 +119,13 @@ class FileLog(_Log):
         mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
         return max(mark.err if self._index else mark.out, await self.first())
 
+    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
+        start = max(start, await self.first())
+        return await self._look(lambda folder: _times(folder, self._place, start, end, most), [])
+
+    def _place(self, mark: Mark) -> int:
+        return mark.err if self._index else mark.out
+
     def _first(self, folder: TaskFolder) -> int:
         return read_first(folder)[self._index]
 
@@ -141,6 +151,11 @@ class MergedLog(_Log):
         mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
         return max(mark.merged, await self.first())
 
+    async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
+        start = max(start, await self.first())
+        await self.size()  # as in read
+        return await self._look(lambda folder: _times(folder, lambda mark: mark.merged, start, end, most), [])
+
 
 def _open_timeline(folder: TaskFolder) -> int | None:
     try:
@@ -158,6 +173,17 @@ def _mark_before(folder: TaskFolder, when: datetime) -> Mark:
         timeline = Timeline(fd)
         wanted = int(when.timestamp() * 1000)
         return timeline.mark(timeline.first_where(lambda mark: mark.at_ms >= wanted) - 1)
+    finally:
+        os.close(fd)
+
+
+def _times(folder: TaskFolder, place: Callable[[Mark], int], start: int, end: int, most: int) -> list[Written]:
+    fd = _open_timeline(folder)
+    if fd is None:
+        return []
+    try:
+        found = islice(times(Timeline(fd), place, start, end), most)
+        return [Written(begin, upto, _EPOCH + timedelta(milliseconds=at)) for begin, upto, at in found if at < _LATEST]
     finally:
         os.close(fd)
 

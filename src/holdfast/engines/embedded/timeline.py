@@ -71,6 +71,19 @@ class Timeline:
             index += whole // RECORD.size
 
 
+def times(timeline: Timeline, place: Callable[[Mark], int], start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(from, to, unix ms) for the bytes from `start` to `end` of the stream whose length `place` tells."""
+    index = timeline.first_where(lambda mark: place(mark) > start)
+    while start < end and index < timeline.count:
+        mark = timeline.mark(index)
+        upto = min(end, place(mark))
+        if upto > start:
+            yield start, upto, mark.at_ms
+            start, index = upto, index + 1
+        else:  # only the other stream grew, perhaps for long
+            index = max(index + 1, timeline.first_where(lambda mark, at=start: place(mark) > at))  # type: ignore[misc]
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Bytes `start` to `end` of one of the two streams."""

@@ -29,6 +29,7 @@ from ..log_bytes import PLAIN, answer_log, describe_span
 from ..streams import Stream
 from . import models
 from .parameters import parse_since
+from .views import show_time
 
 router = APIRouter(tags=["logs"])
 
@@ -140,6 +141,24 @@ async def search_log(
     found = await services.logs.search(services.logs.source(chosen), question)
     hits = [{"offset": hit.offset, "line_offset": hit.line_offset, "text": hit.text} for hit in found.hits]
     return answer({"hits": hits, "next": found.next})
+
+
+@router.get("/jobs/{ref}/log/times", response_model=models.LogTimesView)
+async def log_times(
+    selection: Selected,
+    actor: Caller,
+    services: Ask,
+    start: Annotated[int, Query(ge=0, le=BIG, description="From this offset.")] = 0,
+    count: Annotated[int, Query(ge=0, le=BIG, description="For so many bytes.")] = 65536,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> Response:
+    """When the bytes of a log were written: pieces in order, at most `limit`; `next` is where to go on. A piece was
+    written at `at` or shortly before, by the server's clock. What came while no server ran is told as of its start;
+    what no piece tells is unknown."""
+    chosen = await services.logs.choose(actor, selection)
+    found = await services.logs.times(services.logs.source(chosen), start, start + count, limit)
+    pieces = [{"start": piece.start, "end": piece.end, "at": show_time(piece.at)} for piece in found.pieces]
+    return answer({"pieces": pieces, "next": found.next})
 
 
 async def _span(services: Services, source: LogSource, part: Part) -> Span:

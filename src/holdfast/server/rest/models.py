@@ -202,6 +202,17 @@ class SearchView(Given):
     next: int | None = Field(description="Give it as `start` to go on; null: the end was reached.")
 
 
+class WrittenView(Given):
+    start: int
+    end: int = Field(description="The bytes before this offset.")
+    at: str = Field(description="When they were seen to be there: written then, or shortly before.")
+
+
+class LogTimesView(Given):
+    pieces: list[WrittenView]
+    next: int | None = Field(description="Give it as `start` to go on; null: that is all that is known.")
+
+
 class Login(Taken):
     user: str = Field(max_length=200)
     password: str = Field(max_length=4096)
@@ -279,6 +290,47 @@ class NewTokenView(TokenView):
 
 class TokenListView(Given):
     items: list[TokenView]
+
+
+class NewKey(Taken):
+    value: str = Field(max_length=20_000, description="The public key, on one line.")
+    title: str = Field("", max_length=200, description="Left out: the key's comment.")
+
+
+class KeyView(Given):
+    id: str
+    title: str
+    type: str
+    fingerprint: str
+    value: str
+    added_at: str | None
+
+
+class KeyListView(Given):
+    items: list[KeyView]
+
+
+class LoginCodeView(Given):
+    code: str = Field(description="Works once.")
+    url: str = Field(description="To open in a browser.")
+    user: str
+    expires_in: float = Field(description="Seconds.")
+
+
+class AuditView(Given):
+    seq: int
+    at: str
+    user: str = Field(description="Who did it; empty: somebody who was not logged in.")
+    kind: str
+    act: str
+    subject: str = Field(description="What it was done to, by name or id.")
+    address: str = Field(description="Where the request came from; empty: the server itself.")
+    detail: dict[str, str] = Field(description="What was set; never a secret.")
+
+
+class AuditListView(Given):
+    items: list[AuditView]
+    next: int | None = Field(description="The `before` of the next page.")
 
 
 class QuotaBody(Taken):
