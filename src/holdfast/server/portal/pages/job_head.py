@@ -1,0 +1,74 @@
+"""The top of a job's page: why it is in the state it is in, before anything else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.core.states import JobState
+from holdfast.services.job_closeup import Closeup
+
+from ..visit import Visit
+from .job_view import ExitWords, exit_words
+
+_TONES = {
+    JobState.FAILED: "bad",
+    JobState.CANCELLED: "warn",
+    JobState.UNKNOWN: "warn",
+    JobState.HELD: "hold",
+    JobState.SUCCEEDED: "good",
+    JobState.RUNNING: "run",
+    JobState.PREPARING: "run",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    tone: str
+    lines: tuple[str, ...]  # the first one is the most telling
+    exit: ExitWords | None = None
+    task: str | None = None  # the one that decided
+    log_task: str | None = None  # the one whose log tells more
+    next_try: datetime | None = None
+    held_until: datetime | None = None
+    ends_by: datetime | None = None  # its time is up then
+
+
+def why(visit: Visit, job: Closeup) -> Why:
+    record = job.record
+    summary, outcome = record.summary, record.outcome
+    failed = summary.state in (JobState.FAILED, JobState.HELD)
+    found = outcome.exit if outcome is not None and failed else None
+    return Why(
+        tone="warn" if summary.stopping else _TONES.get(summary.state, ""),
+        lines=_lines(visit, job),
+        exit=exit_words(visit, record.exit or found) if failed else None,
+        task=outcome.task if outcome is not None and summary.task_count > 1 else None,
+        log_task=outcome.task if outcome is not None and failed else None,
+        next_try=summary.retry_at,
+        held_until=job.held_until,
+        ends_by=_ends_by(job),
+    )
+
+
+def _lines(visit: Visit, job: Closeup) -> tuple[str, ...]:
+    record = job.record
+    message = visit.tell(record.summary.message)
+    if record.stop is not None and record.summary.stopping:
+        asked = visit.say("{name} asked for it to stop; it is being stopped.", name=record.stop.actor)
+        return (asked, visit.tell(record.stop.why)) if record.stop.why else (asked,)
+    if record.summary.state is JobState.PENDING:
+        told = tuple(visit.tell(reason) for reason in job.waiting or ())
+        first = (message,) if message and message not in told else ()
+        return (*first, *told) or (visit.say("It is next: it starts in a moment."),)
+    if record.summary.state in (JobState.PREPARING, JobState.RUNNING):
+        return (message or visit.say("It is being started."),)
+    return (message,) if message else ()
+
+
+def _ends_by(job: Closeup) -> datetime | None:
+    began = job.record.attempt_started_at
+    running = job.record.summary.state is JobState.RUNNING
+    if not running or began is None or job.time_limit is None or not job.time_limit:
+        return None
+    return began + job.time_limit

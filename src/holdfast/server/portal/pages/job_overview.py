@@ -1,0 +1,55 @@
+"""What is seen first: what the job is, how its tasks do, warnings, and the end of its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.records import Event
+from holdfast.services.job_closeup import Closeup
+
+from ..amounts import duration_text
+from ..visit import Visit
+from .job_events import EventRow, event_rows
+from .job_tasks import RoleCounts, TaskRow, attempt_asked, role_counts, task_rows
+from .job_view import Section
+from .log import LogView, asked, log_view
+
+FEW = 10  # tasks that are shown at once
+MOST_LOOKED = 50  # events that are looked through for warnings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewData:
+    attempt: int
+    rows: tuple[TaskRow, ...]
+    total: int
+    counts: tuple[RoleCounts, ...]
+    warnings: tuple[EventRow, ...]
+    time_limit: str
+    log: LogView | None
+
+
+async def _load(visit: Visit, job: Closeup) -> OverviewData:
+    attempt = attempt_asked(visit, job)
+    page = await visit.services.closeup.tasks(job, attempt, limit=FEW)
+    return OverviewData(
+        attempt=attempt,
+        rows=task_rows(visit, job, page),
+        total=page.total,
+        counts=role_counts(page.counts),
+        warnings=event_rows(visit, await _warnings(visit, job)),
+        time_limit=duration_text(job.time_limit),
+        # A script that looks again keeps the log that is there: that one is live by itself.
+        log=None if visit.wants_part else await log_view(visit, job.record.summary.id, **asked(visit)),
+    )
+
+
+async def _warnings(visit: Visit, job: Closeup) -> tuple[Event, ...]:
+    """Of its submission, and of late."""
+    first = await visit.services.closeup.first_events(job, MOST_LOOKED)
+    last = await visit.services.closeup.events(job, limit=MOST_LOOKED) if len(first) == MOST_LOOKED else ()
+    found = {event.seq: event for event in (*first, *reversed(last)) if event.kind == "warning"}
+    return tuple(found[seq] for seq in sorted(found))
+
+
+SECTION = Section(key="overview", title=lambda visit: visit.say("Overview"), template="job/_overview.html", load=_load)

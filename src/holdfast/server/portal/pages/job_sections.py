@@ -1,0 +1,25 @@
+"""The sections of a job's page, in the order of their tabs. A new one is a line here: docs/dev/new-job-section.md."""
+
+from __future__ import annotations
+
+from holdfast.services.job_closeup import Closeup
+
+from ..visit import Visit
+from . import job_artifacts, job_configuration, job_events, job_overview, job_tasks
+from .job_view import Section
+
+
+async def _nothing(visit: Visit, job: Closeup) -> None:
+    """A page of its own loads its own."""
+
+
+LOG = Section(key="log", title=lambda visit: visit.say("Log"), template="", load=_nothing, elsewhere="/log")
+
+SECTIONS = (
+    job_overview.SECTION,
+    job_tasks.SECTION,
+    LOG,
+    job_events.SECTION,
+    job_artifacts.SECTION,
+    job_configuration.SECTION,
+)

@@ -1,0 +1,191 @@
+"""Roles and tasks of a job: how each does, page by page; attempts to choose from; all tries of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.core.exits import ExitKind
+from holdfast.core.records import TaskRecord
+from holdfast.core.states import TaskState
+from holdfast.core.task_filter import TaskFilter
+from holdfast.services.job_closeup import Closeup, Counts, TaskPage
+
+from ..visit import Visit
+from .job_view import ExitWords, Section, exit_words, job_address, kind_words
+
+PAGE = 100
+LONGEST = 200  # characters of a filter
+MOST = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    record: TaskRecord
+    address: str  # of its machine
+    exit: ExitWords | None
+    tries: str  # where all tries of it are
+    logs: Mapping[str, str]  # stream -> where
+
+    @property
+    def has_log(self) -> bool:
+        return self.record.task.started_at is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleCounts:
+    role: str
+    total: int
+    states: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    number: int
+    started_at: datetime | None
+    finished_at: datetime | None
+    message: str
+    address: str
+    newest: bool = False
+    chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksData:
+    attempt: int
+    attempts: tuple[AttemptRow, ...]
+    counts: tuple[RoleCounts, ...]
+    rows: tuple[TaskRow, ...]
+    total: int
+    first: int  # the number of the first row, from 1
+    filter: TaskFilter
+    kinds: Mapping[ExitKind, str]
+    nodes: tuple[str, ...]
+    previous: str = ""
+    next: str = ""
+    task: str = ""  # all tries of this one are shown
+    tries: tuple[TaskRow, ...] = field(default=())
+    states: tuple[str, ...] = tuple(state.value for state in TaskState)
+
+
+def attempt_asked(visit: Visit, job: Closeup) -> int:
+    """The newest, unless the address names an earlier one."""
+    newest = job.record.summary.attempt
+    asked = whole(visit, "attempt")
+    return asked if asked is not None and asked <= newest else newest
+
+
+def whole(visit: Visit, name: str) -> int | None:
+    text = visit.request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 7 else None
+
+
+async def _load(visit: Visit, job: Closeup) -> TasksData:
+    attempt, filter = attempt_asked(visit, job), _filter(visit)
+    number = min(max(1, whole(visit, "page") or 1), MOST)
+    closeup = visit.services.closeup
+    page = await closeup.tasks(job, attempt, filter, offset=(number - 1) * PAGE, limit=PAGE)
+    task = visit.request.query_params.get("task", "")[:300]
+    tries = await closeup.tries(job, task) if task else ()
+    asked = {**visit.request.query_params, "section": "tasks"}
+    id = job.record.summary.id
+    more = page.total > number * PAGE
+    return TasksData(
+        attempt=attempt,
+        attempts=await _attempts(visit, job, attempt),
+        counts=role_counts(page.counts),
+        rows=task_rows(visit, job, page),
+        total=page.total,
+        first=(number - 1) * PAGE + 1,
+        filter=filter,
+        kinds=kind_words(visit),
+        nodes=tuple(page.addresses),
+        previous=job_address(id, {**asked, "page": number - 1}) if number > 1 else "",
+        next=job_address(id, {**asked, "page": number + 1}) if more else "",
+        task=task,
+        tries=tuple(_row(visit, id, record, page.addresses) for record in tries),
+    )
+
+
+def _filter(visit: Visit) -> TaskFilter:
+    """What is no such thing is left aside."""
+    said = {name: value.strip()[:LONGEST] for name, value in visit.request.query_params.items()}
+    state, kind = said.get("state", ""), said.get("kind", "")
+    return TaskFilter(
+        role=said.get("role") or None,
+        state=TaskState(state) if state in set(TaskState) else None,
+        kind=ExitKind(kind) if kind in set(ExitKind) else None,
+        code=whole(visit, "code"),
+        node=said.get("node") or None,
+        text=said.get("text", ""),
+    )
+
+
+def task_rows(visit: Visit, job: Closeup, page: TaskPage) -> tuple[TaskRow, ...]:
+    return tuple(_row(visit, job.record.summary.id, record, page.addresses) for record in page.items)
+
+
+def _row(visit: Visit, job_id: str, record: TaskRecord, addresses: Mapping[str, str]) -> TaskRow:
+    task = record.task
+    log = {"task": task.task, "attempt": record.attempt, "try": task.number}
+    return TaskRow(
+        record=record,
+        address=addresses.get(task.node or "", ""),
+        exit=exit_words(visit, task.exit),
+        tries=job_address(job_id, {"section": "tasks", "attempt": record.attempt, "task": task.task}) + "#tries",
+        logs={
+            stream: job_address(f"{job_id}/log", {**log, "stream": stream}) for stream in ("merged", "stdout", "stderr")
+        },
+    )
+
+
+def role_counts(counts: Counts) -> tuple[RoleCounts, ...]:
+    """States in the order of a task's life."""
+    return tuple(
+        RoleCounts(
+            role=role,
+            total=sum(states.values()),
+            states=tuple((state.value, states[state]) for state in TaskState if states.get(state)),
+        )
+        for role, states in counts.items()
+    )
+
+
+async def _attempts(visit: Visit, job: Closeup, chosen: int) -> tuple[AttemptRow, ...]:
+    """Newest first; empty when there was only one."""
+    summary = job.record.summary
+    if not summary.attempt and summary.retry_at is None:
+        return ()
+    past = {each.number: each for each in await visit.services.closeup.attempts(job)}
+    rows = []
+    if summary.attempt not in past:
+        rows.append(_newest(visit, job, chosen))
+    for number, each in past.items():
+        rows.append(
+            AttemptRow(
+                number=number,
+                started_at=each.started_at,
+                finished_at=each.finished_at,
+                message=visit.tell(each.outcome.message),
+                address=job_address(summary.id, section="tasks", attempt=number),
+                chosen=number == chosen,
+            )
+        )
+    return tuple(rows)
+
+
+def _newest(visit: Visit, job: Closeup, chosen: int) -> AttemptRow:
+    summary = job.record.summary
+    return AttemptRow(
+        number=summary.attempt,
+        started_at=job.record.attempt_started_at,
+        finished_at=summary.finished_at,
+        message=visit.tell(summary.message),
+        address=job_address(summary.id, section="tasks"),
+        newest=True,
+        chosen=summary.attempt == chosen,
+    )
+
+
+SECTION = Section(key="tasks", title=lambda visit: visit.say("Tasks"), template="job/_tasks.html", load=_load)
