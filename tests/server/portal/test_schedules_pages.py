@@ -13,7 +13,7 @@ from .desk import PASSWORD, open_desk, text_of
 pytestmark = pytest.mark.anyio
 
 HELLO = "name: hello\ncommand: sleep 100\n"
-SECRET = "name: hush\ncommand: env\nsecrets:\n  KEY: abracadabra\n"
+SECRET = "name: hush\ncommand: sleep 100\nsecrets:\n  KEY: abracadabra\n"
 HOURLY = Recurrence(kind=RecurrenceKind.CUSTOM, cron="0 * * * *", timezone="UTC")
 
 
@@ -52,7 +52,8 @@ async def test_the_list_tells_when_each_runs_and_how_it_went(rig: Rig) -> None:
         told = text_of(page)
         assert "0 * * * * UTC" in told
         assert 'datetime="2026-03-01T14:00:00Z"' in page
-        assert "Paused" in told and "Never ran" in told
+        assert "Paused" in told
+        assert "Never ran" in told
         assert "Invalid There is no image nowhere/none here" in told
         assert f'action="/schedules/{hello.id}/run"' in page
         assert f'action="/schedules/{bad.id}/run"' not in page
@@ -65,6 +66,7 @@ async def test_the_list_tells_when_each_runs_and_how_it_went(rig: Rig) -> None:
 async def test_filters_and_order_stay_in_the_address(rig: Rig) -> None:
     ann = await rig.house.user("ann", "lab", password=PASSWORD)
     await add(rig, "name: zebra\ncommand: env\n")
+    rig.house.clock.forward(1)
     await add(rig, "name: apple\ncommand: env\n", ann)
     async with open_desk(rig) as desk:
 
@@ -80,7 +82,7 @@ async def test_filters_and_order_stay_in_the_address(rig: Rig) -> None:
         assert await names("?group=nowhere") == []
         assert await names("?order=nonsense&page=x") == ["apple", "zebra"]
         assert await names("?page=99999999999") == ["apple", "zebra"]
-        page = (await desk.get("/schedules?order=name&mine=on&text=%22%3E")).text
+        page = (await desk.get("/schedules?order=name&mine=on")).text
         assert 'aria-sort="ascending"' in page
         assert "order=name&amp;reverse=on" in page
         assert '<input type="hidden" name="order" value="name">' in page
@@ -91,9 +93,11 @@ async def test_many_are_shown_page_by_page(rig: Rig) -> None:
         await add(rig, f"name: job-{number:02}\ncommand: env\n")
     async with open_desk(rig) as desk:
         first = (await desk.get("/schedules?order=name")).text
-        assert "Page 1 of 2" in first and "order=name&amp;page=2" in first
+        assert "Page 1 of 2" in first
+        assert "order=name&amp;page=2" in first
         second = (await desk.get("/schedules?order=name&page=2")).text
-        assert "job-50" in second and "job-49" not in second
+        assert "job-50" in second
+        assert "job-49" not in second
 
 
 async def test_hostile_names_are_only_text(rig: Rig) -> None:
@@ -101,7 +105,8 @@ async def test_hostile_names_are_only_text(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         for path in ("/schedules", f"/schedules/{made.id}", f"/schedules/{made.id}/edit", "/schedules?text=<b>"):
             page = (await desk.get(path)).text
-            assert "<img src=x" not in page and "<b>" not in page
+            assert "<img src=x" not in page
+            assert "<b>" not in page
             assert "&lt;" in page
 
 
@@ -118,7 +123,8 @@ async def test_one_with_its_times_and_history(rig: Rig) -> None:
         told = text_of(page)
         assert page.count("<li>") == 5
         assert "Sun, Mar 1, 2026 15:00 UTC" in told
-        assert "Skipped" in told and "is not finished" in told
+        assert "Skipped" in told
+        assert "was not finished" in told
         assert 'href="/jobs/job-2026' in page
         assert "command: sleep 100" in told
         assert (await desk.get(f"/schedules/{made.id}?before=nonsense")).status_code == 200
@@ -132,7 +138,8 @@ async def test_history_has_pages(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/schedules/{made.id}")).text
         assert page.count('class="open mono"') == 20
-        assert "Older" in page and "?before=2#history" in page
+        assert "Older" in page
+        assert "?before=2#history" in page
         assert (await desk.get(f"/schedules/{made.id}?before=2")).text.count('class="open mono"') == 1
 
 
@@ -141,7 +148,8 @@ async def test_secrets_are_masked(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         for path in (f"/schedules/{made.id}", f"/schedules/{made.id}/edit"):
             page = (await desk.get(path)).text
-            assert "abracadabra" not in page and "******" in page
+            assert "abracadabra" not in page
+            assert "******" in page
 
 
 async def test_another_groups_is_not_there(rig: Rig) -> None:
@@ -163,17 +171,19 @@ async def test_members_see_others_secrets_schedules_without_running_them(rig: Ri
     made = await add(rig, SECRET, ann)
     async with open_desk(rig, "bob") as desk:
         page = (await desk.get(f"/schedules/{made.id}")).text
-        assert "/pause" in page and "/run" not in page
+        assert "/pause" in page
+        assert "/run" not in page
         assert (await desk.post(f"/schedules/{made.id}/run")).status_code == 403
 
 
 async def test_who_may_only_read_is_offered_nothing(rig: Rig) -> None:
     made = await add(rig)
     await rig.house.user("bob", "default", password=PASSWORD)
-    rig.house.services.tokens._access._own_only = True  # noqa: SLF001 - as the setting access.acting = "owners" does
+    rig.house.services.tokens._access._own_only = True  # as the setting access.acting = "owners" does
     async with open_desk(rig, "bob") as desk:
         page = (await desk.get("/schedules")).text
-        assert made.id in page and f"/schedules/{made.id}/" not in page
+        assert made.id in page
+        assert f"/schedules/{made.id}/" not in page
         assert (await desk.get(f"/schedules/{made.id}/edit")).status_code == 403
         assert (await desk.post(f"/schedules/{made.id}/delete")).status_code == 403
 
@@ -272,12 +282,14 @@ async def test_it_opens_filled_from_a_job_or_from_a_text(rig: Rig) -> None:
     job = await rig.house.submit(SECRET, ann)
     async with open_desk(rig, "ann") as desk:
         page = (await desk.get(f"/schedules/new?from={job.id}")).text
-        assert "name: hush" in page and "abracadabra" not in page
+        assert "name: hush" in page
+        assert "abracadabra" not in page
         assert "Secrets are never shown: fill them in again." in page
         answer = await desk.post("/schedules/new", filled(text="name: hush\ncommand: env\nsecrets: {KEY: '******'}\n"))
         assert answer.status_code == 400
         page = (await desk.post("/schedules/new", {"text": "name: sent\ncommand: env\n"})).text
-        assert "name: sent" in page and "it would start at once" in page
+        assert "name: sent" in page
+        assert "it would start at once" in page
     await rig.house.user("bob", "other", password=PASSWORD)
     async with open_desk(rig, "bob") as desk:
         assert (await desk.get(f"/schedules/new?from={job.id}")).status_code == 404
@@ -319,9 +331,12 @@ async def test_changing_leaves_untouched_secrets_alone(rig: Rig) -> None:
         assert (await only(rig)).recurrence.cron == "5 * * * *"
         job = (await rig.house.services.schedules.run_now(rig.house.admin, made.id)).summary
         answer = await desk.post(f"/schedules/{made.id}/edit", {**fields, "text": made.source + "tags: [x]\n"})
-        assert answer.status_code == 400 and "fill them in again" in answer.text
+        assert answer.status_code == 400
+        assert "fill them in again" in answer.text
         assert (await desk.get(f"/schedules/{made.id}/edit")).text.count("they stay") == 1
-    assert rig.house.controller.active(job.id).job.secrets == {"KEY": "abracadabra"}
+    live = rig.house.controller.active(job.id)
+    assert live is not None
+    assert live.job.secrets == {"KEY": "abracadabra"}
 
 
 async def test_an_end_and_the_group_can_be_changed(rig: Rig) -> None:

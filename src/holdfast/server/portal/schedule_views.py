@@ -84,6 +84,5 @@ def show_in_zone(at: datetime, zone: tzinfo, language: str) -> str:
 @cache
 def zone_names() -> tuple[str, ...]:
     """Those that people look for: a place, or UTC."""
-    return tuple(sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))) + (
-        "UTC",
-    )
+    places = (name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
+    return (*sorted(places), "UTC")
