@@ -118,7 +118,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
     """
     from holdfast.controller.clockwork import Clockwork
     from holdfast.controller.loop import Controller, Limits
-    from holdfast.controller.retention import ArtifactRetention, Retention
+    from holdfast.controller.retention import ArtifactRetention, AuditRetention, Retention
     from holdfast.services import build_services
     from holdfast.store import people
     from holdfast.store.database import Store
@@ -162,8 +162,15 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         await controller.recover()
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
         retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules.due)
-        artifacts = ArtifactRetention(services.artifact_sweep)
-        work = (controller.run(), retention.run(), artifacts.run(), clockwork.run(), services.git_sync.run())
+        artifacts, audit = ArtifactRetention(services.artifact_sweep), AuditRetention(services.audit)
+        work = (
+            controller.run(),
+            retention.run(),
+            artifacts.run(),
+            audit.run(),
+            clockwork.run(),
+            services.git_sync.run(),
+        )
         await _background(stack, *work, services.files.clear_removed(), services.datasets.clear_purged())
         yield services, first_password
 

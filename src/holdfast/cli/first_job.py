@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -47,12 +46,10 @@ class FirstJob:
             say_end(ended)
         return ended
 
-    def run_beside_server(self, then: Callable[[], None] | None) -> None:
+    def run_beside_server(self) -> None:
         """In a thread of the server's process: whatever goes wrong is said, and the server goes on."""
         try:
             self.run()
-            if then is not None:
-                then()
         except HoldfastError as error:
             from .errors import show_error
 

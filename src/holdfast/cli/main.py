@@ -14,15 +14,18 @@ from holdfast.core.errors import HoldfastError, UserError
 
 from . import (
     artifacts,
+    audit,
     datasets,
     files,
     groups,
     images,
     instance_types,
     jobs,
+    keys,
     logs,
     output,
     people,
+    portal,
     schedules,
     secrets,
     serve,
@@ -69,7 +72,7 @@ _JOBS: tuple[Command, ...] = (
     top.top,
 )  # fmt: skip
 _SERVER: tuple[Command, ...] = (
-    serve.up, serve.down, serve.status, serve.doctor,
+    serve.up, serve.down, serve.status, serve.doctor, portal.portal,
     session.login, session.logout, session.completion, session.version,
 )  # fmt: skip
 
@@ -87,7 +90,9 @@ app.add_typer(groups.groups, name="group", rich_help_panel=PLACE)
 app.add_typer(datasets.datasets, name="dataset", rich_help_panel=PLACE)
 app.add_typer(secrets.secrets, name="secret", rich_help_panel=PLACE)
 app.add_typer(people.tokens, name="token", rich_help_panel=PLACE)
+app.add_typer(keys.keys, name="key", rich_help_panel=PLACE)
 app.command(rich_help_panel=PLACE)(usage.usage)
+app.command(rich_help_panel=PLACE)(audit.audit)
 for _command in _SERVER:
     app.command(rich_help_panel=SERVER)(_command)
 

@@ -89,7 +89,7 @@ def _after_start(started: Started, job: FirstJob | None, json: bool) -> None:
     if json:
         output.emit_json({"server": started, "first_job": ended})
     else:
-        _say_next()
+        _say_next(started)
     if ended is not None:
         raise typer.Exit(exit_code_of(ended))
 
@@ -115,12 +115,11 @@ def _serve_here(folder: Path, settings: Settings, job: FirstJob | None, ready_fd
             output.emit_json({"server": started, "first_job": None})
         else:
             _banner(started, how_to_stop="Ctrl-C")
-        then = _say_next if ready_fd is None and not json else None
-        if job is not None:
-            # The server's own loop must go on meanwhile: the job comes back to it over HTTP.
-            threading.Thread(target=job.run_beside_server, args=(then,), name="first-job", daemon=True).start()
-        elif then is not None:
-            then()
+        shown = ready_fd is None and not json
+        # The server's own loop must go on meanwhile: the job, and the link, come back to it over HTTP.
+        threading.Thread(
+            target=_beside_server, args=(job, started if shown else None), name="first-job", daemon=True
+        ).start()
 
     try:
         serve(folder, settings, on_ready=on_ready)
@@ -132,6 +131,15 @@ def _serve_here(folder: Path, settings: Settings, job: FirstJob | None, ready_fd
         pass  # the signal that ended it, passed on after all was closed
     if ready_fd is None and not json:
         output.note("Stopped. Jobs that run go on; `holdfast up` finds them again.")
+
+
+def _beside_server(job: FirstJob | None, started: Started | None) -> None:
+    """In a thread of the server's own process. `started`: say at the end what to do next."""
+    if job is not None:
+        job.run_beside_server()
+    if started is not None:
+        with suppress(output.ReaderGone):
+            _say_next(started)
 
 
 def _start_detached(folder: Path, port: int | None, host: str | None) -> Started:
@@ -204,8 +212,34 @@ def _banner(started: Started, how_to_stop: str) -> None:
         output.emit(f"  elsewhere  export HOLDFAST_HOME={started.home}   (so that other commands find this server)")
 
 
-def _say_next() -> None:
-    output.hint("holdfast submit -- echo hello", "holdfast ls", "holdfast top")
+def _say_next(started: Started) -> None:
+    """The last lines, so that one's eye falls on them: where the portal is."""
+    output.hint("holdfast submit -- echo hello", "holdfast ls", "holdfast top", "holdfast portal")
+    link = _first_link(started)
+    output.emit(output.styled(f"Portal: {started.url}", "bold", sys.stdout))
+    if link:
+        output.emit(f"Log in by this link, once, within 10 minutes: {link}")
+
+
+def _first_link(started: Started) -> str | None:
+    """At the very first start: a way in that needs no password. Only to a person at a terminal, never into a log."""
+    if not started.first_password or not output.is_terminal(sys.stdout):
+        return None
+    from holdfast.core.errors import HoldfastError
+    from holdfast.sdk import Client
+    from holdfast.sdk.address import local_login
+
+    from .portal import login_link
+
+    home = Path(started.home)
+    try:
+        known = local_login(home)
+        if known is None:
+            return None
+        with Client(known.url, known.token, home=home, timeout=10) as client:
+            return login_link(client)[0]
+    except HoldfastError:
+        return None  # the password was shown, too
 
 
 def down(home: Home = None, json: Json = False) -> None:

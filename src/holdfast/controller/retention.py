@@ -1,4 +1,5 @@
-"""Removing logs and artifacts some days after a job's end. The record stays, and says when its logs went."""
+"""Removing logs and artifacts some days after a job's end, and audit events when they are old. A job's record stays, and
+says when its logs went."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.engines.base import Engine
 from holdfast.services.artifact_sweep import ArtifactSweep
+from holdfast.services.audit import Audit
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 
@@ -16,6 +18,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL = 600.0  # seconds
 ARTIFACTS_INTERVAL = 3600.0
+AUDIT_INTERVAL = 3600.0
 BATCH = 200
 
 
@@ -69,3 +72,17 @@ class ArtifactRetention:
             except Exception:
                 log.exception("could not remove old artifacts", extra={"event": "retention"})
             await asyncio.sleep(ARTIFACTS_INTERVAL)
+
+
+class AuditRetention:
+    def __init__(self, audit: Audit) -> None:
+        self.audit = audit
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.audit.sweep()
+            except Exception:
+                log.exception("could not remove old audit events", extra={"event": "retention"})
+            await asyncio.sleep(AUDIT_INTERVAL)

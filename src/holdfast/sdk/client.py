@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from .account import AccountCalls
 from .address import Address, find_address
 from .catalogue import CatalogueCalls
 from .datasets import DatasetCalls
@@ -28,7 +29,16 @@ T = TypeVar("T")
 
 
 class Calls(
-    CatalogueCalls, JobCalls, ScheduleCalls, LogCalls, PeopleCalls, DatasetCalls, SecretCalls, FileCalls, PlaceCalls
+    CatalogueCalls,
+    JobCalls,
+    ScheduleCalls,
+    LogCalls,
+    PeopleCalls,
+    AccountCalls,
+    DatasetCalls,
+    SecretCalls,
+    FileCalls,
+    PlaceCalls,
 ):
     """Every call there is."""
 

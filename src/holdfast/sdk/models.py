@@ -303,6 +303,48 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SshKey:
+    """A public key of one's own."""
+
+    id: str
+    title: str = ""
+    type: str = ""
+    fingerprint: str = ""
+    value: str = ""
+    added_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginCode:
+    """What logs a browser in, once."""
+
+    url: str = field(repr=False)
+    code: str = field(default="", repr=False)
+    user: str = ""
+    expires_in: float = 0.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEvent:
+    """Something that somebody did to the place."""
+
+    seq: int
+    at: datetime | None = None
+    user: str = ""  # empty: somebody who was not logged in
+    kind: str = ""
+    act: str = ""
+    subject: str = ""
+    address: str = ""
+    detail: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    items: tuple[AuditEvent, ...]
+    next: int | None = None  # `before` of the page after this one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken:
     """A token with its secret, shown this once."""
 

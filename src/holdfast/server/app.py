@@ -33,7 +33,9 @@ from .portal.routes import show_missing
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub
 from .rest import (
+    account,
     artifacts,
+    audit,
     datasets,
     files,
     groups,
@@ -48,6 +50,7 @@ from .rest import (
     secrets,
     usage,
 )
+from .sessions import session_of
 
 PREFIX = "/api/v1"
 SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
@@ -73,6 +76,7 @@ def create_app(services: Services) -> FastAPI:
         artifacts,
         schedules,
         people,
+        account,
         groups,
         files,
         datasets,
@@ -81,6 +85,7 @@ def create_app(services: Services) -> FastAPI:
         instance_types,
         secrets,
         usage,
+        audit,
         place,
     ):
         app.include_router(module.router, prefix=PREFIX)
@@ -121,12 +126,18 @@ def _knows(services: Services) -> Knows:
             if is_open(scope["path"]):  # where a user with a token as password is known, too
                 await find_openpai_actor(request, services, Who.USER)
             else:
-                await services.tokens.actor(token_of(request))
+                await services.tokens.actor(_login_of(request))
         except (Forbidden, NotLoggedIn, PaiError):
             return False
         return True
 
     return knows
+
+
+def _login_of(request: Request) -> str:
+    """Whose request it seems to be. The proof that a page of ours sent it may stand in the form, which comes later."""
+    session = session_of(request) if "authorization" not in request.headers else None
+    return session or token_of(request)
 
 
 def _refuse(path: str, error: UserError | None, request_id: str) -> Response:

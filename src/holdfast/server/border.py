@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import TooLarge, UserError
+from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.open_files import Shortened
 
 from .errors import TooLargeBody, render_outermost
@@ -58,8 +59,14 @@ class Border:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        CLIENT_ADDRESS.set(_address(scope))
         limit = self._limit(scope["method"], scope["path"])
         await _Request(scope, receive, send, limit, self._refuse, self._knows).run(self._app)
+
+
+def _address(scope: Scope) -> str:
+    """Where it came from; not what a header says of it, for anyone can write that."""
+    return scope["client"][0] if scope.get("client") else ""
 
 
 class _Request:

@@ -33,6 +33,7 @@ from .instance_types import InstanceTypes
 from .intake import Intake
 from .job_closeup import JobCloseup
 from .jobs import Jobs
+from .keys import Keys
 from .log_links import LogLinks
 from .logs import Logs
 from .mounts import MountRules
@@ -77,6 +78,7 @@ class Services:
     usage: Usage
     schedules: Schedules
     codes: TokenCodes
+    keys: Keys
     skus: Skus
     place: Place
 
@@ -134,7 +136,8 @@ def build_services(
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(audited, control, folders, forget=(access.forget, instance_types.forget, image_aliases.forget)),
         tokens=tokens,
-        codes=TokenCodes(tokens, monotonic=monotonic),
+        codes=TokenCodes(audited, tokens, monotonic=monotonic),
+        keys=Keys(audited, clock=clock),
         images=images,
         image_aliases=image_aliases,
         instance_types=instance_types,

@@ -202,9 +202,9 @@ def _with_hash(conn: Connection, user: str) -> tuple[User | None, str | None]:
 
 
 def _hash_of(conn: Connection, user: str) -> str | None:
-    """None also for a user who may not come in."""
+    """None for a user who may not come in; empty for one who has no password."""
     found = people.get_user(conn, user)
-    return None if found is None or found.disabled else people.password_hash(conn, user)
+    return None if found is None or found.disabled else people.password_hash(conn, user) or ""
 
 
 def _list(conn: Connection, user: str | None) -> list[Token]:

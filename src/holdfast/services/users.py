@@ -29,6 +29,8 @@ from .passwords import Passwords, check_password, generate_password
 from .unfinished import has_unfinished
 
 FIRST_ADMIN = "admin"
+LONGEST_PREFERENCE = 100
+MOST_PREFERENCES = 20
 PRIMEHUB = "primehub"  # in an extension: first and last name, as PrimeHub's clients keep them
 
 
@@ -94,6 +96,16 @@ class Users:
             known = await self._store.read(people.list_users) if _sees_all(actor) else ()
             raise no_user(name, [other.name for other in known])
         return user
+
+    async def preferences(self, actor: Actor) -> Mapping[str, str]:
+        """What one chose for the portal: words of its own, kept with the user so that every browser has them."""
+        return await self._store.read(people.user_preferences, actor.name)
+
+    async def set_preferences(self, actor: Actor, changes: Mapping[str, str]) -> None:
+        """Merged with those from before."""
+        for key, value in changes.items():
+            check_text(f"{key}{value}", "preferences", longest=LONGEST_PREFERENCE)
+        await self._store.write_quietly(_prefer, actor.name, changes)
 
     async def by_group(self, actor: Actor) -> Mapping[str, Sequence[User]]:
         """Members of the groups one may see. What clients keep with a user is told of oneself and to admins alone."""
@@ -293,6 +305,11 @@ def _update(conn: Connection, name: str, change: UserChange, hashed: str | None)
     if hashed is not None:
         _set_password(conn, name, hashed)
     return people.update_user(conn, name, email=change.email, admin=change.admin, disabled=change.disabled)
+
+
+def _prefer(conn: Connection, name: str, changes: Mapping[str, str]) -> None:
+    after = {**people.user_preferences(conn, name), **changes}
+    people.set_user_preferences(conn, name, dict(list(after.items())[:MOST_PREFERENCES]))
 
 
 def _set_groups(conn: Connection, user: User, wanted: frozenset[str]) -> None:
