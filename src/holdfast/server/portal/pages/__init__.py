@@ -1,6 +1,6 @@
 """One module per place in the portal: its pages' data, what fills them, and its `routes`."""
 
-from . import home, job, live, log, log_live, login, schedule_form, schedules
+from . import home, job, job_acts, job_list, live, log, log_live, login, new_job, old_lists, schedule_form, schedules
 
-# job comes last: its /jobs/{ref} takes what the others leave.
-PAGES = (home, live, log, log_live, login, schedule_form, schedules, job)
+# new_job comes first, job last: its /jobs/{ref} takes what the others leave.
+PAGES = (new_job, home, job_acts, job_list, live, log, log_live, login, old_lists, schedule_form, schedules, job)

@@ -1,0 +1,94 @@
+"""What a page tells of a job file before it is submitted: every problem with its place, and whether it would run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from holdfast.core.errors import InvalidJob, NotLoggedIn, TooLarge, UserError
+from holdfast.services.jobs import Planned
+
+from .visit import Visit
+
+MOST_PROBLEMS = 100  # shown of one file
+MOST_REASONS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    field: str  # as a job file names it: roles.worker.resources.cpu; empty: the whole file
+    line: int | None
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    problems: tuple[Trouble, ...] = ()
+    more: int = 0  # problems that are not shown
+    warnings: tuple[str, ...] = ()
+    verdict: str = ""  # now, wait, never; empty when the file is refused
+    headline: str = ""
+    reasons: tuple[str, ...] = ()
+    dialect: str = ""
+    yaml: str = ""  # in our own format, secrets masked
+
+    def for_scripts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+async def check(visit: Visit, text: str, group: str) -> Checked:
+    try:
+        need_size(visit, text)
+        planned = await visit.services.jobs.plan(visit.who, text, group=group or None)
+    except NotLoggedIn:
+        raise
+    except UserError as error:
+        return refused(visit, error)
+    return _accepted(visit, planned)
+
+
+def need_size(visit: Visit, text: str) -> None:
+    most = visit.services.settings.server.max_job_bytes
+    if len(text.encode("utf-8", "replace")) > most:
+        raise TooLarge(f"A job file may have at most {most} bytes")
+
+
+def refused(visit: Visit, error: UserError) -> Checked:
+    found = error.problems if isinstance(error, InvalidJob) else ()
+    listed = [
+        Trouble(
+            field=problem.field,
+            line=problem.line,
+            message=visit.tell(problem.message),
+            hint=visit.tell(problem.hint or ""),
+        )
+        for problem in found[:MOST_PROBLEMS]
+    ] or [
+        Trouble(
+            field=error.field or "", line=None, message=visit.tell(error.message), hint=visit.tell(error.hint or "")
+        )
+    ]
+    return Checked(
+        problems=tuple(listed),
+        more=max(0, len(found) - MOST_PROBLEMS),
+        headline=visit.words.count("{count} thing to mend", "{count} things to mend", len(found) or 1).format(
+            count=len(found) or 1
+        ),
+    )
+
+
+def _accepted(visit: Visit, planned: Planned) -> Checked:
+    headlines = {
+        "now": visit.say("It would start now."),
+        "wait": visit.say("It would wait."),
+        "never": visit.say("It can never run here."),
+    }
+    return Checked(
+        warnings=tuple(visit.tell(warning) for warning in planned.warnings[:MOST_REASONS]),
+        verdict=planned.verdict.answer,
+        headline=headlines.get(planned.verdict.answer, ""),
+        reasons=tuple(visit.tell(reason) for reason in planned.verdict.reasons[:MOST_REASONS]),
+        dialect=planned.job.dialect.value,
+        yaml=planned.yaml,
+    )
