@@ -20,6 +20,7 @@ from .store_people_contract import PeopleContract
 from .store_schedules_contract import SchedulesContract
 from .store_secrets_contract import SecretsContract
 from .store_tags_contract import TagsContract
+from .store_task_pages_contract import TaskPagesContract
 from .store_usage_contract import UsageContract
 from .store_writing_contract import WritingContract
 
@@ -58,6 +59,10 @@ class TestPeople(PeopleContract):
 
 
 class TestTags(TagsContract):
+    pass
+
+
+class TestTaskPages(TaskPagesContract):
     pass
 
 
