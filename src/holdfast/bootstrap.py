@@ -162,7 +162,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         await controller.recover()
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
         retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules.due)
-        artifacts, audit = ArtifactRetention(services.artifact_sweep), AuditRetention(services.audit)
+        artifacts, audit = ArtifactRetention(services.artifact_sweep), AuditRetention(services.audit, services.tokens)
         work = (
             controller.run(),
             retention.run(),

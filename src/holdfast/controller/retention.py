@@ -1,5 +1,5 @@
-"""Removing logs and artifacts some days after a job's end, and audit events when they are old. A job's record stays, and
-says when its logs went."""
+"""Removing logs and artifacts some days after a job's end, and audit events when they are old. A job's record stays,
+and says when its logs went."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from holdfast.engines.base import Engine
 from holdfast.services.artifact_sweep import ArtifactSweep
 from holdfast.services.audit import Audit
+from holdfast.services.tokens import Tokens
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 
@@ -75,14 +76,18 @@ class ArtifactRetention:
 
 
 class AuditRetention:
-    def __init__(self, audit: Audit) -> None:
+    """And tokens that ended."""
+
+    def __init__(self, audit: Audit, tokens: Tokens) -> None:
         self.audit = audit
+        self.tokens = tokens
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             try:
                 await self.audit.sweep()
+                await self.tokens.sweep()
             except Exception:
-                log.exception("could not remove old audit events", extra={"event": "retention"})
+                log.exception("could not remove old audit events and tokens", extra={"event": "retention"})
             await asyncio.sleep(AUDIT_INTERVAL)

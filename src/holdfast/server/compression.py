@@ -18,7 +18,7 @@ async def compress(request: Request, response: Response) -> None:
     body = getattr(response, "body", None)
     if not isinstance(body, bytes) or len(body) < WORTH_IT or "content-encoding" in response.headers:
         return
-    response.headers["Vary"] = "Accept-Encoding"
+    response.headers.add_vary_header("Accept-Encoding")
     if not accepts_gzip(request.headers.get("accept-encoding", "")):
         return
     if len(body) > IN_A_THREAD:

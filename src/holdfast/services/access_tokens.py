@@ -3,12 +3,14 @@ change to users, groups or tokens made here empties the cache at once."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -85,11 +87,19 @@ class AccessTokens:
         self._monotonic = monotonic
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._generation = 0
+        self._news = asyncio.Event()
 
     def forget(self) -> None:
         """Something about users, groups or tokens changed."""
         self._known.clear()
         self._generation += 1
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def changed(self, timeout: float) -> None:
+        """Returns when something did, or after `timeout` seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), timeout)
 
     async def actor(self, text: str) -> Actor:
         return (await self.known(text)).actor

@@ -54,8 +54,8 @@ class TokenCodes:
         return await self._new(actor.name, Purpose.TOKEN)
 
     async def issue_login(self, actor: Actor) -> str:
-        """A code by which a browser is logged in as whoever asks. Tokens for programs are refused: they can do less than
-        a person who is logged in, and are to stay that way."""
+        """A code by which a browser is logged in as whoever asks. Not for tokens of programs: they can do less than a
+        person who is logged in, and are to stay that way."""
         if actor.application:
             raise Forbidden("A token for programs logs no browser in", hint="Log in first: `holdfast login`.")
         code = await self._new(actor.name, Purpose.LOGIN)

@@ -25,6 +25,7 @@ from .names import check_text
 from .passwords import MAX_LENGTH, Passwords
 
 LONGEST = timedelta(days=3650)
+SHOWN_AFTER_END = timedelta(days=30)
 GUEST = ""  # no user is called so
 MACHINE_TOKEN = "this machine"  # noqa: S105 - its name
 
@@ -59,6 +60,10 @@ class Tokens:
     async def actor(self, text: str) -> Actor:
         """Who holds this token."""
         return await self._access.actor(text)
+
+    async def changed(self, timeout: float) -> None:
+        """Returns when users, groups or tokens changed, or after `timeout` seconds: ask anew who holds what."""
+        await self._access.changed(timeout)
 
     async def which(self, text: str) -> Token:
         """The token with this text."""
@@ -156,6 +161,10 @@ class Tokens:
         )
         await self._store.write(deed, token_rows.delete_token, token_id)
         self._access.forget()
+
+    async def sweep(self) -> int:
+        """Remove tokens that ended long ago; how many. Until then lists show that they have."""
+        return await self._store.write_quietly(token_rows.delete_expired, self._clock() - SHOWN_AFTER_END)
 
     async def local_token(self) -> str:
         """A new token of an admin for the command line on this machine; the one made before is ended."""

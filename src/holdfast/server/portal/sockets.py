@@ -127,7 +127,7 @@ def _code(ended: object) -> int | None:
 
 async def _watch_login(line: Line) -> None:
     while True:
-        await asyncio.sleep(LOOK_EVERY)
+        await line.services.tokens.changed(LOOK_EVERY)
         await line.actor()
 
 

@@ -58,6 +58,12 @@ class Visit:
         return self.words.tell(text)
 
     @property
+    def here(self) -> str:
+        """This page's address, to come back to; home for what was answered to a form."""
+        url = self.request.url
+        return "/" if self.request.method != "GET" else url.path + (f"?{url.query}" if url.query else "")
+
+    @property
     def proof(self) -> str:
         return make_proof(self.session) if self.session else ""
 
