@@ -93,7 +93,7 @@ def show_bytes(count: float | None) -> str:
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}".replace(".0 ", " ")
         size /= 1024
     return f"{size:.1f} TiB"
 

@@ -7,6 +7,14 @@ export function startDialogs(root) {
     if (opener) document.getElementById(opener.dataset.open)?.showModal();
   });
   root.addEventListener("click", closeMenus);
+  root.addEventListener("click", (event) => event.target.closest("[data-close]")?.closest(".notice")?.remove());
+}
+
+// What came of something, above the page and in sight wherever it is scrolled to. `html` is the server's.
+export function say(html) {
+  const messages = document.getElementById("messages");
+  messages.innerHTML = html;
+  messages.classList.add("told");
 }
 
 function askFirst(event) {

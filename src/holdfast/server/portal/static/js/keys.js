@@ -6,6 +6,7 @@ let going = 0; // when g was pressed
 
 export function startKeys(root) {
   root.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && event.target.type === "search") event.target.blur();
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     if (document.querySelector("dialog[open]")) return;
     if (press(event.key)) event.preventDefault();
@@ -23,7 +24,7 @@ function press(key) {
     return Boolean(GO[key]);
   }
   if (key === "g") going = Date.now();
-  else if (key === "/") document.getElementById("search")?.focus();
+  else if (key === "/") document.querySelector("#text, #search")?.select();
   else if (key === "?") document.getElementById("help")?.showModal();
   else if (key === "j") move(1);
   else if (key === "k") move(-1);
@@ -35,7 +36,7 @@ function press(key) {
 }
 
 function here() {
-  return document.querySelector("[data-rows] > tr.here");
+  return document.querySelector("[data-rows] > tr.here") ?? document.activeElement?.closest("[data-rows] > tr");
 }
 
 function move(step) {
@@ -44,5 +45,6 @@ function move(step) {
   const at = rows.indexOf(here());
   const next = rows[Math.min(rows.length - 1, Math.max(0, at + step))] ?? rows[0];
   for (const row of rows) row.classList.toggle("here", row === next);
+  next.querySelector("a.open")?.focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
 }

@@ -34,7 +34,7 @@ export function merge(one, other) {
  * `least` ms, and more where the work itself is slow: `work` may return a promise.
  */
 export class Pace {
-  constructor(work, { least = 1000, share = 5, now = () => performance.now(), later = setTimeout } = {}) {
+  constructor(work, { least = 1000, share = 5, now = () => performance.now(), later = (work, wait) => setTimeout(work, wait) } = {}) {
     Object.assign(this, { work, least, share, now, later });
     this.free = 0; // when the next may begin
     this.asked = false;
