@@ -20,12 +20,14 @@ from holdfast.core.states import JobState
 from holdfast.engines.base import Engine
 from holdfast.engines.fake import FakeEngine
 from holdfast.services import Services, build_services
+from holdfast.services.passwords import Passwords
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
 
+CHEAP = 64  # KiB a password costs to check; what users have costs 300 times as much, which tests need not pay
 LIMITS = Limits(time_limit=timedelta(days=1), grace=timedelta(seconds=5), max_grace=timedelta(seconds=60))
 PATIENCE = 20.0  # seconds; a test that needs them has failed
 
@@ -85,6 +87,10 @@ class House:
         return await self.until((await self.submit(text, actor)).id)
 
 
+def _cheap() -> Passwords:
+    return Passwords(memory_kib=CHEAP)
+
+
 _template: tuple[Path, str] | None = None
 
 
@@ -96,7 +102,7 @@ async def make_home(home: Path) -> str:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         store = open_store(folder)
         fake = FakeEngine()
-        services = build_services(store, fake, Controller(store, fake, LIMITS), Settings(), folder)
+        services = build_services(store, fake, Controller(store, fake, LIMITS), Settings(), folder, passwords=_cheap())
         password = await services.users.ensure_first_admin()
         assert password is not None
         await store.close()
@@ -135,6 +141,7 @@ async def open_house(
         home,
         clock=clock.now,
         monotonic=lambda: clock.monotonic,
+        passwords=_cheap(),
     )
     await services.seed()
     try:

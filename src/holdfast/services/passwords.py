@@ -23,8 +23,8 @@ AT_ONCE = 2  # each check costs a core and MEMORY_KIB
 
 
 class Passwords:
-    def __init__(self) -> None:
-        self._hasher = PasswordHasher(time_cost=2, memory_cost=MEMORY_KIB, parallelism=1)
+    def __init__(self, *, memory_kib: int = MEMORY_KIB) -> None:
+        self._hasher = PasswordHasher(time_cost=2, memory_cost=memory_kib, parallelism=1)
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._nobody: str | None = None
 
