@@ -30,7 +30,8 @@ class OwnJobs:
     running: tuple[JobSummary, ...]
     waiting: tuple[JobSummary, ...]
     failed: tuple[JobSummary, ...]
-    newest: tuple[JobSummary, ...]  # of any time: empty when there never was one
+    recent: tuple[JobSummary, ...]  # others, of any time
+    any: bool  # there ever was one
 
 
 class Overview:
@@ -48,14 +49,21 @@ class Overview:
             if states and not any(counts[state] for state in states):
                 return ()
             chosen = JobFilter(user=actor.name, states=states or None, submitted_after=after)
-            return (await self._jobs.list(actor, chosen, limit=FEW)).items
+            return (await self._jobs.list(actor, chosen, limit=FEW if states else 2 * FEW)).items
 
+        held = await some(JobState.HELD)
+        running = await some(JobState.RUNNING, JobState.PREPARING, JobState.UNKNOWN)
+        waiting = await some(JobState.PENDING)
+        failed = await some(JobState.FAILED, after=since)
+        newest = await some()
+        told = {job.id for job in (*held, *running, *waiting, *failed)}
         return OwnJobs(
             since=since,
             counts=counts,
-            held=await some(JobState.HELD),
-            running=await some(JobState.RUNNING, JobState.PREPARING, JobState.UNKNOWN),
-            waiting=await some(JobState.PENDING),
-            failed=await some(JobState.FAILED, after=since),
-            newest=await some(),
+            held=held,
+            running=running,
+            waiting=waiting,
+            failed=failed,
+            recent=tuple(job for job in newest if job.id not in told and job.state.final)[:FEW],
+            any=bool(newest),
         )

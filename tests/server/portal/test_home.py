@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.core.placement import Quota
+from holdfast.core.schedule import Recurrence, RecurrenceKind
+from holdfast.core.states import JobState
+from holdfast.services.groups import GroupChange
+
+from ..rig import Rig
+from .desk import PASSWORD, open_desk, text_of
+
+pytestmark = pytest.mark.anyio
+
+SLEEP = "name: sleeper\ncommand: sleep 100\nresources: {cpu: 1, memory: 256Mi}\n"
+FAIL = "name: breaks\ncommand: exit 3\n"
+
+
+async def test_a_first_visit_explains_itself(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        page = (await desk.get("/")).text
+        told = text_of(page)
+        assert "Run a first job" in told
+        assert 'action="/jobs/first"' in page
+        assert "holdfast login http://test" in told
+        assert "primehub config generate-token http://test" in told
+        assert "http://test/rest-server" in told
+        assert "Your jobs now" not in told
+
+
+async def test_somebody_without_a_group_is_told_so(rig: Rig) -> None:
+    await rig.house.user("lost", password=PASSWORD)
+    async with open_desk(rig, "lost") as desk:
+        page = (await desk.get("/")).text
+        assert "You are in no group yet" in page
+        assert "/jobs/first" not in page
+
+
+async def test_my_jobs_by_state_lead_to_the_list(rig: Rig) -> None:
+    ann = await rig.house.user("ann", "lab", password=PASSWORD)
+    running = await rig.house.submit(SLEEP, ann)
+    await rig.house.until(running.id, JobState.RUNNING)
+    await rig.house.run(FAIL, ann)
+    await rig.house.run("name: fine\ncommand: echo\n", ann)
+    other = await rig.house.submit("name: hers\ncommand: sleep 100\n", rig.house.admin)
+    async with open_desk(rig, "ann") as desk:
+        page = (await desk.get("/")).text
+        told = text_of(page)
+        assert "1 Running 0 Pending" in told
+        assert "1 Succeeded 1 Failed 0 Cancelled" in told
+        assert 'href="/jobs?state=Failed&amp;mine=on&amp;since=7d"' in page
+        assert 'href="/jobs?state=Running&amp;mine=on"' in page
+        assert f"/jobs/{running.id}" in page
+        assert other.id not in page
+        assert "Exit code 3" in told
+        assert "Recently finished Succeeded fine" in told
+        assert "Everybody's jobs" not in told
+        assert "breaks" in (await desk.get("/jobs?state=Failed&mine=on")).text
+
+
+async def test_a_failure_says_what_it_means_and_what_to_try(rig: Rig) -> None:
+    await rig.house.run("name: big\ncommand: kill -9 $$\n")
+    async with open_desk(rig) as desk:
+        told = text_of((await desk.get("/")).text)
+        assert "Exit code 137 (ended by SIGKILL)" in told
+        assert "What it means, and what to try" in told
+
+
+async def test_old_failures_are_not_news(rig: Rig) -> None:
+    await rig.house.run(FAIL)
+    rig.house.clock.at += timedelta(days=8)
+    async with open_desk(rig) as desk:
+        told = text_of((await desk.get("/")).text)
+        assert "No job of yours failed in the last 7 days." in told
+        assert "0 Failed" in told
+        assert "Recently finished Failed breaks" in told
+
+
+async def test_jobs_of_a_group_one_has_left_are_not_counted(rig: Rig) -> None:
+    ann = await rig.house.user("ann", "lab", "other", password=PASSWORD)
+    await rig.house.run("name: gone\ngroup: lab\ncommand: exit 1\n", ann)
+    await rig.house.run("name: kept\ngroup: other\ncommand: exit 1\n", ann)
+    await rig.house.services.groups.remove_member(rig.house.admin, "lab", "ann")
+    async with open_desk(rig, "ann") as desk:
+        told = text_of((await desk.get("/")).text)
+        assert "1 Failed" in told
+        assert "gone" not in told
+
+
+async def test_quotas_and_machines(rig: Rig) -> None:
+    ann = await rig.house.user("ann", "lab", "empty", password=PASSWORD)
+    limits = GroupChange(quota=Quota(cpu=4, gpu=0), user_quota=Quota(cpu=2))
+    await rig.house.services.groups.change(rig.house.admin, "lab", limits)
+    job = await rig.house.submit("name: busy\ngroup: lab\ncommand: sleep 100\nresources: {cpu: 1, memory: 1Gi}\n", ann)
+    await rig.house.until(job.id, JobState.RUNNING)
+    async with open_desk(rig, "ann") as desk:
+        page = (await desk.get("/")).text
+        told = text_of(page)
+        assert "lab CPU 1 of 4 Memory 1 GiB of ∞ GPU 0 of 0 You alone CPU 1 of 2" in told
+        assert "empty CPU 0 of ∞" in told
+        assert told.index("lab CPU") < told.index("empty CPU")  # what is in use comes first
+        assert "free" in told.split("Machines")[1]
+        assert '<meter min="0" max="4.0"' in page
+
+
+async def test_a_place_without_isolation_says_so(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        isolated = rig.house.engine.health().isolation != "none"
+        told = (await desk.get("/")).text
+        assert ("not isolated" in told) is not isolated
+
+
+async def test_next_recurring_runs(rig: Rig) -> None:
+    daily = Recurrence(kind=RecurrenceKind.DAILY, timezone="UTC")
+    made = await rig.house.services.schedules.create(rig.house.admin, SLEEP, daily)
+    await rig.house.services.schedules.create(rig.house.admin, FAIL, daily, paused=True)
+    async with open_desk(rig) as desk:
+        page = (await desk.get("/")).text
+        assert f'href="/schedules/{made.schedule.id}"' in page
+        assert 'datetime="2026-03-02T04:00:00Z"' in page
+        assert "breaks" not in page
+
+
+async def test_admins_see_everybodys_jobs(rig: Rig) -> None:
+    ann = await rig.house.user("ann", "lab", password=PASSWORD)
+    job = await rig.house.submit(SLEEP, ann)
+    await rig.house.until(job.id, JobState.RUNNING)
+    async with open_desk(rig) as desk:
+        told = text_of((await desk.get("/")).text)
+        assert "Everybody's jobs 1 Running 0 Pending" in told
+        assert "The server is well." in told
+
+
+async def test_hostile_names_are_only_text(rig: Rig) -> None:
+    await rig.house.run('name: "<script>alert(1)</script>"\ncommand: exit 1\n')
+    async with open_desk(rig) as desk:
+        page = (await desk.get("/")).text
+        assert "<script>alert" not in page
+        assert "&lt;script&gt;alert(1)" in page
+
+
+async def test_a_part_is_the_board_alone_and_strangers_go_to_the_login_page(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        assert (await desk.part("/")).text.lstrip().startswith('<div id="board"')
+        for old in ("/home.html", "/index.html"):
+            assert (await desk.get(old)).headers["location"] == "/"
+        desk.client.cookies.clear()
+        assert (await desk.get("/")).headers["location"] == "/login"
