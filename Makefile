@@ -5,7 +5,7 @@ ARGS =
 BIN = .venv/bin
 SETUP = sh scripts/install.sh
 
-.PHONY: help up test check install install-dev bench format docs clean
+.PHONY: help up test check install install-dev bench format docs words clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,10 @@ format: ## write all Python the way `make check` wants it
 docs: ## write the generated reference pages anew
 	@$(SETUP) dev
 	@$(BIN)/python docs/generate.py
+
+words: ## bring the portal's catalogues of translations up to date with the source
+	@$(SETUP) dev
+	@$(BIN)/python scripts/words.py
 
 clean: ## remove build/ and caches (.venv and your jobs stay)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

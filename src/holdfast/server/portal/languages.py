@@ -1,28 +1,30 @@
 """The languages of the portal, and which one a visitor reads.
 
 Texts are written in English where they are used; `locale/<code>/portal.po` holds the others. What services say (why a
-job waits, what an error means) arrives here as English sentences with names and numbers in them: `Words.tell` finds the
-sentence it was made from, and says it in the visitor's language.
+job waits, what an error means) arrives here as English sentences with names and numbers in them, of which
+`services.po` has the translations: `Words.tell` finds them. `make words` keeps both files in step with the source.
 """
 
 from __future__ import annotations
 
-import logging
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-log = logging.getLogger(__name__)
+from .telling import Sentence, Teller, has_blanks, read_sentence
 
 CODES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 DEFAULT = "en"
 LONGEST_HEADER = 1000
-REMEMBERED = 4096  # sentences
 _FOLDER = Path(__file__).with_name("locale")
 _TRADITIONAL = ("hant", "tw", "hk", "mo")
-_BLANK = re.compile(r"\{[a-z_0-9]+\}")
+
+
+def N_(text: str) -> str:
+    """Marks a text that is said elsewhere, by `_(name)` or `visit.say(name)`, so that it is translated."""
+    return text
 
 
 def choose_language(kept: str | None, accepted: str) -> str:
@@ -57,39 +59,23 @@ class Words:
 
     code: str
     texts: dict[str, str] = field(default_factory=dict)  # as written -> in this language
-    plurals: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    patterns: dict[str, list[tuple[re.Pattern[str], str]]] = field(default_factory=dict)  # by their first word
-    told: dict[str, str] = field(default_factory=dict)
+    plurals: dict[str, str] = field(default_factory=dict)  # the singular as written -> in this language
+    teller: Teller | None = None
 
     def say(self, text: str) -> str:
         return self.texts.get(text) or text
 
     def count(self, one: str, many: str, number: int) -> str:
         """Chinese has one form for every number."""
-        found = self.plurals.get(one)
-        if found:
-            return found[0]
-        return one if number == 1 else many
+        return self.plurals.get(one) or (one if number == 1 else many)
 
     def tell(self, text: str) -> str:
         """A sentence that a service made; as it is where nobody translated it."""
-        if self.code == DEFAULT or not text:
-            return text
-        found = self.told.get(text)
-        if found is None:
-            if len(self.told) >= REMEMBERED:
-                self.told.clear()
-            found = self.told[text] = self._find(text)
-        return found
+        return (self.teller and self.teller.tell(text)) or text
 
-    def _find(self, text: str) -> str:
-        if text in self.texts:
-            return self.texts[text] or text
-        for pattern, translated in (*self.patterns.get(_first_word(text), ()), *self.patterns.get("", ())):
-            match = pattern.fullmatch(text)
-            if match:
-                return str(translated.format(**match.groupdict()))
-        return text
+    def knows(self, text: str) -> bool:
+        """Whether `tell` says it in this language; what it does not is marked as English on the page."""
+        return self.teller is None or not text.strip() or self.teller.tell(text) is not None
 
 
 @cache
@@ -99,32 +85,26 @@ def words_in(code: str) -> Words:
 
 
 def _read(code: str) -> Words:
-    from babel.messages.pofile import read_po
-
     words = Words(code)
-    path = _FOLDER / code / "portal.po"
-    with path.open("rb") as file:
-        for message in read_po(file):
-            if message.id and message.string and not message.fuzzy:
-                _add(words, message.id, message.string)
+    for source, translated in _messages(code, "portal"):
+        if isinstance(source, str):
+            words.texts[source] = translated
+        else:
+            words.plurals[source[0]] = translated
+    plain, sentences = dict(words.texts), list[Sentence]()
+    for source, translated in _messages(code, "services"):
+        if has_blanks(source):
+            sentences.append(read_sentence(source, translated))
+        else:
+            plain[source] = translated
+    words.teller = Teller(plain, sentences)
     return words
 
 
-def _add(words: Words, source: Any, translated: Any) -> None:
-    if not isinstance(source, str):
-        words.plurals[source[0]] = tuple(translated)
-        return
-    words.texts[source] = str(translated)
-    if _BLANK.search(source):
-        _add_pattern(words, source, str(translated))
+def _messages(code: str, domain: str) -> Iterator[tuple[Any, str]]:
+    from babel.messages.pofile import read_po
 
-
-def _add_pattern(words: Words, source: str, translated: str) -> None:
-    pattern = re.compile(re.sub(r"\\\{([a-z_0-9]+)\\\}", r"(?P<\1>.+?)", re.escape(source)), re.DOTALL)
-    words.patterns.setdefault(_first_word(source), []).append((pattern, translated))
-
-
-def _first_word(text: str) -> str:
-    """Empty where a sentence begins with a blank: such ones are tried for every text."""
-    first = text.split(" ", 1)[0]
-    return "" if "{" in first else first
+    with (_FOLDER / code / f"{domain}.po").open("rb") as file:
+        for message in read_po(file):
+            if message.id and message.string and not message.fuzzy:
+                yield message.id, message.string if isinstance(message.string, str) else message.string[0]
