@@ -38,6 +38,12 @@ class NewToken:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCounts:
+    logins: int
+    programs: int
+
+
 class Tokens:
     def __init__(
         self,
@@ -127,6 +133,13 @@ class Tokens:
         if not actor.admin and user not in (None, actor.name):
             raise Forbidden("Only admins see the tokens of others")
         return await self._store.read(_list, user if actor.admin else actor.name)
+
+    async def summary(self, actor: Actor) -> TokenCounts:
+        """How many of one's own are good now."""
+        now = self._clock()
+        found = await self._store.read(token_rows.list_tokens, actor.name)
+        kinds = [kind_of(token.id) for token in found if token.expires_at is None or token.expires_at > now]
+        return TokenCounts(logins=kinds.count(Kind.LOGIN), programs=kinds.count(Kind.API))
 
     async def create(
         self, actor: Actor, *, name: str, expires_in: timedelta | None = None, user: str | None = None

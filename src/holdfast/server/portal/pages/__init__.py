@@ -1,6 +1,38 @@
 """One module per place in the portal: its pages' data, what fills them, and its `routes`."""
 
-from . import home, job, job_acts, job_list, live, log, log_live, login, new_job, old_lists, schedule_form, schedules
+from . import (
+    home,
+    job,
+    job_acts,
+    job_list,
+    keys,
+    live,
+    log,
+    log_live,
+    login,
+    me,
+    new_job,
+    old_lists,
+    schedule_form,
+    schedules,
+    tokens,
+)
 
 # new_job comes first, job last: its /jobs/{ref} takes what the others leave.
-PAGES = (new_job, home, job_acts, job_list, live, log, log_live, login, old_lists, schedule_form, schedules, job)
+PAGES = (
+    new_job,
+    home,
+    job_acts,
+    job_list,
+    keys,
+    live,
+    log,
+    log_live,
+    login,
+    me,
+    old_lists,
+    schedule_form,
+    schedules,
+    tokens,
+    job,
+)
