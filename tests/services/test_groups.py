@@ -167,3 +167,9 @@ async def test_what_each_user_of_a_group_has_in_use(house: House) -> None:
     await house.until(jobs[2].id)
     (red,) = (await house.services.place.capacity(ann)).groups
     assert set(red.users) == {"ann"}
+
+
+async def test_a_quota_is_neither_negative_nor_beyond_reason(house: House) -> None:
+    for quota in (Quota(cpu=-1), Quota(memory=2**61), Quota(gpu=2_000_000)):
+        with pytest.raises(UserError, match="A quota is from 0 to"):
+            await house.services.groups.create(house.admin, Group(name="team", quota=quota))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from holdfast.core.codec import MASK
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.identity import group_path
-from holdfast.core.placement import Quota
+from holdfast.core.placement import Quota, show_bytes
 from holdfast.core.records import Group, Mlflow
 
 from .names import check_name, check_prose, check_text
@@ -19,6 +19,7 @@ MOST_GIGABYTES = 10**9
 LONGEST_ADDRESS = 2048
 MOST_VARIABLES = 100
 MOST_CHARACTERS = 64 * 1024  # of all variables together
+_MOST: Mapping[str, float] = {"cpu": 1_000_000, "memory": 2**60, "gpu": 1_000_000}  # of a quota
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
@@ -52,12 +53,20 @@ def check_quotas(group: Group) -> None:
     """One user's part cannot be more than the whole."""
     for name in Quota.__slots__:
         whole, part = getattr(group.quota, name), getattr(group.user_quota, name)
+        for field, value in ((f"quota.{name}", whole), (f"user_quota.{name}", part)):
+            if value is not None and not 0 <= value <= _MOST[name]:
+                raise UserError(f"A quota is from 0 to {_amount(name, _MOST[name])}", field=field)
         if whole is not None and part is not None and part > whole:
+            shown, most = _amount(name, part), _amount(name, whole)
             raise UserError(
-                f"The {name} quota of each user ({part}) must not be more than the group's ({whole})",
+                f"The {name} quota of each user ({shown}) must not be more than the group's ({most})",
                 field=f"user_quota.{name}",
                 hint="Raise the group's quota, or lower that of its users.",
             )
+
+
+def _amount(name: str, value: float) -> str:
+    return show_bytes(int(value)) if name == "memory" else f"{value:g}"
 
 
 def check_mlflow(mlflow: Mlflow) -> None:

@@ -1,6 +1,8 @@
 """One module per place in the portal: its pages' data, what fills them, and its `routes`."""
 
 from . import (
+    admin,
+    groups,
     home,
     job,
     job_acts,
@@ -15,12 +17,15 @@ from . import (
     old_lists,
     schedule_form,
     schedules,
+    token_code,
     tokens,
 )
 
 # new_job comes first, job last: its /jobs/{ref} takes what the others leave.
 PAGES = (
     new_job,
+    admin,
+    groups,
     home,
     job_acts,
     job_list,
@@ -33,6 +38,7 @@ PAGES = (
     old_lists,
     schedule_form,
     schedules,
+    token_code,
     tokens,
     job,
 )

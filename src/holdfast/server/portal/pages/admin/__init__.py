@@ -1,0 +1,15 @@
+"""What admins look after: people, quotas, and what jobs choose from. Others get a 404 here."""
+
+from . import datasets, groups, image_aliases, images, instance_types, secrets, usage, user_import, users
+
+routes = [
+    *user_import.routes,
+    *users.routes,
+    *groups.routes,
+    *instance_types.routes,
+    *image_aliases.routes,
+    *images.routes,
+    *datasets.routes,
+    *secrets.routes,
+    *usage.routes,
+]
