@@ -33,6 +33,7 @@ _FOREIGN = re.compile(
 )
 _BLANK = re.compile(r"\{[a-z_0-9]+\}")
 _WORD = re.compile(r"[A-Za-z]+")
+_UNITS = ("GiB", "MiB", "GB")
 _SHORT_WORDS = 2  # words that make a text one
 
 
@@ -202,6 +203,6 @@ def is_sentence(text: str) -> bool:
     bare = _BLANK.sub(" ", text)
     if _FOREIGN.search(text) or not re.search(r"[a-z]", bare):
         return False
-    words = _WORD.findall(bare)
+    words = [word for word in _WORD.findall(bare) if word not in _UNITS]
     has_blank = bare != text
     return " " in text.strip() and (len(words) >= _SHORT_WORDS or bool(words and has_blank))

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from .telling import Sentence, Teller, has_blanks, read_sentence
 
 CODES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
@@ -73,9 +75,12 @@ class Words:
         """A sentence that a service made; as it is where nobody translated it."""
         return (self.teller and self.teller.tell(text)) or text
 
-    def knows(self, text: str) -> bool:
-        """Whether `tell` says it in this language; what it does not is marked as English on the page."""
-        return self.teller is None or not text.strip() or self.teller.tell(text) is not None
+    def told(self, text: str) -> Markup:
+        """The same for a page, where what nobody translated is marked as English: for those who have it read aloud."""
+        if self.teller is None or not text.strip():
+            return escape(text)
+        found = self.teller.tell(text)
+        return escape(found) if found is not None else Markup('<span lang="en">{}</span>').format(text)
 
 
 @cache

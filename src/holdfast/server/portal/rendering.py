@@ -45,6 +45,7 @@ def environment(code: str) -> Environment:
         gettext=words.say,
         ngettext=words.count,
         tell=words.tell,
+        told=words.told,
         asset=assets().address,
         has_vendor=assets().has_vendor,
         languages=CODES,

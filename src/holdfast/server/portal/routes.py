@@ -132,8 +132,8 @@ async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
     status = STATUS.get(error.code, 400)
     found = ErrorPage(
         title=_title(visit, error),
-        message=visit.tell(error.message),
-        hint=visit.tell(error.hint or ""),
+        message=error.message,
+        hint=error.hint or "",
         status=status,
         request_id=str(visit.request.scope.get("holdfast.request_id", "")),
     )

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-LONGEST = 2000  # characters of a text that is looked at
-MOST_LOOKS = 400  # at parts of one text
+LONGEST = 1000  # characters of a text that is taken apart
+MOST_LOOKS = 80  # at parts of one text
 MOST_WAYS = 12  # in which one sentence is laid over a text
 REMEMBERED = 4096
 WEAK = 5  # letters: a sentence with fewer of its own fits too much, unless it holds numbers or other sentences
@@ -24,6 +24,7 @@ WORD_BLANKS = frozenset({"kind", "what", "unit", "word", "whose", "who", "otherw
 JOINTS = (("; ", "；"), (". ", "。"), (": ", "："), (", ", "，"))
 _BLANK = re.compile(r"\{([a-z_0-9]+)\}")
 _WORD = re.compile(r"[A-Za-z]+")
+_HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 
 Told = tuple[int, str]  # English words that are left, and the text
 
@@ -80,8 +81,8 @@ class Teller:
 
     def tell(self, text: str) -> str | None:
         """None where nobody translated it."""
-        if not text.strip() or len(text) > LONGEST:
-            return None
+        if len(text) > LONGEST or not text.strip():
+            return self.texts.get(text)
         if text not in self._told:
             if len(self._told) >= REMEMBERED:
                 self._told.clear()
@@ -164,8 +165,9 @@ class _Telling:
 
 
 def _sum(head: Told | None, first: str, written: str, tail: Told | None, second: str) -> Told:
+    """Dearer than one sentence that says it all: what stands in blanks may look like a joint, too."""
     left, right = head or (_cost(first), first), tail or (_cost(second), second)
-    return left[0] + right[0], f"{left[1]}{written}{right[1]}"
+    return left[0] + right[0] + 2, f"{left[1]}{written}{right[1]}"
 
 
 def _filled_in(sentence: Sentence, held: tuple[str, ...], told: list[Told | None]) -> Told:
@@ -179,10 +181,19 @@ def _filled_in(sentence: Sentence, held: tuple[str, ...], told: list[Told | None
 
 def _fill(translated: str, held: dict[str, str]) -> str:
     """Not `format`: what is put in is never read again."""
-    parts = _BLANK.split(translated)
-    parts[::2] = [part.replace("{{", "{").replace("}}", "}") for part in parts[::2]]
-    parts[1::2] = [held.get(blank, "") for blank in parts[1::2]]
-    return "".join(parts)
+    filled = ""
+    for number, part in enumerate(_BLANK.split(translated)):
+        filled = _append(filled, held.get(part, "") if number % 2 else part.replace("{{", "{").replace("}}", "}"))
+    return filled
+
+
+def _append(text: str, more: str) -> str:
+    """Chinese sets off what is not Chinese with a blank, and its own words with none."""
+    if more[:1] == " " and (text[-1:] == " " or (_HAN.match(text[-1:]) and _HAN.match(more[1:]))):
+        more = more[1:]
+    if text[-1:] == " " and _HAN.match(more) and _HAN.match(text[-2:]):
+        text = text[:-1]
+    return text + more
 
 
 def _cost(value: str) -> int:
