@@ -127,3 +127,17 @@ async def test_nobody_ends_the_codes_of_others(
     given = [others, *[await code_for(browser) for _ in range(5)]]
     answers = [await browser.post(f"{BASES[0]}/exchange", data={"code": code}) for code in given]
     assert [answer.status_code for answer in answers] == [200, 400, 400, 400, 200, 200]
+
+
+@pytest.mark.parametrize("base", BASES)
+async def test_who_is_logged_in_gets_a_code_by_a_button(hub: Hub, browser: httpx.AsyncClient, base: str) -> None:
+    await browser.post("/login", data={"user": "eve", "password": PASSWORD})
+    page = (await browser.get(f"{base}/login")).text
+    assert 'name="password"' not in page
+    proof = re.search(r'<meta name="csrf" content="([0-9a-f]+)">', page)
+    assert proof
+    assert (await browser.post(f"{base}/login")).status_code == 403  # no page of ours sent this
+    shown = await browser.post(f"{base}/login", data={"csrf": proof[1]})
+    found = re.search(r"<pre>([\w-]+)</pre>", shown.text)
+    assert found
+    assert (await browser.post(f"{base}/exchange", data={"code": found[1]})).status_code == 200
