@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holdfast.core.errors import InvalidJob, NotLoggedIn, TooLarge, UserError
+from holdfast.core.errors import NotLoggedIn, Problem, TooLarge, UserError
+from holdfast.jobspec.locating import with_lines_of
+from holdfast.services.intake import problems_of
 from holdfast.services.jobs import Planned
 
 from .visit import Visit
@@ -44,7 +47,7 @@ async def check(visit: Visit, text: str, group: str) -> Checked:
     except NotLoggedIn:
         raise
     except UserError as error:
-        return refused(visit, error)
+        return await refused(visit, error, text)
     return _accepted(visit, planned)
 
 
@@ -54,8 +57,8 @@ def need_size(visit: Visit, text: str) -> None:
         raise TooLarge(f"A job file may have at most {most} bytes")
 
 
-def refused(visit: Visit, error: UserError) -> Checked:
-    found = error.problems if isinstance(error, InvalidJob) else ()
+async def refused(visit: Visit, error: UserError, text: str) -> Checked:
+    problems = await asyncio.to_thread(_located, error, text)
     listed = [
         Trouble(
             field=problem.field,
@@ -63,19 +66,22 @@ def refused(visit: Visit, error: UserError) -> Checked:
             message=visit.tell(problem.message),
             hint=visit.tell(problem.hint or ""),
         )
-        for problem in found[:MOST_PROBLEMS]
-    ] or [
-        Trouble(
-            field=error.field or "", line=None, message=visit.tell(error.message), hint=visit.tell(error.hint or "")
-        )
+        for problem in problems[:MOST_PROBLEMS]
     ]
+    count = len(problems)
     return Checked(
         problems=tuple(listed),
-        more=max(0, len(found) - MOST_PROBLEMS),
-        headline=visit.words.count("{count} thing to mend", "{count} things to mend", len(found) or 1).format(
-            count=len(found) or 1
-        ),
+        more=count - len(listed),
+        headline=visit.words.count("{count} thing to mend", "{count} things to mend", count).format(count=count),
     )
+
+
+def _located(error: UserError, text: str) -> list[Problem]:
+    """With the lines they are about, also of what was refused after the file was read."""
+    problems = problems_of(error)
+    if isinstance(error, TooLarge) or not any(problem.field and problem.line is None for problem in problems):
+        return problems
+    return list(with_lines_of(text, problems))
 
 
 def _accepted(visit: Visit, planned: Planned) -> Checked:

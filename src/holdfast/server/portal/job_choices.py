@@ -52,7 +52,7 @@ class Choices:
     def for_scripts(self) -> dict[str, Any]:
         """What the form needs; the panel is HTML."""
         listed = {key: [asdict(choice) for choice in getattr(self, key)] for key in ("types", "images", "datasets")}
-        return {"group": self.group, **listed}
+        return {"group": self.group, "time_limit": self.time_limit, **listed}
 
 
 async def groups_to_choose(visit: Visit) -> list[Group]:

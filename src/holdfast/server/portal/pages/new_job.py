@@ -151,7 +151,7 @@ async def _show_refused(visit: Visit, form: Form, error: UserError) -> Response:
         choices,
         key=form.text("key")[:LONGEST_KEY],
         group=group,
-        checked=refused(visit, error),
+        checked=await refused(visit, error, form.raw("text")),
     )
     return await visit.show("jobs/new.html", found, STATUS.get(error.code, 400))
 

@@ -95,7 +95,7 @@ function problemItem(problem) {
   if (problem.line) made.append(lineButton(problem.line), " ");
   if (problem.field) made.append(piece("code", problem.field), " ");
   made.append(piece("span", problem.message));
-  if (problem.hint) made.append(" ", Object.assign(piece("span", problem.hint), { className: "help" }));
+  if (problem.hint) made.append(" ", Object.assign(piece("span", problem.hint), { className: "hint help" }));
   return made;
 }
 

@@ -37,6 +37,7 @@ export class JobForm {
     showRows(this.box.querySelector("[data-pairs=env]"), template("pair-template"), job.env, (row, [, value]) => put(row.querySelector("[data-pair=value]"), value));
     this.#showSecrets(findSecrets(yaml, text) ?? []);
     this.#showDatasets(job.datasets);
+    this.box.querySelector("[data-bind=time_limit]").placeholder = this.choices.time_limit;
   }
 
   #showSecrets(found) {
@@ -72,7 +73,7 @@ export class JobForm {
     const told = new Map();
     for (const problem of problems) {
       const field = nearestField(fields, problem.field);
-      if (field) told.set(field, [...(told.get(field) ?? []), [problem.message, problem.hint].filter(Boolean).join(" ")]);
+      if (field) told.set(field, [...(told.get(field) ?? []), [problem.message, problem.hint].filter(Boolean).join("\n")]);
     }
     for (const field of fields) {
       const said = (told.get(field) ?? []).join("\n");

@@ -43,6 +43,7 @@ function showCard(card, role, job, choices) {
   const prefix = job.named ? `roles.${role.name}.` : "";
   for (const field of card.querySelectorAll(".field[data-key]")) field.dataset.path = prefix + field.dataset.key;
   for (const input of card.querySelectorAll("[data-role-bind]")) put(input, role[input.dataset.roleBind]);
+  card.querySelector("textarea").rows = Math.min(16, Math.max(3, role.command.split("\n").length + 1));
   showSizes(card, role, choices);
   showImages(card, role, choices);
   showRows(card.querySelector("[data-pairs]"), document.getElementById("pair-template"), role.env, (row, [, value]) => put(row.querySelector("[data-pair=value]"), value));
