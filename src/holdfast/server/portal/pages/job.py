@@ -117,7 +117,7 @@ async def untag_job(visit: Visit, form: Form) -> Response:
 
 def _back(form: Form, job_id: str) -> str:
     """Where the form was, such as a list."""
-    return own_path(form.text("next")) if form.text("next") else job_address(job_id)
+    return own_path(form.text("back")) if form.text("back") else job_address(job_id)
 
 
 routes = [

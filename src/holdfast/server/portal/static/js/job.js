@@ -1,58 +1,46 @@
 // A job's page that keeps up: when the job changes, the page is fetched again and merged into what is there.
-import { connect } from "./live.js";
+import { connect, toLogin } from "./live.js";
+import { Pace } from "./live_logic.js";
 import { mergeInto } from "./merge.js";
 import { showTimes } from "./times.js";
 
-const AFTER_FAILURE = 5000; // ms
+const root = document.getElementById("job");
+const pace = new Pace(look, { least: 500 });
 
-class Follower {
-  constructor(root) {
-    this.root = root;
-    this.busy = false;
-    this.again = false;
-  }
+async function look() {
+  const text = await bring();
+  if (text === null) return;
+  const fresh = document.createElement("template");
+  fresh.innerHTML = text;
+  mergeInto(root, fresh.content);
+  showTimes(root);
+}
 
-  // One look at a time; what comes meanwhile leads to one more.
-  async look() {
-    if (this.busy) {
-      this.again = true;
-      return;
-    }
-    this.busy = true;
-    try {
-      await this.fetchAndMerge();
-    } catch {
-      setTimeout(() => this.look(), AFTER_FAILURE);
-    }
-    this.busy = false;
-    if (this.again) {
-      this.again = false;
-      this.look();
-    }
-  }
-
-  async fetchAndMerge() {
+// Null where there is nothing to show.
+async function bring() {
+  try {
     const answer = await fetch(location.href, { headers: { "HX-Request": "true" } });
-    if (answer.headers.get("HX-Redirect")) return location.assign(answer.headers.get("HX-Redirect"));
-    if (answer.status === 404) return location.reload(); // says that it is gone, or not ours any more
-    if (!answer.ok) throw new Error(String(answer.status));
-    const fresh = document.createElement("template");
-    fresh.innerHTML = await answer.text();
-    mergeInto(this.root, fresh.content);
-    showTimes(this.root);
+    if (answer.headers.get("HX-Redirect")) toLogin();
+    if (answer.status === 404) location.reload(); // it says that the job is gone, or not ours to see any more
+    return answer.status === 200 ? await answer.text() : null;
+  } catch {
+    return null; // the line tells that nobody answers, and what changed meanwhile once somebody does
   }
 }
 
-function start(root) {
-  const follower = new Follower(root);
-  connect(`/live/jobs?job=${encodeURIComponent(root.dataset.job)}`, () => follower.look());
-  document.addEventListener("portal:refresh", () => follower.look());
+// Why jobs wait changes with every other job; that is of interest only while this one does.
+function hear(message) {
+  if (message.all || message.jobs?.length || root.querySelector("[data-waits]")) pace.ask();
+}
+
+function start() {
+  connect(`/live/jobs?job=${encodeURIComponent(root.dataset.job)}`, hear);
+  document.addEventListener("portal:refresh", () => pace.ask());
   root.addEventListener("click", (event) => {
-    if (!event.target.closest("[data-refresh]") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (!event.target.closest("[data-look]") || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    follower.look();
+    pace.ask();
   });
 }
 
-const root = document.getElementById("job");
-if (root) start(root);
+if (root) start();

@@ -1,0 +1,318 @@
+"""One job's page as the server makes it: its reason first, who may act, and that nothing in it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.core.exit_table import spec_for
+from holdfast.core.states import JobState
+from holdfast.server.portal.pages.job_sections import SECTIONS
+from holdfast.services.job_closeup import Closeup, JobCloseup
+from tests.server.rig import Rig
+
+from .desk import PASSWORD, Desk, open_desk, text_of
+
+pytestmark = pytest.mark.anyio
+
+SLEEPER = "name: sleeper\ncommand: sleep 100\n"
+EVIL = "<img src=x onerror=alert(1)>"
+SECTION_KEYS = ["", *(section.key for section in SECTIONS if not section.elsewhere)]
+
+
+async def told(desk: Desk, path: str) -> str:
+    answer = await desk.get(path)
+    assert answer.status_code == 200, answer.text
+    return text_of(answer.text)
+
+
+# -- the state's reason
+
+
+async def test_a_job_that_waits_says_every_reason(rig: Rig) -> None:
+    big = await rig.house.submit("name: big\ncommand: sleep 9\nresources: {cpu: 4}\n")
+    await rig.house.until(big.id, JobState.RUNNING)
+    await rig.house.submit("name: first\ncommand: sleep 9\nresources: {cpu: 2}\n")
+    job = await rig.house.submit(SLEEPER)
+    async with open_desk(rig) as desk:
+        page = await told(desk, f"/jobs/{job.id}")
+        assert "free now: 0 cores" in page
+        assert "1 job stands before it in the queue of group default." in page
+        assert "data-waits" in (await desk.get(f"/jobs/{job.id}")).text
+
+
+async def test_a_running_job_says_when_its_time_is_up(rig: Rig) -> None:
+    job = await rig.house.submit(SLEEPER)
+    await rig.house.until(job.id, JobState.RUNNING)
+    async with open_desk(rig) as desk:
+        page = await told(desk, f"/jobs/{job.id}")
+    assert "Its time limit ends it:" in page
+    assert "Time limit 1d" in page
+
+
+async def test_a_failed_job_says_what_its_code_means_and_what_to_try(rig: Rig) -> None:
+    job = await rig.house.submit("name: oops\nresources: {memory: 1Gi}\ncommand: sleep 9\n")
+    await rig.house.until(job.id, JobState.RUNNING)
+    rig.house.engine.finish(f"{job.id}.0.main-0.0", 137, oom=True)
+    await rig.house.until(job.id)
+    async with open_desk(rig) as desk:
+        raw = (await desk.get(f"/jobs/{job.id}")).text
+    page = text_of(raw)
+    assert "Killed for exceeding its memory limit" in page
+    assert spec_for(-1200).reason in page
+    assert spec_for(-1200).solution[0] in page
+    assert f'href="/jobs/{job.id}/log?task=main-0">Read the log of main-0' in raw
+
+
+async def test_the_task_that_decided_is_named(rig: Rig) -> None:
+    text = "name: pair\nroles:\n  a: {command: sleep 100}\n  b: {command: exit 2}\n"
+    job = await rig.house.run(text)
+    async with open_desk(rig) as desk:
+        assert "Read the log of b-0" in await told(desk, f"/jobs/{job.id}")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("exit 0", "Succeeded"), ("kill -9 $$", "ended by SIGKILL"), ("exit 3", "Exit code 3")],
+)
+async def test_every_end_is_told(rig: Rig, text: str, words: str) -> None:
+    job = await rig.house.run(f"name: job\ncommand: {text}\n")
+    async with open_desk(rig) as desk:
+        assert words in await told(desk, f"/jobs/{job.id}")
+
+
+async def test_a_job_that_is_being_stopped_says_who_asked(rig: Rig) -> None:
+    job = await rig.house.submit("name: stubborn\ncommand: |\n  trap '' TERM\n  sleep 100\n")
+    await rig.house.until(job.id, JobState.RUNNING)
+    async with open_desk(rig) as desk:
+        assert (await desk.post(f"/jobs/{job.id}/stop")).headers["location"] == f"/jobs/{job.id}"
+        page = (await desk.get(f"/jobs/{job.id}")).text
+    assert "admin asked for it to stop; it is being stopped." in text_of(page)
+    assert f'action="/jobs/{job.id}/stop"' not in page
+
+
+async def test_a_job_between_two_attempts_says_when_the_next_begins(rig: Rig) -> None:
+    rig.house.engine.refuse = lambda launch: None
+    job = await rig.house.submit(SLEEPER)
+    await rig.house.until(job.id, JobState.RUNNING)
+    rig.house.engine.lose(f"{job.id}.0.main-0.0")
+    await rig.house.until(job.id, JobState.PENDING)
+    async with open_desk(rig) as desk:
+        page = await told(desk, f"/jobs/{job.id}")
+    assert "tried again" in page
+    assert "Next attempt:" in page
+
+
+async def test_a_held_job_says_for_how_long(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No engine holds tasks yet, so the job is made up from one that runs."""
+    job = await rig.house.submit(SLEEPER)
+    await rig.house.until(job.id, JobState.RUNNING)
+    found = await rig.house.services.closeup.get(rig.house.admin, job.id)
+    summary = replace(found.record.summary, state=JobState.HELD, message="Kept for debugging")
+    until = rig.house.clock.now()
+    held = replace(found, record=replace(found.record, summary=summary), held_until=until)
+
+    async def get(*_: object) -> Closeup:
+        return held
+
+    monkeypatch.setattr(JobCloseup, "get", get)
+    async with open_desk(rig) as desk:
+        page = (await desk.get(f"/jobs/{job.id}")).text
+    assert "Kept for debugging Kept until: 2026-03-01 12:00 UTC" in text_of(page)
+    assert 'class="notice why hold"' in page
+
+
+# -- finding it
+
+
+async def test_a_name_or_a_part_of_an_id_leads_to_the_id(rig: Rig) -> None:
+    job = await rig.house.run("name: hello\ncommand: echo hi\n")
+    async with open_desk(rig) as desk:
+        for ref in ("hello", job.id[:-2], job.id[-6:]):
+            answer = await desk.get(f"/jobs/{ref}?section=events")
+            assert answer.status_code == 302
+            assert answer.headers["location"] == f"/jobs/{job.id}?section=events"
+
+
+async def test_another_groups_job_is_not_there(rig: Rig) -> None:
+    await rig.house.user("eve", "others", password=PASSWORD)
+    job = await rig.house.run("name: secret-plans\ncommand: echo hi\n")
+    async with open_desk(rig, "eve") as desk:
+        for path in (
+            f"/jobs/{job.id}",
+            f"/jobs/{job.id}?section=events",
+            f"/jobs/{job.id}/tasks.csv",
+        ):
+            answer = await desk.get(path)
+            assert answer.status_code == 404
+            assert "secret-plans" not in answer.text
+        assert (await desk.get("/jobs/secret-plans")).status_code == 404
+        for act in ("stop", "rerun", "tag", "untag"):
+            assert (await desk.post(f"/jobs/{job.id}/{act}", {"tag": "x"})).status_code == 404
+    async with open_desk(rig) as desk:
+        assert "tagged" not in (await desk.get(f"/jobs/{job.id}?section=events")).text.lower()
+
+
+async def test_a_section_that_is_not_there_is_the_first(rig: Rig) -> None:
+    job = await rig.house.run("name: hello\ncommand: echo hi\n")
+    async with open_desk(rig) as desk:
+        for wrong in ("nothing", "log", EVIL):
+            answer = await desk.get(f"/jobs/{job.id}", params={"section": wrong})
+            assert 'data-section="overview"' in answer.text
+
+
+async def test_a_script_gets_the_page_without_its_frame_and_log(rig: Rig) -> None:
+    job = await rig.house.run("name: hello\ncommand: echo hi\n")
+    async with open_desk(rig) as desk:
+        whole, part = (await desk.get(f"/jobs/{job.id}")).text, (await desk.part(f"/jobs/{job.id}")).text
+    assert "<html" in whole
+    assert "data-log" in whole
+    assert "<html" not in part
+    assert "data-log" not in part
+    assert 'id="job-state"' in part
+
+
+# -- what somebody else wrote
+
+
+async def test_nothing_that_a_user_wrote_is_markup(rig: Rig) -> None:
+    text = f"""
+name: 'x'
+description: '{EVIL}'
+tags: ['{EVIL}']
+env: {{A: '{EVIL}'}}
+command: |
+  echo '{EVIL}'
+  echo '{EVIL}' > ~/artifacts/<b>.txt
+  exit 1
+"""
+    job = await rig.house.run(text)
+    async with open_desk(rig) as desk:
+        for key in SECTION_KEYS:
+            page = (await desk.get(f"/jobs/{job.id}", params={"section": key, "file": "<b>.txt", "task": EVIL})).text
+            assert "<img src=x" not in page, key
+        assert "&lt;img src=x" in (await desk.get(f"/jobs/{job.id}")).text
+
+
+async def test_secrets_are_masked(rig: Rig) -> None:
+    job = await rig.house.run("name: hush\ncommand: echo hi\nsecrets:\n  KEY: abracadabra\n")
+    async with open_desk(rig) as desk:
+        for query in ("", "?section=configuration", "?section=configuration&as=source", "?section=events"):
+            assert "abracadabra" not in (await desk.get(f"/jobs/{job.id}{query}")).text
+        assert "Secrets are not shown." in await told(desk, f"/jobs/{job.id}?section=configuration")
+
+
+async def test_the_configuration_is_shown_both_ways(rig: Rig) -> None:
+    job = await rig.house.run("# my job\nname: hello\ncommand: echo hi\n")
+    async with open_desk(rig) as desk:
+        again = (await desk.get(f"/jobs/{job.id}?section=configuration")).text
+        source = (await desk.get(f"/jobs/{job.id}?section=configuration&as=source")).text
+    assert "# my job" in source
+    assert "# my job" not in again
+    assert f'download="{job.id}.yaml" href="/api/v1/jobs/{job.id}/yaml"' in again
+    assert f'href="/api/v1/jobs/{job.id}/source"' in source
+
+
+# -- acting
+
+
+async def test_acts_need_proof(rig: Rig) -> None:
+    job = await rig.house.submit(SLEEPER)
+    async with open_desk(rig) as desk:
+        for act in ("stop", "rerun", "tag", "untag"):
+            assert (await desk.client.post(f"/jobs/{job.id}/{act}", data={"tag": "x"})).status_code == 403
+            assert (await desk.get(f"/jobs/{job.id}/{act}")).status_code in (404, 405)
+    assert not (await rig.house.services.jobs.wait(rig.house.admin, job.id, 0)).stopping
+
+
+async def test_a_job_is_stopped_and_run_again(rig: Rig) -> None:
+    job = await rig.house.submit(SLEEPER)
+    async with open_desk(rig) as desk:
+        answer = await desk.post(f"/jobs/{job.id}/stop", {"back": "/jobs?mine=1"})
+        assert answer.headers["location"] == "/jobs?mine=1"
+        await rig.house.until(job.id)
+        assert "Cancelled by admin" in await told(desk, f"/jobs/{job.id}")
+        assert "had ended" in text_of((await desk.post(f"/jobs/{job.id}/stop", follow_redirects=True)).text)
+        answer = await desk.post(f"/jobs/{job.id}/rerun")
+        assert answer.status_code == 303
+        new = answer.headers["location"]
+        assert new.startswith("/jobs/job-")
+        assert new != f"/jobs/{job.id}"
+        assert f"Rerun of {job.id}" in await told(desk, new)
+        answer = await desk.post(f"/jobs/{job.id}/stop", {"back": "https://evil.example/"})
+        assert answer.headers["location"] == "/"
+
+
+async def test_tags_come_and_go(rig: Rig) -> None:
+    job = await rig.house.run("name: hello\ncommand: echo hi\n")
+    async with open_desk(rig) as desk:
+        await desk.post(f"/jobs/{job.id}/tag", {"tag": " good one "})
+        assert "Remove the tag good one" in (await desk.get(f"/jobs/{job.id}")).text
+        wrong = await desk.post(f"/jobs/{job.id}/tag", {"tag": "a,b"})
+        assert wrong.status_code == 400
+        assert 'value="a,b"' in wrong.text
+        assert "no comma" in wrong.text
+        await desk.post(f"/jobs/{job.id}/untag", {"tag": "good one"})
+        assert "Remove the tag" not in (await desk.get(f"/jobs/{job.id}")).text
+
+
+async def test_whoever_may_only_look_sees_no_buttons(rig: Rig) -> None:
+    await rig.house.user("bob", "team", password=PASSWORD)
+    ann = await rig.house.user("ann", "team", password=PASSWORD)
+    job = await rig.house.submit(SLEEPER, ann, group="team")
+    async with open_desk(rig, "bob") as desk:
+        assert f'action="/jobs/{job.id}/stop"' in (await desk.get(f"/jobs/{job.id}")).text
+    rig.house.services.tokens._access._own_only = True
+    async with open_desk(rig, "bob") as desk:
+        page = (await desk.get(f"/jobs/{job.id}")).text
+        assert f'action="/jobs/{job.id}/' not in page
+        assert f'href="/jobs/new?clone={job.id}"' in page
+        assert (await desk.post(f"/jobs/{job.id}/stop")).status_code == 403
+
+
+# -- old addresses
+
+
+async def test_links_from_before_lead_here(rig: Rig) -> None:
+    job = await rig.house.run("name: hello\ncommand: echo hi\n")
+    here = f"/jobs/{job.id}"
+    old = {
+        "/job-detail.html?username=admin&jobName=hello": here,
+        "/job-detail.html?username=admin&jobName=hello&jobAttemptIndex=0": f"{here}?section=tasks&attempt=0",
+        "/job-event.html?username=admin&jobName=hello": f"{here}?section=events",
+        "/task-attempt.html?username=admin&jobName=hello&jobAttemptIndex=0&taskRoleName=main&taskIndex=0": (
+            f"{here}?section=tasks&attempt=0&task=main-0"
+        ),
+        f"/console/g/default/job/{job.id}": here,
+    }
+    async with open_desk(rig) as desk:
+        for path, target in old.items():
+            answer = await desk.get(path)
+            assert (answer.status_code, answer.headers.get("location")) == (302, target), path
+        assert (await desk.get("/job-detail.html")).status_code == 404
+        assert (await desk.get("/job-detail.html?username=eve&jobName=hello")).status_code == 404
+        assert (await desk.get("/console/g/default/job/nothing-here")).status_code == 404
+
+
+async def test_events_are_told_newest_first_page_by_page(rig: Rig) -> None:
+    job = await rig.house.run("name: hello\ncommand: echo hi\n")
+    for n in range(60):
+        await rig.house.services.jobs.tag(rig.house.admin, job.id, f"tag{n}")
+        await rig.house.services.jobs.untag(rig.house.admin, job.id, f"tag{n}")
+    async with open_desk(rig) as desk:
+        page = (await desk.get(f"/jobs/{job.id}?section=events")).text
+        assert page.count('<li id="event-') == 100
+        assert "Submitted by admin" not in page
+        older = page.split('rel="next" href="')[1].split('"')[0].replace("&amp;", "&")
+        page = (await desk.get(older)).text
+        assert "Submitted by admin" in page
+        assert "Newest events" in page
+        for wrong in ("x", "-1", "9" * 40, "²"):
+            assert (await desk.get(f"/jobs/{job.id}", params={"section": "events", "before": wrong})).status_code == 200
+
+
+async def test_warnings_are_shown_first(rig: Rig) -> None:
+    job = await rig.house.submit("name: huge\ncommand: echo hi\nresources: {cpu: 400}\n")
+    async with open_desk(rig) as desk:
+        assert "it can never run here: a task asks for 400 cores" in await told(desk, f"/jobs/{job.id}")
