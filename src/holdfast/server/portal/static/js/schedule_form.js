@@ -10,13 +10,17 @@ function offerZone() {
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (!button || !own) return;
   button.textContent = button.dataset.text.replace("{zone}", own);
-  button.hidden = field.value === own || field.placeholder === own;
+  button.hidden = [field.value, field.placeholder].some((zone) => plain(zone) === plain(own));
   button.addEventListener("click", () => {
     field.value = own;
     field.dispatchEvent(new Event("change", { bubbles: true }));
     field.focus();
     button.hidden = true;
   });
+}
+
+function plain(zone) {
+  return zone.replace(/^Etc\//, "");
 }
 
 function tieName() {
