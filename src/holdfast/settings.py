@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
@@ -239,6 +239,16 @@ class Settings(Section):
     schedules: ScheduleSettings = ScheduleSettings()  # type: ignore[call-arg]
     openpai: OpenPaiSettings = OpenPaiSettings()  # type: ignore[call-arg]
     primehub: PrimeHubSettings = PrimeHubSettings()  # type: ignore[call-arg]
+    _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def told_from(self, sources: Mapping[str, str]) -> Self:
+        """These settings, with section.name -> where each came from."""
+        self._sources = dict(sources)
+        return self
+
+    def source_of(self, section: str, field: str) -> str:
+        """Where its value came from: default, file, environment or option."""
+        return self._sources.get(f"{section}.{field}", "default")
 
 
 def default_home() -> Path:
@@ -249,15 +259,20 @@ def default_home() -> Path:
 def load_settings(home: Path, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
     """Settings from `home`/holdfast.toml, then the environment, then `overrides` (section.name -> value)."""
     data = _read_file(home / "holdfast.toml")
+    sources = {
+        f"{section}.{field}": "file" for section, table in data.items() if isinstance(table, dict) for field in table
+    }
     for section, field in _names():
         text = environ.get(f"HOLDFAST_{section}_{field}".upper())
         if text is not None:
             _table(data, section)[field] = _from_text(section, field, text)
+            sources[f"{section}.{field}"] = "environment"
     for key, value in (overrides or {}).items():
         section, field = key.split(".", 1)
         _table(data, section)[field] = value
+        sources[key] = "option"
     try:
-        return Settings.model_validate(data)
+        return Settings.model_validate(data).told_from(sources)
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "extra_forbidden":

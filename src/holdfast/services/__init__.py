@@ -20,6 +20,7 @@ from .artifacts import Artifacts
 from .audit import Audit, AuditedStore
 from .catalogue import Catalogue
 from .changes import Changes
+from .configuration import Configuration
 from .control import Control
 from .datasets import Datasets
 from .disk_work import DiskWork
@@ -81,6 +82,7 @@ class Services:
     keys: Keys
     skus: Skus
     place: Place
+    configuration: Configuration
 
     async def seed(self) -> None:
         """At the first start: what is there to choose from."""
@@ -152,7 +154,8 @@ def build_services(
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
         schedules=Schedules(audited, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock),
         skus=skus,
-        place=Place(store, engine, control, home, clock=clock),
+        place=Place(store, engine, control, home, shared=folders.root, clock=clock),
+        configuration=Configuration(settings, home),
     )
 
 

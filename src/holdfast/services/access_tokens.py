@@ -99,7 +99,8 @@ class AccessTokens:
     async def changed(self, timeout: float) -> None:
         """Returns when something did, or after `timeout` seconds."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._news.wait()
 
     async def actor(self, text: str) -> Actor:
         return (await self.known(text)).actor

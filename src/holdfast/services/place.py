@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,14 +13,18 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from holdfast import __version__
-from holdfast.core.access import Actor
+from holdfast.core.access import Actor, Verb, may
+from holdfast.core.errors import Forbidden
 from holdfast.core.placement import GroupUse, JobUse, NodeUse
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, EngineHealth
+from holdfast.reach import Reach, Silent
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 
 from .control import Control
+
+DISK_PATIENCE = 2.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +51,38 @@ class Status:
     engine: EngineHealth
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    path: str
+    free: int | None  # bytes; None: it does not answer
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What an admin wants to know of the place."""
+
+    status: Status
+    health: Health
+    nodes: tuple[NodeUse, ...]
+    database: str
+    python: str
+    disks: tuple[Disk, ...]
+
+
 class Place:
     def __init__(
-        self, store: Store, engine: Engine, control: Control, home: Path, *, clock: Callable[[], datetime]
+        self,
+        store: Store,
+        engine: Engine,
+        control: Control,
+        home: Path,
+        *,
+        shared: Path,
+        clock: Callable[[], datetime],
     ) -> None:
+        self._shared = shared
+        self._reach = Reach("disks")
         self._store = store
         self.engine = engine
         self._control = control
@@ -69,6 +103,28 @@ class Place:
         nodes, groups = self._control.use()
         mine = tuple(use for use in groups if _shows(actor, use.group))
         return Capacity(nodes=tuple(nodes), groups=mine, engine=self.engine.health())
+
+    async def inspect(self, actor: Actor) -> Inspection:
+        """For admins."""
+        if not may(actor, Verb.MANAGE_PLACE):
+            raise Forbidden("Only admins see how the place is")
+        folders = dict.fromkeys((self._home, self._shared))
+        return Inspection(
+            status=await self.status(actor),
+            health=await self.health(),
+            nodes=tuple(self._control.use()[0]),
+            database=self._store.kind,
+            python=platform.python_version(),
+            disks=tuple([await self._disk(folder) for folder in folders]),
+        )
+
+    async def _disk(self, folder: Path) -> Disk:
+        """It may lie on a file server that is down."""
+        try:
+            found = await self._reach.run(lambda: shutil.disk_usage(folder), DISK_PATIENCE)
+        except (Silent, OSError):
+            return Disk(path=str(folder), free=None, total=None)
+        return Disk(path=str(folder), free=found.free, total=found.total)
 
     async def jobs_in_use(self, actor: Actor) -> Mapping[str, Sequence[JobUse]]:
         """Group -> its jobs that have something in use; of the groups whose use one sees."""

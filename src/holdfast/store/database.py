@@ -64,6 +64,11 @@ class Store:
             raise
         return store
 
+    @property
+    def kind(self) -> str:
+        """SQLite or PostgreSQL."""
+        return "SQLite" if is_sqlite(self._url) else "PostgreSQL"
+
     def lock_exclusive(self, patience: float = 2.0) -> None:
         """From now on until closed, no other server may do the same with this database.
 
