@@ -62,9 +62,8 @@ def show_when(at: datetime | None, kind: str = "ago") -> Markup:
     if at is None:
         return Markup('<span class="none">–</span>')
     utc = at.astimezone(UTC)
-    return Markup('<time datetime="{}" data-show="{}">{}</time>').format(
-        utc.strftime("%Y-%m-%dT%H:%M:%SZ"), kind, utc.strftime("%Y-%m-%d %H:%M UTC")
-    )
+    text = utc.isoformat(" ", "seconds")[:19]
+    return Markup(f'<time datetime="{text[:10]}T{text[11:]}Z" data-show="{kind}">{text[:16]} UTC</time>')
 
 
 def show_span(began: datetime | None, ended: datetime | None, now: datetime | None = None) -> Markup:

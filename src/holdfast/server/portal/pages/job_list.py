@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from zlib import crc32
 
+from markupsafe import Markup
 from starlette.responses import Response
 
-from holdfast.core.access import Actor, may_act
+from holdfast.core.access import Actor
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.records import JobSummary, Page
 from holdfast.core.states import JobState
@@ -19,6 +19,7 @@ from holdfast.timezones import machine_timezone, zone
 from ...errors import STATUS
 from ..first_job import FirstJob, first_job
 from ..job_filters import CUSTOM, LIMITS, SPANS, Filters, need_sense, read_filters
+from ..job_rows import render_rows
 from ..routes import page
 from ..visit import Visit
 
@@ -26,32 +27,9 @@ TYPED_HEADER = "x-typed"  # this is about a letter that was typed: more will fol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    job: JobSummary
-    may_act: bool
-    held_until: datetime | None = None  # how long a held job stays
-
-    @property
-    def may_stop(self) -> bool:
-        return self.may_act and not self.job.state.final and not self.job.stopping
-
-    @property
-    def reason(self) -> str:
-        """Why it is in this state; empty where the state says it all."""
-        return "" if self.job.message == self.job.state else self.job.message
-
-    @property
-    def version(self) -> str:
-        """Another whenever the row looks different."""
-        job = self.job
-        shown = (job.state, job.stopping, job.message, job.started_at, job.finished_at, job.attempt, job.tags)
-        return f"{crc32(repr((shown, self.may_act, self.held_until)).encode()):08x}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobListPage:
     filters: Filters
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Markup, ...] = ()
     older: str | None = None  # addresses of other pages of it
     newest: str | None = None
     groups: tuple[str, ...] = ()  # to choose from
@@ -104,7 +82,7 @@ async def _fill(visit: Visit, filters: Filters) -> JobListPage:
     nothing = not found.items and not filters.any and not filters.cursor
     return JobListPage(
         filters=filters,
-        rows=tuple(Row(job=job, may_act=may_act(visit.who, job.group, job.user)) for job in found.items),
+        rows=render_rows(found.items, visit.who, visit.words.code),
         older=filters.but(cursor=found.next) if found.next else None,
         newest=filters.but() if filters.cursor else None,
         groups=choices,

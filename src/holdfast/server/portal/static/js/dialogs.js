@@ -23,12 +23,17 @@ function askFirst(event) {
   if (!question || form.dataset.sure) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  ask(question).then((yes) => {
+  ask(question.replace("{name}", nameOf(event.submitter))).then((yes) => {
     if (!yes) return;
     form.dataset.sure = "yes";
     form.requestSubmit(event.submitter);
     delete form.dataset.sure;
   });
+}
+
+// In a list, {name} in a question is that of the button's row.
+function nameOf(button) {
+  return button?.closest("tr")?.querySelector("a.open")?.textContent ?? "";
 }
 
 export function ask(question) {

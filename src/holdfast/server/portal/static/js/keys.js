@@ -24,7 +24,7 @@ function press(key) {
     return Boolean(GO[key]);
   }
   if (key === "g") going = Date.now();
-  else if (key === "/") document.querySelector("#text, #search")?.select();
+  else if (key === "/") (document.querySelector("main input[type=search]") ?? document.getElementById("search"))?.select();
   else if (key === "?") document.getElementById("help")?.showModal();
   else if (key === "j") move(1);
   else if (key === "k") move(-1);
