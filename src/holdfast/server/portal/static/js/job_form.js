@@ -44,7 +44,9 @@ export class JobForm {
     const rows = found.map((secret) => [secret.name, secret]);
     showRows(this.box.querySelector("[data-secrets]"), template("secret-template"), rows, (row, [name, secret]) => {
       const value = secret.masked ? this.secrets.get(name) ?? "" : secret.value;
-      put(row.querySelector("[data-pair=value]"), value);
+      const input = row.querySelector("[data-pair=value]");
+      put(input, value);
+      input.placeholder = input.dataset.again;
       row.classList.toggle("unfilled", value === "");
     });
   }

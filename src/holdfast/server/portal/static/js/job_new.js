@@ -214,10 +214,13 @@ class NewJobPage {
     }
   }
 
+  // What the other format says beyond a job stays behind, but for storages, which jobs of ours know, too.
   convert() {
-    const values = new Map(this.form.secrets);
-    this.editor.setText(this.answer.yaml);
-    for (const [name, value] of values) this.form.secrets.set(name, value);
+    this.absorb();
+    const converted = new JobDocument(this.lib.yaml, this.answer.yaml);
+    converted.remove(["extras", "primehub"]);
+    for (const key of Object.keys(converted.at(["extras", "openpai"]) ?? {})) if (key !== "storages") converted.remove(["extras", "openpai", key]);
+    this.editor.setText(converted.text);
     this.textChanged(this.editor.text, 0);
   }
 
