@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdfast.services.passwords import Passwords
+
+pytestmark = pytest.mark.anyio
 
 
 async def test_users_passwords_cost_those_who_guess_what_they_should() -> None:
