@@ -2,6 +2,7 @@
 
 from . import (
     admin,
+    audit,
     groups,
     home,
     job,
@@ -15,8 +16,10 @@ from . import (
     me,
     new_job,
     old_lists,
+    place,
     schedule_form,
     schedules,
+    settings,
     token_code,
     tokens,
 )
@@ -25,6 +28,7 @@ from . import (
 PAGES = (
     new_job,
     admin,
+    audit,
     groups,
     home,
     job_acts,
@@ -36,8 +40,10 @@ PAGES = (
     login,
     me,
     old_lists,
+    place,
     schedule_form,
     schedules,
+    settings,
     token_code,
     tokens,
     job,
