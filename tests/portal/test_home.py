@@ -1,0 +1,70 @@
+"""The first page, as somebody finds it in the morning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.server import Server
+
+from .axe import findings
+from .browser import PASSWORD, Window
+
+
+def add_user(server: Server, name: str) -> None:
+    with server.client() as client:
+        client.post("/users", json={"name": name, "password": PASSWORD}).raise_for_status()
+        client.put(f"/groups/default/members/{name}", json={}).raise_for_status()
+
+
+def submit(server: Server, user: str, text: str) -> str:
+    login = httpx.post(f"{server.url}/api/v1/login", json={"user": user, "password": PASSWORD}).json()
+    headers = {"Authorization": f"Bearer {login['token']}"}
+    return str(httpx.post(f"{server.url}/api/v1/jobs", content=text, headers=headers).raise_for_status().json()["id"])
+
+
+def test_a_first_visit_ends_with_a_job_that_ran(open_window: Callable[..., Window], server: Server) -> None:
+    add_user(server, "freshman")
+    window = open_window("freshman")
+    window.go("/")
+    expect(window.page.locator("#welcome")).to_be_visible()
+    window.page.click("button >> text=Run this job")
+    window.page.wait_for_url("**/jobs/job-*")
+    window.go("/")
+    expect(window.page.locator("#now")).to_be_visible()
+    expect(window.page.locator("#welcome")).to_have_count(0)
+
+
+def test_counts_lead_to_the_list_and_keep_up(open_window: Callable[..., Window], server: Server) -> None:
+    add_user(server, "morning")
+    submit(server, "morning", "name: sunrise\ncommand: exit 7\n")
+    window = open_window("morning")
+    window.go("/")
+    failed = window.page.locator("[aria-labelledby=lately] .tile.state-failed")
+    expect(failed).to_contain_text("1", timeout=30_000)
+    expect(window.page.locator("[aria-labelledby=failures]")).to_contain_text("Exit code 7")
+    submit(server, "morning", "name: sunset\ncommand: exit 8\n")
+    expect(failed).to_contain_text("2", timeout=30_000)  # without loading the page again
+    failed.click()
+    expect(window.page.locator("[data-rows] tr")).to_have_count(2)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_keeps_anybody_out(open_window: Callable[..., Window], server: Server, theme: str) -> None:
+    add_user(server, f"visitor-{theme}")
+    window = open_window(f"visitor-{theme}", color_scheme=theme)
+    window.go("/")
+    assert findings(window.page) == []
+    job = submit(server, f"visitor-{theme}", "name: stumbles\ncommand: exit 3\n")
+    server.wait(job)
+    window.go("/")
+    assert findings(window.page) == []
+
+
+def test_a_phone_shows_all_of_it(open_window: Callable[..., Window]) -> None:
+    window = open_window(viewport={"width": 390, "height": 844})
+    window.go("/")
+    assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
