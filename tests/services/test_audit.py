@@ -1,0 +1,393 @@
+"""Every change to the place leaves an event, in the same write; nothing else does, and no secret is ever in one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.access import Actor
+from holdfast.core.audit import Act, AuditEvent, AuditKind, AuditQuery
+from holdfast.core.catalogue import ImageAlias, InstanceType, Secret, SecretKind
+from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
+from holdfast.core.placement import Quota
+from holdfast.core.records import Dataset, Group, Mlflow
+from holdfast.core.schedule import Recurrence, RecurrenceKind
+from holdfast.engines.base import ImageInfo
+from holdfast.engines.fake import FakeEngine
+from holdfast.services.audit import CLIENT_ADDRESS, AuditedStore
+from holdfast.services.datasets import DatasetChange
+from holdfast.services.failed_logins import MOST_PER_HOUR, QUIET_FOR
+from holdfast.services.groups import GroupChange
+from holdfast.services.image_aliases import ImageAliasChange
+from holdfast.services.instance_types import InstanceTypeChange
+from holdfast.services.refusals import TooManyRequests
+from holdfast.services.schedules import ScheduleChange
+from holdfast.services.secrets import SecretChange
+from holdfast.services.users import UserChange
+
+from .house import House, open_house
+
+pytestmark = pytest.mark.anyio
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3FOZgDx2DGuNLLzK4ydj1Hmh3Emr3SvNPXd7CGcTCU ann@home"
+SECRET = "hunter2-hunter2"
+JOB = "name: nightly\ncommand: echo hi\n"
+DAILY = Recurrence(kind=RecurrenceKind.DAILY)
+Trying = Callable[["House", Path], Awaitable[object]]
+
+
+async def events(house: House, **asked: object) -> tuple[AuditEvent, ...]:
+    found = await house.services.audit.list(house.admin, AuditQuery(limit=500, **asked))  # type: ignore[arg-type]
+    return found.items
+
+
+# -- every verb
+
+
+async def _schedule(house: House) -> str:
+    return (await house.services.schedules.create(house.admin, JOB, DAILY)).schedule.id
+
+
+async def _login(house: House) -> str:
+    return (await house.services.tokens.login("ann", SECRET, "here")).text
+
+
+async def _token(house: House) -> str:
+    return (await house.services.tokens.create(house.admin, name="t")).token.id
+
+
+async def _key(house: House) -> str:
+    return (await house.services.keys.add(house.admin, KEY)).id
+
+
+def own(house: House) -> Actor:
+    return Actor(name="ann")
+
+
+# service.verb -> (how to do it, the event it leaves). Group red, user ann and one of everything are there before.
+VERBS: dict[str, tuple[Trying, tuple[AuditKind, Act]]] = {
+    "users.create": (
+        lambda h, _: h.services.users.create(h.admin, name="new", password=SECRET),
+        (AuditKind.USER, Act.CREATED),
+    ),
+    "users.change": (lambda h, _: h.services.users.change(h.admin, "ann", admin=True), (AuditKind.USER, Act.CHANGED)),
+    "users.update": (
+        lambda h, _: h.services.users.update(h.admin, "ann", UserChange(groups=frozenset())),
+        (AuditKind.USER, Act.CHANGED),
+    ),
+    "users.extend": (lambda h, _: h.services.users.extend(own(h), "ann", {"k": SECRET}), (AuditKind.USER, Act.CHANGED)),
+    "users.delete": (lambda h, _: h.services.users.delete(h.admin, "ann"), (AuditKind.USER, Act.REMOVED)),
+    "users.set_password": (
+        lambda h, _: h.services.users.set_password(h.admin, "ann", SECRET + "2"),
+        (AuditKind.PASSWORD, Act.CHANGED),
+    ),
+    "users.change_own_password": (
+        lambda h, _: h.services.users.change_own_password(own(h), SECRET, SECRET + "2", "here"),
+        (AuditKind.PASSWORD, Act.CHANGED),
+    ),
+    "groups.create": (
+        lambda h, _: h.services.groups.create(h.admin, Group(name="new", quota=Quota(gpu=2))),
+        (AuditKind.GROUP, Act.CREATED),
+    ),
+    "groups.change": (
+        lambda h, _: h.services.groups.change(h.admin, "red", GroupChange(quota=Quota(gpu=4))),
+        (AuditKind.GROUP, Act.CHANGED),
+    ),
+    "groups.extend": (lambda h, _: h.services.groups.extend(h.admin, "red", {"x": 1}), (AuditKind.GROUP, Act.CHANGED)),
+    "groups.set_mlflow": (
+        lambda h, _: h.services.groups.set_mlflow(
+            h.admin, "red", Mlflow(tracking_uri="http://m", tracking_envs={"A": SECRET})
+        ),
+        (AuditKind.GROUP, Act.CHANGED),
+    ),
+    "groups.delete": (lambda h, _: h.services.groups.delete(h.admin, "red"), (AuditKind.GROUP, Act.REMOVED)),
+    "groups.set_member": (
+        lambda h, _: h.services.groups.set_member(h.admin, "red", "admin", admin=True),
+        (AuditKind.MEMBER, Act.CHANGED),
+    ),
+    "groups.remove_member": (
+        lambda h, _: h.services.groups.remove_member(h.admin, "red", "ann"),
+        (AuditKind.MEMBER, Act.REMOVED),
+    ),
+    "tokens.login": (lambda h, _: _login(h), (AuditKind.LOGIN, Act.BEGUN)),
+    "tokens.login_as": (lambda h, _: h.services.tokens.login_as("ann", "link"), (AuditKind.LOGIN, Act.BEGUN)),
+    "tokens.create": (lambda h, _: _token(h), (AuditKind.TOKEN, Act.CREATED)),
+    "tokens.end_logins": (lambda h, _: h.services.tokens.end_logins(own(h)), (AuditKind.LOGIN, Act.ENDED)),
+    "keys.add": (lambda h, _: _key(h), (AuditKind.KEY, Act.CREATED)),
+    "codes.issue_login": (lambda h, _: h.services.codes.issue_login(h.admin), (AuditKind.LOGIN, Act.CREATED)),
+    "instance_types.create": (
+        lambda h, _: h.services.instance_types.create(h.admin, InstanceType(name="new", cpu=1, memory=1 << 30)),
+        (AuditKind.INSTANCE_TYPE, Act.CREATED),
+    ),
+    "instance_types.change": (
+        lambda h, _: h.services.instance_types.change(h.admin, "cpu-1", InstanceTypeChange(cpu=3)),
+        (AuditKind.INSTANCE_TYPE, Act.CHANGED),
+    ),
+    "instance_types.delete": (
+        lambda h, _: h.services.instance_types.delete(h.admin, "cpu-1"),
+        (AuditKind.INSTANCE_TYPE, Act.REMOVED),
+    ),
+    "instance_types.grant": (
+        lambda h, _: h.services.instance_types.grant(h.admin, "cpu-1", "red"),
+        (AuditKind.INSTANCE_TYPE, Act.GRANTED),
+    ),
+    "image_aliases.create": (
+        lambda h, _: h.services.image_aliases.create(h.admin, ImageAlias(name="new", url="host")),
+        (AuditKind.IMAGE_ALIAS, Act.CREATED),
+    ),
+    "image_aliases.change": (
+        lambda h, _: h.services.image_aliases.change(h.admin, "host", ImageAliasChange(description="x")),
+        (AuditKind.IMAGE_ALIAS, Act.CHANGED),
+    ),
+    "image_aliases.delete": (
+        lambda h, _: h.services.image_aliases.delete(h.admin, "host"),
+        (AuditKind.IMAGE_ALIAS, Act.REMOVED),
+    ),
+    "image_aliases.grant": (
+        lambda h, _: h.services.image_aliases.grant(h.admin, "host", "red"),
+        (AuditKind.IMAGE_ALIAS, Act.GRANTED),
+    ),
+    "datasets.create": (
+        lambda h, f: h.services.datasets.create(
+            h.admin, Dataset(name="new", path="", kind="env"), variables={"A": SECRET}
+        ),
+        (AuditKind.DATASET, Act.CREATED),
+    ),
+    "datasets.change": (
+        lambda h, _: h.services.datasets.change(h.admin, "vars", DatasetChange(variables={"A": SECRET})),
+        (AuditKind.DATASET, Act.CHANGED),
+    ),
+    "datasets.delete": (lambda h, _: h.services.datasets.delete(h.admin, "vars"), (AuditKind.DATASET, Act.REMOVED)),
+    "datasets.grant": (
+        lambda h, _: h.services.datasets.grant(h.admin, "vars", "red"),
+        (AuditKind.DATASET, Act.GRANTED),
+    ),
+    "secrets.create": (
+        lambda h, _: h.services.secrets.create(h.admin, Secret(name="new", kind=SecretKind.OPAQUE), SECRET),
+        (AuditKind.SECRET, Act.CREATED),
+    ),
+    "secrets.change": (
+        lambda h, _: h.services.secrets.change(h.admin, "git", SecretChange(value=SECRET)),
+        (AuditKind.SECRET, Act.CHANGED),
+    ),
+    "secrets.delete": (lambda h, _: h.services.secrets.delete(h.admin, "git"), (AuditKind.SECRET, Act.REMOVED)),
+    "schedules.create": (lambda h, _: _schedule(h), (AuditKind.SCHEDULE, Act.CREATED)),
+}
+
+
+# Those that undo one of the above: what they undo is done first.
+async def _undo(house: House, verb: str) -> None:
+    services, admin = house.services, house.admin
+    if verb == "tokens.logout":
+        await services.tokens.logout(await _login(house))
+    elif verb == "tokens.delete":
+        await services.tokens.delete(admin, await _token(house))
+    elif verb == "keys.remove":
+        await services.keys.remove(admin, await _key(house))
+    elif verb == "codes.log_in":
+        await services.codes.log_in(await services.codes.issue_login(admin))
+    elif verb == "codes.redeem":
+        await services.codes.redeem(await services.codes.issue_for(admin), name="x")
+    elif verb.endswith(".revoke"):
+        service = getattr(services, verb.partition(".")[0])
+        name = {"datasets": "vars", "instance_types": "cpu-1", "image_aliases": "host"}[verb.partition(".")[0]]
+        await service.grant(admin, name, "red")
+        await service.revoke(admin, name, "red")
+    else:
+        id = await _schedule(house)
+        if verb == "schedules.change":
+            await services.schedules.change(admin, id, ScheduleChange(paused=True))
+        else:
+            await getattr(services.schedules, verb.partition(".")[2])(admin, id)
+
+
+UNDOING: dict[str, tuple[AuditKind, Act]] = {
+    "tokens.logout": (AuditKind.LOGIN, Act.ENDED),
+    "tokens.delete": (AuditKind.TOKEN, Act.REMOVED),
+    "keys.remove": (AuditKind.KEY, Act.REMOVED),
+    "codes.log_in": (AuditKind.LOGIN, Act.BEGUN),
+    "codes.redeem": (AuditKind.TOKEN, Act.CREATED),
+    "datasets.revoke": (AuditKind.DATASET, Act.REVOKED),
+    "instance_types.revoke": (AuditKind.INSTANCE_TYPE, Act.REVOKED),
+    "image_aliases.revoke": (AuditKind.IMAGE_ALIAS, Act.REVOKED),
+    "schedules.change": (AuditKind.SCHEDULE, Act.CHANGED),
+    "schedules.pause": (AuditKind.SCHEDULE, Act.CHANGED),
+    "schedules.resume": (AuditKind.SCHEDULE, Act.CHANGED),
+    "schedules.delete": (AuditKind.SCHEDULE, Act.REMOVED),
+}
+# Verbs that change nothing about the place: they look, or their doing is told elsewhere.
+SILENT = {
+    "users.list", "users.get", "users.by_group", "users.preferences", "users.set_preferences",
+    "users.ensure_first_admin", "groups.list", "groups.get", "groups.mlflow", "tokens.actor", "tokens.which",
+    "tokens.changed", "tokens.knows", "tokens.guest", "tokens.verify", "tokens.password_mark", "tokens.list",
+    "tokens.summary", "tokens.sweep", "tokens.local_token", "keys.list", "codes.issue", "codes.issue_for", "codes.who",
+    "images.list", "images.check_import", "images.clear_uploads", "secrets.list", "secrets.get", "secrets.value",
+    "schedules.list", "schedules.get", "schedules.runs", "schedules.preview", "schedules.run_now",
+    "schedules.newest_runs",
+}  # fmt: skip
+LOOKING = ("seed", "usable", "list", "get", "known", "forget")
+SILENT |= {f"{name}.{verb}" for name in ("instance_types", "image_aliases") for verb in LOOKING}
+SILENT |= {
+    f"datasets.{verb}"
+    for verb in ("of_group", "list", "get", "exists", "variables", "variables_of", "ready", "git_state", "sync")
+} | {"datasets.clear_purged"}
+BY_FILES = {"images.add", "images.remove"}  # tried below
+
+
+async def _furnish(house: House) -> None:
+    await house.user("ann", "red", password=SECRET)
+    await house.services.datasets.create(house.admin, Dataset(name="vars", path="", kind="env"), variables={})
+    await house.services.secrets.create(house.admin, Secret(name="git", kind=SecretKind.OPAQUE), SECRET)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_change_leaves_one_event(house: House, tmp_path: Path, verb: str) -> None:
+    await _furnish(house)
+    before = len(await events(house))
+    do, expected = VERBS[verb]
+    CLIENT_ADDRESS.set("10.0.0.9")
+    await do(house, tmp_path)
+    newest, *rest = await events(house)
+    assert len(rest) == before
+    assert (newest.kind, newest.act) == expected
+    assert newest.actor in ("admin", "ann")
+    assert newest.subject
+    assert newest.address == "10.0.0.9"
+    assert SECRET not in repr(newest)
+
+
+@pytest.mark.parametrize("verb", UNDOING)
+async def test_an_undoing_leaves_one_event(house: House, verb: str) -> None:
+    await _furnish(house)
+    await _undo(house, verb)
+    newest = (await events(house))[0]
+    assert (newest.kind, newest.act) == UNDOING[verb]
+
+
+async def test_no_verb_is_forgotten(house: House) -> None:
+    """Of every service that writes through the audited store; a new verb belongs into one of the tables above."""
+    told = set(VERBS) | set(UNDOING) | SILENT | BY_FILES
+    found = set()
+    for name in house.services.__slots__:
+        service = getattr(house.services, name)
+        if not isinstance(getattr(service, "_store", None), AuditedStore):
+            continue
+        methods = inspect.getmembers(type(service), inspect.isfunction)
+        found |= {f"{name}.{verb}" for verb, _ in methods if not verb.startswith("_")}
+    assert found - told == set()
+    assert told - found == set()
+
+
+class Shelf(FakeEngine):
+    """Keeps images, by name alone."""
+
+    async def import_image(self, name: str, file: Path) -> ImageInfo:
+        return ImageInfo(name=name, size=1, created_at=None, source="")
+
+    async def remove_image(self, name: str) -> bool:
+        return True
+
+
+async def test_images_leave_events(tmp_path: Path) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"tar"
+
+    async with open_house(tmp_path / "home", engine=Shelf()) as house:
+        await house.services.images.add(house.admin, "tiny:1", chunks())
+        await house.services.images.remove(house.admin, "tiny:1")
+        found = await events(house, kind=AuditKind.IMAGE)
+        assert [(event.act, event.subject) for event in found] == [(Act.REMOVED, "tiny:1"), (Act.CREATED, "tiny:1")]
+
+
+# -- what is in an event
+
+
+async def test_what_was_set_is_told(house: House) -> None:
+    await house.add_group("red")
+    change = GroupChange(quota=Quota(gpu=4, cpu=1.5), time_limit=timedelta(hours=1), extension={"a": 1})
+    await house.services.groups.change(house.admin, "red", change)
+    await house.services.groups.change(house.admin, "red", GroupChange(time_limit=None))
+    cleared, changed, _ = await events(house, kind=AuditKind.GROUP)
+    assert changed.detail == {"quota": "cpu: 1.5, gpu: 4", "time_limit": "3600 s", "extension": "…"}
+    assert cleared.detail == {"time_limit": "–"}
+
+
+async def test_what_is_refused_leaves_nothing(house: House) -> None:
+    await house.user("ann", "red")
+    before = await events(house)
+    for refused in (
+        house.services.users.create(house.admin, name="ann"),
+        house.services.users.delete(house.admin, "admin"),
+        house.services.groups.delete(Actor(name="ann"), "red"),
+        house.services.secrets.delete(house.admin, "none"),
+    ):
+        with pytest.raises(UserError):
+            await refused
+    assert await events(house) == before
+
+
+async def test_only_admins_look(house: House) -> None:
+    ann = await house.user("ann", "red")
+    with pytest.raises(Forbidden):
+        await house.services.audit.list(ann)
+    for limit in (0, 501):
+        with pytest.raises(UserError):
+            await house.services.audit.list(house.admin, AuditQuery(limit=limit))
+
+
+async def test_old_events_and_tokens_go(house: House) -> None:
+    await house.user("ann", "red", password=SECRET)
+    await _login(house)
+    house.clock.forward(366 * 86400)
+    await house.user("bob", "red")
+    assert await house.services.audit.sweep() > 0
+    assert await house.services.tokens.sweep() == 1
+    assert [event.subject for event in await events(house)] == ["bob"]
+
+
+# -- failed logins
+
+
+async def _fail(house: House, user: str, address: str) -> None:
+    with pytest.raises((NotLoggedIn, TooManyRequests)):
+        await house.services.tokens.verify(user, "no", address)
+
+
+async def test_failed_logins_are_told_once_and_counted(house: House) -> None:
+    await house.user("ann", "red", password=SECRET)
+    for _ in range(4):
+        await _fail(house, "ann", "10.1.1.1")
+    (first,) = await events(house, kind=AuditKind.LOGIN)
+    assert (first.act, first.subject, first.actor, first.detail) == (Act.FAILED, "ann", "", {})
+    house.clock.forward(QUIET_FOR + 1)
+    await _fail(house, "ann", "10.1.1.1")
+    assert (await events(house, kind=AuditKind.LOGIN))[0].detail == {"more": "3"}
+
+
+async def test_what_was_typed_in_place_of_a_user_is_not_kept(house: House) -> None:
+    await _fail(house, SECRET, "10.1.1.1")
+    (event,) = await events(house, kind=AuditKind.LOGIN)
+    assert event.subject == ""
+    assert SECRET not in repr(event)
+
+
+async def test_whoever_guesses_fills_no_disk(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no(hashed: str | None, password: str) -> bool:
+        return False
+
+    monkeypatch.setattr(house.services.tokens._passwords, "verify", no)
+    monkeypatch.setattr(house.services.tokens._guesses, "begin", _at_once)
+    for number in range(MOST_PER_HOUR + 40):
+        await _fail(house, "nobody", f"10.0.0.{number}")
+    assert len(await events(house, kind=AuditKind.LOGIN)) == MOST_PER_HOUR
+    house.clock.forward(3601)
+    await _fail(house, "nobody", "10.0.1.1")
+    assert (await events(house, kind=AuditKind.LOGIN))[0].detail == {"others": "40"}
+
+
+async def _at_once(user: str, address: str) -> None:
+    return None
