@@ -47,7 +47,8 @@ class TaskPagesContract:
     def page(
         self, opened: Opened, id: str, filter: TaskFilter, offset: int = 0, limit: int = 9
     ) -> tuple[list[str], int]:
-        found, total = opened.read(task_pages.task_page, id, 0, filter, roles=ROLES, offset=offset, limit=limit)
+        found = opened.read(task_pages.task_page, id, 0, filter, roles=ROLES, offset=offset, limit=limit)
+        total = opened.read(task_pages.count_fitting, id, 0, filter)
         return [f"{record.task.task}.{record.task.number}" for record in found], total
 
     def test_the_newest_try_of_each_task_comes_in_the_order_of_the_roles(self, opened: Opened, job_id: str) -> None:

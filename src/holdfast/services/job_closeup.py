@@ -84,7 +84,7 @@ class JobCloseup:
     ) -> TaskPage:
         """The newest try of each task of an attempt; in the order of the job's roles."""
         wanted, limit = filter or TaskFilter(), min(limit, MOST_TASKS)
-        addresses = {node.name: node.address for node in self._engine.nodes()}
+        addresses = self.addresses()
         live = self._live_tasks(job.record, attempt)
         if live is not None:
             fitting = [task for task in live if wanted.fits(task)]
@@ -93,12 +93,22 @@ class JobCloseup:
         items, total, counts = await self._store.read(_stored_page, job.record, attempt, wanted, offset, limit)
         return TaskPage(items=items, total=total, counts=counts, addresses=addresses)
 
-    async def all_tasks(self, job: Closeup, attempt: int) -> AsyncGenerator[TaskPage, None]:
+    async def all_tasks(self, job: Closeup, attempt: int) -> AsyncGenerator[tuple[TaskRecord, ...], None]:
         """The same, all of them, a piece at a time."""
         offset = 0
-        while (page := await self.tasks(job, attempt, offset=offset, limit=PIECE)).items:
-            yield page
-            offset += len(page.items)
+        while items := await self._piece(job.record, attempt, offset):
+            yield items
+            offset += len(items)
+
+    async def _piece(self, record: job_rows.JobDetail, attempt: int, offset: int) -> tuple[TaskRecord, ...]:
+        live = self._live_tasks(record, attempt)
+        if live is None:
+            return await self._store.read(_stored_tasks, record, attempt, TaskFilter(), offset, PIECE)
+        return tuple(_record(record.summary.id, attempt, task) for task in live[offset : offset + PIECE])
+
+    def addresses(self) -> dict[str, str]:
+        """Node -> where it is reached."""
+        return {node.name: node.address for node in self._engine.nodes()}
 
     def _live_tasks(self, record: job_rows.JobDetail, attempt: int) -> Sequence[TaskAttempt] | None:
         """From memory, of the attempt that goes on; with those that have not begun."""
@@ -128,10 +138,21 @@ class JobCloseup:
 def _stored_page(
     conn: Connection, record: job_rows.JobDetail, attempt: int, filter: TaskFilter, offset: int, limit: int
 ) -> tuple[tuple[TaskRecord, ...], int, Counts]:
-    job_id, roles = record.summary.id, _roles(record.job)
-    items, total = task_pages.task_page(conn, job_id, attempt, filter, roles=roles, offset=offset, limit=limit)
-    counts = task_pages.task_counts(conn, job_id, attempt)
-    return tuple(items), total, {role: counts[role] for role in roles if role in counts}
+    job_id = record.summary.id
+    found = task_pages.task_counts(conn, job_id, attempt)
+    counts = {role: found[role] for role in _roles(record.job) if role in found}
+    if filter:
+        total = task_pages.count_fitting(conn, job_id, attempt, filter)
+    else:
+        total = sum(sum(states.values()) for states in found.values())
+    return _stored_tasks(conn, record, attempt, filter, offset, limit), total, counts
+
+
+def _stored_tasks(
+    conn: Connection, record: job_rows.JobDetail, attempt: int, filter: TaskFilter, offset: int, limit: int
+) -> tuple[TaskRecord, ...]:
+    id, roles = record.summary.id, _roles(record.job)
+    return tuple(task_pages.task_page(conn, id, attempt, filter, roles=roles, offset=offset, limit=limit))
 
 
 def _roles(job: Job) -> list[str]:

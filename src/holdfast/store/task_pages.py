@@ -47,14 +47,20 @@ def task_page(
     roles: Sequence[str],
     offset: int,
     limit: int,
-) -> tuple[list[TaskRecord], int]:
-    """The newest try of each task that fits, in the order of `roles`, and how many fit in all."""
-    fitting = [*_of_attempt(job_id, attempt), *_conditions(filter)]
-    order = {role: at for at, role in enumerate(roles)} if len(roles) <= MOST_ORDERED_ROLES else {}
-    first: list[ColumnElement[Any]] = [case(order, value=_tries.role, else_=len(order))] if order else []
-    rows = select(task_attempts).where(*fitting).order_by(*first, _tries.role, _tries.task_index)
-    total = conn.scalar(select(func.count()).select_from(task_attempts).where(*fitting))
-    return [record_of(job_id, row) for row in conn.execute(rows.offset(offset).limit(limit))], int(total or 0)
+) -> list[TaskRecord]:
+    """The newest try of each task that fits, in the order of `roles`."""
+    ordered = 1 < len(roles) <= MOST_ORDERED_ROLES  # tasks of one role lie in order as they are
+    places = {role: at for at, role in enumerate(roles)}
+    first: list[ColumnElement[Any]] = [case(places, value=_tries.role, else_=len(roles))] if ordered else []
+    rows = select(task_attempts).where(*_of_attempt(job_id, attempt), *_conditions(filter))
+    rows = rows.order_by(*first, _tries.role, _tries.task_index).offset(offset).limit(limit)
+    return [record_of(job_id, row) for row in conn.execute(rows)]
+
+
+def count_fitting(conn: Connection, job_id: str, attempt: int, filter: TaskFilter) -> int:
+    """How many tasks fit, on all pages together."""
+    fitting = (*_of_attempt(job_id, attempt), *_conditions(filter))
+    return int(conn.scalar(select(func.count()).select_from(task_attempts).where(*fitting)) or 0)
 
 
 def task_counts(conn: Connection, job_id: str, attempt: int) -> dict[str, dict[TaskState, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -35,6 +36,9 @@ async def test_a_job_that_waits_says_every_reason(rig: Rig) -> None:
     await rig.house.until(big.id, JobState.RUNNING)
     await rig.house.submit("name: first\ncommand: sleep 9\nresources: {cpu: 2}\n")
     job = await rig.house.submit(SLEEPER)
+    async with asyncio.timeout(20):  # until the controller has looked at it
+        while len(rig.house.controller.waiting(job.id)) < 2:
+            await asyncio.sleep(0.01)
     async with open_desk(rig) as desk:
         page = await told(desk, f"/jobs/{job.id}")
         assert "free now: 0 cores" in page

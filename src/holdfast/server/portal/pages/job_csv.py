@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 
 from starlette.responses import Response
 
 from holdfast.core.exit_table import hint_for, spec_of
 from holdfast.core.records import TaskRecord
-from holdfast.services.job_closeup import Closeup, TaskPage
+from holdfast.services.job_closeup import Closeup
 
 from ...streams import Stream
 from ..visit import Visit
@@ -35,8 +35,9 @@ async def send_tasks(visit: Visit) -> Response:
 
 async def _lines(visit: Visit, job: Closeup, attempt: int) -> AsyncGenerator[bytes, None]:
     yield _csv([COLUMNS])
-    async for page in visit.services.closeup.all_tasks(job, attempt):
-        yield _csv([_cells(record, page) for record in page.items])
+    addresses = visit.services.closeup.addresses()
+    async for records in visit.services.closeup.all_tasks(job, attempt):
+        yield _csv([_cells(record, addresses) for record in records])
 
 
 def _csv(rows: list[tuple[object, ...]]) -> bytes:
@@ -50,12 +51,12 @@ def _safe(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
-def _cells(record: TaskRecord, page: TaskPage) -> tuple[object, ...]:
+def _cells(record: TaskRecord, addresses: Mapping[str, str]) -> tuple[object, ...]:
     task, exit = record.task, record.task.exit
     ports = " ".join(f"{label}={','.join(map(str, numbers))}" for label, numbers in task.ports.items())
     return (
         *(task.task, task.role, task.index, record.attempt, task.number, task.state.value),
-        *(task.node or "", page.addresses.get(task.node or "", ""), ports, " ".join(map(str, task.gpus))),
+        *(task.node or "", addresses.get(task.node or "", ""), ports, " ".join(map(str, task.gpus))),
         *(_time(task.placed_at), _time(task.started_at), _time(task.finished_at)),
         _seconds(task.started_at, task.finished_at),
         *(("", "", "", "", "") if exit is None else (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from urllib.parse import quote
 
 from holdfast.core.exits import ExitKind
 from holdfast.core.records import TaskRecord
@@ -26,7 +27,7 @@ class TaskRow:
     address: str  # of its machine
     exit: ExitWords | None
     tries: str  # where all tries of it are
-    logs: Mapping[str, str]  # stream -> where
+    log: str  # where its log is; of one stream with &stream= behind it
 
     @property
     def has_log(self) -> bool:
@@ -104,7 +105,7 @@ async def _load(visit: Visit, job: Closeup) -> TasksData:
         previous=job_address(id, {**asked, "page": number - 1}) if number > 1 else "",
         next=job_address(id, {**asked, "page": number + 1}) if more else "",
         task=task,
-        tries=tuple(_row(visit, id, record, page.addresses) for record in tries),
+        tries=_rows(visit, tries, page.addresses),
     )
 
 
@@ -123,20 +124,24 @@ def _filter(visit: Visit) -> TaskFilter:
 
 
 def task_rows(visit: Visit, job: Closeup, page: TaskPage) -> tuple[TaskRow, ...]:
-    return tuple(_row(visit, job.record.summary.id, record, page.addresses) for record in page.items)
+    return _rows(visit, page.items, page.addresses)
 
 
-def _row(visit: Visit, job_id: str, record: TaskRecord, addresses: Mapping[str, str]) -> TaskRow:
-    task = record.task
-    log = {"task": task.task, "attempt": record.attempt, "try": task.number}
+def _rows(visit: Visit, records: Sequence[TaskRecord], addresses: Mapping[str, str]) -> tuple[TaskRow, ...]:
+    """Most tasks of a job end in the same few ways: each is put into words once."""
+    words = {exit: exit_words(visit, exit) for exit in {record.task.exit for record in records}}
+    return tuple(_row(record, words[record.task.exit], addresses) for record in records)
+
+
+def _row(record: TaskRecord, exit: ExitWords | None, addresses: Mapping[str, str]) -> TaskRow:
+    task, place = record.task, f"/jobs/{record.job_id}"
+    which = f"task={quote(task.task, safe='')}&attempt={record.attempt}"
     return TaskRow(
         record=record,
         address=addresses.get(task.node or "", ""),
-        exit=exit_words(visit, task.exit),
-        tries=job_address(job_id, {"section": "tasks", "attempt": record.attempt, "task": task.task}) + "#tries",
-        logs={
-            stream: job_address(f"{job_id}/log", {**log, "stream": stream}) for stream in ("merged", "stdout", "stderr")
-        },
+        exit=exit,
+        tries=f"{place}?section=tasks&{which}#tries",
+        log=f"{place}/log?{which}&try={task.number}",
     )
 
 
