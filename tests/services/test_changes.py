@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+from holdfast.core.states import JobState
 from holdfast.services.changes import Change, Changes
+
+from .house import PATIENCE, House
 
 pytestmark = pytest.mark.anyio
 
@@ -61,3 +64,49 @@ async def test_a_listener_wakes_when_something_is_told() -> None:
     await asyncio.sleep(0)
     changes.tell("job-1", "default", "ann")
     assert ids((await asyncio.wait_for(listening, 20)).jobs) == ["job-1"]
+
+
+JOB = "name: told\ncommand: sleep 100\nresources: {cpu: %s}\n"
+
+
+async def heard(house: House, mark: str, job: str) -> str:
+    """A mark after this job was told of."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            news = await house.services.changes.after(mark)
+            mark = news.mark
+            if job in ids(news.jobs):
+                return mark
+
+
+async def test_what_happens_to_a_job_is_told_after_it_can_be_read(house: House) -> None:
+    mark = house.services.changes.mark
+    job = await house.submit(JOB % 1)
+    mark = await heard(house, mark, job.id)
+    await house.until(job.id, JobState.RUNNING)
+    mark = await heard(house, mark, job.id)
+    await house.services.jobs.tag(house.admin, job.id, "seen")
+    mark = await heard(house, mark, job.id)
+    await house.services.jobs.stop(house.admin, job.id)
+    await heard(house, mark, job.id)
+
+
+async def test_why_jobs_wait_is_told_when_another_one_ends(house: House) -> None:
+    whole = house.engine.nodes()[0].cpu
+    first, _, third = [await house.submit(JOB % whole) for _ in range(3)]
+    await house.until(first.id, JobState.RUNNING)
+    changes = house.services.changes
+    mark, before = changes.mark, house.controller.waiting(third.id)
+    await house.services.jobs.stop(house.admin, first.id)
+    async with asyncio.timeout(PATIENCE):
+        while not (news := await changes.after(mark)).waiting:
+            mark = news.mark
+    assert before
+
+
+async def test_nobody_who_listens_means_nothing_to_do(house: House) -> None:
+    """What is told lies where it lay: no task, no queue and no timer comes of it."""
+    before = len(asyncio.all_tasks())
+    for number in range(100):
+        house.services.changes.tell(f"job-{number}", "default", "ann")
+    assert len(asyncio.all_tasks()) == before
