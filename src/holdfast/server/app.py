@@ -18,7 +18,7 @@ from .answers import answer, answer_text
 from .auth import token_of
 from .border import Border, Knows
 from .docs_page import render_docs
-from .errors import add_handlers, render_outermost
+from .errors import add_handlers, render_outermost, wants_page
 from .openapi import complete
 from .openpai.app import RestServer
 from .openpai.auth import find_actor as find_openpai_actor
@@ -29,6 +29,7 @@ from .openpai.errors import render_outermost as render_for_openpai
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
 from .portal.app import portal_routes
+from .portal.faults import show_fault, show_refusal
 from .portal.routes import show_missing
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub
@@ -97,7 +98,7 @@ def create_app(services: Services) -> FastAPI:
     _add_pages(app)
     app.router.routes.extend(portal_routes())
     _describe(app)
-    add_handlers(app, show_missing)
+    add_handlers(app, show_missing, show_fault)
     app.add_middleware(CrossOrigin)
     app.add_middleware(Border, limit=_limit(services.settings), refuse=_refuse, knows=_knows(services))
     return app
@@ -144,10 +145,13 @@ def _login_of(request: Request) -> str:
     return session or token_of(request)
 
 
-def _refuse(path: str, error: UserError | None, request_id: str) -> Response:
+def _refuse(scope: Scope, error: UserError | None, request_id: str) -> Response:
+    path, request = scope["path"], Request(scope)
     if is_primehub(path):
         return render_for_primehub(path, error, request_id)
-    return render_for_openpai(error, request_id) if is_open(path) else render_outermost(error, request_id)
+    if is_open(path):
+        return render_for_openpai(error, request_id)
+    return show_refusal(request, error) if wants_page(request) else render_outermost(error, request_id)
 
 
 def _add_pages(app: FastAPI) -> None:

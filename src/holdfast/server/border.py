@@ -37,10 +37,10 @@ _NO_STORE = (b"cache-control", b"no-store")
 
 Limit = Callable[[str, str], int]  # method, path -> most bytes of its body
 Knows = Callable[[Scope], Awaitable[bool]]  # whether the request comes from somebody who is logged in
-Refuse = Callable[[str, UserError | None, str], Response]  # path, why (None: our mistake), request id -> the answer
+Refuse = Callable[[Scope, UserError | None, str], Response]  # request, why (None: our mistake), its id -> the answer
 
 
-def _refuse(path: str, error: UserError | None, request_id: str) -> Response:
+def _refuse(scope: Scope, error: UserError | None, request_id: str) -> Response:
     return render_outermost(error, request_id)
 
 
@@ -128,7 +128,7 @@ class _Request:
         )
 
     async def _refuse_with(self, error: UserError | None) -> None:
-        response = self._refuse(self._scope["path"], error, self._id.decode())
+        response = self._refuse(self._scope, error, self._id.decode())
         await response(self._scope, self._receive, self.send)
 
     async def receive(self) -> Message:

@@ -48,6 +48,7 @@ _WORDS: dict[int, tuple[str, str, str | None]] = {
 
 
 ShowMissing = Callable[[Request], Awaitable[Response]]
+ShowFault = Callable[[Request, int, str], Response]  # status, message
 
 
 class TooLargeBody(HTTPException):
@@ -87,8 +88,8 @@ def render_outermost(error: UserError | None, request_id: str) -> Response:
     return render_internal(request_id) if error is None else render_error(error, request_id)
 
 
-def add_handlers(app: FastAPI, show_missing: ShowMissing) -> None:
-    """`show_missing` makes the page for an address where there is nothing."""
+def add_handlers(app: FastAPI, show_missing: ShowMissing, show_fault: ShowFault) -> None:
+    """`show_missing` makes the page for an address where there is nothing, `show_fault` those for other refusals."""
 
     async def user_error(request: Request, error: UserError) -> Response:
         return render_error(error, request_id_of(request))
@@ -104,11 +105,17 @@ def add_handlers(app: FastAPI, show_missing: ShowMissing) -> None:
         if error.status_code == 404 and wants_page(request):
             return await show_missing(request)
         if error.status_code != 405:
-            return _render_http(error, request_id_of(request))
+            return _refuse_page(request, error) if wants_page(request) else _render_http(error, request_id_of(request))
         allowed = {"Allow": ", ".join(methods.allowed(request.url.path))}
         if request.method == "OPTIONS":
             return Response(status_code=204, headers=allowed)
-        return _render_http(HTTPException(405, headers=allowed), request_id_of(request))
+        refused = HTTPException(405, headers=allowed)
+        return _refuse_page(request, refused) if wants_page(request) else _render_http(refused, request_id_of(request))
+
+    def _refuse_page(request: Request, error: HTTPException) -> Response:
+        response = show_fault(request, error.status_code, _say_http(error)[1])
+        response.headers.update(_http_headers(error))
+        return response
 
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         return _render_invalid(error, request_id_of(request))
@@ -120,9 +127,9 @@ def add_handlers(app: FastAPI, show_missing: ShowMissing) -> None:
 
 
 def wants_page(request: Request) -> bool:
-    """A person with a browser, not a program."""
+    """A person with a browser, or a script of a page of ours; not a program."""
     api = request.url.path.startswith(("/api/", "/rest-server/"))
-    return request.method == "GET" and not api and "text/html" in request.headers.get("accept", "")
+    return not api and ("text/html" in request.headers.get("accept", "") or "hx-request" in request.headers)
 
 
 def request_id_of(request: Request) -> str:
@@ -140,15 +147,20 @@ def _headers(error: UserError) -> dict[str, str]:
 
 
 def _render_http(error: HTTPException, request_id: str) -> Response:
+    code, message, hint = _say_http(error)
+    return _response(error.status_code, _body(code, message, request_id, hint=hint), _http_headers(error))
+
+
+def _say_http(error: HTTPException) -> tuple[str, str, str | None]:
+    """Code, message, hint."""
     status = error.status_code
     default = ("bad_request" if status < 500 else "internal", HTTPStatus(status).phrase, None)
     code, message, hint = _WORDS.get(status, default)
-    if isinstance(error, TooLargeBody | BadRange):
-        message = error.detail
-    headers = dict(error.headers or {})
-    if status == 413:
-        headers["Connection"] = "close"
-    return _response(status, _body(code, message, request_id, hint=hint), headers)
+    return code, error.detail if isinstance(error, TooLargeBody | BadRange) else message, hint
+
+
+def _http_headers(error: HTTPException) -> dict[str, str]:
+    return {**(error.headers or {}), **({"Connection": "close"} if error.status_code == 413 else {})}
 
 
 def _render_invalid(error: RequestValidationError, request_id: str) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -21,7 +21,7 @@ from ..auth import services_of
 from ..errors import STATUS
 from .forms import Form, read_form
 from .languages import choose_language, words_in
-from .visit import LANGUAGE_COOKIE, THEME_COOKIE, THEMES, Visit
+from .visit import LANGUAGE_COOKIE, THEME_COOKIE, THEMES, Visit, own_path
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +123,7 @@ class ErrorPage:
     hint: str
     status: int
     request_id: str = ""
+    back: str = ""  # the page of ours that one came from
 
 
 async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
@@ -136,12 +137,22 @@ async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
         hint=error.hint or "",
         status=status,
         request_id=str(visit.request.scope.get("holdfast.request_id", "")),
+        back=_came_from(visit),
     )
     if visit.wants_part:  # shown above the page, whatever the script meant to put where
         response = await visit.show("parts/_problem.html", found, status)
         response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#messages", "innerHTML"
         return response
     return await visit.show("error.html", found, status)
+
+
+def _came_from(visit: Visit) -> str:
+    """The page one was on, where a browser says so; not the one that does not work."""
+    parts = urlsplit(visit.request.headers.get("referer", "")[:2000])
+    if parts.netloc.lower() != visit.request.headers.get("host", "").lower() or not parts.path:
+        return ""
+    path = own_path(parts.path + (f"?{parts.query}" if parts.query else ""))
+    return "" if path == visit.here or parts.path == visit.request.url.path or path.startswith("/login") else path
 
 
 def _title(visit: Visit, error: UserError) -> str:

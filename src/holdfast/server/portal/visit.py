@@ -90,7 +90,7 @@ class Visit:
     async def show(self, template: str, page: Any, status: int = 200) -> Response:
         """A page, or with a name that begins with _ a part of one. The template reads `page` and `visit` alone."""
         response = Response(render(template, self, page), status, media_type="text/html")
-        response.headers["Content-Security-Policy"] = self._policy()
+        response.headers["Content-Security-Policy"] = self.policy()
         response.headers["Vary"] = "HX-Request, Cookie"
         response.headers["Referrer-Policy"] = "same-origin"
         if SAID_COOKIE in self.request.cookies and not self.wants_part:
@@ -110,7 +110,7 @@ class Visit:
             response.set_cookie(SAID_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
         return response
 
-    def _policy(self) -> str:
+    def policy(self) -> str:
         return (
             "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; "
             f"style-src 'self' 'nonce-{self.nonce}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
