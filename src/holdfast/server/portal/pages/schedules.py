@@ -16,7 +16,7 @@ from ..routes import act, page
 from ..schedule_views import DueTime, ScheduleView, next_runs, view_of
 from ..visit import Visit, own_path
 
-PAGE = 50  # schedules
+PAGE = 25  # schedules
 RUNS = 20  # of the history, on one page
 LONGEST_FILTER = 200
 MOST_PAGES = 1_000_000 // PAGE
