@@ -108,7 +108,7 @@ def test_mistakes_are_told_at_their_line_and_their_field(window: Window) -> None
     expect(page.locator("#f-time_limit-problem")).to_be_visible()
     expect(page.locator(".cm-lintRange-error")).to_contain_text("time_limit: soon")
     expect(page.locator("#verdict")).to_have_class("card verdict refused")
-    page.locator("#verdict button.line").click()
+    page.locator("#verdict button.at-line").click()
     expect(page.locator(".cm-content")).to_be_focused()
     page.fill("#f-time_limit", "1h")
     expect(page.locator("#f-time_limit-problem")).to_be_hidden()
@@ -245,7 +245,7 @@ def test_without_the_bundle_the_plain_field_is_checked_too(window: Window) -> No
     window.go("/jobs/new")
     expect(page.locator("#verdict")).to_have_class("card verdict now")
     page.fill("#text", "name: x\ncommand: y\nfoo: z\n")
-    expect(page.locator("#verdict button.line")).to_have_text("Line 3")
+    expect(page.locator("#verdict button.at-line")).to_have_text("Line 3")
     expect(page.locator("[data-form]")).to_be_hidden()
     window.wrongs.clear()  # the file that is not there
     leave(page)
@@ -271,3 +271,25 @@ def test_it_fits_a_phone(open_window: Callable[..., Window]) -> None:
     expect(page.get_by_role("button", name="Submit")).to_be_visible()
     BUILD.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=BUILD / "new-job-phone.png", full_page=True)
+
+
+def test_a_login_that_ended_loses_nothing_that_was_typed(window: Window) -> None:
+    page = open_new(window)
+    leave(page)
+    page.fill("#f-name", "typed-before")
+    expect(page.locator("#verdict:not(.busy)")).to_be_visible()
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator("#verdict-title")).to_contain_text("You are logged out")
+    assert lines(page)[0] == "name: typed-before"
+    assert "typed-before" in page.evaluate("JSON.stringify({...sessionStorage})")
+
+
+def test_the_text_is_handed_to_a_schedule(window: Window) -> None:
+    page = open_new(window)
+    page.fill("#f-name", "every-night")
+    page.get_by_role("button", name="Run it on a schedule").click()
+    page.wait_for_url("**/schedules/new")
+    expect(page.locator("textarea[name=text]")).to_have_value(
+        'name: every-night\ncommand: |\n  echo "Hello from $HOLDFAST_JOB_NAME"\n'
+    )

@@ -177,3 +177,9 @@ test("secrets in JSON, and in a file that cannot be read", () => {
   assert.equal(maskSecrets(yaml, '{"name": "x", "secrets": {"K": "v"}}'), `{"name": "x", "secrets": {"K": "${MASK}"}}`);
   assert.equal(maskSecrets(yaml, "secrets: {K: [v"), null);
 });
+
+test("a name that is taken is not taken twice", () => {
+  const document = open(FILE);
+  writeVariable(document, [], "PIN", "VERSION", "2");
+  assert.deepEqual(readJob(open(document.text)).env, [["VERSION", "2"], ["EMPTY", ""]]);
+});

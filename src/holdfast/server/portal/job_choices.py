@@ -69,6 +69,7 @@ async def choices_of(visit: Visit, name: str, groups: list[Group]) -> Choices:
     services = visit.services
     sample = Job(name="", roles=(Role(name="main", commands=()),), group=group.name)
     limit = services.jobs.time_limit(sample)
+    use, mine = await _use(visit, group.name)
     types = await services.instance_types.usable(visit.who, group.name)
     return Choices(
         group=group.name,
@@ -76,7 +77,8 @@ async def choices_of(visit: Visit, name: str, groups: list[Group]) -> Choices:
         types=tuple(_type(visit, type) for type in sorted(types, key=lambda type: type.name)),
         images=await _images(visit, group.name),
         datasets=await _datasets(visit, group.name),
-        **await _use(visit, group.name),
+        use=use,
+        mine=mine,
         time_limit=render_duration(limit) if limit else "",
         volume=f"/project/{group_path(group.name)}" if group.shared_volume else "",
     )
@@ -142,15 +144,15 @@ def _dataset(visit: Visit, found: Dataset, group: str) -> Choice:
     return Choice(name=found.name, label=found.display_name or found.name, tip=tip, about=found.description)
 
 
-async def _use(visit: Visit, group: str) -> dict[str, tuple[UseLine, ...]]:
+async def _use(visit: Visit, group: str) -> tuple[tuple[UseLine, ...], tuple[UseLine, ...]]:
+    """Of the group and, where each user has a bound, of the visitor."""
     capacity = await visit.services.place.capacity(visit.who)
     use = next((found for found in capacity.groups if found.group == group), None)
     if use is None:
         use = GroupUse(group=group, used=Amount(), quota=Quota(), user_quota=Quota())
-    lines = {"use": _lines(visit, use.used, use.quota)}
-    if use.user_quota != Quota():
-        lines["mine"] = _lines(visit, use.users.get(visit.who.name, Amount()), use.user_quota)
-    return lines
+    own = use.users.get(visit.who.name, Amount())
+    mine = _lines(visit, own, use.user_quota) if use.user_quota != Quota() else ()
+    return _lines(visit, use.used, use.quota), mine
 
 
 def _lines(visit: Visit, used: Amount, quota: Quota) -> tuple[UseLine, ...]:

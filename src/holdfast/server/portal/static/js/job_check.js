@@ -35,12 +35,27 @@ export class JobCheck {
     try {
       const headers = { "X-CSRF-Token": csrf(), "HX-Request": "true", Accept: "application/json" };
       const response = await fetch("/jobs/new/check", { method: "POST", headers, body: new URLSearchParams(fields) });
-      if (response.headers.get("HX-Redirect")) return "logged-out";
+      if (isLoggedOut(response)) return "logged-out";
       const isJson = response.headers.get("content-type")?.startsWith("application/json");
       return response.ok && isJson ? await response.json() : "unreachable";
     } catch {
       return "unreachable";
     }
+  }
+}
+
+// Also when another tab logged in anew: this page's proof is then of no use.
+function isLoggedOut(response) {
+  return response.headers.has("HX-Redirect") || response.status === 403;
+}
+
+// What keeps a form from being sent: "logged-out", "unreachable" or "". What was typed is not lost to an error page then.
+export async function whatHinders() {
+  try {
+    const response = await fetch("/jobs/new/choices", { headers: { "HX-Request": "true" } });
+    return isLoggedOut(response) ? "logged-out" : "";
+  } catch {
+    return "unreachable";
   }
 }
 
@@ -107,7 +122,7 @@ function piece(name, text) {
 }
 
 function lineButton(line) {
-  const button = Object.assign(document.createElement("button"), { type: "button", className: "line" });
+  const button = Object.assign(document.createElement("button"), { type: "button", className: "at-line" });
   button.dataset.line = line;
   button.textContent = words().line.replace("{number}", line);
   return button;

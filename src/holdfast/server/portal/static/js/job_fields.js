@@ -134,9 +134,15 @@ function split(value) {
 }
 
 export function writeVariable(document, path, before, name, value) {
-  if (before && name && before !== name) document.rename([...path, "env", before], name);
+  if (before && name && before !== name) renameTo(document, [...path, "env"], before, name);
   if (before && !name) document.remove([...path, "env", before]);
   else if (name && document.at([...path, "env", name]) !== value) document.set([...path, "env", name], value, { blank: true });
+}
+
+// A name that is taken is not taken twice.
+export function renameTo(document, path, before, name) {
+  if (document.at([...path, name]) === undefined) document.rename([...path, before], name);
+  else document.remove([...path, before]);
 }
 
 export function addRole(document) {

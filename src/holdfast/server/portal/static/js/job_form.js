@@ -1,5 +1,5 @@
 // The form beside the file: shows what a document holds, and tells which change somebody made.
-import { addRole, readJob, removeRole, renameRole, writeJob, writeRole, writeVariable } from "./job_fields.js";
+import { addRole, readJob, removeRole, renameRole, renameTo, writeJob, writeRole, writeVariable } from "./job_fields.js";
 import { findSecrets, MASK } from "./job_secrets.js";
 import { chosenImage, showRoles } from "./job_roles.js";
 import { addRow, adopt, put, showRows } from "./job_rows.js";
@@ -144,7 +144,7 @@ export class JobForm {
     const path = (known) => ["secrets", ...known.split(".")];
     this.change((document) => {
       if (before && !name) document.remove(path(before));
-      else if (before && before !== name && !before.includes(".")) document.rename(path(before), name);
+      else if (before && before !== name && !before.includes(".")) renameTo(document, ["secrets"], before, name);
       if (name && document.at(path(name)) !== MASK) document.set(path(name), MASK);
     });
   }

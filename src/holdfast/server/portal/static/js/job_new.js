@@ -1,6 +1,6 @@
 // The page of a new job. The text of the file is the truth: the form shows it and changes it, the server judges it.
 import { ask } from "./dialogs.js";
-import { JobCheck, Verdict } from "./job_check.js";
+import { JobCheck, Verdict, whatHinders } from "./job_check.js";
 import { completions } from "./job_complete.js";
 import { JobDocument } from "./job_document.js";
 import { plainEditor, richEditor } from "./job_editor.js";
@@ -22,12 +22,12 @@ class NewJobPage {
     this.answer = null;
     this.sent = false;
     this.form = lib && new JobForm(form, { choices: this.choices, change: (edit) => this.changeByForm(edit) });
-    this.editor = lib ? richEditor(lib, field, document.getElementById("editor"), (text) => this.textChanged(text), completions(() => this.form.choices, () => this.document.ours)) : plainEditor(field, (text) => this.textChanged(text));
+    this.editor = lib ? richEditor(lib, field, document.getElementById("editor"), (text) => this.typed(text), completions(() => this.form.choices, () => this.document.ours)) : plainEditor(field, (text) => this.typed(text));
     this.verdict = new Verdict(document.getElementById("verdict"), (line) => this.editor.goToLine(line));
     this.check = new JobCheck({
       read: () => ({ text: this.filled(new Map(this.secretNames().map((name) => [name, "filled in"]))), group: this.override() }),
       show: (answer) => this.judged(answer),
-      fail: (kind) => this.verdict.say(kind === "logged-out" ? words.loggedOut : words.unreachable),
+      fail: (kind) => this.hindered(kind),
       busy: (on) => this.verdict.busy(on),
     });
   }
@@ -36,7 +36,7 @@ class NewJobPage {
     for (const part of document.querySelectorAll("[data-needs-script]")) part.hidden = false;
     for (const part of document.querySelectorAll("[data-without-script]")) part.hidden = true;
     if (this.lib) find("[data-editor-keys]").hidden = false;
-    this.initial = this.editor.text;
+    this.initial = form.dataset.refused === undefined ? this.editor.text : "";
     this.restore();
     if (this.lib) this.absorb();
     this.textChanged(this.editor.text, 0);
@@ -61,6 +61,11 @@ class NewJobPage {
 
   // -- the file changed, or the form
 
+  typed(text) {
+    this.touched = true;
+    this.textChanged(text);
+  }
+
   textChanged(text, pause) {
     if (this.lib) this.document = new JobDocument(this.lib.yaml, text);
     this.answer = null;
@@ -73,11 +78,12 @@ class NewJobPage {
     if (!this.document.ours) return;
     edit(this.document);
     this.editor.setText(this.document.text);
-    this.textChanged(this.editor.text);
+    this.typed(this.editor.text);
   }
 
   // From a file, an example or another format: secrets that came along are hidden at once.
   replace(text) {
+    this.touched = true;
     this.form?.secrets.clear();
     this.editor.setText(text);
     if (this.lib) this.absorb();
@@ -141,7 +147,8 @@ class NewJobPage {
     if (!wanted || wanted === this.form?.choices.group || wanted === this.asked) return;
     this.asked = wanted;
     const response = await fetch(`/jobs/new/choices?group=${encodeURIComponent(wanted)}`).catch(() => null);
-    if (!response?.ok || this.asked !== wanted) return;
+    const isJson = response?.headers.get("content-type")?.startsWith("application/json");
+    if (!response?.ok || !isJson || this.asked !== wanted) return;
     const { panel, ...choices } = await response.json();
     if (!choices.group) return;
     document.getElementById("group-panel").innerHTML = panel; // ours, and escaped by the server
@@ -174,6 +181,7 @@ class NewJobPage {
   // -- drafts
 
   keep() {
+    if (!this.touched) return;
     const text = this.document?.ours && this.editor.text !== this.initial ? this.hidden() : null;
     try {
       if (text) sessionStorage.setItem(DRAFT, text);
@@ -224,23 +232,38 @@ class NewJobPage {
     this.textChanged(this.editor.text, 0);
   }
 
+  // Sent only where it can arrive; with its secrets, which the field is given for that moment.
   submit(event) {
-    if (this.sent) return event.preventDefault();
+    if (this.cleared) return this.send();
+    event.preventDefault();
+    if (this.sent) return;
     const missing = this.lib && !event.submitter?.matches("[data-schedule]") ? this.form.unfilled(this.lib.yaml, this.editor.text) : [];
-    if (missing.length) {
-      event.preventDefault();
-      this.verdict.say(words.unfilled.replace("{names}", missing.join(", ")));
-      (this.form.box.querySelector(".secret-row.unfilled [data-pair=value]") ?? field).focus();
-      return;
-    }
+    if (missing.length) return this.askFor(missing);
+    this.sent = true;
+    whatHinders().then((kind) => {
+      this.sent = false;
+      if (kind) return this.hindered(kind);
+      this.cleared = true;
+      form.requestSubmit(event.submitter);
+      this.cleared = false;
+    });
+  }
+
+  send() {
     field.value = this.filled();
     if (this.document?.ours) group.value = "";
     this.sent = true;
-    try {
-      sessionStorage.removeItem(DRAFT);
-    } catch {
-      // As above.
-    }
+    this.initial = this.editor.text;
+    this.keep();
+  }
+
+  askFor(missing) {
+    this.verdict.say(words.unfilled.replace("{names}", missing.join(", ")));
+    (this.form.box.querySelector(".secret-row.unfilled [data-pair=value]") ?? field).focus();
+  }
+
+  hindered(kind) {
+    this.verdict.say(kind === "logged-out" ? words.loggedOut : words.unreachable);
   }
 
   // Back from another page: the browser may have kept this one as it was.

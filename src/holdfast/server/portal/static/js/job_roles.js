@@ -40,13 +40,18 @@ function showCard(card, role, job, choices) {
   card.querySelector("h2").textContent = job.named ? card.dataset.title.replace("{name}", role.name) : card.dataset.alone;
   for (const part of card.querySelectorAll("[data-named]")) part.hidden = !job.named;
   card.querySelector("[data-do=remove-role]").hidden = job.roles.length < 2;
-  const prefix = job.named ? `roles.${role.name}.` : "";
+  const prefix = job.named ? `roles${step(role.name)}.` : "";
   for (const field of card.querySelectorAll(".field[data-key]")) field.dataset.path = prefix + field.dataset.key;
   for (const input of card.querySelectorAll("[data-role-bind]")) put(input, role[input.dataset.roleBind]);
   card.querySelector("textarea").rows = Math.min(16, Math.max(3, role.command.split("\n").length + 1));
   showSizes(card, role, choices);
   showImages(card, role, choices);
   showRows(card.querySelector("[data-pairs]"), document.getElementById("pair-template"), role.env, (row, [, value]) => put(row.querySelector("[data-pair=value]"), value));
+}
+
+// As the server writes paths.
+function step(name) {
+  return /^[\p{L}\p{N}_$~-]{1,64}$/u.test(name) ? `.${name}` : `[${JSON.stringify(name)}]`;
 }
 
 // -- sizes
