@@ -58,7 +58,7 @@ test("progress bars: the last state of a line, as terminals show it", () => {
 
 test("what is not seen is shown", () => {
   const runs = readLine("ab\u202ecd\u200b\x00\u2028", PLAIN).runs;
-  assert.deepEqual(runs.map((run) => run.text), ["ab", "⟨U+202E⟩", "cd", "⟨U+200B⟩", "␀", "⟨U+2028⟩"]);
+  assert.deepEqual(runs.map((run) => run.text), ["ab", "⟨U+202E⟩", "cd", "⟨U+200B⟩", "⟨U+0000⟩", "⟨U+2028⟩"]);
   assert.deepEqual(runs.map((run) => Boolean(run.odd)), [false, true, false, true, true, true]);
   assert.equal(shown("a\u200db"), "a⟨U+200D⟩b");
   assert.equal(shown("\u{e0041}\ufeff\x9b31m"), "⟨U+E0041⟩⟨U+FEFF⟩⟨U+009B⟩31m");

@@ -111,7 +111,7 @@ async def test_what_a_job_prints_is_harmless(rig: Rig) -> None:
         (b"abcdef\rXY\n", "XYcdef\n"),
         (b"windows\r\n", "windows\n"),
         (b"abc\b\bX\n", "aXc\n"),
-        (b"a\x00b\x07", "a␀b␇"),
+        (b"a\x00b\x07", "a⟨U+0000⟩b⟨U+0007⟩"),
         ("ab\u202ecd\u200b\ufeff".encode(), "ab⟨U+202E⟩cd⟨U+200B⟩⟨U+FEFF⟩"),
         (b"\xff\xfeok\xc3", "��ok�"),
         ("日本\té".encode(), "日本\té"),

@@ -57,5 +57,4 @@ def _backspaced(part: str) -> list[str]:
 
 
 def _name(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
+    return f"⟨U+{ord(found[0]):04X}⟩"

@@ -188,6 +188,5 @@ function split({ text, style }) {
 }
 
 function nameOf(character) {
-  const code = character.codePointAt(0);
-  return code < 0x20 ? String.fromCodePoint(0x2400 + code) : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  return `⟨U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 }

@@ -37,19 +37,24 @@ export function inTheme(style, theme) {
   let ink = typeof style.fg === "number" ? INKS[theme][style.fg] : style.fg;
   let fill = typeof style.bg === "number" ? FILLS[style.bg] : style.bg;
   if (style.inverse) [ink, fill] = [fill ?? GROUND[theme], ink ?? TEXT[theme]];
-  if (ink === null && style.dim && fill === null) ink = QUIET[theme];
+  if (ink === null && fill !== null) return { color: farthest(fill), background: fill };
+  if (ink === null && style.dim) ink = QUIET[theme];
   return { color: legible(ink ?? TEXT[theme], fill ?? GROUND[theme]), background: fill };
 }
 
 /** The ink itself, or one like it that can be read: lighter or darker, whichever is nearer. */
 function legible(ink, fill) {
   if (contrast(ink, fill) >= ENOUGH) return ink;
-  const goal = contrast("#000000", fill) > contrast("#ffffff", fill) ? "#000000" : "#ffffff";
+  const goal = farthest(fill);
   for (let share = 0.1; share < 1; share += 0.1) {
     const mixed = mix(ink, goal, share);
     if (contrast(mixed, fill) >= ENOUGH) return mixed;
   }
   return goal;
+}
+
+function farthest(fill) {
+  return contrast("#000000", fill) > contrast("#ffffff", fill) ? "#000000" : "#ffffff";
 }
 
 export function contrast(one, other) {
