@@ -17,6 +17,7 @@ from pathlib import Path
 
 from babel.messages.pofile import escape, read_po
 from jinja2.ext import babel_extract
+from library_words import LIBRARY_WORDS
 from sentences import sentences_in
 
 from holdfast.core.exits import ExitKind
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "holdfast"
 PORTAL = SOURCE / "server" / "portal"
 LANGUAGES = ("zh-Hans", "zh-Hant")
-# Said by the interpreter and by libraries, within sentences of ours.
+# Numbers of errors that the system itself puts into words.
 SYSTEM_ERRORS = (1, 2, 5, 12, 13, 16, 17, 18, 20, 21, 22, 24, 26, 27, 28, 30, 36, 39, 40, 110, 111, 116, 122)
 NOUNS = ("user", "group", "job", "schedule", "dataset", "secret", "image", "token", "characters", "entries", "items",
          "labels", "names", "text", "true", "false", "nothing", "cores", "GPUs", *calendar.month_name[1:])  # fmt: skip
@@ -63,7 +64,9 @@ def portal_texts() -> list[Text]:
 
 def service_texts() -> list[Text]:
     found: dict[str, Text] = {}
-    others = (("others", text) for text in (*map(os.strerror, SYSTEM_ERRORS), *NOUNS))
+    others = (
+        ("others", text) for text in (*LIBRARY_WORDS, *map(os.strerror, SYSTEM_ERRORS), *NOUNS, *map(str, JobState))
+    )
     for where, text in (*sentences_in(SOURCE), *others):
         found.setdefault(text, Text(text, where=where))
     return list(found.values())

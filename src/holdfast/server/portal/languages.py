@@ -96,7 +96,7 @@ def _read(code: str) -> Words:
             words.texts[source] = translated
         else:
             words.plurals[source[0]] = translated
-    plain, sentences = dict(words.texts), list[Sentence]()
+    plain, sentences = dict[str, str](), list[Sentence]()
     for source, translated in _messages(code, "services"):
         if has_blanks(source):
             sentences.append(read_sentence(source, translated))

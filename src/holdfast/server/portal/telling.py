@@ -13,15 +13,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-LONGEST = 1000  # characters of a text that is taken apart
-MOST_LOOKS = 80  # at parts of one text
-MOST_WAYS = 12  # in which one sentence is laid over a text
+LONGEST = 800  # characters of a text that is taken apart
+MOST_LOOKS = 160  # at parts of one text
+MOST_WAYS = 6  # in which one sentence is laid over a text
 REMEMBERED = 4096
 WEAK = 5  # letters: a sentence with fewer of its own fits too much, unless it holds numbers or other sentences
 # Blanks whose single words are ours; in all others a single word is somebody's name, and stays.
 WORD_BLANKS = frozenset({"kind", "what", "unit", "word", "whose", "who", "otherwise", "fate", "state", "root", "x1"})
+LIST_BLANKS = frozenset({"words", "otherwise", "known", "effects", "expected", "gt", "given"})  # "a, b or c"
 # How sentences are put one after the other, and how that is written in Chinese.
-JOINTS = (("; ", "；"), (". ", "。"), (": ", "："), (", ", "，"))
+JOINTS = (("; ", "；"), (". ", "。"), ("? ", "？"), (": ", "："), (", ", "，"))
 _BLANK = re.compile(r"\{([a-z_0-9]+)\}")
 _WORD = re.compile(r"[A-Za-z]+")
 _HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
@@ -108,9 +109,24 @@ class _Telling:
         if text in self.texts:
             self.known[text] = (0, self.texts[text])
         else:
-            found = [*self._filled(text), *self._joined(text)]
-            self.known[text] = min(found, key=lambda told: told[0], default=None)
+            self.known[text] = min(self._found(text), key=lambda told: told[0], default=None)
         return self.known[text]
+
+    def _found(self, text: str) -> list[Told]:
+        found: list[Told] = []
+        for way in (self._listed, self._filled, self._joined):
+            found += way(text)
+            if any(cost == 0 for cost, _ in found):
+                break
+        return found
+
+    def _listed(self, text: str) -> Iterator[Told]:
+        """Several reasons, or mistakes: each by itself, before anything is sought across them."""
+        parts = text.split("; ")
+        if 1 < len(parts) <= 12:
+            told = [self._part(part) for part in parts]
+            if any(told):
+                yield _sum(told, parts, "；")
 
     def _filled(self, text: str) -> Iterator[Told]:
         for sentence in self._candidates(text):
@@ -136,47 +152,65 @@ class _Telling:
         """Two of them, one after the other; one may be unknown."""
         for joint, written in JOINTS:
             at = text.find(joint)
-            for _ in range(4):
+            for _ in range(3):
                 if at < 0:
                     break
-                head = self._head(text[:at], joint)
-                tail = self._part(text[at + len(joint) :])
-                if head or tail:
-                    yield _sum(head, text[:at], written, tail, text[at + len(joint) :])
+                first, second = text[:at], text[at + len(joint) :]
+                told = [self._head(first, joint), self._part(second)]
+                if any(told):
+                    yield _sum(told, [first, second], written)
                 at = text.find(joint, at + 1)
+        yield from self._with_end(text)
+        yield from self._about(text)
+
+    def _with_end(self, text: str) -> Iterator[Told]:
+        """… (and 2 more)"""
         at = text.rfind(" (")
-        if at > 0:  # "… (and 2 more)"
-            head, tail = self._part(text[:at]), self.whole(text[at:])
-            if tail:
-                yield _sum(head, text[:at], "", tail, "")
+        tail = self.whole(text[at:]) if at > 0 else None
+        if tail:
+            yield _sum([self._part(text[:at]), tail], [text[:at], ""], "")
+
+    def _about(self, text: str) -> Iterator[Told]:
+        """'/proc' is the system's own: a path or a field, and what is said of it."""
+        at = text.find("' ") + 1 if text[:1] == "'" else text.find(" ")
+        if at > 0 and not text[:at].isalnum():
+            said = self.whole(text[at + 1 :])
+            if said:
+                yield _cost(text[:at]) + said[0] + 3, f"{text[:at]} {said[1]}"
 
     def _head(self, text: str, joint: str) -> Told | None:
-        if joint != ". ":
+        if joint[0] not in ".?":
             return self._part(text)
-        stopped = self.texts.get(text + ". ")  # its full stop went with the joint
-        found = (0, stopped) if stopped else self._part(text + ".") or self._part(text)
-        return (found[0], found[1].rstrip(" 。")) if found else None
+        ended = self.texts.get(text + joint)  # its full stop went with the joint
+        found = (0, ended) if ended else self._part(text + joint[0]) or self._part(text)
+        return (found[0], found[1].rstrip(" 。？")) if found else None
 
     def _part(self, text: str) -> Told | None:
         if " " in text.strip():
             return self.whole(text)
-        word = self.texts.get(text)
+        word = self.texts.get(text) if text[:1].isupper() else None  # a state; other words are somebody's names
         return (0, word) if word else None
 
 
-def _sum(head: Told | None, first: str, written: str, tail: Told | None, second: str) -> Told:
+def _sum(told: list[Told | None], parts: list[str], written: str) -> Told:
     """Dearer than one sentence that says it all: what stands in blanks may look like a joint, too."""
-    left, right = head or (_cost(first), first), tail or (_cost(second), second)
-    return left[0] + right[0] + 2, f"{left[1]}{written}{right[1]}"
+    each = [new or (_cost(old), old) for new, old in zip(told, parts, strict=True)]
+    return sum(cost for cost, _ in each) + 2, written.join(text for _, text in each)
 
 
 def _filled_in(sentence: Sentence, held: tuple[str, ...], told: list[Told | None]) -> Told:
     cost, values = 0, dict[str, str]()
     for blank, value, new in zip(sentence.blanks, held, told, strict=True):
         cost += new[0] if new else _cost(value)
-        plain = f"：{value[2:]}" if value.startswith(": ") else value
-        values.setdefault(blank, new[1] if new else plain)
+        values.setdefault(blank, new[1] if new else _plain(blank, value))
     return cost, _fill(sentence.translated, values)
+
+
+def _plain(blank: str, value: str) -> str:
+    """What was not understood stays, but for the signs around it."""
+    if blank in LIST_BLANKS:
+        return value.replace(", ", "、").replace(" or ", " 或 ").replace(" and ", " 和 ")
+    return f"：{value[2:]}" if value.startswith(": ") else value
 
 
 def _fill(translated: str, held: dict[str, str]) -> str:
