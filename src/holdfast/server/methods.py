@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute, Route
 
-_PAGES = ("/", "/healthz", "/api/docs", "/api/v1/openapi.json")
+_PAGES = ("/healthz", "/api/docs", "/api/v1/openapi.json")
 
 
 class Methods:
@@ -26,7 +28,13 @@ class Methods:
     def _table(self) -> list[tuple[re.Pattern[str], list[str]]]:
         paths: dict[str, Any] = self._app.openapi()["paths"]
         table = [(_pattern(path), [method.upper() for method in operations]) for path, operations in paths.items()]
-        return [*table, *((_pattern(page), ["GET"]) for page in _PAGES)]
+        pages = [(route.path_regex, sorted(route.methods or ())) for route in self._app.routes if _is_page(route)]
+        return [*table, *pages, *((_pattern(page), ["GET"]) for page in _PAGES)]
+
+
+def _is_page(route: BaseRoute) -> TypeGuard[Route]:
+    """Of the portal, or another that OpenAPI does not tell of."""
+    return isinstance(route, Route) and not isinstance(route, APIRoute)
 
 
 def _pattern(path: str) -> re.Pattern[str]:

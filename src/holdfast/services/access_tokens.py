@@ -96,11 +96,17 @@ class AccessTokens:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def changed(self, timeout: float) -> None:
-        """Returns when something did, or after `timeout` seconds."""
+    @property
+    def mark(self) -> int:
+        """Another one after each change."""
+        return self._generation
+
+    async def changed(self, mark: int, timeout: float) -> None:
+        """Returns when something did since `mark`, or after `timeout` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._news.wait()
+                while self._generation == mark:
+                    await self._news.wait()
 
     async def actor(self, text: str) -> Actor:
         return (await self.known(text)).actor

@@ -67,9 +67,14 @@ class Tokens:
         """Who holds this token."""
         return await self._access.actor(text)
 
-    async def changed(self, timeout: float) -> None:
-        """Returns when users, groups or tokens changed, or after `timeout` seconds: ask anew who holds what."""
-        await self._access.changed(timeout)
+    @property
+    def mark(self) -> int:
+        """Of changes to users, groups or tokens: take it, look, then wait for `changed`."""
+        return self._access.mark
+
+    async def changed(self, mark: int, timeout: float) -> None:
+        """Returns when there was one since `mark`, or after `timeout` seconds: ask anew who holds what."""
+        await self._access.changed(mark, timeout)
 
     async def which(self, text: str) -> Token:
         """The token with this text."""

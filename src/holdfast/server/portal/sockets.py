@@ -127,8 +127,9 @@ def _code(ended: object) -> int | None:
 
 async def _watch_login(line: Line) -> None:
     while True:
-        await line.services.tokens.changed(LOOK_EVERY)
+        mark = line.services.tokens.mark  # before the look, so that what changes meanwhile is looked at, too
         await line.actor()
+        await line.services.tokens.changed(mark, LOOK_EVERY)
 
 
 async def _drain(line: Line) -> None:
