@@ -30,6 +30,12 @@ def test_a_daily_job_from_the_form_to_its_end(window: Window) -> None:
     page.fill("#job-name", "night-owl")
     expect(page.locator("#text")).to_have_value('name: night-owl\ncommand: |\n  echo "It is $(date)"\n')
     expect(page.locator("#check dd").first).to_have_text("night-owl")
+    page.locator(".cm-content").press("Control+End")
+    page.keyboard.type("bogus: 1")
+    expect(page.locator("#check [data-line]")).to_have_text("line 4")
+    for _ in "bogus: 1":
+        page.keyboard.press("Backspace")
+    expect(page.locator("#check .notice")).to_contain_text("Yes")
     page.fill("#timezone", "America/New_York")
     expect(page.locator("#preview")).to_contain_text("Times in America/New_York.")
     expect(page.locator("#preview li")).to_have_count(5)

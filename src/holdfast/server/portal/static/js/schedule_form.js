@@ -1,40 +1,61 @@
-// The form of a recurring job: the reader's own time zone at a click, and the name in the file as a field.
+// The form of a recurring job: its file in an editor, the name in it as a field, and the reader's own time zone.
+import { plainEditor, richEditor } from "./job_editor.js";
 import { nameIn, withName } from "./job_name.js";
 
+const field = document.getElementById("text");
+const name = document.getElementById("job-name");
+const lib = await import("./vendor/editor.js").catch(() => null);
+const editor = lib ? richEditor(lib, field, document.getElementById("editor"), typed, () => null) : plainEditor(field, showName);
+
 offerZone();
-tieName();
+name.addEventListener("input", () => {
+  const text = withName(field.value, name.value);
+  editor.setText(text);
+  typed(text);
+});
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (event.target.id === "check") showProblems();
+});
+document.addEventListener("click", (event) => {
+  const line = event.target.closest("#check [data-line]")?.dataset.line;
+  if (line) editor.goToLine(Number(line));
+});
+showName();
+showProblems();
+
+// The text field is what the form sends, and what is checked as one types.
+function typed(text) {
+  field.value = text;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  showName();
+}
+
+function showName() {
+  const found = nameIn(field.value);
+  document.getElementById("name-field").hidden = found === null;
+  if (found !== null && document.activeElement !== name) name.value = found;
+}
+
+function showProblems() {
+  const listed = [...document.querySelectorAll("#check [data-problem]")];
+  editor.showProblems(listed.map((one) => ({ line: Number(one.dataset.problem), message: one.textContent.trim() })));
+}
 
 function offerZone() {
   const button = document.getElementById("own-zone");
-  const field = document.getElementById("timezone");
+  const zone = document.getElementById("timezone");
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (!button || !own) return;
+  if (!own) return;
   button.textContent = button.dataset.text.replace("{zone}", own);
-  button.hidden = [field.value, field.placeholder].some((zone) => plain(zone) === plain(own));
+  button.hidden = [zone.value, zone.placeholder].some((other) => plain(other) === plain(own));
   button.addEventListener("click", () => {
-    field.value = own;
-    field.dispatchEvent(new Event("change", { bubbles: true }));
-    field.focus();
+    zone.value = own;
+    zone.dispatchEvent(new Event("change", { bubbles: true }));
+    zone.focus();
     button.hidden = true;
   });
 }
 
 function plain(zone) {
   return zone.replace(/^Etc\//, "");
-}
-
-function tieName() {
-  const text = document.getElementById("text");
-  const name = document.getElementById("job-name");
-  const show = () => {
-    const found = nameIn(text.value);
-    document.getElementById("name-field").hidden = found === null;
-    if (found !== null && document.activeElement !== name) name.value = found;
-  };
-  text.addEventListener("input", show);
-  name.addEventListener("input", () => {
-    text.value = withName(text.value, name.value);
-    text.dispatchEvent(new Event("input", { bubbles: true }));
-  });
-  show();
 }
