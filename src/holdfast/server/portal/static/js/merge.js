@@ -1,56 +1,61 @@
 // Makes what is on a page like what the server sent, touching only what differs: so scroll, focus, selections, open
-// <details> and what is being typed stay. Elements with an id are the same wherever they stand; those with data-keep are
-// left alone, as long as the server still sends them or sends nothing in their place.
+// <details> and what is being typed stay. Elements with an id are the same wherever they stand; others are the same as
+// the next one of their kind. Those with data-keep are left alone, also when the server does not send them again.
 
 const STAYS = { DETAILS: ["open"], DIALOG: ["open"] }; // attributes that the reader decides on
 
 export function mergeInto(here, fresh) {
-  const known = new Map();
-  for (const child of here.children) if (child.id) known.set(child.id, child);
+  const left = [...here.childNodes].filter(isSomething);
+  const pairs = [...fresh.childNodes].filter(isSomething).map((next) => [take(left, next), next]);
+  const kept = new Set(left.filter(isKept));
+  for (const gone of left) if (!kept.has(gone)) gone.remove();
   let at = here.firstChild;
-  for (const next of [...fresh.childNodes]) {
-    const same = match(at, next, known);
-    if (!same) {
-      here.insertBefore(next, at);
-    } else {
-      at = same === at ? at.nextSibling : (here.insertBefore(same, at), at);
-      update(same, next);
-    }
-  }
-  while (at) {
-    const gone = at;
-    at = at.nextSibling;
-    if (!gone.hasAttribute?.("data-keep")) gone.remove();
+  for (const [same, next] of pairs) {
+    while (at && (kept.has(at) || !isSomething(at))) at = at.nextSibling;
+    if (same && same === at) at = at.nextSibling;
+    else here.insertBefore(same ?? next, at);
+    if (same) update(same, next);
   }
 }
 
-// The node that is there for `next`: that of its id, else the one in its place if it is of the same kind.
-function match(at, next, known) {
-  if (next.id) return known.get(next.id);
-  if (!at || at.nodeType !== next.nodeType || at.nodeName !== next.nodeName) return null;
-  return at.id || at.hasAttribute?.("data-keep") ? null : at;
+// Blanks between elements mean nothing.
+function isSomething(node) {
+  return node.nodeType === Node.ELEMENT_NODE || (node.nodeType === Node.TEXT_NODE && node.nodeValue.trim() !== "");
+}
+
+function isKept(node) {
+  return node.nodeType === Node.ELEMENT_NODE && node.hasAttribute("data-keep");
+}
+
+// The first of `left` that is there for `next`, taken out of them.
+function take(left, next) {
+  const found = left.findIndex((node) => isSame(node, next));
+  return found < 0 ? null : left.splice(found, 1)[0];
+}
+
+function isSame(node, next) {
+  if (node.nodeName !== next.nodeName || (node.id ?? "") !== (next.id ?? "")) return false;
+  return Boolean(node.id) || (node.classList?.[0] ?? "") === (next.classList?.[0] ?? "");
 }
 
 function update(here, next) {
-  if (here.nodeType !== Node.ELEMENT_NODE) {
+  if (here.nodeType === Node.TEXT_NODE) {
     if (here.nodeValue !== next.nodeValue) here.nodeValue = next.nodeValue;
-    return;
+  } else if (!isKept(here) && !isTyped(here)) {
+    const isTime = here.matches("[data-show], [data-since]") && sameTime(here, next);
+    updateAttributes(here, next);
+    if (!isTime) mergeInto(here, next);
   }
-  if (here.hasAttribute("data-keep") || isTyped(here)) return;
-  if (here.nodeName !== next.nodeName) return here.replaceWith(next);
-  updateAttributes(here, next);
-  if (here.dataset.show || here.dataset.since) here.textContent === next.textContent || setText(here, next);
-  else mergeInto(here, next);
 }
 
-// Times are written in the reader's own way by a script, which runs after this.
-function setText(here, next) {
-  if (here.dataset.show === "ago" && here.title) return;
-  here.textContent = next.textContent;
+// A time is written in the reader's own way by a script: the same one stays as it is.
+function sameTime(here, next) {
+  return here.dateTime === next.dateTime && here.dataset.since === next.dataset.since;
 }
 
 function isTyped(element) {
-  return element === document.activeElement && element.matches("input, textarea, select");
+  if (element.matches("select")) return element === document.activeElement;
+  return element.matches("input:not([type=hidden]), textarea") && element.value !== element.defaultValue;
 }
 
 function updateAttributes(here, next) {
