@@ -124,11 +124,13 @@ def test_mistakes_are_told_at_their_line_and_their_field(window: Window) -> None
 
 def test_a_file_of_openpai_is_shown_converted_and_submitted(window: Window, server: Server) -> None:
     page = open_new(window)
+    page.select_option("#f-group", "default")
     paste(page, OPENPAI)
     expect(page.locator("[data-note=foreign]")).to_be_visible()
     expect(page.locator("[data-dialect]")).to_have_text("OpenPAI v2")
     expect(page.locator("#f-name")).to_have_value("from_openpai")
     expect(page.locator("#f-name")).to_be_disabled()
+    expect(page.locator("#f-group")).to_have_value("")
     page.get_by_role("button", name="Convert to Holdfast's format").click()
     expect(page.locator("#f-name")).to_be_enabled()
     assert "protocolVersion" not in page.locator(".cm-content").inner_text()

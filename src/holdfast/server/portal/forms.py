@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from holdfast.core.errors import UserError
 
 MOST_FIELDS = 5000
+IN_A_THREAD = 64 * 1024  # bytes; what is more would hold others up
 TRUE = "on"  # what a browser sends for a box that is ticked
 
 
@@ -52,12 +54,15 @@ class Form:
         return None if value is None else int(value)
 
 
+def _pairs(body: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+
+
 async def read_form(request: Request) -> Form:
     """The border bounds its size."""
+    body = await request.body()
     try:
-        pairs = parse_qsl(
-            (await request.body()).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS
-        )
+        pairs = await asyncio.to_thread(_pairs, body) if len(body) > IN_A_THREAD else _pairs(body)
     except ValueError:
         raise UserError(f"A form has at most {MOST_FIELDS} fields") from None
     values: dict[str, list[str]] = {}

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from holdfast.core.errors import NotLoggedIn, Problem, TooLarge, UserError
+from holdfast.core.job import Dialect
 from holdfast.jobspec.locating import with_lines_of
 from holdfast.services.intake import problems_of
 from holdfast.services.jobs import Planned
@@ -34,7 +35,7 @@ class Checked:
     headline: str = ""
     reasons: tuple[str, ...] = ()
     dialect: str = ""
-    yaml: str = ""  # in our own format, secrets masked
+    yaml: str = ""  # of another format: the same in ours, secrets masked
 
     def for_scripts(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,5 +97,5 @@ def _accepted(visit: Visit, planned: Planned) -> Checked:
         headline=headlines.get(planned.verdict.answer, ""),
         reasons=tuple(visit.tell(reason) for reason in planned.verdict.reasons[:MOST_REASONS]),
         dialect=planned.job.dialect.value,
-        yaml=planned.yaml,
+        yaml="" if planned.job.dialect is Dialect.HOLDFAST else planned.yaml,
     )

@@ -67,7 +67,9 @@ class NewJobPage {
   }
 
   textChanged(text, pause) {
+    const wasOurs = this.document?.ours;
     if (this.lib) this.document = new JobDocument(this.lib.yaml, text);
+    if (wasOurs && this.document.readable && !this.document.ours) group.value = ""; // its own file says which
     this.answer = null;
     this.showForm();
     this.keep();
