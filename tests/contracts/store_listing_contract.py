@@ -11,6 +11,7 @@ from holdfast.core.errors import Conflict, UserError
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
 from holdfast.store import jobs
+from holdfast.store.own_jobs import count_own
 from tests.store.opened import NOW, Opened, later
 
 HOSTILE = (
@@ -161,6 +162,18 @@ class ListingContract:
                 if not state.final
             }
             assert opened.read(jobs.count_by_state, groups) == expected
+
+    def test_own_jobs_are_counted_as_far_as_anybody_would(self, opened: Opened) -> None:
+        made = self._mixed(opened)
+        since = later(hours=3)
+        for groups in (None, ("red",), ("red", "blue"), ("none",), ()):
+            mine = [job for job in made if job.user == "ann" and (groups is None or job.group in groups)]
+            fits = [job for job in mine if not job.state.final or job.submitted_at >= since]
+            expected = {state: sum(job.state is state for job in fits) for state in JobState}
+            assert opened.read(count_own, "ann", groups, since, 1000) == expected
+        capped = opened.read(count_own, "ann", None, NOW, 1)
+        assert set(capped.values()) == {0, 1}
+        assert set(opened.read(count_own, "nul\0", None, later(days=400), 9).values()) == {0}
 
     # -- finding one
 

@@ -213,3 +213,17 @@ class SchedulesContract:
         assert set(seen) == made
         assert len(seen) == 5
         assert opened.read(schedules.count_of_user, "ann") == 5
+
+    def test_the_newest_run_of_each(self, opened: Opened) -> None:
+        ran, idle, never = add(opened, "ran"), add(opened, "idle"), add(opened, "never")
+        (taken,) = take(opened, a_turn(ran))
+        assert taken.inserted is not None
+        take(opened, a_turn(idle))
+        take(opened, a_turn(replace(idle, version=1), job=False))
+        found = opened.read(schedules.newest_runs, [ran.id, idle.id, never.id, "nobody"])
+        assert {id: run.result for id, run in found.items()} == {
+            ran.id: RunResult.STARTED,
+            idle.id: RunResult.SKIPPED,
+        }
+        assert (found[ran.id].job_id, found[ran.id].job_state) == (taken.inserted.summary.id, JobState.PENDING)
+        assert opened.read(schedules.newest_runs, []) == {}

@@ -8,6 +8,7 @@ const lib = await import("./vendor/editor.js").catch(() => null);
 const editor = lib ? richEditor(lib, field, document.getElementById("editor"), typed, () => null) : plainEditor(field, showName);
 
 offerZone();
+offerCron();
 name.addEventListener("input", () => {
   const text = withName(field.value, name.value);
   editor.setText(text);
@@ -39,6 +40,16 @@ function showName() {
 function showProblems() {
   const listed = [...document.querySelectorAll("#check [data-problem]")];
   editor.showProblems(listed.map((one) => ({ line: Number(one.dataset.problem), message: one.textContent.trim() })));
+}
+
+// Whoever goes on from a preset finds its cron text.
+function offerCron() {
+  const cron = document.getElementById("cron");
+  let last = document.querySelector("[name=kind]:checked").dataset.cron;
+  document.querySelector(".presets").addEventListener("change", (event) => {
+    if (event.target.value === "custom" && !cron.value) cron.value = last;
+    last = event.target.dataset.cron || last;
+  });
 }
 
 function offerZone() {
