@@ -75,19 +75,20 @@ def _back(visit: Visit) -> Link:
 # -- a new one
 
 
-async def show_kinds(visit: Visit) -> Response:
-    labels = kind_labels(visit)
-    return await visit.show(
-        "admin/dataset_kinds.html", KindsPage(kinds=tuple((f"{HOME}/new/{kind}", *labels[kind]) for kind in KINDS))
-    )
-
-
 async def show_new(visit: Visit) -> Response:
-    return await visit.show(FORM, await _new_form(visit, _kind(visit)))
+    if "kind" in visit.request.query_params:
+        return await visit.show(FORM, await _new_form(visit, _kind(visit)))
+    labels = kind_labels(visit)
+    found = KindsPage(kinds=tuple((_new_path(kind), *labels[kind]) for kind in KINDS))
+    return await visit.show("admin/dataset_kinds.html", found)
+
+
+def _new_path(kind: str) -> str:
+    return f"{HOME}/new?kind={kind}"
 
 
 def _kind(visit: Visit) -> str:
-    kind: str = visit.request.path_params["kind"]
+    kind = visit.request.query_params.get("kind", "")
     if kind not in KINDS:
         raise NotFound("There is nothing at this address")
     return kind
@@ -112,7 +113,7 @@ async def _new_form(visit: Visit, kind: str) -> FormPage:
     label = kind_labels(visit)[kind][0]
     return FormPage(
         title=visit.say("Add a dataset: {kind}", kind=label),
-        action=f"{HOME}/new/{kind}",
+        action=_new_path(kind),
         back=Link(f"{HOME}/new", visit.say("Kinds of datasets")),
         submit=visit.say("Add"),
         sections=await sections_of(visit, kind, new=True),
@@ -225,9 +226,8 @@ def _removal(visit: Visit, dataset: Dataset) -> ConfirmPage:
 
 routes = [
     page(HOME, show_datasets, admin=True),
-    page(f"{HOME}/new", show_kinds, admin=True),
-    page(HOME + "/new/{kind}", show_new, admin=True),
-    act(HOME + "/new/{kind}", add, admin=True),
+    page(f"{HOME}/new", show_new, admin=True),
+    act(f"{HOME}/new", add, admin=True),
     page(HOME + "/{name}/edit", show_one, admin=True),
     act(HOME + "/{name}/edit", change, admin=True),
     act(HOME + "/{name}/sync", sync, admin=True),

@@ -104,7 +104,7 @@ async def show_new(visit: Visit) -> Response:
 
 def _kind(visit: Visit) -> SecretKind:
     try:
-        return SecretKind(visit.request.path_params["kind"])
+        return SecretKind(visit.request.query_params.get("kind", ""))
     except ValueError:
         raise NotFound("There is nothing at this address") from None
 
@@ -131,7 +131,7 @@ def _new_form(visit: Visit, kind: SecretKind) -> FormPage:
     title = say("Add a secret for a registry") if kind is SecretKind.REGISTRY else say("Add a secret for git")
     return FormPage(
         title=title,
-        action=f"{HOME}/new/{kind.value}",
+        action=f"{HOME}/new?kind={kind.value}",
         back=_back(visit),
         submit=say("Add"),
         sections=_sections(visit, kind, new=True),
@@ -219,8 +219,8 @@ async def _removal(visit: Visit, secret: Secret) -> ConfirmPage:
 
 routes = [
     page(HOME, show_secrets, admin=True),
-    page(HOME + "/new/{kind}", show_new, admin=True),
-    act(HOME + "/new/{kind}", add, admin=True),
+    page(f"{HOME}/new", show_new, admin=True),
+    act(f"{HOME}/new", add, admin=True),
     page(HOME + "/{name}/edit", show_one, admin=True),
     act(HOME + "/{name}/edit", change, admin=True),
     page(HOME + "/{name}/delete", ask_removal, admin=True),

@@ -36,6 +36,7 @@ class FileRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesPage:
     group: str
+    title: str
     tabs: tuple[Tab, ...]
     path: str  # "" or "a/b"
     crumbs: tuple[tuple[str, str], ...]  # name, address
@@ -51,10 +52,12 @@ async def show_files(visit: Visit) -> Response:
     group = visit.request.path_params["name"]
     path = visit.request.query_params.get("path", "").strip("/")
     after = visit.request.query_params.get("after", "")
+    known = await visit.services.groups.get(visit.who, group)  # a group of others is not there at all
     found, missing = await _list(visit, group, path, after)
     more = not found.complete and found.items
     shown = FilesPage(
         group=group,
+        title=known.display_name or group,
         tabs=tabs_of(visit, group, "files"),
         path=path,
         crumbs=tuple(_crumbs(group, path)),
@@ -70,8 +73,7 @@ async def show_files(visit: Visit) -> Response:
 
 async def _list(visit: Visit, group: str, path: str, after: str) -> tuple[Listing, bool]:
     """And whether the folder is not there: it comes about with the first file in it."""
-    await visit.services.groups.get(visit.who, group)  # a group of others is not there at all
-    await visit.services.files.tree(visit.who, group)
+    await visit.services.files.tree(visit.who, group)  # for members alone, also where everybody sees all groups
     try:
         return await visit.services.files.list(visit.who, group, path, limit=ROWS, after=after), False
     except NotFound:
@@ -80,7 +82,7 @@ async def _list(visit: Visit, group: str, path: str, after: str) -> tuple[Listin
 
 def files_path(group: str, path: str = "", *, after: str = "") -> str:
     asked = {key: value for key, value in (("path", path), ("after", after)) if value}
-    return group_path_of(group, "/files") + (f"?{urlencode(asked, quote_via=quote)}" if asked else "")
+    return group_path_of(group, "/files") + (f"?{urlencode(asked, safe='/', quote_via=quote)}" if asked else "")
 
 
 def rest_path(group: str, path: str) -> str:
@@ -106,7 +108,7 @@ def _row(group: str, path: str, name: str, size: int, modified_at: datetime | No
         modified_at=modified_at,
         open=files_path(group, whole) if folder else file,
         view=f"{file}?inline=true" if shown and not folder else "",
-        delete=group_path_of(group, "/files/delete") + f"?{urlencode({'path': whole}, quote_via=quote)}",
+        delete=group_path_of(group, "/files/delete") + f"?{urlencode({'path': whole}, safe='/', quote_via=quote)}",
         phfs=f"phfs:///{whole}{'/' if folder else ''}",
     )
 
