@@ -19,7 +19,7 @@ test: ## set up, then run every test (ARGS="tests/core -x" for some of them)
 	@sh scripts/test-components.sh
 	@exec sh scripts/test.sh $(ARGS)
 
-check: ## format, lint, types, imports, generated docs: what needs no test run
+check: ## format, lint, types, imports, generated docs, translations: what needs no test run
 	@$(SETUP) dev
 	@exec sh scripts/check.sh
 
