@@ -168,7 +168,7 @@ def test_the_first_error_is_one_click_away(window: Window, server: Server) -> No
     job = finish(server, submit(server, "has-error", *lines))
     open_log(window, job)
     window.page.get_by_role("button", name="First error").click()
-    expect(window.page.locator(".row.flash")).to_have_text("ValueError: wrong shape")
+    expect(window.page.locator(".row.pointed")).to_have_text("ValueError: wrong shape")
     expect(window.page.locator("[data-status]")).to_have_text("This is the first line that looks like an error.")
 
 

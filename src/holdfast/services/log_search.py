@@ -15,7 +15,7 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import LogSource
 
 from . import log_matching
-from .log_matching import HEADER, Hit, Match, compile_match, hits_in, whole_lines
+from .log_matching import HEADER, Hit, compile_match, hits_in, whole_lines
 
 PIECE = 256 * 1024  # bytes searched at one time; a longer line is searched in pieces
 BUDGET = 2.0  # seconds a call may take
@@ -109,7 +109,7 @@ def _too_slow() -> UserError:
 @asynccontextmanager
 async def _finder(question: Question) -> AsyncIterator[Finder]:
     if not question.regex:
-        yield _InThread(compile_match(question.query, regex=False, ignore_case=question.ignore_case))
+        yield _InThread(question)
         return
     program = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-S", "-B", log_matching.__file__,
@@ -125,13 +125,26 @@ async def _finder(question: Question) -> AsyncIterator[Finder]:
 
 
 class _InThread:
-    """Plain text: the time it takes grows with the piece alone."""
+    """Plain text: the time it takes grows with the piece alone. Most pieces of a long log hold no hit, and that is seen
+    at a glance, without taking them apart into lines."""
 
-    def __init__(self, match: Match) -> None:
-        self._match = match
+    def __init__(self, question: Question) -> None:
+        self._match = compile_match(question.query, regex=False, ignore_case=question.ignore_case)
+        self._bytes = question.query.encode("utf-8", "surrogatepass")
+        self._any_case = question.ignore_case
 
     async def find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
-        return await asyncio.to_thread(lambda: list(islice(hits_in(piece, offset, self._match), limit)))
+        return await asyncio.to_thread(self._find, piece, offset, limit)
+
+    def _find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
+        return list(islice(hits_in(piece, offset, self._match), limit)) if self._may_hold(piece) else []
+
+    def _may_hold(self, piece: bytes) -> bool:
+        if not self._any_case:
+            return self._bytes in piece
+        if not piece.isascii():
+            return True  # letters of other scripts have cases that bytes do not tell
+        return self._bytes.lower() in piece.lower() if self._bytes.isascii() else True
 
 
 class _InProgram:

@@ -132,8 +132,8 @@ export class Find {
     await this.error.start({ q: this.view.section.dataset.errorPattern, regex: true, ignore_case: false }, 0, true);
     const [hit] = this.error.hits;
     if (hit === undefined) return;
-    this.view.goTo(hit);
-    this.view.flash(hit);
+    await this.view.goTo(hit);
+    this.view.point(hit);
   }
 
   #showError() {

@@ -266,10 +266,10 @@ export class LogView {
     return this.window.firstSeen()?.start ?? this.window.start;
   }
 
-  flash(offset) {
-    const row = this.window.find(offset)?.element;
-    row?.classList.add("flash");
-    setTimeout(() => row?.classList.remove("flash"), 4000);
+  /** Mark the line one was led to. */
+  point(offset) {
+    for (const old of this.rows.querySelectorAll(".pointed")) old.classList.remove("pointed");
+    this.window.find(offset)?.element.classList.add("pointed");
   }
 
   #count(lines) {
