@@ -204,6 +204,13 @@ def test_what_was_typed_is_kept_without_its_secrets_until_it_is_sent(window: Win
 def test_the_keyboard_gets_in_and_out_of_the_editor(window: Window) -> None:
     page = open_new(window)
     page.locator(".cm-content").focus()
+    page.keyboard.press("Control+End")
+    page.keyboard.type("instance_t")
+    page.locator(".cm-tooltip-autocomplete li").first.click()
+    page.keyboard.type("cpu-2")
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("cpu-2")).to_be_checked()
+    page.keyboard.press("Control+Home")
     page.keyboard.press("Tab")
     expect(page.locator(".cm-content")).to_be_focused()
     page.keyboard.press("Escape")

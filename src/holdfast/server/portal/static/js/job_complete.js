@@ -25,7 +25,7 @@ function value(before, context, choices) {
 
 function key(before, context, line) {
   const found = /^(\s*)([a-z_]*)$/.exec(before);
-  if (!found || (!found[2] && !context.explicit)) return null;
+  if (!found || (!context.explicit && (found[1] || !found[2]))) return null; // unasked at the top alone: deeper may be a script
   const inside = found[1] && line.number > 1 && isUnder(context.state.doc, line.number, "resources");
   const options = (inside ? RESOURCES : KEYS).map((label) => ({ label, apply: `${label}: `, type: "property" }));
   return { from: context.pos - found[2].length, options };

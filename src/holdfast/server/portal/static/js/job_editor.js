@@ -54,6 +54,7 @@ function extensions(lib, field, complete) {
     lib.EditorView.cspNonce.of(nonce),
     lib.EditorView.contentAttributes.of(described),
     lib.EditorState.tabSize.of(2),
+    lib.EditorState.phrases.of(phrases()),
     lib.lineNumbers(), lib.history(), lib.drawSelection(), lib.highlightActiveLine(), lib.indentOnInput(), lib.bracketMatching(),
     lib.highlightSelectionMatches(), lib.lintGutter(),
     lib.yamlLanguage(),
@@ -62,6 +63,12 @@ function extensions(lib, field, complete) {
     lib.keymap.of([...lib.searchKeymap, ...lib.historyKeymap, lib.indentWithTab, ...lib.defaultKeymap]),
     lib.EditorView.theme(THEME),
   ];
+}
+
+// What the editor itself says, in the reader's language.
+function phrases() {
+  const said = [...document.getElementById("editor-words").content.querySelectorAll("[data-phrase]")];
+  return Object.fromEntries(said.map((element) => [element.dataset.phrase, element.textContent]));
 }
 
 const colours = (tags) => [

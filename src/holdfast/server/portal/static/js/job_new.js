@@ -22,7 +22,7 @@ class NewJobPage {
     this.answer = null;
     this.sent = false;
     this.form = lib && new JobForm(form, { choices: this.choices, change: (edit) => this.changeByForm(edit) });
-    this.editor = lib ? richEditor(lib, field, document.getElementById("editor"), (text) => this.typed(text), completions(() => this.form.choices, () => this.document.ours)) : plainEditor(field, (text) => this.typed(text));
+    this.editor = lib ? richEditor(lib, field, document.getElementById("editor"), (text) => this.typed(text), completions(() => this.form.choices, () => this.document.ours || !this.document.readable)) : plainEditor(field, (text) => this.typed(text));
     this.verdict = new Verdict(document.getElementById("verdict"), (line) => this.editor.goToLine(line));
     this.check = new JobCheck({
       read: () => ({ text: this.filled(new Map(this.secretNames().map((name) => [name, "filled in"]))), group: this.override() }),
