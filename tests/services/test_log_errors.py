@@ -38,6 +38,7 @@ panic: runtime error: index out of range
 thread 'main' panicked at src/main.rs:2:5
 a.out: test.c:4: main: Assertion `x > 0' failed.
 CRITICAL worker lost
+error: no module named foo
 make: *** [Makefile:2: all] Error: something
 process exited with code 137
 """

@@ -40,6 +40,13 @@ async def test_letter_case_can_be_ignored(source: FileSource) -> None:
     assert len((await search(source, "^thi.d", ignore_case=True, regex=True)).hits) == 1
 
 
+async def test_letters_beyond_ascii_have_cases_too(tmp_path: Path) -> None:
+    source = FileSource(tmp_path / "other", "Ärger\n\u212a is a K\nplain\n".encode())
+    assert [hit.text for hit in (await search(source, "äRGER", ignore_case=True)).hits] == ["Ärger"]
+    assert [hit.text for hit in (await search(source, "k is", ignore_case=True)).hits] == ["\u212a is a K"]
+    assert (await search(source, "ärger")).hits == ()
+
+
 async def test_plain_text_is_plain(source: FileSource) -> None:
     assert (await search(source, ".*")).hits == ()
     assert len((await search(source, "l.ne", regex=True)).hits) == 4
