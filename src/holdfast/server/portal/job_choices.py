@@ -116,9 +116,9 @@ def _alias(visit: Visit, alias: ImageAlias) -> Choice:
     tip = f"{whose} / {kinds[alias.kind]}"
     return Choice(
         name=alias.name,
-        label=alias.display_name or alias.name,
+        label=visit.tell(alias.display_name) or alias.name,  # that of this machine is ours
         tip=tip if ready else visit.say("(Not ready) {tip}", tip=tip),
-        about=alias.description,
+        about=visit.tell(alias.description),
         ready=ready,
         needs_gpu=alias.kind is ImageKind.GPU,
     )
