@@ -121,6 +121,8 @@ class FileLog(_Log):
 
     async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
         start = max(start, await self.first())
+        if (recorder := self._host.recorder(self._id)) is not None:
+            recorder.record()  # so that the newest bytes have a time
         return await self._look(lambda folder: _times(folder, self._place, start, end, most), [])
 
     def _place(self, mark: Mark) -> int:

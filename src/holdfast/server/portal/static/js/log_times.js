@@ -39,14 +39,17 @@ export class Times {
     const rows = batch.rows.slice(done);
     if (!rows.length) return;
     const { pieces } = await this.feed.times(rows[0].start, rows.at(-1).end - rows[0].start);
-    let at = 0;
-    for (const row of rows) {
-      while (at < pieces.length && pieces[at].end <= row.start) at++;
-      const piece = pieces[at];
-      const known = piece && piece.start <= row.start;
-      row.element.dataset.at = known ? show(new Date(piece.at)) : "";
-    }
+    this.window.keepingPlace(() => showTimes(rows, pieces)); // on a phone a time takes a line
     this.#known.set(batch, done + rows.length);
+  }
+}
+
+function showTimes(rows, pieces) {
+  let at = 0;
+  for (const row of rows) {
+    while (at < pieces.length && pieces[at].end <= row.start) at++;
+    const known = at < pieces.length && pieces[at].start <= row.start;
+    row.element.dataset.at = known ? show(new Date(pieces[at].at)) : "";
   }
 }
 
