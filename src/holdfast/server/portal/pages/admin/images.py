@@ -45,7 +45,7 @@ class ImagesPage:
 
 async def show_images(visit: Visit) -> Response:
     images = await visit.services.images.list(visit.who)
-    here = {image.name for image in images}
+    here = {_plain(image.name) for image in images}
     rows = [_alias_row(visit, alias, here) for alias in await visit.services.image_aliases.list(visit.who)]
     found = ImagesPage(
         images=tuple(map(_image_row, sorted(images, key=lambda image: (image.name != HOST_IMAGE, image.name)))),
@@ -66,8 +66,13 @@ def _image_row(image: ImageInfo) -> ImageRow:
 
 def _alias_row(visit: Visit, alias: ImageAlias, here: set[str]) -> AliasRow:
     urls = dict.fromkeys(url for url in (alias.url, alias.gpu_url) if url)
-    missing = tuple(url for url in urls if url not in here)
+    missing = tuple(url for url in urls if _plain(url) not in here)
     return AliasRow(alias=alias, kind=kind_label(visit, alias.kind), missing=missing)
+
+
+def _plain(name: str) -> str:
+    """Without a tag, the one that is called latest is meant."""
+    return name.removesuffix(":latest")
 
 
 # -- removing
@@ -92,7 +97,7 @@ async def _removal(visit: Visit, name: str) -> ConfirmPage:
         raise NotFound(f"There is no image {name[:100]}")
     say = visit.say
     aliases = await visit.services.image_aliases.list(visit.who)
-    by = [alias.name for alias in aliases if name in (alias.url, alias.gpu_url)]
+    by = [alias.name for alias in aliases if _plain(name) in (_plain(alias.url), _plain(alias.gpu_url))]
     points = [say("Its files are removed from this machine. Tasks that run on it go on.")]
     if by:
         points.append(say("Jobs could not start any more that choose: {names}", names=", ".join(by[:10])))
