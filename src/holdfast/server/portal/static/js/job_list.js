@@ -3,6 +3,7 @@ import { say } from "./dialogs.js";
 import { connect, toLogin } from "./live.js";
 import { Pace } from "./live_logic.js";
 import { mergeRows } from "./rows.js";
+import { showTimes } from "./times.js";
 import { startSelection, showSelection } from "./selection.js";
 
 export { mergeRows };
@@ -51,20 +52,29 @@ async function lookAgain() {
   if (location.href === address) update(html);
 }
 
+const ROWS = /(<tbody data-rows>)([^]*)(<\/tbody>)/;
+
+// The rows are left out of what is parsed: most of them are there already.
 function update(html) {
   const fresh = document.createElement("template");
-  fresh.innerHTML = html;
+  fresh.innerHTML = html.replace(ROWS, "$1$3");
   const old = document.getElementById("results");
   const next = fresh.content.getElementById("results");
-  const [oldRows, newRows] = [old, next].map((part) => part.querySelector("[data-rows]"));
-  if (oldRows && newRows) {
-    mergeRows(oldRows, newRows);
+  const rows = old.querySelector("[data-rows]");
+  const found = html.match(ROWS);
+  if (rows && found) {
+    mergeRows(rows, found[2]);
     replacePager(old, next);
-  } else if (oldRows || newRows) {
-    old.replaceWith(next);
-    document.dispatchEvent(new CustomEvent("portal:shown", { detail: next }));
+  } else if (rows || found) {
+    replaceAll(old, html);
   }
   showSelection();
+}
+
+function replaceAll(old, html) {
+  old.outerHTML = html;
+  showTimes(document.getElementById("results"));
+  document.getElementById("filters").classList.remove("later");
 }
 
 function replacePager(old, next) {

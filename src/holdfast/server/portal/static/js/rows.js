@@ -2,18 +2,31 @@
 // the focus or is the keyboard's row stays so, and nothing moves that did not change.
 import { showTimes } from "./times.js";
 
-/** `fresh`: the rows as HTML, or a tbody with them. */
-export function mergeRows(body, fresh) {
-  const next = typeof fresh === "string" ? rowsOf(fresh) : [...fresh.rows];
+const ROW = /<tr\b([^>]*)>[^]*?<\/tr>/g;
+
+/** `html`: all rows as they are now. Those that did not change are not even parsed. */
+export function mergeRows(body, html) {
   const known = new Map([...body.rows].map((row) => [row.id, row]));
-  const shown = next.map((row) => bring(known.get(row.id), row));
-  for (const row of next) known.delete(row.id);
+  const next = [...html.matchAll(ROW)].map(([text, head]) => ({ id: attribute(head, "id"), version: attribute(head, "data-v"), text }));
+  const changed = parse(next.filter(({ id, version }) => known.get(id)?.dataset.v !== version));
+  const shown = next.map(({ id }) => (changed.has(id) ? bring(known.get(id), changed.get(id)) : known.get(id)));
+  for (const { id } of next) known.delete(id);
   removeGone([...known.values()], body);
   let place = body.firstElementChild;
   for (const row of shown) {
     if (row === place) place = place.nextElementSibling;
     else body.insertBefore(row, place);
   }
+}
+
+function attribute(head, name) {
+  return head.match(new RegExp(` ${name}="([^"]*)"`))?.[1];
+}
+
+function parse(rows) {
+  const holder = document.createElement("template");
+  holder.innerHTML = rows.map(({ text }) => text).join("");
+  return new Map([...holder.content.children].map((row) => [row.id, row]));
 }
 
 // Newer jobs push old ones off the end of the page: those that are selected stay until they are not.
@@ -25,15 +38,8 @@ function removeGone(gone, body) {
   }
 }
 
-function rowsOf(html) {
-  const holder = document.createElement("template");
-  holder.innerHTML = html;
-  return [...holder.content.querySelectorAll("tr")];
-}
-
-// The row to show: the one that is there, unless its job looks different now.
+// A row that is new, or looks different now.
 function bring(old, row) {
-  if (old?.dataset.v === row.dataset.v) return old;
   row.classList.add("fresh");
   if (old) takeOver(old, row);
   showTimes(row);
@@ -44,7 +50,7 @@ function takeOver(old, row) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const tick = row.querySelector("input[type=checkbox]");
   if (tick) tick.checked = isTicked(old);
-  row.classList.toggle("here", old.classList.contains("here"));
+  for (const name of ["here", "ticked"]) row.classList.toggle(name, old.classList.contains(name));
   old.replaceWith(row);
   if (focused) (counterpart(focused, row) ?? row.querySelector("a.open"))?.focus({ preventScroll: true });
 }

@@ -34,6 +34,7 @@ function clear() {
 export function showSelection() {
   const all = boxes();
   const count = all.filter((box) => box.checked).length;
+  for (const box of all) box.closest("tr").classList.toggle("ticked", box.checked);
   const bar = document.getElementById("chosen");
   const text = bar.querySelector("[role=status]");
   const form = bar.closest("form");
