@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -19,6 +20,7 @@ PAGE = 200
 MOST_EVENTS = 200  # looked through for what was not kept
 MOST_TEXT = 64 * 1024  # bytes of a text that are shown
 MOST_PICTURE = 20 * 1024 * 1024
+_ALL_KEPT = re.compile(r"\d+ files? \([^;()]*\) kept as artifacts\.")
 _PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
 
@@ -47,7 +49,7 @@ class ArtifactsData:
     total: int
     bytes: int
     complete: bool  # False: there are more than are listed
-    told: tuple[str, ...]  # what became of them, by task
+    told: tuple[str, ...]  # what was not kept, by task
     preview: Preview | None
     first: int
     previous: str = ""
@@ -86,13 +88,16 @@ def _address(job_id: str, name: str) -> str:
 
 
 async def _told(visit: Visit, job: Closeup) -> tuple[str, ...]:
-    """Of the newest try of each task."""
+    """Of the newest try of each task, where not all was kept: what was can be seen."""
     newest: dict[str | None, str] = {}
     for event in await visit.services.closeup.events(job, limit=MOST_EVENTS):
         if event.kind == "artifacts":
-            text = visit.tell(event.message)
-            newest.setdefault(event.task, f"{event.task}: {text}" if event.task else text)
-    return tuple(reversed(newest.values()))
+            newest.setdefault(event.task, event.message)
+    return tuple(
+        f"{task}: {visit.tell(text)}" if task else visit.tell(text)
+        for task, text in reversed(newest.items())
+        if not _ALL_KEPT.fullmatch(text)
+    )
 
 
 async def _preview(visit: Visit, job_id: str, name: str) -> Preview | None:
