@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # while it is there, no other loop can run: tests of other folders have theirs
 def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian: apt-get install chromium), so no page is tried in a browser")
