@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import pytest
 
 from holdfast.core.states import JobState
@@ -73,9 +76,8 @@ async def test_older_lines_are_a_link_away(rig: Rig) -> None:
             page = (await desk.get(path)).text
             pages += 1
             seen = page.split("<pre", 1)[1].split(">\n", 1)[1].split("</pre>", 1)[0] + seen
-            path = (
-                page.split('data-older href="')[1].split('"')[0].replace("&amp;", "&") if "data-older" in page else ""
-            )
+            older = re.search(r'<a href="([^"]+)" data-older', page)
+            path = html.unescape(older[1]) if older else ""
         first = (await desk.get(f"/jobs/{job.id}/log?start=0")).text
     assert seen == "".join(f"line-{n}\n" for n in range(4500))
     assert pages == 3
