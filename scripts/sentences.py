@@ -17,7 +17,8 @@ from pathlib import Path
 ALL_OF = ("core", "jobspec", "store", "engines", "services", "controller", "settings.py", "timezones.py")
 ERRORS_OF = ("server",)
 LEFT_OUT = (
-    "store/migrations", "store/tables.py", "core/log_patterns.py", "services/log_errors.py", "engines/fake.py", "engines/embedded/render.py",
+    "store/migrations", "store/tables.py", "core/log_patterns.py", "services/log_errors.py",
+    "engines/fake.py", "engines/embedded/render.py",
     "engines/embedded/libc.py", "jobspec/openpai_render.py", "server/openpai", "server/primehub", "server/openapi.py",
     "server/docs_page.py", "jobspec/holdfast_schema.py",
 )  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .browser import Window
+from .test_new_job import open_new, paste
 
 BUILD = Path(__file__).parents[2] / "build" / "screenshots"
 LANGUAGES = {"en": "en-GB", "zh-Hans": "zh-CN", "zh-Hant": "zh-TW"}
@@ -85,12 +86,8 @@ def _log_in(page: Page) -> None:
 
 
 def _submit(window: Window, tour: Tour, name: str) -> str:
-    window.go("/jobs/new")
-    page = window.page
-    expect(page.locator(".cm-content")).to_be_visible()
-    page.locator(".cm-content").click()
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text(JOB.format(name=name))
+    page = open_new(window)
+    paste(page, JOB.format(name=name))
     expect(page.locator("#f-name")).to_have_value(name)
     expect(page.locator("#verdict:not(.busy)")).to_be_visible()
     tour.look("new")
