@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -114,7 +114,8 @@ def given(change: Any) -> dict[str, Any]:
 
 
 def _is_default(change: Any, field: Field[Any]) -> bool:
-    return bool(getattr(change, field.name) == field.default)
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return bool(getattr(change, field.name) == default)
 
 
 def _event(deed: Deed, result: Any, now: datetime, address: str) -> NewAuditEvent:
@@ -142,4 +143,4 @@ def _say(value: Any) -> str:
         return ", ".join(_say(inner) for inner in (sorted(value) if isinstance(value, set | frozenset) else value))
     if is_dataclass(value) and not isinstance(value, type):
         return _say(given(value))
-    return "–" if value is None else str(value)
+    return "–" if value in (None, "") else str(value)

@@ -135,7 +135,7 @@ class Users:
         hashed = await self._passwords.hash(password) if password is not None else None
         member_of = {DEFAULT_GROUP: False} if groups is None else dict(groups)
         user = User(name=name, admin=admin, email=email, created_at=self._clock(), groups=member_of, extension=kept)
-        told = {"email": email, "admin": admin, "groups": list(member_of)}
+        told = {"admin": admin, "groups": list(member_of)} | ({"email": email} if email else {})
         await self._store.write(_deed(actor, Act.CREATED, name, told), _create, user, hashed)
         self._access.forget()
         return user
