@@ -128,3 +128,30 @@ def test_text_is_shown_as_a_terminal_leaves_it(printed: bytes, shown: str) -> No
 def test_a_line_without_end_is_folded() -> None:
     lines = readable(b"x" * (FOLD * 3)).split("\n↪ ")
     assert [len(line) for line in lines] == [FOLD] * 3
+
+
+# -- choosing
+
+
+async def test_tasks_and_tries_can_be_chosen(rig: Rig) -> None:
+    several = "name: several\nretry: 1\nroles:\n  worker: {instances: 2, command: exit 1}\n"
+    job = await rig.house.run(several)
+    async with open_desk(rig) as desk:
+        page = (await desk.get(f"/jobs/{job.id}/log?task=worker-1&attempt=0")).text
+    assert re.findall(r"<option( selected)?>(worker-\d)</option>", page) == [
+        ("", "worker-0"),
+        (" selected", "worker-1"),
+    ]
+    assert re.findall(r'<option value="(\d)"( selected)?>(\d)</option>', page) == [
+        ("1", "", "2"),
+        ("0", " selected", "1"),
+    ]
+    assert "See the newest try" in page
+
+
+async def test_the_job_page_leaves_out_a_log_that_does_not_exist(rig: Rig) -> None:
+    job = await rig.house.run(TALKER)
+    async with open_desk(rig) as desk:
+        page = await desk.get(f"/jobs/{job.id}?task=nobody-7")
+    assert page.status_code == 200
+    assert "data-log" not in page.text
