@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.server import Server
-from tests.engines.archives import entry, folder, tar
+from tests.engines.archives import shell_entries, tar
 
 from .axe import findings
 from .browser import PASSWORD, Window
@@ -50,9 +50,6 @@ def _ask(server: Server, method: str, path: str, **more: object) -> httpx.Respon
 
 def _send(page: Page) -> None:
     page.locator(".form-end .primary").click()
-
-
-SMALL_IMAGE = tar([folder("bin"), folder("etc"), folder("usr"), entry("etc/empty")])  # with nothing to run in it
 
 
 def test_a_group_a_user_and_a_size_are_made(window: Window, server: Server) -> None:
@@ -148,7 +145,7 @@ def test_a_file_that_is_too_large_is_not_even_sent(window: Window) -> None:
 def test_an_image_is_imported_and_given_a_name(window: Window) -> None:
     page = window.page
     window.go("/admin/images")
-    archive = {"name": "tiny-root.tar", "mimeType": "application/x-tar", "buffer": SMALL_IMAGE}
+    archive = {"name": "tiny-root.tar", "mimeType": "application/x-tar", "buffer": tar(shell_entries())}
     page.locator("#image-file").set_input_files([archive])
     expect(page.locator("#image-name")).to_have_value("tiny-root")
     with page.expect_navigation():

@@ -355,3 +355,17 @@ async def test_which_secret_git_goes_by_is_for_admins(house: House) -> None:
     assert (await house.services.datasets.get(ann, "code")).data == {"url": "file:///nowhere"}
     (listed,) = await house.services.datasets.list(ann)
     assert "secret" not in listed.data
+
+
+async def test_one_write_sets_all_groups_and_which_may_write(house: House, data: Path) -> None:
+    for group in ("red", "blue", "green"):
+        await house.add_group(group)
+    given = Dataset(name="images", path=str(data), groups=("red", "blue"), writable_groups=("red",))
+    await house.services.datasets.create(house.admin, given)
+    change = DatasetChange(grants={"blue": True, "green": False})
+    changed = await house.services.datasets.change(house.admin, "images", change)
+    assert (changed.groups, changed.writable_groups) == (("blue", "green"), ("blue",))
+    with pytest.raises(NotFound):
+        await house.services.datasets.change(house.admin, "images", DatasetChange(grants={"gone": False}))
+    kept = await house.services.datasets.get(house.admin, "images")
+    assert (kept.groups, kept.writable_groups) == (("blue", "green"), ("blue",))

@@ -17,6 +17,7 @@ from holdfast.services import guessing
 from holdfast.services.access_tokens import CACHED_FOR
 from holdfast.services.groups import GroupChange
 from holdfast.services.refusals import TooManyRequests
+from holdfast.services.users import UserChange
 
 from .house import House, open_house
 
@@ -401,3 +402,16 @@ async def test_the_name_of_a_group_that_had_jobs_is_not_given_out_again(house: H
     with pytest.raises(Conflict, match="earlier group lab"):
         await groups.create(house.admin, Group(name="lab"))
     assert "lab" not in {group.name for group in await groups.list(house.admin)}
+
+
+async def test_one_write_sets_all_groups_and_who_is_an_admin_there(house: House) -> None:
+    await house.user("ann", "red", "blue")
+    await house.add_group("green")
+    wanted = {"red": True, "green": False}
+    user = await house.services.users.update(house.admin, "ann", UserChange(standing=wanted))
+    assert dict(user.groups) == wanted
+    with pytest.raises(NotFound, match="There is no group gone"):
+        await house.services.users.update(house.admin, "ann", UserChange(standing={"gone": False}))
+    assert dict((await house.services.users.get(house.admin, "ann")).groups) == wanted
+    with pytest.raises(Forbidden):
+        await house.services.users.update(Actor(name="ann"), "ann", UserChange(standing={"blue": True}))
