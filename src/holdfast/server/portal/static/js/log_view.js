@@ -17,6 +17,7 @@ export class LogView {
   #reading = null; // what is under way
   #following = true;
   #unseen = 0; // new lines below
+  #top = 0; // where it was scrolled to
 
   constructor(section) {
     const { data, first, size, complete, job, task, stream } = section.dataset;
@@ -199,6 +200,7 @@ export class LogView {
     }
     this.window.leaveOut(to, (from, end) => this.#makeGap(from, end));
     this.#live = new Lines(to);
+    this.#move();
   }
 
   #makeGap(from, to) {
@@ -248,6 +250,7 @@ export class LogView {
   #move() {
     this.window.trim(false);
     this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.#top = this.scroller.scrollTop;
     this.#edges();
   }
 
@@ -283,7 +286,10 @@ export class LogView {
   }
 
   #scrolled() {
-    this.#following = this.#atBottom && this.#live !== null;
+    const top = this.scroller.scrollTop;
+    if (this.#atBottom) this.#following = this.#live !== null;
+    else if (top < this.#top) this.#following = false; // somebody went up: what grows below moves nothing
+    this.#top = top;
     if (this.#following) this.#unseen = 0;
     const below = this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight;
     if (this.scroller.scrollTop < NEAR) this.#more(true);
