@@ -14,6 +14,7 @@ from holdfast.core.records import Dataset, Group
 from holdfast.jobspec.quantities import render_duration
 
 from .rendering import show_bytes
+from .use_lines import UseLine, quota_lines
 from .visit import Visit
 
 
@@ -26,14 +27,6 @@ class Choice:
     gpu: int = 0  # of a size
     ready: bool = True  # of an image
     needs_gpu: bool = False  # of an image
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseLine:
-    label: str
-    used: float
-    limit: float | None
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,29 +144,5 @@ async def _use(visit: Visit, group: str) -> tuple[tuple[UseLine, ...], tuple[Use
     if use is None:
         use = GroupUse(group=group, used=Amount(), quota=Quota(), user_quota=Quota())
     own = use.users.get(visit.who.name, Amount())
-    mine = _lines(visit, own, use.user_quota) if use.user_quota != Quota() else ()
-    return _lines(visit, use.used, use.quota), mine
-
-
-def _lines(visit: Visit, used: Amount, quota: Quota) -> tuple[UseLine, ...]:
-    return (
-        _line(visit, visit.say("CPU"), used.cpu, quota.cpu, f"{used.cpu:g}", _bound(quota.cpu)),
-        _line(
-            visit,
-            visit.say("Memory"),
-            used.memory,
-            quota.memory,
-            show_bytes(used.memory),
-            "∞" if quota.memory is None else show_bytes(quota.memory),
-        ),
-        _line(visit, visit.say("GPU"), used.gpu, quota.gpu, str(used.gpu), _bound(quota.gpu)),
-    )
-
-
-def _line(visit: Visit, label: str, used: float, limit: float | None, shown: str, bound: str) -> UseLine:
-    text = visit.say("{used} of {limit}", used=shown, limit=bound)
-    return UseLine(label=label, used=used, limit=limit, text=text)
-
-
-def _bound(limit: float | None) -> str:
-    return "∞" if limit is None else f"{limit:g}"
+    mine = quota_lines(visit, own, use.user_quota) if use.user_quota != Quota() else ()
+    return quota_lines(visit, use.used, use.quota), mine
