@@ -18,28 +18,10 @@ PAGES = sorted((PORTAL / "pages").rglob("*.py"))
 READ = {"title", "placeholder", "aria-label", "alt", "label", "aria-description", "data-confirm"}
 NOT_READ = {"script", "style", "code", "kbd", "pre", "svg", "samp", "bdi"}
 # Names, units and words of programs: the same in every language.
-SAME = {"Holdfast", "YAML", "JSON", "CSV", "OpenPAI", "PrimeHub", "MLflow", "CPU", "GPU", "GPUs", "REST", "API", "SSH"}
-SAME |= {
-    "URL",
-    "UTC",
-    "GiB",
-    "MiB",
-    "KiB",
-    "TiB",
-    "GB",
-    "IP",
-    "ID",
-    "stdout",
-    "stderr",
-    "nfs",
-    "NFS",
-    "git",
-    "Git",
-    "Enter",
-    "Shift",
-    "Esc",
-    "Aa",
-}
+SAME = frozenset(
+    "Holdfast YAML JSON CSV OpenPAI PrimeHub MLflow CPU GPU GPUs REST API SSH URL UTC GiB MiB KiB TiB GB IP ID stdout "
+    "stderr nfs NFS git Git Python Enter Shift Esc Aa".split()
+)
 
 
 def _words(text: str) -> list[str]:
