@@ -18,10 +18,11 @@ PAGES = sorted((PORTAL / "pages").rglob("*.py"))
 READ = {"title", "placeholder", "aria-label", "alt", "label", "aria-description", "data-confirm"}
 NOT_READ = {"script", "style", "code", "kbd", "pre", "svg", "samp", "bdi"}
 # Names, units and words of programs: the same in every language.
-SAME = frozenset(
-    "Holdfast YAML JSON CSV OpenPAI PrimeHub MLflow CPU GPU GPUs REST API SSH URL UTC GiB MiB KiB TiB GB IP ID stdout "
-    "stderr nfs NFS git Git Python Enter Shift Esc Aa".split()
-)
+SAME = {
+    "Holdfast", "OpenPAI", "PrimeHub", "MLflow", "Python", "YAML", "JSON", "CSV", "CPU", "GPU", "GPUs", "REST", "API",
+    "SSH", "URL", "UTC", "GiB", "MiB", "KiB", "TiB", "GB", "IP", "ID", "stdout", "stderr", "nfs", "NFS", "git", "Git",
+    "Enter", "Shift", "Esc", "Aa",
+}  # fmt: skip
 
 
 def _words(text: str) -> list[str]:
