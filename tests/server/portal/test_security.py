@@ -381,3 +381,29 @@ async def test_a_login_that_ends_closes_its_sockets(rig: Rig, how: str) -> None:
             await rig.house.services.users.set_password(rig.house.admin, "ann", "another good one")
         assert await wire.until_closed() == sockets.LOGGED_OUT
         await wire.end()
+
+
+@pytest.mark.parametrize(
+    "text", ["//[", "http://[", "/a\ud800", "//evil.example", "/\\evil.example", "javascript:alert(1)"]
+)
+async def test_an_address_that_is_none_of_ours_leads_home(rig: Rig, text: str) -> None:
+    assert own_path(text) == "/"
+    async with open_desk(rig) as desk:
+        answer = await desk.client.get("/login", params={"next": text.encode("utf-8", "replace")})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        answer = await desk.get("/jobs/job-none", headers={"Referer": "http://["})
+        assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "cookie", ["[" * 3900, '["\\ud800", ""]', '["a", "//["]', "{}", '{"a": 1, "b": 2}', "[1, 2]", '[["x"], "/"]']
+)
+async def test_a_message_that_another_server_of_the_host_set_stops_no_page(rig: Rig, cookie: str) -> None:
+    async with open_desk(rig) as desk:
+        answer = await desk.get("/me", headers={"Cookie": _also(desk, f"holdfast_said={cookie.encode().hex()}")})
+        assert answer.status_code == 200
+        assert "x" not in re.findall(r'class="notice good">([^<]*)', answer.text)
+
+
+def _also(desk: Desk, cookie: str) -> str:
+    return "; ".join([*(f"{each.name}={each.value}" for each in desk.client.cookies.jar), cookie])

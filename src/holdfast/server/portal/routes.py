@@ -148,7 +148,10 @@ async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
 
 def _came_from(visit: Visit) -> str:
     """The page one was on, where a browser says so; not the one that does not work."""
-    parts = urlsplit(visit.request.headers.get("referer", "")[:2000])
+    try:
+        parts = urlsplit(visit.request.headers.get("referer", "")[:2000])
+    except ValueError:
+        return ""
     if parts.netloc.lower() != visit.request.headers.get("host", "").lower() or not parts.path:
         return ""
     path = own_path(parts.path + (f"?{parts.query}" if parts.query else ""))

@@ -6,7 +6,7 @@ import json
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -17,6 +17,7 @@ from holdfast.services import Services
 from ..compression import compress
 from ..sessions import make_proof
 from .languages import Words
+from .numbers import LARGEST, whole_number
 from .rendering import render
 
 THEMES = ("auto", "light", "dark")
@@ -47,6 +48,10 @@ class Visit:
         """A script asks for a piece of the page; a browser that goes back asks for all of it."""
         headers = self.request.headers
         return PART_HEADER in headers and "hx-history-restore-request" not in headers and "hx-boosted" not in headers
+
+    def number(self, name: str, most: int = LARGEST) -> int | None:
+        """The whole number of this name in the address; None where there is none, or more than `most`."""
+        return whole_number(self.request.query_params.get(name, ""), most)
 
     def say(self, text: str, **names: Any) -> str:
         """Our own text, written in English at this very place, in the visitor's language."""
@@ -79,11 +84,13 @@ class Visit:
         return own_path(link) if link else ""
 
     def _told(self) -> tuple[str, str]:
+        """Another server of this host may have set the cookie: what is none of ours is not told."""
         try:
             text, link = json.loads(bytes.fromhex(self.request.cookies.get(SAID_COOKIE, "")[: 8 * LONGEST_SAID]))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return "", ""
-        return str(text), str(link)
+        plain = isinstance(text, str) and isinstance(link, str)
+        return (text.encode("utf-8", "replace").decode(), link) if plain else ("", "")
 
     # -- answers
 
@@ -119,8 +126,6 @@ class Visit:
 
 def own_path(path: str) -> str:
     """A path of this portal; anything that leads elsewhere becomes its first page."""
-    parts = urlsplit(path)
-    plain = path.isprintable() and "\\" not in path
-    if not plain or parts.scheme or parts.netloc or not path.startswith("/") or path.startswith("//"):
+    if not path.startswith("/") or path.startswith("//") or "\\" in path or not path.isprintable():
         return "/"
     return quote(path, safe="/?&=%#:,~+@!$'()*;-._")
