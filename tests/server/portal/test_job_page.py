@@ -293,7 +293,7 @@ async def test_links_from_before_lead_here(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         for path, target in old.items():
             answer = await desk.get(path)
-            assert (answer.status_code, answer.headers.get("location")) == (302, target), path
+            assert (answer.status_code, answer.headers.get("location")) == (303, target), path
         assert (await desk.get("/job-detail.html")).status_code == 404
         assert (await desk.get("/job-detail.html?username=eve&jobName=hello")).status_code == 404
         assert (await desk.get("/console/g/default/job/nothing-here")).status_code == 404

@@ -11,6 +11,7 @@ from .visit import Visit
 
 T = TypeVar("T")
 ROWS = 100
+MOST_PAGES = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +28,8 @@ def listed(visit: Visit, items: Sequence[T], words: Callable[[T], str], rows: in
     asked = visit.request.query_params
     text = asked.get("text", "").strip()[:200]
     found = [item for item in items if text.lower() in words(item).lower()] if text else list(items)
-    number = asked.get("page", "1")
-    page = int(number) if number.isascii() and number.isdecimal() and len(number) < 6 else 1
-    first = (max(page, 1) - 1) * rows
+    page = visit.number("page", MOST_PAGES) or 1
+    first = (page - 1) * rows
 
     def query(other: int) -> str:
         return "?" + urlencode({**({"text": text} if text else {}), "page": other})

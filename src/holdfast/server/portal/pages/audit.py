@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from urllib.parse import urlencode
 
-from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from holdfast.core.audit import Act, AuditEvent, AuditKind, AuditQuery
@@ -17,7 +16,6 @@ from ..routes import page
 from ..visit import Visit
 
 PER_PAGE = 50
-MOST_SEQ = 2**62
 
 KINDS = {
     AuditKind.LOGIN: N_("Logins"),
@@ -101,7 +99,7 @@ async def show_audit(visit: Visit) -> Response:
     params = visit.request.query_params
     asked = {key: params.get(key, "").strip()[:200] for key in ("user", "kind", "subject", "since", "until")}
     query, problems = _query(visit, asked)
-    before = _number(params)
+    before = visit.number("before") or None
     found = await visit.services.audit.list(visit.who, replace(query, before=before, limit=PER_PAGE))
     given = {key: value for key, value in asked.items() if value}
     result = AuditListPage(
@@ -141,11 +139,6 @@ def _day(text: str, later: timedelta) -> datetime | None:
         return datetime.combine(date.fromisoformat(text), time(), UTC) + later
     except (ValueError, OverflowError):
         return None
-
-
-def _number(params: QueryParams) -> int | None:
-    text = params.get("before", "")
-    return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:20]) < MOST_SEQ else None
 
 
 def _address(given: Mapping[str, str]) -> str:

@@ -158,9 +158,4 @@ async def _place(visit: Visit, capacity: Capacity) -> Place:
     return Place(tiles=tuple(tiles), well=health.well, notes=tuple(map(visit.tell, notes)))
 
 
-async def to_home(visit: Visit) -> Response:
-    """As OpenPAI's portal called it."""
-    return visit.go("/")
-
-
-routes = [page("/", show_home), page("/home.html", to_home), page("/index.html", to_home)]
+routes = [page("/", show_home)]

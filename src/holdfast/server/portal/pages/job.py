@@ -13,7 +13,6 @@ from holdfast.services.job_closeup import Closeup
 from ..forms import Form
 from ..routes import act, page
 from ..visit import Visit, own_path
-from . import job_old
 from .job_csv import send_tasks
 from .job_head import Why, why
 from .job_sections import SECTIONS
@@ -121,7 +120,6 @@ def _back(form: Form, job_id: str) -> str:
 
 
 routes = [
-    *job_old.routes,
     page("/jobs/{ref}/tasks.csv", send_tasks),
     act("/jobs/{ref}/stop", stop_job),
     act("/jobs/{ref}/rerun", rerun_job),

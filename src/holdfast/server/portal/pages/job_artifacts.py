@@ -13,7 +13,6 @@ from holdfast.services.file_walk import Item
 from holdfast.services.job_closeup import Closeup
 
 from ..visit import Visit
-from .job_tasks import whole
 from .job_view import Section, job_address
 
 PAGE = 200
@@ -59,7 +58,7 @@ class ArtifactsData:
 async def _load(visit: Visit, job: Closeup) -> ArtifactsData:
     id = job.record.summary.id
     found = await visit.services.artifacts.of(job.record.summary)
-    number = max(1, whole(visit, "page") or 1)
+    number = visit.number("page") or 1
     start = (number - 1) * PAGE
     file = visit.request.query_params.get("file", "")
     files = [item for item in found.items if not item.name.endswith("/")]

@@ -12,7 +12,6 @@ from ..visit import Visit
 from .job_view import Section, job_address
 
 PAGE = 100
-BIG = 2**62
 
 _TONES = {
     "succeeded": "good",
@@ -63,7 +62,7 @@ def event_rows(visit: Visit, events: Sequence[Event]) -> tuple[EventRow, ...]:
 
 
 async def _load(visit: Visit, job: Closeup) -> EventsData:
-    before = _before(visit)
+    before = visit.number("before")
     found = await visit.services.closeup.events(job, before=before, limit=PAGE + 1)
     id = job.record.summary.id
     more = len(found) > PAGE
@@ -73,11 +72,6 @@ async def _load(visit: Visit, job: Closeup) -> EventsData:
         newest=job_address(id, section="events") if before is not None else "",
         many_attempts=job.record.summary.attempt > 0,
     )
-
-
-def _before(visit: Visit) -> int | None:
-    asked = visit.request.query_params.get("before", "")
-    return min(int(asked), BIG) if asked.isdecimal() and asked.isascii() and len(asked) < 20 else None
 
 
 def _words(visit: Visit) -> dict[str, str]:

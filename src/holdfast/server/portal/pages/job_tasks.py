@@ -18,7 +18,7 @@ from .job_view import ExitWords, Section, exit_words, job_address, kind_words
 
 PAGE = 100
 LONGEST = 200  # characters of a filter
-MOST = 10**6
+MOST_PAGES = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +73,13 @@ class TasksData:
 def attempt_asked(visit: Visit, job: Closeup) -> int:
     """The newest, unless the address names an earlier one."""
     newest = job.record.summary.attempt
-    asked = whole(visit, "attempt")
+    asked = visit.number("attempt")
     return asked if asked is not None and asked <= newest else newest
-
-
-def whole(visit: Visit, name: str) -> int | None:
-    text = visit.request.query_params.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 7 else None
 
 
 async def _load(visit: Visit, job: Closeup) -> TasksData:
     attempt, filter = attempt_asked(visit, job), _filter(visit)
-    number = min(max(1, whole(visit, "page") or 1), MOST)
+    number = visit.number("page", MOST_PAGES) or 1
     closeup = visit.services.closeup
     page = await closeup.tasks(job, attempt, filter, offset=(number - 1) * PAGE, limit=PAGE)
     task = visit.request.query_params.get("task", "")[:300]
@@ -117,7 +112,7 @@ def _filter(visit: Visit) -> TaskFilter:
         role=said.get("role") or None,
         state=TaskState(state) if state in set(TaskState) else None,
         kind=ExitKind(kind) if kind in set(ExitKind) else None,
-        code=whole(visit, "code"),
+        code=visit.number("code"),
         node=said.get("node") or None,
         text=said.get("text", ""),
     )

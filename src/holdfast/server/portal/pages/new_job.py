@@ -8,10 +8,9 @@ import secrets
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 
-from holdfast.core.errors import NotFound, NotLoggedIn, UserError
-from holdfast.core.identity import group_path
+from holdfast.core.errors import NotLoggedIn, UserError
 from holdfast.core.records import Group
 from holdfast.services.jobs import Submitted
 
@@ -156,33 +155,9 @@ async def _show_refused(visit: Visit, form: Form, error: UserError) -> Response:
     return await visit.show("jobs/new.html", found, STATUS.get(error.code, 400))
 
 
-# -- where OpenPAI's and PrimeHub's people look for it
-
-
-async def show_old_submit(visit: Visit) -> Response:
-    """/submit.html, and with ?op=resubmit the clone of a job by its user and name."""
-    query = visit.request.query_params
-    name = query.get("jobName") or query.get("jobname") or ""
-    if query.get("op") != "resubmit" or not name:
-        return RedirectResponse(PATH, 302)
-    job = await visit.services.jobs.named(visit.who, query.get("user") or query.get("username") or "", name)
-    return RedirectResponse(f"{PATH}?clone={quote(job.id)}", 302)
-
-
-async def show_old_create(visit: Visit) -> Response:
-    """/console/g/<group>/job/create"""
-    wanted = visit.request.path_params["group"]
-    for group in await groups_to_choose(visit):
-        if wanted in (group.name, group_path(group.name)):
-            return RedirectResponse(f"{PATH}?group={quote(group.name, safe='')}", 302)
-    raise NotFound(f"There is no group {wanted[:100]}")
-
-
 routes = [
     page(PATH, show_new_job),
     act(PATH, submit_job),
     act(f"{PATH}/check", check_job),
     page(f"{PATH}/choices", show_choices),
-    page("/submit.html", show_old_submit),
-    page("/console/g/{group}/job/create", show_old_create),
 ]

@@ -8,7 +8,6 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
-from holdfast.core.identity import group_path
 from holdfast.core.schedule import Run, ScheduleOrder, ScheduleQuery
 
 from ..forms import Form
@@ -128,15 +127,14 @@ async def _list_page(visit: Visit, choice: Choice, items: tuple[ScheduleView, ..
 def _choice(visit: Visit) -> Choice:
     """Whatever an address may hold that we did not write is as if it was not there."""
     given = visit.request.query_params
-    order, number = given.get("order", ""), given.get("page", "1")
-    known = number.isascii() and number.isdigit() and len(number) <= 6
+    order = given.get("order", "")
     return Choice(
         group=given.get("group", "")[:LONGEST_FILTER],
         mine=bool(given.get("mine")),
         text=given.get("text", "").strip()[:LONGEST_FILTER],
         order=order if order in ORDERS else "updated",
         reverse=bool(given.get("reverse")),
-        number=min(MOST_PAGES, max(1, int(number))) if known else 1,
+        number=visit.number("page", MOST_PAGES) or 1,
     )
 
 
@@ -164,8 +162,7 @@ async def show_schedule(visit: Visit) -> Response:
     id = visit.request.path_params["id"]
     services = visit.services
     schedule = await services.schedules.get(visit.who, id)
-    before = visit.request.query_params.get("before", "")
-    start = int(before) if before.isascii() and before.isdigit() and len(before) <= 18 else None
+    start = visit.number("before")
     runs = await services.schedules.runs(visit.who, id, before=start, limit=RUNS + 1)
     found = SchedulePage(
         view=view_of(schedule, services, visit.who, runs[0] if runs and start is None else None),
@@ -212,25 +209,6 @@ def _back(form: Form, id: str) -> str:
     return target if target.startswith("/schedules") else f"/schedules/{quote(id, safe='')}"
 
 
-# -- addresses that PrimeHub had
-
-
-async def from_primehub_list(visit: Visit) -> Response:
-    group = await _group_at(visit)
-    return visit.go(f"/schedules?{urlencode({'group': group})}" if group else "/schedules")
-
-
-async def from_primehub(visit: Visit) -> Response:
-    id = visit.request.path_params["id"]
-    return visit.go("/schedules/new" if id == "create" else f"/schedules/{quote(id, safe='')}")
-
-
-async def _group_at(visit: Visit) -> str:
-    path = visit.request.path_params["group"]
-    groups = await visit.services.groups.list(visit.who)
-    return next((group.name for group in groups if group_path(group.name) == path), "")
-
-
 routes = [
     page("/schedules", show_schedules),
     page("/schedules/{id}", show_schedule),
@@ -238,6 +216,4 @@ routes = [
     act("/schedules/{id}/pause", pause),
     act("/schedules/{id}/resume", resume),
     act("/schedules/{id}/delete", delete),
-    page("/console/g/{group}/recurringJob", from_primehub_list),
-    page("/console/g/{group}/recurringJob/{id}", from_primehub),
 ]

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from holdfast.core.errors import NotFound
 
+from ...numbers import whole_number
 from ...routes import page
 from ...visit import Visit
 
@@ -61,10 +62,10 @@ async def show_months(visit: Visit) -> Response:
 
 
 async def show_month(visit: Visit) -> Response:
-    texts = visit.request.path_params["year"], visit.request.path_params["month"]
-    if not all(text.isascii() and text.isdecimal() and len(text) <= 4 for text in texts):
+    year, month = (whole_number(visit.request.path_params[name], 9999) for name in ("year", "month"))
+    if year is None or month is None:
         raise NotFound("There is nothing at this address")
-    shown = Month(year=int(texts[0]), month=int(texts[1]))
+    shown = Month(year=year, month=month)
     summary = await visit.services.usage.summary(visit.who, shown.year, shown.month)
     found = UsagePage(months=await _months(visit), shown=shown, groups=tuple(_groups(summary)))
     return await visit.show("admin/usage.html", found)
