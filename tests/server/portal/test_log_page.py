@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.portal.log_text import FOLD, readable
+from holdfast.server.portal.log_text import FOLD, MOST_NAMED, readable
 from holdfast.store import jobs as job_rows
 from tests.server.rig import Rig
 
@@ -131,6 +131,13 @@ def test_a_line_without_end_is_folded() -> None:
 
 
 # -- choosing
+
+
+def test_what_is_no_text_becomes_no_longer_than_it_was() -> None:
+    printed = b"\x01a" * (2 * MOST_NAMED)
+    shown = readable(printed).replace("\n↪ ", "")
+    assert shown == "\ufffda" * (2 * MOST_NAMED)
+    assert readable(b"\x01" * 3 + b"\n") == "⟨U+0001⟩" * 3 + "\n"
 
 
 async def test_tasks_and_tries_can_be_chosen(rig: Rig) -> None:

@@ -6,8 +6,10 @@ The scripts of the log view show colours (static/js/ansi.js); this is what is re
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 FOLD = 4096  # characters of a line, before it goes on below
+MOST_NAMED = 20_000  # odd characters of a text; where there are more it is no text, and a sign stands for each
 _ESCAPES = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # colours, cursor movement
     "|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links and the like
@@ -18,18 +20,22 @@ _ODD = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
+_ODDS = re.compile(_ODD.pattern + "+")
 
 
 def readable(data: bytes) -> str:
     """Lines as a terminal would leave them, without its colours."""
     text = _ESCAPES.sub("", data.decode("utf-8", "replace"))
-    return "\n".join(_line(line) for line in text.split("\n"))
+    text = "\n".join(_overwritten(line) if "\r" in line or "\b" in line else line for line in text.split("\n"))
+    return "\n".join(map(_folded, _named(text).split("\n")))
 
 
-def _line(line: str) -> str:
-    if "\r" in line or "\b" in line:
-        line = _overwritten(line)
-    shown = _ODD.sub(_name, line)
+def _named(text: str) -> str:
+    odd = next(islice(_ODD.finditer(text), MOST_NAMED, None), None)
+    return _ODD.sub(_name, text) if odd is None else _ODDS.sub(_signs, text)
+
+
+def _folded(shown: str) -> str:
     if len(shown) <= FOLD:
         return shown
     return "\n↪ ".join(shown[at : at + FOLD] for at in range(0, len(shown), FOLD))
@@ -58,3 +64,7 @@ def _backspaced(part: str) -> list[str]:
 
 def _name(found: re.Match[str]) -> str:
     return f"⟨U+{ord(found[0]):04X}⟩"
+
+
+def _signs(found: re.Match[str]) -> str:
+    return "\ufffd" * len(found[0])

@@ -5,6 +5,7 @@ view = await log_view(visit, ref, **asked(visit))      # templates/log/_view.htm
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -176,7 +177,7 @@ async def _read(visit: Visit, view: LogView, source: LogSource, start: int | Non
     data = await _bytes(source, span)
     return replace(
         view,
-        text=readable(data),
+        text=await asyncio.to_thread(readable, data),  # a job prints whatever it likes: some of it takes long
         start=span.start,
         end=span.start + len(data),
         first=whole.start,
