@@ -31,7 +31,7 @@ def machine_lines(visit: Visit, free: Amount, whole: Amount) -> tuple[UseLine, .
 
 def _lines(visit: Visit, used: Amount, bound: Quota, form: str, told: Amount) -> tuple[UseLine, ...]:
     texts = {
-        "cpu": (visit.say("CPU"), f"{round(told.cpu, 3):g}", _number(bound.cpu)),
+        "cpu": (visit.say("CPU"), _cores(told.cpu), _number(bound.cpu)),
         "memory": (
             visit.say("Memory"),
             show_bytes(told.memory),
@@ -45,6 +45,11 @@ def _lines(visit: Visit, used: Amount, bound: Quota, form: str, told: Amount) ->
         )
         for name, (label, one, other) in texts.items()
     )
+
+
+def _cores(cpu: float) -> str:
+    """What sums of fractions leave behind is nothing; nor is it less than nothing."""
+    return f"{round(cpu, 3) + 0.0:g}"
 
 
 def _number(limit: float | None) -> str:

@@ -49,7 +49,7 @@ export function richEditor(lib, field, box, onChange, complete) {
 
 function extensions(lib, field, complete) {
   const nonce = document.querySelector("meta[name=style-nonce]").content;
-  const described = { "aria-label": field.labels[0].textContent, "aria-describedby": field.getAttribute("aria-describedby"), spellcheck: "false", translate: "no", autocapitalize: "off" };
+  const described = { "aria-label": field.labels[0].textContent, "aria-describedby": field.getAttribute("aria-describedby"), spellcheck: "false", translate: "no", autocapitalize: "off", tabindex: "0" };
   return [
     lib.EditorView.cspNonce.of(nonce),
     lib.EditorView.contentAttributes.of(described),
