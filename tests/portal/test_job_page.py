@@ -135,6 +135,7 @@ def screenshots() -> Path:
 def failed(server: Server) -> str:
     lines = ["mkdir -p ~/artifacts", "touch ~/artifacts/a", "exit 9"]
     head = f"name: page-{'failed-' * 12}long\nretry: {{max: 1}}\nports: {{http: 1}}\n"
+    head += "instances: 2\nresources: {cpu: 0.2, memory: 64Mi}\n"
     text = head + "command: |\n" + "".join(f"  {line}\n" for line in lines)
     job = str(server.submit(text)["id"])
     server.wait(job)

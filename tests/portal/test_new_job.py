@@ -261,7 +261,8 @@ def test_without_the_bundle_the_plain_field_is_checked_too(window: Window) -> No
 
 
 def test_nobody_is_kept_out(window: Window, server: Server) -> None:
-    old = server.submit("name: look\ncommand: ls\nsecrets: {KEY: v}\nroles: {a: {command: x}, b: {}}\n")
+    wide = f"command: ls {'wide ' * 50}\n"  # the editor scrolls sideways
+    old = server.submit(f"name: look\n{wide}secrets: {{KEY: v}}\nroles: {{a: {{command: x}}, b: {{}}}}\n")
     page = open_new(window, f"?rerun={old['id']}")
     expect(page.locator("#verdict")).to_have_class("card verdict refused")
     for details in page.locator("main details").all():
