@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -20,6 +19,7 @@ from ...listing import Listed, listed
 from ...routes import act, page
 from ...visit import Visit
 from ..dataset_words import kind_labels
+from .addresses import edit_path, edit_routes
 from .dataset_forms import KINDS, read_dataset, read_variables_of, read_writers, sections_of, values_of
 
 HOME = "/admin/datasets"
@@ -56,16 +56,12 @@ async def show_datasets(visit: Visit) -> Response:
             dataset=each,
             kind=labels[each.kind][0],
             git=await visit.services.datasets.git_state(each),
-            sync=_path(each, "sync"),
+            sync=edit_path(HOME, each.name, "sync"),
         )
         for each in found.items
     ]
     shown = Listed(items=tuple(rows), text=found.text, total=found.total, previous=found.previous, next=found.next)
     return await visit.show("admin/datasets.html", DatasetListPage(datasets=shown))
-
-
-def _path(dataset: Dataset, verb: str) -> str:
-    return f"{HOME}/{quote(dataset.name, safe='')}/{verb}"
 
 
 def _back(visit: Visit) -> Link:
@@ -160,14 +156,14 @@ async def _form_of(visit: Visit, dataset: Dataset) -> FormPage:
     values = values_of(dataset, variables)
     return FormPage(
         title=dataset.name,
-        action=_path(dataset, "edit"),
+        action=edit_path(HOME, dataset.name, "edit"),
         back=_back(visit),
         submit=visit.say("Save"),
         about=visit.say("Jobs that were submitted before keep what they were given."),
         sections=await sections_of(visit, dataset.kind, new=False),
         values=values,
         seen=mark_of(values),
-        links=(Link(_path(dataset, "delete"), visit.say("Remove"), "danger"),),
+        links=(Link(edit_path(HOME, dataset.name, "delete"), visit.say("Remove"), "danger"),),
     )
 
 
@@ -217,20 +213,15 @@ def _removal(visit: Visit, dataset: Dataset) -> ConfirmPage:
             what.get(dataset.kind) or say("The folder {path} stays as it is.", path=dataset.path),
             say("Jobs that were submitted before keep what they were given; new ones cannot name it."),
         ),
-        action=_path(dataset, "delete"),
+        action=edit_path(HOME, dataset.name, "delete"),
         submit=say("Remove"),
-        back=Link(_path(dataset, "edit"), dataset.name),
+        back=Link(edit_path(HOME, dataset.name, "edit"), dataset.name),
         fields=(purge,) if dataset.kind == VOLUME else (),
     )
 
 
 routes = [
     page(HOME, show_datasets, admin=True),
-    page(f"{HOME}/new", show_new, admin=True),
-    act(f"{HOME}/new", add, admin=True),
-    page(HOME + "/{name}/edit", show_one, admin=True),
-    act(HOME + "/{name}/edit", change, admin=True),
     act(HOME + "/{name}/sync", sync, admin=True),
-    page(HOME + "/{name}/delete", ask_removal, admin=True),
-    act(HOME + "/{name}/delete", remove, admin=True),
+    *edit_routes(HOME, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove)),
 ]

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from starlette.responses import Response
 
 from holdfast.core.placement import Amount, Quota
-from holdfast.core.records import Group, JobFilter
-from holdfast.core.schedule import ScheduleQuery
-from holdfast.core.states import FINAL, JobState
+from holdfast.core.records import Group
 from holdfast.services.groups import GroupChange
 
 from ...amounts import duration_text, number_text, read_duration, read_size, size_text
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, Section, mark_of, try_confirm, try_form
 from ...forms import Form
 from ...listing import Listed, listed
-from ...routes import act, page
+from ...routes import page
 from ...visit import Visit
-from ..group_tabs import tabs_of
+from ..group_tabs import group_path_of, tabs_of
+from .addresses import edit_path, edit_routes
 from .choices import naming
+from .what_stays import schedules_left, unfinished_jobs
 
 HOME = "/admin/groups"
-_UNFINISHED = tuple(state for state in JobState if state not in FINAL)
-_COUNTED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +162,7 @@ async def add(visit: Visit, form: Form) -> Response:
     async def work() -> Response:
         made = await visit.services.groups.create(visit.who, Group(name=form.text("name"), **_read(form)))
         said = visit.say("Group {name} is added. Now add its members.", name=made.name)
-        return visit.go(f"/groups/{quote(made.name, safe='')}/settings", said)
+        return visit.go(group_path_of(made.name, "/settings"), said)
 
     return await try_form(visit, _new_form(visit), form, work)
 
@@ -210,19 +207,15 @@ def _form_of(visit: Visit, group: Group) -> FormPage:
     values = _values(group)
     return FormPage(
         title=group.name,
-        action=_path(group, "edit"),
+        action=edit_path(HOME, group.name, "edit"),
         back=_back(visit),
         submit=visit.say("Save"),
         sections=_sections(visit, new=False),
         values=values,
         seen=mark_of(values),
         tabs=tabs_of(visit, group.name, "quotas"),
-        links=(Link(_path(group, "delete"), visit.say("Remove"), "danger"),),
+        links=(Link(edit_path(HOME, group.name, "delete"), visit.say("Remove"), "danger"),),
     )
-
-
-def _path(group: Group, verb: str) -> str:
-    return f"{HOME}/{quote(group.name, safe='')}/{verb}"
 
 
 # -- removing
@@ -246,9 +239,9 @@ async def _removal(visit: Visit, group: Group) -> ConfirmPage:
     say, count = visit.say, visit.words.count
     members = len(group.members)
     points = [
-        await _unfinished(visit, group),
+        await unfinished_jobs(visit, group=group.name),
         count("{count} member leaves it.", "{count} members leave it.", members).format(count=members),
-        await _schedules(visit, group),
+        await schedules_left(visit, group=group.name),
         await _granted(visit, group),
         say("Finished jobs stay on record; only admins see them."),
         say("Shared files and the shared volume stay on disk until a group of the same name is added."),
@@ -256,33 +249,10 @@ async def _removal(visit: Visit, group: Group) -> ConfirmPage:
     return ConfirmPage(
         title=say("Remove the group {name}?", name=group.name),
         points=tuple(point for point in points if point),
-        action=_path(group, "delete"),
+        action=edit_path(HOME, group.name, "delete"),
         submit=say("Remove"),
-        back=Link(_path(group, "edit"), group.name),
+        back=Link(edit_path(HOME, group.name, "edit"), group.name),
     )
-
-
-async def _unfinished(visit: Visit, group: Group) -> str:
-    filter = JobFilter(groups=(group.name,), states=_UNFINISHED)
-    found = await visit.services.jobs.list(visit.who, filter, limit=_COUNTED)
-    if not found.items:
-        return ""
-    text = visit.words.count(
-        "{count} job is not finished, and must be stopped first.",
-        "{count} jobs are not finished, and must be stopped first.",
-        len(found.items),
-    )
-    return text.format(count=f"{len(found.items)}+" if found.next else len(found.items))
-
-
-async def _schedules(visit: Visit, group: Group) -> str:
-    found = await visit.services.schedules.list(visit.who, ScheduleQuery(groups=(group.name,), limit=1))
-    text = visit.words.count(
-        "{count} recurring job stays, but does not run any more.",
-        "{count} recurring jobs stay, but do not run any more.",
-        found.total,
-    )
-    return text.format(count=found.total) if found.total else ""
 
 
 async def _granted(visit: Visit, group: Group) -> str:
@@ -301,10 +271,5 @@ async def _granted(visit: Visit, group: Group) -> str:
 
 routes = [
     page(HOME, show_groups, admin=True),
-    page(f"{HOME}/new", show_new, admin=True),
-    act(f"{HOME}/new", add, admin=True),
-    page(HOME + "/{name}/edit", show_one, admin=True),
-    act(HOME + "/{name}/edit", change, admin=True),
-    page(HOME + "/{name}/delete", ask_removal, admin=True),
-    act(HOME + "/{name}/delete", remove, admin=True),
+    *edit_routes(HOME, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove)),
 ]

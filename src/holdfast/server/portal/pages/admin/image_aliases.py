@@ -4,7 +4,6 @@ admins, with the same forms."""
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -27,8 +26,9 @@ from ...fields import (
     try_form,
 )
 from ...forms import Form
-from ...routes import act, page
 from ...visit import Visit
+from ..group_tabs import group_path_of
+from .addresses import edit_path, edit_routes
 from .choices import naming, who_may
 
 _HOME = "/admin/images"
@@ -45,17 +45,17 @@ def _owner(visit: Visit) -> str | None:
 
 
 def _base(owner: str | None) -> str:
-    return _OF_PLACE if owner is None else f"/groups/{quote(owner, safe='')}/images"
+    return _OF_PLACE if owner is None else group_path_of(owner, "/images")
 
 
 def _back(visit: Visit, owner: str | None) -> Link:
     if owner is None:
         return Link(_HOME, visit.say("Images"))
-    return Link(f"/groups/{quote(owner, safe='')}/settings", owner)
+    return Link(group_path_of(owner, "/settings"), owner)
 
 
 def _path(alias: ImageAlias, owner: str | None, verb: str) -> str:
-    return f"{_base(owner)}/{quote(alias.name, safe='')}/{verb}"
+    return edit_path(_base(owner), alias.name, verb)
 
 
 # -- the form
@@ -236,15 +236,10 @@ def _removal(visit: Visit, owner: str | None, alias: ImageAlias) -> ConfirmPage:
     )
 
 
-def _routes(base: str, *, admin: bool) -> list[Any]:
-    return [
-        page(f"{base}/new", show_new, admin=admin),
-        act(f"{base}/new", add, admin=admin),
-        page(base + "/{name}/edit", show_one, admin=admin),
-        act(base + "/{name}/edit", change, admin=admin),
-        page(base + "/{name}/delete", ask_removal, admin=admin),
-        act(base + "/{name}/delete", remove, admin=admin),
-    ]
-
-
-routes = [*_routes(_OF_PLACE, admin=True), *_routes(_OF_GROUP, admin=False)]
+routes = [
+    route
+    for base, admin in ((_OF_PLACE, True), (_OF_GROUP, False))
+    for route in edit_routes(
+        base, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove), admin=admin
+    )
+]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -31,8 +30,9 @@ from ...fields import (
 )
 from ...forms import Form
 from ...listing import Listed, listed
-from ...routes import act, page
+from ...routes import page
 from ...visit import Visit
+from .addresses import edit_path, edit_routes
 from .choices import naming, who_may
 
 HOME = "/admin/instance-types"
@@ -210,19 +210,15 @@ async def _form_of(visit: Visit, type: InstanceType) -> FormPage:
     values = _values(type)
     return FormPage(
         title=type.name,
-        action=_path(type, "edit"),
+        action=edit_path(HOME, type.name, "edit"),
         back=_back(visit),
         submit=visit.say("Save"),
         about=visit.say("Jobs that were submitted before keep the size they had; their reruns get the new one."),
         sections=await _sections(visit, new=False),
         values=values,
         seen=mark_of(values),
-        links=(Link(_path(type, "delete"), visit.say("Remove"), "danger"),),
+        links=(Link(edit_path(HOME, type.name, "delete"), visit.say("Remove"), "danger"),),
     )
-
-
-def _path(type: InstanceType, verb: str) -> str:
-    return f"{HOME}/{quote(type.name, safe='')}/{verb}"
 
 
 # -- removing
@@ -250,18 +246,13 @@ def _removal(visit: Visit, type: InstanceType) -> ConfirmPage:
             say("Jobs that were submitted before stay as they are, and cannot be rerun."),
             say("Recurring jobs that name it do not run any more."),
         ),
-        action=_path(type, "delete"),
+        action=edit_path(HOME, type.name, "delete"),
         submit=say("Remove"),
-        back=Link(_path(type, "edit"), type.name),
+        back=Link(edit_path(HOME, type.name, "edit"), type.name),
     )
 
 
 routes = [
     page(HOME, show_types, admin=True),
-    page(f"{HOME}/new", show_new, admin=True),
-    act(f"{HOME}/new", add, admin=True),
-    page(HOME + "/{name}/edit", show_one, admin=True),
-    act(HOME + "/{name}/edit", change, admin=True),
-    page(HOME + "/{name}/delete", ask_removal, admin=True),
-    act(HOME + "/{name}/delete", remove, admin=True),
+    *edit_routes(HOME, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove)),
 ]

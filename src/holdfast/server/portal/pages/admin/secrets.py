@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -15,8 +14,9 @@ from holdfast.services.secrets import SecretChange
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, Section, mark_of, try_confirm, try_form
 from ...forms import Form
 from ...listing import Listed, listed
-from ...routes import act, page
+from ...routes import page
 from ...visit import Visit
+from .addresses import edit_path, edit_routes
 
 HOME = "/admin/secrets"
 
@@ -173,18 +173,14 @@ def _form_of(visit: Visit, secret: Secret) -> FormPage:
     values = _values(secret)
     return FormPage(
         title=secret.name,
-        action=_path(secret, "edit"),
+        action=edit_path(HOME, secret.name, "edit"),
         back=_back(visit),
         submit=visit.say("Save"),
         sections=_sections(visit, secret.kind, new=False),
         values=values,
         seen=mark_of(values),
-        links=(Link(_path(secret, "delete"), visit.say("Remove"), "danger"),),
+        links=(Link(edit_path(HOME, secret.name, "delete"), visit.say("Remove"), "danger"),),
     )
-
-
-def _path(secret: Secret, verb: str) -> str:
-    return f"{HOME}/{quote(secret.name, safe='')}/{verb}"
 
 
 # -- removing
@@ -211,18 +207,13 @@ async def _removal(visit: Visit, secret: Secret) -> ConfirmPage:
     return ConfirmPage(
         title=say("Remove the secret {name}?", name=secret.name),
         points=(used if users else say("Nothing goes by it."), say("Its value cannot be brought back.")),
-        action=_path(secret, "delete"),
+        action=edit_path(HOME, secret.name, "delete"),
         submit=say("Remove"),
-        back=Link(_path(secret, "edit"), secret.name),
+        back=Link(edit_path(HOME, secret.name, "edit"), secret.name),
     )
 
 
 routes = [
     page(HOME, show_secrets, admin=True),
-    page(f"{HOME}/new", show_new, admin=True),
-    act(f"{HOME}/new", add, admin=True),
-    page(HOME + "/{name}/edit", show_one, admin=True),
-    act(HOME + "/{name}/edit", change, admin=True),
-    page(HOME + "/{name}/delete", ask_removal, admin=True),
-    act(HOME + "/{name}/delete", remove, admin=True),
+    *edit_routes(HOME, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove)),
 ]

@@ -9,9 +9,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from holdfast.core.job import DEFAULT_GROUP
-from holdfast.core.records import JobFilter, User
-from holdfast.core.schedule import ScheduleQuery
-from holdfast.core.states import FINAL, JobState
+from holdfast.core.records import User
 from holdfast.services.passwords import generate_password
 from holdfast.services.users import UserChange
 
@@ -20,11 +18,11 @@ from ...forms import Form
 from ...listing import Listed, listed
 from ...routes import act, page
 from ...visit import Visit
+from .addresses import edit_path, edit_routes
 from .choices import group_choices
+from .what_stays import schedules_left, unfinished_jobs
 
 HOME = "/admin/users"
-_UNFINISHED = tuple(state for state in JobState if state not in FINAL)
-_COUNTED = 100  # jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +155,7 @@ async def _form_of(visit: Visit, user: User) -> FormPage:
     }
     return FormPage(
         title=user.name,
-        action=_path(user, "edit"),
+        action=edit_path(HOME, user.name, "edit"),
         back=_back(visit),
         submit=visit.say("Save"),
         sections=await _sections(visit, enabled=True),
@@ -165,14 +163,10 @@ async def _form_of(visit: Visit, user: User) -> FormPage:
         seen=mark_of((values, user.name)),
         links=(
             Link(f"/jobs?user={quote(user.name, safe='')}", visit.say("Jobs")),
-            Link(_path(user, "password"), visit.say("Set password")),
-            Link(_path(user, "delete"), visit.say("Remove"), "danger"),
+            Link(edit_path(HOME, user.name, "password"), visit.say("Set password")),
+            Link(edit_path(HOME, user.name, "delete"), visit.say("Remove"), "danger"),
         ),
     )
-
-
-def _path(user: User, verb: str) -> str:
-    return f"{HOME}/{quote(user.name, safe='')}/{verb}"
 
 
 # -- passwords
@@ -190,7 +184,9 @@ async def set_password(visit: Visit, form: Form) -> Response:
         password = given or generate_password()
         await visit.services.users.set_password(visit.who, user.name, password)
         if given:
-            return visit.go(_path(user, "edit"), visit.say("The password of {name} is set.", name=user.name))
+            return visit.go(
+                edit_path(HOME, user.name, "edit"), visit.say("The password of {name} is set.", name=user.name)
+            )
         return await _show_once(visit, visit.say("The password of {name} is set", name=user.name), user.name, password)
 
     return await try_form(visit, _password_form(visit, user), form, work)
@@ -200,8 +196,8 @@ def _password_form(visit: Visit, user: User) -> FormPage:
     say = visit.say
     return FormPage(
         title=say("Set the password of {name}", name=user.name),
-        action=_path(user, "password"),
-        back=Link(_path(user, "edit"), user.name),
+        action=edit_path(HOME, user.name, "password"),
+        back=Link(edit_path(HOME, user.name, "edit"), user.name),
         submit=say("Set password"),
         about=say("All logins of {name} end. Tokens for programs stay.", name=user.name),
         sections=(
@@ -245,54 +241,24 @@ async def remove(visit: Visit, form: Form) -> Response:
 async def _removal(visit: Visit, user: User) -> ConfirmPage:
     say = visit.say
     points = [
-        await _unfinished(visit, user),
+        await unfinished_jobs(visit, user=user.name),
         say("Finished jobs stay on record under this name, with their logs and artifacts."),
-        await _schedules(visit, user),
+        await schedules_left(visit, user=user.name),
         say("Logins and tokens end at once."),
         say("To keep somebody out and lose nothing, disable the user instead."),
     ]
     return ConfirmPage(
         title=say("Remove the user {name}?", name=user.name),
         points=tuple(point for point in points if point),
-        action=_path(user, "delete"),
+        action=edit_path(HOME, user.name, "delete"),
         submit=say("Remove"),
-        back=Link(_path(user, "edit"), user.name),
+        back=Link(edit_path(HOME, user.name, "edit"), user.name),
     )
-
-
-async def _unfinished(visit: Visit, user: User) -> str:
-    running = await visit.services.jobs.list(visit.who, JobFilter(user=user.name, states=_UNFINISHED), limit=_COUNTED)
-    count = len(running.items)
-    if not count:
-        return ""
-    text = visit.words.count(
-        "{count} job is not finished, and must be stopped first.",
-        "{count} jobs are not finished, and must be stopped first.",
-        count,
-    )
-    return text.format(count=f"{count}+" if running.next else count)
-
-
-async def _schedules(visit: Visit, user: User) -> str:
-    found = await visit.services.schedules.list(visit.who, ScheduleQuery(user=user.name, limit=1))
-    if not found.total:
-        return ""
-    text = visit.words.count(
-        "{count} recurring job stays, but does not run any more.",
-        "{count} recurring jobs stay, but do not run any more.",
-        found.total,
-    )
-    return text.format(count=found.total)
 
 
 routes = [
     page(HOME, show_users, admin=True),
-    page(f"{HOME}/new", show_new, admin=True),
-    act(f"{HOME}/new", add, admin=True),
-    page(HOME + "/{name}/edit", show_one, admin=True),
-    act(HOME + "/{name}/edit", change, admin=True),
     page(HOME + "/{name}/password", show_password_form, admin=True),
     act(HOME + "/{name}/password", set_password, admin=True),
-    page(HOME + "/{name}/delete", ask_removal, admin=True),
-    act(HOME + "/{name}/delete", remove, admin=True),
+    *edit_routes(HOME, new=(show_new, add), edit=(show_one, change), delete=(ask_removal, remove)),
 ]
