@@ -49,7 +49,7 @@ async def test_the_list_shows_what_one_wants_to_know_of_a_job(rig: Rig) -> None:
             assert word in text
         assert f'href="/jobs/{id}"' in row
         assert f'href="/jobs/new?clone={id}"' in row
-        assert f'formaction="/jobs/{id}/rerun"' in row
+        assert f'href="/jobs/new?rerun={id}"' in row
         assert 'form="stop-one"' in row
         assert "data-since=" in row  # its duration counts on
 

@@ -320,6 +320,19 @@ async def test_a_clone_asks_for_its_secrets_again_and_is_refused_without(rig: Ri
             assert (await desk.post("/jobs/new", {"text": filled.replace("******", "two")})).status_code == 303
 
 
+async def test_a_rerun_is_offered_as_it_was_where_its_secrets_are_ones_own(rig: Rig) -> None:
+    await rig.house.user("bob", "default", password=PASSWORD)
+    job, plain = await rig.house.submit(SECRET), await rig.house.submit(OURS)
+    async with open_desk(rig) as desk:
+        page = (await desk.get(f"/jobs/new?rerun={job.id}")).text
+        assert f'action="/jobs/{job.id}/rerun"' in page
+        assert "with the secrets it had" in page
+        assert "/rerun" not in (await desk.get(f"/jobs/new?clone={job.id}")).text
+    async with open_desk(rig, "bob") as desk:
+        assert "as it was" not in (await desk.get(f"/jobs/new?rerun={job.id}")).text
+        assert f'action="/jobs/{plain.id}/rerun"' in (await desk.get(f"/jobs/new?rerun={plain.id}")).text
+
+
 async def test_a_check_never_says_a_secret(rig: Rig) -> None:
     async with open_desk(rig) as desk:
         answer = await desk.post("/jobs/new/check", {"text": SECRET})

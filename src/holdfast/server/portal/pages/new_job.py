@@ -41,6 +41,7 @@ class NewJobPage:
     notes: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()  # to be filled in again
     source: str = ""  # id of the job it is made of
+    rerun: str = ""  # id of the job that can be run again as it was
     fresh: bool = False  # nobody gave this text: a draft that the browser kept may take its place
     most_bytes: int = 0
 
@@ -54,7 +55,7 @@ async def show_new_job(visit: Visit) -> Response:
     start = await start_from(visit, ref, rename="clone" in query)
     assert start.job is not None
     choices = await choices_of(visit, start.job.group, groups)
-    title = visit.say("Clone of {name}") if "clone" in query else visit.say("Rerun {name} with changes")
+    title = visit.say("Clone of {name}") if "clone" in query else visit.say("Rerun {name}")
     found = _page(
         visit,
         start,
@@ -63,6 +64,7 @@ async def show_new_job(visit: Visit) -> Response:
         title=title.format(name=start.job.name),
         notes=tuple(notes_on(visit, start.job, choices)),
         secrets=tuple(secret_names(start.job)),
+        rerun=start.ref if start.may_rerun and "clone" not in query else "",
     )
     return await visit.show("jobs/new.html", found)
 
