@@ -144,8 +144,8 @@ def test_a_row_stops_and_reruns_its_job(window: Window, server: Server, group: s
     window.page.get_by_role("button", name="Yes").click()
     expect(row(window, job).locator(".badge")).to_have_text("Cancelled")
     expect(row(window, job).get_by_role("button", name="Stop again")).to_have_count(0)
-    row(window, job).get_by_role("button", name="Rerun again").click()
-    window.page.get_by_role("button", name="Yes").click()
+    row(window, job).get_by_role("link", name="Rerun again").click()
+    window.page.get_by_role("button", name="Run it as it was").click()
     window.page.wait_for_url(re.compile(r"/jobs/job-"))
     stop(server, window.page.url.rsplit("/", 1)[1].partition("?")[0])
 

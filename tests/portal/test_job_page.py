@@ -73,7 +73,7 @@ def test_open_details_scroll_and_focus_stay_when_the_job_changes(window: Window,
     assert page.evaluate("scrollY") == 200
 
 
-def test_stop_asks_first_and_rerun_leads_to_the_new_job(window: Window, server: Server) -> None:
+def test_stop_asks_first_and_rerun_opens_the_job_to_change_or_run_as_it_was(window: Window, server: Server) -> None:
     job = server.submit("name: page-stop\nresources: {cpu: 0.1, memory: 64Mi}\ncommand: sleep 600\n")["id"]
     window.go(f"/jobs/{job}")
     page = window.page
@@ -85,7 +85,9 @@ def test_stop_asks_first_and_rerun_leads_to_the_new_job(window: Window, server: 
     page.locator("#confirm").get_by_role("button", name="Yes").click()
     expect(page.locator("#job-state")).to_have_text("Cancelled")
     expect(page.locator("#why")).to_contain_text("Cancelled by ada")
-    page.get_by_role("button", name="Rerun").click()
+    page.get_by_role("link", name="Rerun").click()
+    expect(page.locator("#f-name")).to_have_value("page-stop")
+    page.get_by_role("button", name="Run it as it was").click()
     page.wait_for_url(lambda url: job not in url)
     expect(page.locator("#messages")).to_contain_text("this is the new job")
     page.get_by_role("link", name=job).click()
