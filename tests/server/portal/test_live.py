@@ -11,7 +11,7 @@ from holdfast.services.changes import Change, News
 from tests.server.rig import Rig
 
 from .desk import PASSWORD, open_desk
-from .wire import open_wire
+from .wire import Wire, open_wire
 
 JOB = "name: told\ncommand: sleep 100\n"
 pytestmark = pytest.mark.anyio
@@ -95,3 +95,25 @@ def test_nothing_is_said_where_nothing_may_be_known() -> None:
     news = News("x.1", (Change("job-1", "secret", "ann"),))
     assert message_of(news, Actor(name="eve", groups={"default": False}), None) is None
     assert message_of(news, Actor(name="eve", reads_all=True), "job-2") is None
+
+
+async def test_one_user_opens_only_so_many_sockets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "MOST_OF_ONE", 1)
+    await rig.house.user("eve", "strangers", password=PASSWORD)
+
+    async def hears(wire: Wire) -> bool:
+        job = await rig.house.submit("name: own\ngroup: strangers\ncommand: sleep 100\n")
+        while job.id not in (await wire.next())["jobs"]:
+            pass  # of what was before
+        return True
+
+    async with open_desk(rig, "eve") as desk:
+        async with open_wire(desk, "/live/jobs") as first:
+            assert await hears(first)
+            async with open_wire(desk, "/live/jobs") as second:
+                await second.until(lambda: second.code is not None)
+                assert second.code == sockets.TOO_MANY
+            async with open_desk(rig) as others, open_wire(others, "/live/jobs") as wire:
+                assert await hears(wire)
+        async with open_wire(desk, "/live/jobs") as again:
+            assert await hears(again)

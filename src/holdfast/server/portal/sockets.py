@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -24,7 +25,9 @@ log = logging.getLogger(__name__)
 LOGGED_OUT = 4401  # the page goes to the login page
 REFUSED = 4403
 FAILED = 1011
+TOO_MANY = 1013  # the page tries again later
 MOST_BYTES = 64 * 1024  # of one message from a browser
+MOST_OF_ONE = 200  # open at one time by one user: each costs the server a file, of which there are only so many
 LOOK_EVERY = 20.0  # seconds after which a silent line looks whether its login still holds
 
 
@@ -80,24 +83,32 @@ def socket(path: str, serve: Serve, *, listens: bool = False) -> WebSocketRoute:
             await websocket.close(REFUSED)  # before it was accepted: the answer is 403
             return
         await websocket.accept()
-        if not await _is_known(services, session):
-            await websocket.close(LOGGED_OUT)  # after: a page learns a code of ours no other way
-            return
-        assert session is not None
-        line = Line(websocket, services, session)
-        code = await _run(serve, line, listens)
+        line = Line(websocket, services, session or "")
+        code = await _run_one_of_few(serve, line, listens)  # after: a page learns a code of ours no other way
         with suppress(RuntimeError, WebSocketDisconnect):
             await websocket.close(code)
 
     return WebSocketRoute(path, endpoint)
 
 
-async def _is_known(services: Services, session: str | None) -> bool:
+_open: Counter[str] = Counter()  # by user
+
+
+async def _run_one_of_few(serve: Serve, line: Line, listens: bool) -> int:
+    """The code to close with."""
     try:
-        await services.tokens.actor(session or "")
+        user = (await line.actor()).name
     except NotLoggedIn:
-        return False
-    return True
+        return LOGGED_OUT
+    if _open[user] >= MOST_OF_ONE:
+        return TOO_MANY
+    _open[user] += 1
+    try:
+        return await _run(serve, line, listens)
+    finally:
+        _open[user] -= 1
+        if not _open[user]:
+            del _open[user]
 
 
 async def _run(serve: Serve, line: Line, listens: bool) -> int:
