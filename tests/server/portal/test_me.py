@@ -66,7 +66,7 @@ async def test_language_and_theme_can_be_chosen_before_and_are_kept_with_the_use
         assert chosen.headers["location"] == "/login?next=/me"
         await client.post("/me/preferences", data={"theme": "dark"})
         page = (await client.get("/login")).text
-        assert '<html lang="zh-Hant" data-theme="dark">' in page
+        assert '<html lang="zh-Hant" data-theme="dark"' in page
         await client.post("/login", data={"user": "ann", "password": PASSWORD})
         assert await rig.house.services.users.preferences(actor) == {"language": "zh-Hant", "theme": "dark"}
     async with stranger(rig) as elsewhere:

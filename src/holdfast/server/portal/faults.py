@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import html
 import logging
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,23 +13,14 @@ from holdfast.core.errors import UserError
 
 from ..auth import services_of
 from ..errors import STATUS
-from .languages import choose_language, words_in
+from .error_page import PART, ErrorPage, put_above
 from .rendering import render
-from .visit import LANGUAGE_COOKIE, THEME_COOKIE, THEMES, Visit
+from .visit import visit_of
 
 log = logging.getLogger(__name__)
 
 OUR_MISTAKE = "Something went wrong in Holdfast itself"
 WHAT_THEN = "Try again. If it stays, tell an admin the request id: the server's log has the details."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultPage:
-    title: str
-    message: str
-    hint: str
-    status: int
-    request_id: str
 
 
 def show_fault(request: Request, status: int, message: str, hint: str = "") -> Response:
@@ -53,35 +43,20 @@ def show_refusal(request: Request, error: UserError | None) -> Response:
 
 
 def _show(request: Request, status: int, message: str, hint: str, request_id: str) -> Response:
-    visit = _nobodys_visit(request)
-    page = FaultPage(
+    visit = visit_of(request, services_of(request))  # whose it is would have to be asked of the store
+    page = ErrorPage(
         title=visit.say("That did not work"),
         message=message,
         hint=hint,
         status=status,
         request_id=request_id,
     )
-    template = "parts/_problem.html" if visit.wants_part else "fault.html"
+    template = PART if visit.wants_part else "fault.html"
     response = Response(render(template, visit, page), status, media_type="text/html")
     response.headers["Content-Security-Policy"] = visit.policy()
     if visit.wants_part:
-        response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#messages", "innerHTML"
+        put_above(response)
     return response
-
-
-def _nobodys_visit(request: Request) -> Visit:
-    """Whose it is would have to be asked of the store."""
-    theme = request.cookies.get(THEME_COOKIE, "auto")
-    code = choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
-    return Visit(
-        request=request,
-        services=services_of(request),
-        words=words_in(code),
-        theme=theme if theme in THEMES else "auto",
-        actor=None,
-        session=None,
-        mark="",
-    )
 
 
 def _plain(status: int, message: str, request_id: str) -> Response:

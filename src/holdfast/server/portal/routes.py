@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
@@ -19,9 +18,9 @@ from holdfast.store.errors import StoreError
 from .. import sessions
 from ..auth import services_of
 from ..errors import STATUS
+from .error_page import PART, ErrorPage, put_above
 from .forms import Form, read_form
-from .languages import choose_language, words_in
-from .visit import LANGUAGE_COOKIE, THEME_COOKIE, THEMES, Visit, own_path
+from .visit import Visit, own_path, visit_of
 
 log = logging.getLogger(__name__)
 
@@ -70,17 +69,7 @@ async def _visit(request: Request) -> Visit:
     services = services_of(request)
     mark = services.changes.mark
     session, actor = await _known(request)
-    theme = request.cookies.get(THEME_COOKIE, "auto")
-    code = choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
-    return Visit(
-        request=request,
-        services=services,
-        words=words_in(code),
-        theme=theme if theme in THEMES else "auto",
-        actor=actor,
-        session=session,
-        mark=mark,
-    )
+    return visit_of(request, services, actor=actor, session=session, mark=mark)
 
 
 async def _known(request: Request) -> tuple[str | None, Actor | None]:
@@ -116,16 +105,6 @@ def _to_login(visit: Visit) -> Response:
 # -- errors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorPage:
-    title: str
-    message: str
-    hint: str
-    status: int
-    request_id: str = ""
-    back: str = ""  # the page of ours that one came from
-
-
 async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
     if isinstance(error, StoreError):
         log.error("the store could not do it", extra={"event": "store", "error": str(error)})
@@ -139,9 +118,9 @@ async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
         request_id=str(visit.request.scope.get("holdfast.request_id", "")),
         back=_came_from(visit),
     )
-    if visit.wants_part:  # shown above the page, whatever the script meant to put where
-        response = await visit.show("parts/_problem.html", found, status)
-        response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#messages", "innerHTML"
+    if visit.wants_part:
+        response = await visit.show(PART, found, status)
+        put_above(response)
         return response
     return await visit.show("error.html", found, status)
 

@@ -16,7 +16,7 @@ from holdfast.services import Services
 
 from ..compression import compress
 from ..sessions import make_proof
-from .languages import Words
+from .languages import Words, choose_language, words_in
 from .numbers import LARGEST, whole_number
 from .rendering import render
 
@@ -122,6 +122,23 @@ class Visit:
             "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; "
             f"style-src 'self' 'nonce-{self.nonce}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
+
+
+def visit_of(
+    request: Request, services: Services, *, actor: Actor | None = None, session: str | None = None, mark: str = ""
+) -> Visit:
+    """In the language and the theme that the browser says."""
+    theme = request.cookies.get(THEME_COOKIE, "auto")
+    code = choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+    return Visit(
+        request=request,
+        services=services,
+        words=words_in(code),
+        theme=theme if theme in THEMES else "auto",
+        actor=actor,
+        session=session,
+        mark=mark,
+    )
 
 
 def own_path(path: str) -> str:
