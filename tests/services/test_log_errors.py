@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from holdfast.services.log_errors import FIRST_ERROR
+from holdfast.services.log_errors import ERROR_SIGNS, FIRST_ERROR
 from holdfast.services.log_search import MOST_QUERY
 
 PATTERN = re.compile(FIRST_ERROR)
@@ -70,6 +70,7 @@ log level: error
 @pytest.mark.parametrize("line", ERRORS.strip().splitlines())
 def test_an_error_is_seen(line: str) -> None:
     assert PATTERN.search(line)
+    assert any(sign in line.encode() for sign in ERROR_SIGNS)
 
 
 @pytest.mark.parametrize("line", NOT_ERRORS.strip().splitlines())

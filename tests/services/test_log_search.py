@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.core.errors import UserError
 from holdfast.services import log_search
+from holdfast.services.log_errors import FIRST_ERROR
 from holdfast.services.log_search import Found, Question, Searches
 
 from .sources import FileSource
@@ -118,3 +119,11 @@ async def test_what_is_no_pattern_is_refused(source: FileSource, query: str) -> 
 async def test_what_cannot_be_asked_is_refused(source: FileSource, query: str) -> None:
     with pytest.raises(UserError):
         await search(source, query)
+
+
+async def test_the_first_error_is_found_behind_much_that_is_none(tmp_path: Path) -> None:
+    before = b"step 17 loss=0.5 all is well\n" * 50_000
+    source = FileSource(tmp_path / "long", before + b"ValueError: no\nRuntimeError: neither\n")
+    found = await search(source, FIRST_ERROR, regex=True, limit=1)
+    assert [hit.text for hit in found.hits] == ["ValueError: no"]
+    assert found.hits[0].line_offset == len(before)

@@ -3,10 +3,13 @@
 Searched line by line, in a program of its own (log_matching). It would rather miss an unusual error than stop at a line
 that only speaks of errors: "0 errors", "error rate", "mean squared error: 0.02", "no error" are none.
 
-Every part begins with plain letters, and looks back only then: so lines that hold none of them are passed quickly.
+Every part begins with plain letters, and looks back only then: so lines that hold none of them are passed quickly, and
+pieces of a log that hold none are not taken apart into lines at all.
 """
 
 from __future__ import annotations
+
+import re
 
 # After "error:" comes what is wrong; a number there is a measure, and nothing there says nothing.
 _TOLD = r":(?!\s*(?:[-+]?[\d.]|[Nn]one\b|null|$))"
@@ -27,7 +30,8 @@ _PARTS = (
     r"CUDA (?:error|out of memory)",
     r"CUDNN_STATUS_\w",
     r"NCCL (?:error|WARN)",
-    r"ut of memory|ut Of Memory",
+    r"ut of memory",
+    r"ut Of Memory",
     r"OOM-?[Kk]ill",
     r"egmentation fault",
     r"ore dumped",
@@ -46,3 +50,5 @@ _PARTS = (
 )
 
 FIRST_ERROR = "|".join(_PARTS)
+ERROR_SIGNS = tuple(sorted({found[0].encode() for part in _PARTS if (found := re.match(r"[\w ]+", part))}))
+"""Whatever matches holds one of these."""

@@ -15,6 +15,7 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import LogSource
 
 from . import log_matching
+from .log_errors import ERROR_SIGNS, FIRST_ERROR
 from .log_matching import HEADER, Hit, compile_match, hits_in, whole_lines
 
 PIECE = 256 * 1024  # bytes searched at one time; a longer line is searched in pieces
@@ -148,16 +149,19 @@ class _InThread:
 
 
 class _InProgram:
-    """Patterns: in a process of their own, that is ended when the time is over."""
+    """Patterns: in a process of their own, that is ended when the time is over. Where it is known what every hit holds,
+    pieces without that are not even sent there."""
 
-    def __init__(self, program: asyncio.subprocess.Process) -> None:
+    def __init__(self, program: asyncio.subprocess.Process, signs: tuple[bytes, ...]) -> None:
         assert program.stdin is not None
         assert program.stdout is not None
         self._stdin, self._stdout = program.stdin, program.stdout
+        self._signs = signs
 
     @classmethod
     async def ask(cls, program: asyncio.subprocess.Process, question: Question) -> _InProgram:
-        self = cls(program)
+        known = question.query == FIRST_ERROR and not question.ignore_case
+        self = cls(program, ERROR_SIGNS if known else ())
         line = json.dumps({"query": question.query, "ignore_case": question.ignore_case})
         answer = await self._exchange(line.encode() + b"\n")
         if answer["error"] is not None:
@@ -165,6 +169,8 @@ class _InProgram:
         return self
 
     async def find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
+        if self._signs and not await asyncio.to_thread(_holds_one, piece, self._signs):
+            return []
         answer = await self._exchange(HEADER.pack(offset, len(piece), limit) + piece)
         return [Hit(*values) for values in answer]
 
@@ -178,6 +184,10 @@ class _InProgram:
         if not line:  # it ran into its memory limit
             raise _too_large()
         return json.loads(line)
+
+
+def _holds_one(piece: bytes, signs: tuple[bytes, ...]) -> bool:
+    return any(sign in piece for sign in signs)
 
 
 def _too_large() -> UserError:
