@@ -24,9 +24,19 @@ def _script() -> str:
 
 
 def findings(page: Page) -> list[str]:
-    """One line for each thing that is wrong. Our own policy forbids foreign scripts, so this one comes by debugger."""
+    """One line for each thing that is wrong, in the light theme and in the dark one, where only colours can differ.
+
+    Our own policy forbids foreign scripts, so this one comes by debugger.
+    """
     page.evaluate(_script())
-    found: Any = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", _TAGS)
+    page.emulate_media(color_scheme="dark")
+    dark = _run(page, {"type": "rule", "values": ["color-contrast"]})
+    page.emulate_media(color_scheme="light")
+    return [*dark, *_run(page, {"type": "tag", "values": _TAGS})]
+
+
+def _run(page: Page, only: dict[str, Any]) -> list[str]:
+    found: Any = page.evaluate("only => axe.run(document, {runOnly: only, resultTypes: ['violations']})", only)
     return [
         f"{wrong['id']}: {wrong['help']} ({', '.join(str(node['target']) for node in wrong['nodes'][:3])})"
         for wrong in found["violations"]

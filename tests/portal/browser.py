@@ -6,11 +6,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
 from tests.e2e.server import Server
 
+PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
 PASSWORD = "correct horse battery"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]  # tests may run as root in a container
@@ -46,5 +49,21 @@ class Window:
         if not request.url.startswith(own):
             self.wrongs.append(f"asked another host: {request.url}")
 
+    def log_in(self, user: str) -> None:
+        """By the form, as people do."""
+        self.go("/login")
+        self.page.fill("#user", user)
+        self.page.fill("#password", PASSWORD)
+        self.page.click("form[action='/login'] button")
+        self.page.wait_for_url(lambda url: "/login" not in url)
+
     def go(self, path: str) -> None:
         self.page.goto(f"{self.server.url}{path}")
+
+
+def keep_pictures(page: Page, name: str, **more: Any) -> None:
+    """How a page looks in the light theme and in the dark one, below build/ for whoever wants to see it."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.screenshot(path=PICTURES / f"{name}-{scheme}.png", full_page=True, **more)

@@ -218,11 +218,9 @@ def test_the_first_visit_explains_itself(open_window: Callable[..., Window], ser
     expect(names(window)).to_have_text(["hello"])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_kept_out(open_window: Callable[..., Window], server: Server, group: str, scheme: str) -> None:
+def test_nobody_is_kept_out(window: Window, server: Server, group: str) -> None:
     server.wait(submit(server, group, "broken", "exit 137"))
     job = submit(server, group, "a-name-that-is-rather-long-" * 4)
-    window = open_window(color_scheme=scheme)
     open_list(window, group)
     row(window, job).get_by_role("checkbox").check()
     assert findings(window.page) == []

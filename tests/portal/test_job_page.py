@@ -13,7 +13,7 @@ from tests.e2e.server import Server
 from tests.npm import BUILD
 
 from .axe import findings
-from .browser import Window
+from .browser import Window, keep_pictures
 
 expect.set_options(timeout=30_000)
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg=="
@@ -144,14 +144,10 @@ def failed(server: Server) -> str:
     return job
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_section_can_be_used_by_all(
-    open_window: Callable[..., Window], failed: str, theme: str, screenshots: Path
-) -> None:
-    window = open_window(color_scheme=theme)
+def test_every_section_can_be_used_by_all(window: Window, failed: str) -> None:
     for section in ("", "tasks&task=main-0", "events", "artifacts&file=a", "configuration"):
         window.go(f"/jobs/{failed}?section={section}")
-        window.page.screenshot(path=screenshots / f"job-{section.partition('&')[0] or 'overview'}-{theme}.png")
+        keep_pictures(window.page, f"job-{section.partition('&')[0] or 'overview'}")
         assert findings(window.page) == []
 
 

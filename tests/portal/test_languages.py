@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from .browser import Window
+from .browser import Window, keep_pictures
 from .test_new_job import open_new, paste
 
-BUILD = Path(__file__).parents[2] / "build" / "screenshots"
 LANGUAGES = {"en": "en-GB", "zh-Hans": "zh-CN", "zh-Hant": "zh-TW"}
 # Visible text outside of what is marked as somebody's own, as English on purpose, or as code. In Chinese text, English
 # words may be names; several in a row are a sentence that nobody translated.
@@ -39,15 +37,14 @@ JOB = "name: {name}\ncommand: |\n  echo first line\n  echo second line\nresource
 class Tour:
     """Goes from page to page; keeps a picture of each, and what is English on it."""
 
-    def __init__(self, window: Window, language: str, theme: str, own: set[str]) -> None:
+    def __init__(self, window: Window, language: str, own: set[str]) -> None:
         self.window, self.page = window, window.page
-        self.language, self.theme, self.own = language, theme, own
+        self.language, self.own = language, own
         self.english: dict[str, list[str]] = {}
 
     def look(self, name: str) -> None:
         assert self.page.locator("html").get_attribute("lang") == self.language
-        BUILD.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=BUILD / f"{self.language}-{self.theme}-{name}.png", full_page=True, caret="initial")
+        keep_pictures(self.page, f"{self.language}-{name}", caret="initial")
         if self.language != "en":
             left = [word for word in self.page.evaluate(ENGLISH) if word not in SAME | self.own]
             if left:
@@ -59,14 +56,13 @@ class Tour:
         self.look(name)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_main_path(open_window: Callable[..., Window], language: str, theme: str) -> None:
-    window = open_window(None, locale=LANGUAGES[language], color_scheme=theme, viewport={"width": 1280, "height": 900})
-    name = f"tour-{language}-{theme}".lower()
-    tour = Tour(window, language, theme, own={"ada", "admin", "default", "host", *name.split("-")})
+def test_the_main_path(open_window: Callable[..., Window], language: str) -> None:
+    window = open_window(None, locale=LANGUAGES[language], viewport={"width": 1280, "height": 900})
+    name = f"tour-{language}".lower()
+    tour = Tour(window, language, own={"ada", "admin", "default", "host", *name.split("-")})
     tour.visit("/login", "login")
-    _log_in(window.page)
+    window.log_in("ada")
     tour.visit("/", "home")
     job = _submit(window, tour, name)
     expect(window.page.locator(".badge.state-succeeded").first).to_be_visible(timeout=60_000)
@@ -76,13 +72,6 @@ def test_the_main_path(open_window: Callable[..., Window], language: str, theme:
     for path in ("/jobs", "/schedules", "/schedules/new", "/groups", "/me", "/me/tokens", "/me/keys"):
         tour.visit(path, path.strip("/").replace("/", "-"))
     assert tour.english == {}
-
-
-def _log_in(page: Page) -> None:
-    page.fill("#user", "ada")
-    page.fill("#password", "correct horse battery")
-    page.click("form[action='/login'] button")
-    page.wait_for_url(lambda url: "/login" not in url)
 
 
 def _submit(window: Window, tour: Tour, name: str) -> str:
@@ -98,9 +87,7 @@ def _submit(window: Window, tour: Tour, name: str) -> str:
 
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])
 def test_the_pages_of_admins(open_window: Callable[..., Window], language: str) -> None:
-    tour = Tour(
-        open_window("ada", locale=LANGUAGES[language]), language, "light", own={"ada", "admin", "default", "host"}
-    )
+    tour = Tour(open_window(locale=LANGUAGES[language]), language, own={"ada", "admin", "default", "host"})
     for place in ("users", "groups", "instance-types", "images", "datasets", "secrets", "usage", "place", "settings"):
         tour.visit(f"/admin/{place}", f"admin-{place}")
     tour.visit("/admin/audit", "admin-audit")

@@ -105,7 +105,7 @@ def test_what_a_job_prints_is_coloured_and_harmless(open_window: Callable[..., W
         assert window.page.locator(".log-rows img, .log-rows script").count() == 0
         colour = rows(window).first.locator("span").first.evaluate("e => getComputedStyle(e).color")
         assert colour == {"light": "rgb(179, 38, 30)", "dark": "rgb(255, 138, 128)"}[theme]
-        assert findings(window.page) == []
+    assert findings(window.page) == []
 
 
 @pytest.fixture(scope="module")

@@ -32,14 +32,17 @@ def test_language_and_theme_come_back_in_another_browser(
     open_window: Callable[..., Window], someone: Callable[[str], str]
 ) -> None:
     name = someone("me-words")
-    page = open_window(name).page
+    window = open_window(name)
+    window.go("/me")
+    page = window.page
     page.click("details.menu summary")
     page.click(".menu-body button[value='zh-Hans']")
     expect(page.locator("html")).to_have_attribute("lang", "zh-Hans")
     page.click("details.menu summary")
     page.click(".menu-body button[value='dark']")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    other = open_window(name)
+    other = open_window(None)
+    other.log_in(name)
     other.go("/me")
     expect(other.page.locator("html")).to_have_attribute("lang", "zh-Hans")
     expect(other.page.locator("html")).to_have_attribute("data-theme", "dark")
@@ -114,9 +117,7 @@ def test_a_one_time_link_asks_first(open_window: Callable[..., Window], server: 
     expect(window.page.locator("details.menu summary")).to_contain_text("admin")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_pages_keep_nobody_out(open_window: Callable[..., Window], theme: str) -> None:
-    window = open_window(color_scheme=theme)
+def test_pages_keep_nobody_out(window: Window) -> None:
     for path in ("/me", "/admin/audit", "/admin/settings", "/admin/place", "/oidc/auth-flow/login"):
         window.go(path)
         assert findings(window.page) == [], path

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 from tests.e2e.server import Server
 
 from .axe import findings
-from .browser import Window
+from .browser import PICTURES, Window, keep_pictures
 
-BUILD = Path(__file__).parents[2] / "build" / "screenshots"
 PASTE = """([text]) => {
   const data = new DataTransfer();
   data.setData("text/plain", text);
@@ -267,11 +265,8 @@ def test_nobody_is_kept_out(window: Window, server: Server) -> None:
     expect(page.locator("#verdict")).to_have_class("card verdict refused")
     for details in page.locator("main details").all():
         details.evaluate("element => element.open = true")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        assert findings(page) == []
-        page.screenshot(path=BUILD / f"new-job-{scheme}.png", full_page=True)
+    assert findings(page) == []
+    keep_pictures(page, "new-job")
 
 
 def test_it_fits_a_phone(open_window: Callable[..., Window]) -> None:
@@ -279,8 +274,7 @@ def test_it_fits_a_phone(open_window: Callable[..., Window]) -> None:
     page = open_new(window)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     expect(page.get_by_role("button", name="Submit")).to_be_visible()
-    BUILD.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=BUILD / "new-job-phone.png", full_page=True)
+    page.screenshot(path=PICTURES / "new-job-phone.png", full_page=True)
 
 
 def test_a_login_that_ended_loses_nothing_that_was_typed(window: Window) -> None:
