@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from holdfast.server.border import HEADERS
 from holdfast.services.place import Place
 
 from .rig import Rig, begin, error_of
@@ -52,6 +53,13 @@ async def test_head_is_get_without_the_body(rig: Rig) -> None:
         got, headed = await rig.get(path), await rig.ask("HEAD", path)
         assert (headed.status_code, headed.content) == (got.status_code, b"")
         assert headed.headers["content-length"] == got.headers["content-length"]
+
+
+async def test_long_headers_are_refused_before_they_are_looked_through(rig: Rig) -> None:
+    for path in ("/version", "/jobs", "/nowhere"):
+        response = await rig.get(path, headers={"Cookie": "a=b; " * (HEADERS // 5)})
+        assert error_of(response, 413)["code"] == "too_large"
+    assert (await rig.get("/version", headers={"Cookie": "a=b; " * (HEADERS // 10)})).status_code == 200
 
 
 async def test_large_bodies_are_refused_by_what_they_say(rig: Rig) -> None:

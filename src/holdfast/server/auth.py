@@ -11,7 +11,7 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.services import Services
 
-from .sessions import CSRF_HEADER, SAFE, check_proof, session_of
+from .sessions import CSRF_HEADER, SAFE, check_origin, check_proof, session_of
 
 
 def services_of(request: Request) -> Services:
@@ -41,6 +41,7 @@ def token_of(request: HTTPConnection) -> str:
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise NotLoggedIn("Another site asked for this; its requests are not taken for yours")
     if request.scope.get("method", "GET") not in SAFE:
+        check_origin(request)
         check_proof(session, request.headers.get(CSRF_HEADER, ""))
     return session
 

@@ -22,6 +22,7 @@ from .errors import TooLargeBody, render_outermost
 log = logging.getLogger(__name__)
 
 STRANGERS = 16 * 1024  # bytes that are taken of whoever is not logged in: enough to log in by
+HEADERS = 64 * 1024  # bytes of a request's headers: they are looked through before anybody asks who sends them
 DRAIN = 8 * 1024 * 1024  # bytes
 DRAIN_FOR = 1.0  # seconds
 
@@ -57,7 +58,7 @@ class Border:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await (_refuse_socket(send) if _has_long_headers(scope) else self._app(scope, receive, send))
             return
         CLIENT_ADDRESS.set(_address(scope))
         limit = self._limit(scope["method"], scope["path"])
@@ -67,6 +68,14 @@ class Border:
 def _address(scope: Scope) -> str:
     """Where it came from; not what a header says of it, for anyone can write that."""
     return scope["client"][0] if scope.get("client") else ""
+
+
+def _has_long_headers(scope: Scope) -> bool:
+    return sum(len(name) + len(value) for name, value in scope.get("headers", ())) > HEADERS
+
+
+async def _refuse_socket(send: Send) -> None:
+    await send({"type": "websocket.close", "code": 1009})
 
 
 class _Request:
@@ -98,6 +107,10 @@ class _Request:
             self._scope["method"] = "GET"  # the same answer, whose body is left out below
 
     async def run(self, app: ASGIApp) -> None:
+        if _has_long_headers(self._scope):
+            self._scope["headers"] = []  # whoever words the refusal does not read them either
+            await self._refuse_with(TooLarge(f"The headers of a request may have at most {HEADERS} bytes"))
+            return
         if self._declared > self._limit:
             if not self._asks_first:
                 await self._drain()

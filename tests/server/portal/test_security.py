@@ -176,6 +176,8 @@ async def test_the_cookie_opens_our_own_api_and_no_other(rig: Rig) -> None:
         body = {"name": "t"}
         assert (await client.post("/api/v1/tokens", json=body)).status_code == 403
         assert (await client.post("/api/v1/tokens", json=body, headers={"X-CSRF-Token": "00"})).status_code == 403
+        foreign = {"X-CSRF-Token": proof, "Origin": "http://evil.example"}
+        assert (await client.post("/api/v1/tokens", json=body, headers=foreign)).status_code == 403
         assert (await client.post("/api/v1/tokens", json=body, headers={"X-CSRF-Token": proof})).status_code == 201
         assert (await client.get("/api/v1/me", headers={"Sec-Fetch-Site": "cross-site"})).status_code == 401
         assert (await client.get("/rest-server/api/v2/users")).status_code in (401, 403)
