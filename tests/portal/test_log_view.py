@@ -69,6 +69,7 @@ def test_lines_appear_as_they_are_written(window: Window, gate: Gate) -> None:
     gate.open("go")
     expect(rows(window)).to_have_text(["first line", "second line"])
     expect(window.page.locator("[data-status]")).to_have_text("Ended: Failed, exit code 3.")
+    expect(window.page.locator("#job .badge")).to_have_text("Failed")
 
 
 def test_a_log_that_has_not_started_starts_by_itself(window: Window) -> None:

@@ -202,8 +202,12 @@ class LogPage:
 
 
 async def show_log(visit: Visit) -> Response:
+    """A script that looks again is told of the job alone: the log is live by itself."""
     query = visit.request.query_params
     selection = Selection(ref=visit.request.path_params["ref"], **asked(visit))
+    if visit.wants_part:
+        job = (await visit.services.jobs.record(visit.who, selection.ref)).summary
+        return await visit.show("log/_head.html", LogPage(log=LogView(job=job, stream=selection.stream)))
     view = await _view(visit, selection, _number(query, "start"), _number(query, "end"), own_page=True)
     return await visit.show("log/detail.html", LogPage(log=view))
 
