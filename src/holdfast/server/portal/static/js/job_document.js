@@ -1,7 +1,7 @@
 // A job file as a document that a form can read and change: comments, order and everything the form does not know stay.
 // Values are texts as they are spelled, so that 007 stays 007. No DOM here; `yaml` is the package of that name.
 
-export const MOST_TEXT = 200_000; // characters; longer files are edited as text alone
+const MOST_TEXT = 200_000; // characters; longer files are edited as text alone
 const MOST_VALUES = 20_000; // with everything that anchors repeat
 const ORDER = ["name", "description", "group", "image", "instances", "command", "commands", "env", "instance_type", "resources", "ports",
   "mounts", "completion", "shell_options", "workdir", "roles", "secrets", "export_secrets", "gang", "retry", "time_limit", "grace",

@@ -2,11 +2,10 @@
 import { say } from "./dialogs.js";
 import { connect, toLogin } from "./live.js";
 import { Pace } from "./live_logic.js";
+import { fetchPart } from "./part.js";
 import { mergeRows } from "./rows.js";
 import { showTimes } from "./times.js";
 import { startSelection, showSelection } from "./selection.js";
-
-export { mergeRows };
 
 const WAITING = "td.state .state-pending"; // rows whose reason may change though their state does not
 const pace = new Pace(lookAgain);
@@ -16,7 +15,7 @@ function start() {
   startSelection(document);
   document.addEventListener("portal:refresh", () => pace.ask());
   document.addEventListener("click", (event) => {
-    if (event.target.closest("[data-refresh]")) pace.ask();
+    if (event.target.closest("[data-look]")) pace.ask();
   });
   document.addEventListener("submit", (event) => {
     if (!event.target.matches("#stop-one, #stop-many")) return;
@@ -45,11 +44,8 @@ function hear(message) {
 
 async function lookAgain() {
   const address = location.href;
-  const answer = await fetch(address, { headers: { "HX-Request": "true" } }).catch(() => null);
-  if (answer?.headers.has("HX-Redirect")) return toLogin();
-  if (!answer?.ok) return; // not now: the line is told when there is news again
-  const html = await answer.text();
-  if (location.href === address) update(html);
+  const html = await fetchPart(address);
+  if (html !== null && location.href === address) update(html);
 }
 
 const ROWS = /(<tbody data-rows>)([^]*)(<\/tbody>)/;

@@ -39,7 +39,7 @@ function countOn(root) {
   }
 }
 
-export function age(seconds) {
+function age(seconds) {
   for (const [unit, size] of STEPS) {
     if (Math.abs(seconds) >= size) return relative.format(Math.round(seconds / size), unit);
   }
