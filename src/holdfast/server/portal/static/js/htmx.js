@@ -1,13 +1,10 @@
 // htmx, where set-up could bring it: every request carries the proof that it is ours, and what it brings is made live.
+import { bundled } from "./bundled.js";
 import { showTimes } from "./times.js";
 
 export async function startHtmx() {
-  let htmx;
-  try {
-    htmx = (await import("./vendor/htmx.js")).default;
-  } catch {
-    return; // pages work without: links and forms load whole pages
-  }
+  const htmx = (await bundled("htmx"))?.default;
+  if (!htmx) return; // pages work without: links and forms load whole pages
   document.addEventListener("htmx:configRequest", (event) => {
     event.detail.headers["X-CSRF-Token"] = csrf();
   });

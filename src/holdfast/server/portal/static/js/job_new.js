@@ -1,4 +1,5 @@
 // The page of a new job. The text of the file is the truth: the form shows it and changes it, the server judges it.
+import { bundled } from "./bundled.js";
 import { ask } from "./dialogs.js";
 import { JobCheck, Verdict, whatHinders } from "./job_check.js";
 import { completions } from "./job_complete.js";
@@ -275,5 +276,5 @@ class NewJobPage {
   }
 }
 
-const lib = await import("./vendor/editor.js").catch(() => null);
+const lib = await bundled("editor");
 new NewJobPage(lib).start();

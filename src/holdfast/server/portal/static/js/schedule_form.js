@@ -1,10 +1,11 @@
 // The form of a recurring job: its file in an editor, the name in it as a field, and the reader's own time zone.
+import { bundled } from "./bundled.js";
 import { plainEditor, richEditor } from "./job_editor.js";
 import { nameIn, withName } from "./job_name.js";
 
 const field = document.getElementById("text");
 const name = document.getElementById("job-name");
-const lib = await import("./vendor/editor.js").catch(() => null);
+const lib = await bundled("editor");
 const editor = lib ? richEditor(lib, field, document.getElementById("editor"), typed, () => null) : plainEditor(field, showName);
 
 offerZone();
