@@ -11,6 +11,7 @@ from .browser import Window
 def test_somebody_logs_in_and_sees_the_frame(window: Window) -> None:
     window.go("/nothing-here-yet")
     assert window.page.locator("nav.side a").count() >= 4
+    assert findings(window.page) == []
     window.page.keyboard.press("?")
     assert window.page.locator("dialog#help").is_visible()
     window.wrongs.clear()  # the 404 of this very page is told on the console
