@@ -88,3 +88,8 @@ test("colours that can be read are left as they are", () => {
   assert.deepEqual(coloursOf(PLAIN), { color: null, background: null });
   assert.match(coloursOf({ ...PLAIN, fg: 1 }).color, /^light-dark\(#[0-9a-f]{6}, #[0-9a-f]{6}\)$/);
 });
+
+test("a line that erases itself and jumps ahead again and again costs no more than a few long ones", () => {
+  const { runs } = readLine("\x1b[2K\x1b[20000Gx".repeat(100_000), PLAIN);
+  assert.equal(runs.map((run) => run.text).join(""), "x");
+});

@@ -54,12 +54,16 @@ class Runs {
 class Cells {
   #cells = [];
   #at = 0;
+  #blanks = 2 * WIDEST; // that are still put in: a line that erases itself and jumps ahead again and again gets no more
 
   write(text, style) {
-    for (const character of text) {
-      while (this.#cells.length < this.#at) this.#cells.push({ character: " ", style: PLAIN });
-      this.#cells[this.#at++] = { character, style };
-    }
+    if (text) this.#fill();
+    for (const character of text) this.#cells[this.#at++] = { character, style };
+  }
+
+  #fill() {
+    while (this.#cells.length < this.#at && this.#blanks-- > 0) this.#cells.push({ character: " ", style: PLAIN });
+    this.#at = Math.min(this.#at, this.#cells.length);
   }
 
   move(control, letter, parameters) {
