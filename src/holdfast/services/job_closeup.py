@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, may_act
-from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
+from holdfast.core.attempt import TaskAttempt, task_attempt_id
 from holdfast.core.job import Job
 from holdfast.core.plan import fresh_tasks
 from holdfast.core.records import Event, JobAttempt, TaskRecord
@@ -70,8 +70,17 @@ class JobCloseup:
             time_limit=self._control.time_limit(record.job),
             isolation=self._engine.health().isolation,
             may_act=may_act(actor, found.group, found.user),
-            held_until=_held_until(record, self._control.active(found.id)),
+            held_until=self.held_until(found.id),
         )
+
+    def held_until(self, job_id: str) -> datetime | None:
+        """When the last of its held tasks is let go; None where none is held, or no time was given."""
+        live = self._control.active(job_id)
+        hold = live.job.hold if live is not None else None
+        if live is None or hold is None or hold.duration is None:
+            return None
+        ends = [task.finished_at for task in live.tasks if task.state is TaskState.HELD and task.finished_at]
+        return max(ends) + hold.duration if ends else None
 
     async def tasks(
         self,
@@ -170,12 +179,3 @@ def _count(tasks: Sequence[TaskAttempt]) -> Counts:
         states = found.setdefault(task.role, {})
         states[task.state] = states.get(task.state, 0) + 1
     return found
-
-
-def _held_until(record: job_rows.JobDetail, live: JobSnapshot | None) -> datetime | None:
-    """When the last of its held tasks is let go; None where none is held, or no time was given."""
-    hold = record.job.hold
-    if live is None or hold is None or hold.duration is None:
-        return None
-    ends = [task.finished_at for task in live.tasks if task.state is TaskState.HELD and task.finished_at]
-    return max(ends) + hold.duration if ends else None

@@ -123,7 +123,7 @@ async def test_a_held_job_says_for_how_long(rig: Rig, monkeypatch: pytest.Monkey
     monkeypatch.setattr(JobCloseup, "get", get)
     async with open_desk(rig) as desk:
         page = (await desk.get(f"/jobs/{job.id}")).text
-    assert "Kept for debugging Kept until: 2026-03-01 12:00 UTC" in text_of(page)
+    assert "Kept for debugging The hold ends 2026-03-01 12:00 UTC" in text_of(page)
     assert 'class="notice why hold"' in page
 
 

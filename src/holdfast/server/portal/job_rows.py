@@ -4,6 +4,7 @@ and a live one asks for all of its rows whenever one of them changes."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -13,6 +14,7 @@ from markupsafe import Markup
 
 from holdfast.core.access import Actor, may_act
 from holdfast.core.records import JobSummary
+from holdfast.core.states import JobState
 
 from .rendering import environment
 
@@ -43,10 +45,17 @@ class Row:
         return f"{crc32(repr((shown, self.may_act, self.held_until)).encode()):08x}"
 
 
-def render_rows(jobs: tuple[JobSummary, ...], actor: Actor, language: str) -> tuple[Markup, ...]:
+def render_rows(
+    jobs: tuple[JobSummary, ...], actor: Actor, language: str, held_until: Callable[[str], datetime | None]
+) -> tuple[Markup, ...]:
     now = int(time.monotonic()) // FRESH
-    rows = (Row(job=job, may_act=may_act(actor, job.group, job.user)) for job in jobs)
+    rows = (_row(job, actor, held_until) for job in jobs)
     return tuple(_render(row, language, 0 if row.job.state.final else now) for row in rows)
+
+
+def _row(job: JobSummary, actor: Actor, held_until: Callable[[str], datetime | None]) -> Row:
+    until = held_until(job.id) if job.state is JobState.HELD else None
+    return Row(job=job, may_act=may_act(actor, job.group, job.user), held_until=until)
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from starlette.responses import Response
 
@@ -44,6 +45,12 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldJob:
+    job: JobSummary
+    until: datetime | None  # None: without a bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     job: JobSummary
     exit: ExitWords | None
@@ -70,6 +77,7 @@ class Place:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomePage:
     jobs: OwnJobs
+    held: tuple[HeldJob, ...]
     now: tuple[Tile, ...]
     lately: tuple[Tile, ...]
     failures: tuple[Failure, ...]
@@ -90,6 +98,7 @@ async def show_home(visit: Visit) -> Response:
     groups, machines = _groups(visit, capacity), _machines(visit, capacity)
     found = HomePage(
         jobs=jobs,
+        held=tuple(HeldJob(job=job, until=visit.services.closeup.held_until(job.id)) for job in jobs.held),
         now=tuple(_tile(jobs, state) for state in NOW),
         lately=tuple(_tile(jobs, state, SPAN) for state in LATELY),
         failures=tuple(Failure(job=job, exit=exit_words(visit, _exit(job))) for job in jobs.failed),

@@ -82,7 +82,7 @@ async def _fill(visit: Visit, filters: Filters) -> JobListPage:
     nothing = not found.items and not filters.any and not filters.cursor
     return JobListPage(
         filters=filters,
-        rows=render_rows(found.items, visit.who, visit.words.code),
+        rows=render_rows(found.items, visit.who, visit.words.code, visit.services.closeup.held_until),
         older=filters.but(cursor=found.next) if found.next else None,
         newest=filters.but() if filters.cursor else None,
         groups=choices,

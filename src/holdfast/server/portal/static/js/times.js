@@ -4,7 +4,8 @@ const language = document.documentElement.lang;
 const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto" });
 const exact = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
 const clock = new Intl.DateTimeFormat(language, { dateStyle: "short", timeStyle: "medium" });
-const STEPS = [["day", 86400], ["hour", 3600], ["minute", 60]];
+// Unit, its seconds, and from how many on it is told of what is to come: the time that is left matters more closely.
+const STEPS = [["day", 86400, 1], ["hour", 3600, 3], ["minute", 60, 3]];
 
 export function startTimes(root) {
   showTimes(root);
@@ -40,8 +41,8 @@ function countOn(root) {
 }
 
 function age(seconds) {
-  for (const [unit, size] of STEPS) {
-    if (Math.abs(seconds) >= size) return relative.format(Math.round(seconds / size), unit);
+  for (const [unit, size, least] of STEPS) {
+    if (seconds <= -size || seconds >= least * size) return relative.format(Math.round(seconds / size), unit);
   }
   return relative.format(Math.round(seconds), "second");
 }
