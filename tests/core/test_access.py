@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.access import Actor, may_act, refuse_act
+from holdfast.core.access import Actor, may_act, may_run_again, refuse_act
 
 MEMBER, CHIEF = {"lab": False}, {"lab": True}
 
@@ -21,6 +21,20 @@ MEMBER, CHIEF = {"lab": False}, {"lab": True}
 def test_who_acts_on_a_job_of_ann_in_lab(actor: Actor, members: bool, owners: bool) -> None:
     strict = Actor(name=actor.name, admin=actor.admin, groups=actor.groups, own_only=True)
     assert (may_act(actor, "lab", "ann"), may_act(strict, "lab", "ann")) == (members, owners)
+
+
+@pytest.mark.parametrize(
+    ("actor", "plain", "secret"),
+    [
+        (Actor(name="ann", groups=MEMBER), True, True),
+        (Actor(name="bob", groups=CHIEF), True, False),
+        (Actor(name="bob", admin=True), True, True),
+        (Actor(name="ann", groups={"shop": True}), False, False),
+    ],
+)
+def test_secrets_of_ann_run_again_for_ann_alone(actor: Actor, plain: bool, secret: bool) -> None:
+    found = [may_run_again(actor, "lab", "ann", secrets=secrets) for secrets in (False, True)]
+    assert found == [plain, secret]
 
 
 def test_the_refusal_says_who_may() -> None:

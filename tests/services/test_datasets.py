@@ -40,6 +40,17 @@ async def test_one_sees_what_is_granted(house: House, data: Path) -> None:
             await house.services.datasets.get(ann, name)
 
 
+async def test_jobs_of_a_group_name_its_own_and_everyones(house: House, data: Path) -> None:
+    ann = await house.user("ann", "red")
+    await house.user("bob", "blue")
+    for name, more in {"all": {"everyone": True}, "reds": {"groups": ("red",)}, "blues": {"groups": ("blue",)}}.items():
+        await add(house, name, data, **more)
+    usable = house.services.datasets.usable
+    assert [dataset.name for dataset in await usable(ann, "red")] == ["all", "reds"]
+    assert await usable(ann, "blue") == []
+    assert [dataset.name for dataset in await usable(house.admin, "blue")] == ["all", "blues"]
+
+
 async def test_only_admins_manage_them(house: House, data: Path) -> None:
     ann = await house.user("ann", "red")
     await add(house, "a", data, everyone=True)

@@ -70,6 +70,11 @@ def may_act(actor: Actor, group: str, owner: str) -> bool:
     return not actor.own_only or actor.name == owner or may(actor, Verb.MANAGE_GROUP, group)
 
 
+def may_run_again(actor: Actor, group: str, owner: str, *, secrets: bool) -> bool:
+    """The job of one, or of a schedule, as whoever asks. Its secrets are its owner's: others fill in their own."""
+    return may_act(actor, group, owner) and (not secrets or actor.admin or actor.name == owner)
+
+
 def refuse_act(group: str, owner: str, *, member: bool) -> Forbidden:
     """What is said where `may_act` is not given to somebody who sees the thing."""
     if not member:

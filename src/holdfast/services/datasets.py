@@ -80,6 +80,12 @@ class Datasets:
         found = await self._store.read(dataset_rows.list_datasets)
         return [self._placed(dataset) for dataset in found if dataset.everyone or group in dataset.groups]
 
+    async def usable(self, actor: Actor, group: str) -> list[Dataset]:
+        """What jobs of a group can name. None, of a group one is not in."""
+        if not may(actor, Verb.SUBMIT_JOB, group):
+            return []
+        return [dataset for dataset in await self.list(actor) if dataset.everyone or group in dataset.groups]
+
     async def list(self, actor: Actor) -> list[Dataset]:
         """All, for admins; those granted to them, for others."""
         found = await self._store.read(dataset_rows.list_datasets)

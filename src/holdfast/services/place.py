@@ -15,7 +15,8 @@ from sqlalchemy import Connection, text
 from holdfast import __version__
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden
-from holdfast.core.placement import GroupUse, JobUse, NodeUse
+from holdfast.core.placement import Amount, GroupUse, JobUse, NodeUse
+from holdfast.core.records import Group
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, EngineHealth
 from holdfast.reach import Reach, Silent
@@ -103,6 +104,11 @@ class Place:
         nodes, groups = self._control.use()
         mine = tuple(use for use in groups if _shows(actor, use.group))
         return Capacity(nodes=tuple(nodes), groups=mine, engine=self.engine.health())
+
+    async def use_of(self, actor: Actor, group: Group) -> GroupUse:
+        """Nothing in use, where the actor does not see it."""
+        none = GroupUse(group=group.name, used=Amount(), quota=group.quota, user_quota=group.user_quota)
+        return next((use for use in (await self.capacity(actor)).groups if use.group == group.name), none)
 
     async def inspect(self, actor: Actor) -> Inspection:
         """For admins."""

@@ -9,10 +9,11 @@ from holdfast.core.access import Verb, may
 from holdfast.core.catalogue import ImageAlias, ImageKind, InstanceType
 from holdfast.core.identity import group_path
 from holdfast.core.job import FILES, HOST_IMAGE, Job, Role
-from holdfast.core.placement import Amount, GroupUse, Quota
+from holdfast.core.placement import Amount, Quota
 from holdfast.core.records import Dataset, Group
 from holdfast.jobspec.quantities import render_duration
 
+from .kind_words import image_kind
 from .rendering import show_bytes
 from .use_lines import UseLine, quota_lines
 from .visit import Visit
@@ -62,7 +63,7 @@ async def choices_of(visit: Visit, name: str, groups: list[Group]) -> Choices:
     services = visit.services
     sample = Job(name="", roles=(Role(name="main", commands=()),), group=group.name)
     limit = services.jobs.time_limit(sample)
-    use, mine = await _use(visit, group.name)
+    use, mine = await _use(visit, group)
     types = await services.instance_types.usable(visit.who, group.name)
     return Choices(
         group=group.name,
@@ -99,14 +100,9 @@ async def _images(visit: Visit, group: str) -> tuple[Choice, ...]:
 
 
 def _alias(visit: Visit, alias: ImageAlias) -> Choice:
-    kinds = {
-        ImageKind.CPU: visit.say("CPU"),
-        ImageKind.GPU: visit.say("GPU"),
-        ImageKind.BOTH: visit.say("Universal"),
-    }
     whose = visit.say("System") if alias.everyone else visit.say("Group")
     ready = bool(alias.url or alias.gpu_url)
-    tip = f"{whose} / {kinds[alias.kind]}"
+    tip = f"{whose} / {image_kind(visit, alias.kind)}"
     return Choice(
         name=alias.name,
         label=visit.tell(alias.display_name) or alias.name,  # that of this machine is ours
@@ -122,8 +118,7 @@ def _plain_image(visit: Visit, name: str) -> Choice:
 
 
 async def _datasets(visit: Visit, group: str) -> tuple[Choice, ...]:
-    known = await visit.services.datasets.list(visit.who)
-    usable = [found for found in known if found.everyone or group in found.groups]
+    usable = await visit.services.datasets.usable(visit.who, group)
     return tuple(_dataset(visit, found, group) for found in usable)
 
 
@@ -137,12 +132,9 @@ def _dataset(visit: Visit, found: Dataset, group: str) -> Choice:
     return Choice(name=found.name, label=found.display_name or found.name, tip=tip, about=found.description)
 
 
-async def _use(visit: Visit, group: str) -> tuple[tuple[UseLine, ...], tuple[UseLine, ...]]:
+async def _use(visit: Visit, group: Group) -> tuple[tuple[UseLine, ...], tuple[UseLine, ...]]:
     """Of the group and, where each user has a bound, of the visitor."""
-    capacity = await visit.services.place.capacity(visit.who)
-    use = next((found for found in capacity.groups if found.group == group), None)
-    if use is None:
-        use = GroupUse(group=group, used=Amount(), quota=Quota(), user_quota=Quota())
+    use = await visit.services.place.use_of(visit.who, group)
     own = use.users.get(visit.who.name, Amount())
     mine = quota_lines(visit, own, use.user_quota) if use.user_quota != Quota() else ()
     return quota_lines(visit, use.used, use.quota), mine

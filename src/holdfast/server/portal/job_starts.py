@@ -7,9 +7,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core.access import Actor, may_act
+from holdfast.core.access import may_run_again
 from holdfast.core.job import Dialect, Job
-from holdfast.core.records import JobSummary
 from holdfast.jobspec.render import dump_yaml
 from holdfast.services.prospects import image_names
 
@@ -57,14 +56,9 @@ async def start_from(visit: Visit, ref: str, *, rename: bool) -> Start:
     text = await visit.services.jobs.yaml(visit.who, ref)
     if rename and record.job.dialect.openpai:  # whose users have a name once only
         text = _NAME_LINE.sub(lambda _: dump_yaml({"name": fresh_name(record.job.name)}).rstrip("\n"), text, count=1)
-    may_rerun = _may_rerun(visit.who, record.summary, record.job)
-    return Start(text=text, job=record.job, ref=record.summary.id, may_rerun=may_rerun)
-
-
-def _may_rerun(actor: Actor, summary: JobSummary, job: Job) -> bool:
-    """Secrets are their owner's: others fill in their own."""
-    own = actor.admin or actor.name == summary.user
-    return may_act(actor, summary.group, summary.user) and (own or not job.secrets)
+    summary, secrets = record.summary, bool(record.job.secrets)
+    may_rerun = may_run_again(visit.who, summary.group, summary.user, secrets=secrets)
+    return Start(text=text, job=record.job, ref=summary.id, may_rerun=may_rerun)
 
 
 def fresh_name(name: str) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime, tzinfo
 from functools import cache
 from zoneinfo import available_timezones
 
-from holdfast.core.access import Actor, may_act
+from holdfast.core.access import Actor, may_act, may_run_again
 from holdfast.core.schedule import RecurrenceKind, Run, Schedule
 from holdfast.services import Services
 from holdfast.services.recurrence import BadRecurrence
@@ -34,16 +34,15 @@ class DueTime:
 
 
 def view_of(schedule: Schedule, services: Services, actor: Actor, last: Run | None = None) -> ScheduleView:
-    acts = may_act(actor, schedule.group, schedule.user)
-    own = actor.admin or actor.name == schedule.user
+    group, owner, secrets = schedule.group, schedule.user, bool(schedule.job.secrets)
     return ScheduleView(
         schedule=schedule,
         status=status_of(schedule),
         zone=schedule.recurrence.timezone or services.schedules.timing.timezone,
         cron=schedule.recurrence.in_force or "",
         last=last,
-        may_act=acts,
-        may_run=acts and schedule.invalid is None and (own or not schedule.job.secrets),
+        may_act=may_act(actor, group, owner),
+        may_run=schedule.invalid is None and may_run_again(actor, group, owner, secrets=secrets),
     )
 
 

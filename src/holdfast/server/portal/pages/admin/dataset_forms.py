@@ -12,8 +12,8 @@ from holdfast.services.dataset_kinds import ENV, FOLDER, GIT, NFS, VOLUME
 from ...amounts import read_variables, variables_text
 from ...fields import Choice, Field, Section, read_grants
 from ...forms import Form
+from ...kind_words import dataset_kinds
 from ...visit import Visit
-from ..dataset_words import kind_labels
 from .choices import naming, who_may
 
 KINDS = (FOLDER, NFS, VOLUME, GIT, ENV)
@@ -27,7 +27,7 @@ async def sections_of(visit: Visit, kind: str, *, new: bool) -> tuple[Section, .
     more = () if kind == ENV else _mount_fields(visit, kind)
     return (
         Section(title="", fields=naming(visit, name_help=help, new=new)),
-        Section(title=kind_labels(visit)[kind][0], fields=source, note=kind_labels(visit)[kind][1]),
+        Section(title=dataset_kinds(visit)[kind][0], fields=source, note=dataset_kinds(visit)[kind][1]),
         *((Section(title=say("In jobs"), fields=more),) if more else ()),
         await who_may(visit, "" if kind in (GIT, ENV) else say("may write")),
     )

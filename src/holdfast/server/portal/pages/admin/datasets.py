@@ -15,10 +15,10 @@ from holdfast.services.git_sync import GitState
 
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, mark_of, try_confirm, try_form
 from ...forms import Form
+from ...kind_words import dataset_kinds
 from ...listing import Listed, listed
 from ...routes import act, page
 from ...visit import Visit
-from ..dataset_words import kind_labels
 from .addresses import edit_path, edit_routes
 from .dataset_forms import KINDS, read_dataset, read_variables_of, read_writers, sections_of, values_of
 
@@ -45,7 +45,7 @@ class KindsPage:
 
 
 async def show_datasets(visit: Visit) -> Response:
-    labels = kind_labels(visit)
+    labels = dataset_kinds(visit)
     found = listed(
         visit,
         await visit.services.datasets.list(visit.who),
@@ -74,7 +74,7 @@ def _back(visit: Visit) -> Link:
 async def show_new(visit: Visit) -> Response:
     if "kind" in visit.request.query_params:
         return await visit.show(FORM, await _new_form(visit, _kind(visit)))
-    labels = kind_labels(visit)
+    labels = dataset_kinds(visit)
     found = KindsPage(kinds=tuple((_new_path(kind), *labels[kind]) for kind in KINDS))
     return await visit.show("admin/dataset_kinds.html", found)
 
@@ -106,7 +106,7 @@ async def add(visit: Visit, form: Form) -> Response:
 
 
 async def _new_form(visit: Visit, kind: str) -> FormPage:
-    label = kind_labels(visit)[kind][0]
+    label = dataset_kinds(visit)[kind][0]
     return FormPage(
         title=visit.say("Add a dataset: {kind}", kind=label),
         action=_new_path(kind),

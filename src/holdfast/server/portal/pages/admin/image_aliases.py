@@ -26,6 +26,7 @@ from ...fields import (
     try_form,
 )
 from ...forms import Form
+from ...kind_words import image_kind
 from ...visit import Visit
 from ..group_tabs import group_path_of
 from .addresses import edit_path, edit_routes
@@ -61,11 +62,6 @@ def _path(alias: ImageAlias, owner: str | None, verb: str) -> str:
 # -- the form
 
 
-def kind_label(visit: Visit, kind: ImageKind) -> str:
-    labels = {ImageKind.BOTH: visit.say("Universal"), ImageKind.CPU: visit.say("CPU"), ImageKind.GPU: visit.say("GPU")}
-    return labels[kind]
-
-
 async def _sections(visit: Visit, owner: str | None, *, new: bool) -> tuple[Section, ...]:
     help = visit.say("Small letters, digits, dashes and dots. It cannot be changed later.")
     sections = [
@@ -86,7 +82,7 @@ async def _image_fields(visit: Visit) -> tuple[Field, ...]:
             name="kind",
             label=say("Made for"),
             kind="select",
-            choices=tuple(Choice(kind.value, kind_label(visit, kind)) for kind in reversed(ImageKind)),
+            choices=tuple(Choice(kind.value, image_kind(visit, kind)) for kind in reversed(ImageKind)),
             help=say("Jobs without GPUs cannot choose an image for GPUs."),
         ),
         Field(name="url", label=say("Image"), required=True, help=say("As the list of imported images names it.")),

@@ -14,10 +14,10 @@ from holdfast.engines.base import ImageInfo
 
 from ...fields import ConfirmPage, Link, try_confirm
 from ...forms import Form
+from ...kind_words import image_kind
 from ...listing import Listed, listed
 from ...routes import act, page
 from ...visit import Visit
-from .image_aliases import kind_label
 
 HOME = "/admin/images"
 
@@ -67,7 +67,7 @@ def _image_row(image: ImageInfo) -> ImageRow:
 def _alias_row(visit: Visit, alias: ImageAlias, here: set[str]) -> AliasRow:
     urls = dict.fromkeys(url for url in (alias.url, alias.gpu_url) if url)
     missing = tuple(url for url in urls if _plain(url) not in here)
-    return AliasRow(alias=alias, kind=kind_label(visit, alias.kind), missing=missing)
+    return AliasRow(alias=alias, kind=image_kind(visit, alias.kind), missing=missing)
 
 
 def _plain(name: str) -> str:

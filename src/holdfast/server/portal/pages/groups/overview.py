@@ -13,10 +13,10 @@ from holdfast.core.placement import Amount, GroupUse
 from holdfast.core.records import Dataset, Group
 
 from ...amounts import duration_text
+from ...kind_words import dataset_kinds
 from ...listing import Listed, listed
 from ...routes import page
 from ...visit import Visit
-from ..dataset_words import kind_labels
 from ..group_tabs import Tab, tabs_of
 
 
@@ -69,8 +69,7 @@ async def show_groups(visit: Visit) -> Response:
 async def show_group(visit: Visit) -> Response:
     services, who = visit.services, visit.who
     group = await services.groups.get(who, visit.request.path_params["name"])
-    use = await _use(visit, group)
-    datasets = [each for each in await services.datasets.list(who) if each.everyone or group.name in each.groups]
+    use = await services.place.use_of(who, group)
     found = GroupPage(
         group=group,
         title=group.display_name or group.name,
@@ -79,8 +78,8 @@ async def show_group(visit: Visit) -> Response:
         mine=use.users.get(who.name, Amount()),
         instance_types=tuple(await services.instance_types.usable(who, group.name)),
         images=tuple(await services.image_aliases.usable(who, group.name)),
-        datasets=tuple(datasets) if who.admin or group.name in who.groups else (),
-        kinds={kind: label for kind, (label, _) in kind_labels(visit).items()},
+        datasets=tuple(await services.datasets.usable(who, group.name)),
+        kinds={kind: label for kind, (label, _) in dataset_kinds(visit).items()},
         limit=_limit(group.time_limit, services.settings.jobs.time_limit),
         limit_is_own=group.time_limit is not None,
         mlflow=await _mlflow(visit, group),
@@ -91,13 +90,6 @@ async def show_group(visit: Visit) -> Response:
 def _limit(own: timedelta | None, everywhere: float) -> str:
     limit = timedelta(seconds=everywhere) if own is None else own
     return duration_text(limit) if limit else ""
-
-
-async def _use(visit: Visit, group: Group) -> GroupUse:
-    for use in (await visit.services.place.capacity(visit.who)).groups:
-        if use.group == group.name:
-            return use
-    return GroupUse(group=group.name, used=Amount(), quota=group.quota, user_quota=group.user_quota)
 
 
 async def _mlflow(visit: Visit, group: Group) -> str:

@@ -1,13 +1,14 @@
-"""What the kinds of datasets are called, and are."""
+"""What the kinds of datasets and images are called."""
 
 from __future__ import annotations
 
+from holdfast.core.catalogue import ImageKind
 from holdfast.services.dataset_kinds import ENV, FOLDER, GIT, NFS, VOLUME
 
-from ..visit import Visit
+from .visit import Visit
 
 
-def kind_labels(visit: Visit) -> dict[str, tuple[str, str]]:
+def dataset_kinds(visit: Visit) -> dict[str, tuple[str, str]]:
     """Kind -> what it is called, and what it is."""
     say = visit.say
     return {
@@ -17,3 +18,8 @@ def kind_labels(visit: Visit) -> dict[str, tuple[str, str]]:
         GIT: (say("Git"), say("The newest commit of a branch, brought up to date by itself.")),
         ENV: (say("Variables"), say("Environment variables, such as passwords of a database.")),
     }
+
+
+def image_kind(visit: Visit, kind: ImageKind) -> str:
+    words = {ImageKind.BOTH: visit.say("Universal"), ImageKind.CPU: visit.say("CPU"), ImageKind.GPU: visit.say("GPU")}
+    return words[kind]
