@@ -7,8 +7,8 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from starlette.routing import WebSocketRoute
@@ -26,7 +26,6 @@ LOGGED_OUT = 4401  # the page goes to the login page
 REFUSED = 4403
 FAILED = 1011
 TOO_MANY = 1013  # the page tries again later
-MOST_BYTES = 64 * 1024  # of one message from a browser
 MOST_OF_ONE = 200  # open at one time by one user: each costs the server a file, of which there are only so many
 LOOK_EVERY = 20.0  # seconds after which a silent line looks whether its login still holds
 
@@ -43,30 +42,39 @@ class Line:
     def query(self) -> dict[str, str]:
         return dict(self._socket.query_params)
 
-    @property
-    def path(self) -> dict[str, Any]:
-        return self._socket.path_params
-
     async def actor(self) -> Actor:
         """As things stand now; NotLoggedIn once the login has ended. Cheap: ask before everything that is sent."""
         return await self.services.tokens.actor(self._session)
 
+    # WebSocketDisconnect when the page is gone
+
     async def send(self, message: dict[str, Any]) -> None:
-        await self._socket.send_text(json.dumps(message, separators=(",", ":")))
+        with _gone():
+            await self._socket.send_text(json.dumps(message, separators=(",", ":")))
 
     async def send_bytes(self, data: bytes) -> None:
-        await self._socket.send_bytes(data)
+        with _gone():
+            await self._socket.send_bytes(data)
 
     async def receive(self) -> str | bytes:
-        """WebSocketDisconnect when the page is gone."""
-        message = await self._socket.receive()
+        with _gone():
+            message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1000))
         found = message.get("text") if message.get("text") is not None else message.get("bytes")
         return found if found is not None else ""
 
 
-Serve = Callable[[Line], Awaitable[None]]
+@contextmanager
+def _gone() -> Iterator[None]:
+    """The framework says in this way that a socket is closed; what else raises it is a mistake of ours."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise WebSocketDisconnect from error
+
+
+Serve = Callable[[Line], Coroutine[Any, Any, None]]
 
 
 def socket(path: str, serve: Serve, *, listens: bool = False) -> WebSocketRoute:
@@ -113,16 +121,21 @@ async def _run_one_of_few(serve: Serve, line: Line, listens: bool) -> int:
 
 async def _run(serve: Serve, line: Line, listens: bool) -> int:
     """The code to close with."""
-    work = [asyncio.ensure_future(serve(line)), asyncio.ensure_future(_watch_login(line))]
-    if not listens:
-        work.append(asyncio.ensure_future(_drain(line)))
-    try:
-        await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in work:
-            task.cancel()
-        ended = await asyncio.gather(*work, return_exceptions=True)
+    work = [serve(line), _watch_login(line)]
+    ended = await until_one_ends(*work, *([] if listens else [_drain(line)]))
     return next((code for code in map(_code, ended) if code), 1000)
+
+
+async def until_one_ends(*work: Coroutine[Any, Any, None]) -> list[BaseException | None]:
+    """All of it at once, until the first ends; then the rest is cancelled. What each ended with, if not well."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    return ended
 
 
 def _code(ended: object) -> int | None:
@@ -130,8 +143,8 @@ def _code(ended: object) -> int | None:
         return LOGGED_OUT
     if isinstance(ended, UserError):
         return REFUSED
-    if isinstance(ended, Exception) and not isinstance(ended, WebSocketDisconnect | RuntimeError):
-        log.error("a live page failed", extra={"event": "internal-error", "error": repr(ended)})
+    if isinstance(ended, Exception) and not isinstance(ended, WebSocketDisconnect):
+        log.error("a live page failed", extra={"event": "internal-error", "error": repr(ended)}, exc_info=ended)
         return FAILED
     return None
 

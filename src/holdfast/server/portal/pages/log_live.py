@@ -18,7 +18,7 @@ from holdfast.core.errors import NotFound, UserError
 from holdfast.engines.base import LogSource, Stream
 from holdfast.services.logs import Chosen, Selection
 
-from ..sockets import Line, socket
+from ..sockets import Line, socket, until_one_ends
 
 FRAME = 64 * 1024  # bytes sent at one time
 PACE = 0.1  # seconds between two of them: more than that nobody can read
@@ -34,14 +34,7 @@ async def serve_log(line: Line) -> None:
     chosen = await logs.choose(await line.actor(), _selection(line.query))
     logs.check_follow(chosen)
     watcher = Watcher(line, chosen, _number(line.query.get("start", "")) or 0)
-    work = [asyncio.ensure_future(watcher.listen()), asyncio.ensure_future(watcher.show())]
-    try:
-        await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in work:
-            task.cancel()
-        ended = await asyncio.gather(*work, return_exceptions=True)
-    for result in ended:
+    for result in await until_one_ends(watcher.listen(), watcher.show()):
         if isinstance(result, Exception):
             raise result
 
