@@ -13,7 +13,16 @@ from tests.server.rig import Rig
 from .desk import PASSWORD, open_desk
 
 pytestmark = pytest.mark.anyio
-NAMES = {"name": "default", "kind": "volume", "year": "2026", "month": "3", "rest": "user", "group": "red", "path": "a"}
+NAMES = {
+    "name": "default",
+    "kind": "volume",
+    "year": "2026",
+    "month": "3",
+    "rest": "user",
+    "group": "red",
+    "path": "a",
+    "id": "x",
+}
 
 
 def _paths(method: str) -> Iterator[str]:

@@ -245,6 +245,7 @@ async def test_usage_is_told_by_month(rig: Rig) -> None:
         await rig.house.run(job)
         rig.house.clock.forward(60)
         page = (await desk.get("/admin/usage")).text
+        assert "default admin 1" in text_of(page)  # of the newest month
         month = page.split('href="/admin/usage/', 1)[1].split('"', 1)[0]
         shown = await desk.get(f"/admin/usage/{month}")
         assert f'href="/api/v1/usage/{month}"' in shown.text

@@ -132,6 +132,26 @@ async def test_a_new_password_ends_the_logins(rig: Rig) -> None:
         assert (await fill(desk, "/admin/users/grace/password", password=PASSWORD)).status_code == 303
 
 
+async def test_an_admin_takes_away_one_token_of_somebody(rig: Rig) -> None:
+    grace = await rig.house.user("grace", "red", password=PASSWORD)
+    tokens = rig.house.services.tokens
+    lost = (await tokens.create(grace, name="laptop <b>")).token
+    own = (await tokens.create(rig.house.admin, name="mine")).token
+    async with open_desk(rig) as desk, open_desk(rig, "grace") as hers:
+        page = (await desk.get("/admin/users/grace/tokens")).text
+        assert 'href="/admin/users/grace/tokens"' in (await desk.get("/admin/users/grace/edit")).text
+        assert "laptop &lt;b&gt;" in page
+        assert "mine" not in text_of(page)
+        assert "this browser" not in page
+        answer = await desk.post(f"/admin/users/grace/tokens/{lost.id}/remove")
+        assert answer.headers["location"] == "/admin/users/grace/tokens"
+        await desk.post(f"/admin/users/grace/tokens/{own.id}/remove")  # not grace's
+        assert lost.id not in [token.id for token in await tokens.list(rig.house.admin, "grace")]
+        assert own.id in [token.id for token in await tokens.list(rig.house.admin, "admin")]
+        assert (await hers.get("/groups")).status_code == 200  # her login is left alone
+        assert (await desk.get("/admin/users/nobody/tokens")).status_code == 404
+
+
 async def test_before_a_user_goes_it_is_said_what_becomes_of_their_jobs(rig: Rig) -> None:
     grace = await rig.house.user("grace", "red")
     job = await rig.house.submit(LONG_JOB, grace)

@@ -71,9 +71,9 @@ async def test_language_and_theme_can_be_chosen_before_and_are_kept_with_the_use
         assert await rig.house.services.users.preferences(actor) == {"language": "zh-Hant", "theme": "dark"}
     async with stranger(rig) as elsewhere:
         await elsewhere.post("/login", data={"user": "ann", "password": PASSWORD})
-        assert '<html lang="zh-Hant" data-theme="dark">' in (await elsewhere.get("/me")).text
+        assert '<html lang="zh-Hant" data-theme="dark"' in (await elsewhere.get("/me")).text
     async with open_desk(rig) as other:
-        assert '<html lang="en" data-theme="auto">' in (await other.get("/me")).text
+        assert '<html lang="en" data-theme="auto"' in (await other.get("/me")).text
 
 
 async def test_what_is_no_language_is_passed_over(rig: Rig) -> None:
@@ -298,6 +298,11 @@ async def test_a_private_key_is_refused_and_not_shown_again(rig: Rig) -> None:
         assert answer.status_code == 400
         assert "This is the private key" in text_of(answer.text)
         assert "BEGIN" not in answer.text
+        garbage = text_of((await desk.post("/me/keys", {"value": "garbage"})).text)
+        assert "This is not a public key on one line. It looks like" in garbage
+        await desk.post("/me/preferences", {"language": "zh-Hans"})
+        chinese = text_of((await desk.post("/me/keys", {"value": "garbage"})).text)
+        assert re.search(r"公钥。\S", chinese)
 
 
 async def test_keys_by_the_api(rig: Rig) -> None:

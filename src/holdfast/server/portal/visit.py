@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from holdfast.core.access import Actor
+from holdfast.core.errors import UserError
 from holdfast.services import Services
 
 from ..compression import compress
@@ -61,6 +62,12 @@ class Visit:
     def tell(self, text: str) -> str:
         """What a service said, in the visitor's language."""
         return self.words.tell(text)
+
+    def tell_error(self, error: UserError) -> str:
+        """What is wrong and what to do about it, as sentences."""
+        stop, gap = ("。", "") if self.words.code.startswith("zh") else (".", " ")
+        parts = [self.tell(text).rstrip(".。") for text in (error.message, error.hint) if text]
+        return parts[0] if len(parts) == 1 else gap.join(part + stop for part in parts)
 
     @property
     def here(self) -> str:

@@ -32,13 +32,12 @@ async def add_key(visit: Visit, form: Form) -> Response:
     try:
         made = await visit.services.keys.add(visit.who, value, title=title)
     except UserError as error:
-        told = " ".join(visit.tell(text) for text in (error.message, error.hint) if text)
         kept = "" if "PRIVATE KEY" in value else value[:20_000]  # such a thing goes back to nobody
         found = KeysPage(
             keys=await visit.services.keys.list(visit.who),
             title=title[:200],
             value=kept,
-            problems={error.field if error.field in ("title", "value") else "value": told},
+            problems={error.field if error.field in ("title", "value") else "value": visit.tell_error(error)},
         )
         return await visit.show("me/keys.html", found, 400)
     return visit.go("/me/keys", visit.say("The key {name} is added.", name=made.title))

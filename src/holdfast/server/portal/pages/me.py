@@ -64,8 +64,7 @@ async def set_password(visit: Visit, form: Form) -> Response:
     try:
         await visit.services.users.change_own_password(visit.who, form.raw("old"), new, address_of(visit.request))
     except (Forbidden, TooManyRequests) as error:
-        told = " ".join(visit.tell(text) for text in (error.message, error.hint) if text)
-        return await _show(visit, {"old": told})
+        return await _show(visit, {"old": visit.tell_error(error)})
     except UserError as error:
         return await _show(visit, {error.field or "new": visit.tell(error.message)})
     response = visit.go("/me", visit.say("Your password is changed. You are logged out everywhere else."))

@@ -209,7 +209,7 @@ async def _preview(visit: Visit, typed: Typed) -> Preview:
             return Preview(on_demand=True)
         due = await visit.services.schedules.preview(times.recurrence, UPCOMING, ends_at=times.ends_at)
     except UserError as error:
-        return Preview(problems={error.field or "cron": _told(visit, error)})
+        return Preview(problems={error.field or "cron": visit.tell_error(error)})
     zone = timing.zone(times.recurrence)
     return Preview(times=due_times(due, zone, visit.words.code), zone=str(zone))
 
@@ -317,13 +317,8 @@ def _placed(visit: Visit, error: UserError | None) -> tuple[dict[str, str], str,
     if isinstance(error, InvalidJob):
         return {"text": visit.say("The job file has mistakes: see below it.")}, "", ""
     if error.field in FIELDS:
-        return {error.field: _told(visit, error)}, "", ""
+        return {error.field: visit.tell_error(error)}, "", ""
     return {}, visit.tell(error.message), visit.tell(error.hint or "")
-
-
-def _told(visit: Visit, error: UserError) -> str:
-    parts = [visit.tell(error.message), visit.tell(error.hint or "")]
-    return ". ".join(part.rstrip(".") for part in parts if part) + ("." if parts[1] else "")
 
 
 def _translated(visit: Visit, problem: Problem) -> Problem:

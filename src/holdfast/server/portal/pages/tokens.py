@@ -5,36 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden, UserError
-from holdfast.core.records import Token
 from holdfast.services.access_tokens import Kind, kind_of
 
 from ...origin import origin_of
 from ...primehub.errors import GRAPHQL
 from ..forms import Form
 from ..routes import act, page
+from ..token_rows import TokenRow, token_rows
 from ..visit import Visit
 
 LIFETIMES = (7, 30, 90, 365)  # days; and for ever
 DEFAULT_LIFETIME = 90
-MOST_SHOWN = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    token: Token
-    kind: str  # api, login, machine
-    here: bool  # the login of this very browser
-    ended: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensPage:
-    rows: tuple[Row, ...]
+    rows: tuple[TokenRow, ...]
     left_out: int
     lifetimes: tuple[int, ...] = LIFETIMES
     name: str = ""
@@ -57,17 +48,8 @@ async def show_tokens(visit: Visit) -> Response:
 async def _page(
     visit: Visit, problems: Mapping[str, str] | None = None, name: str = "", lifetime: str = str(DEFAULT_LIFETIME)
 ) -> TokensPage:
-    found = await visit.services.tokens.list(visit.who, visit.who.name)
-    own = (await visit.services.tokens.which(visit.session or "")).id
-    now = datetime.now(UTC)
-    rows = tuple(_row(token, own, now) for token in found[:MOST_SHOWN])
-    left = max(0, len(found) - MOST_SHOWN)
+    rows, left = await token_rows(visit, visit.who.name)
     return TokensPage(rows=rows, left_out=left, name=name, lifetime=lifetime, problems=problems or {})
-
-
-def _row(token: Token, own: str, now: datetime) -> Row:
-    ended = token.expires_at is not None and token.expires_at <= now
-    return Row(token=token, kind=kind_of(token.id).name.lower(), here=token.id == own, ended=ended)
 
 
 async def make_token(visit: Visit, form: Form) -> Response:

@@ -1,10 +1,11 @@
 """What admins look after: people, quotas, and what jobs choose from. Others get a 404 here."""
 
-from . import datasets, groups, image_aliases, images, instance_types, secrets, usage, user_import, users
+from . import datasets, groups, image_aliases, images, instance_types, secrets, usage, user_import, user_tokens, users
 
 routes = [
     *user_import.routes,
     *users.routes,
+    *user_tokens.routes,
     *groups.routes,
     *instance_types.routes,
     *image_aliases.routes,

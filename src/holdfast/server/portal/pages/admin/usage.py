@@ -57,17 +57,21 @@ class UsagePage:
     groups: tuple[GroupRows, ...] = ()
 
 
-async def show_months(visit: Visit) -> Response:
-    return await visit.show("admin/usage.html", UsagePage(months=await _months(visit), shown=None))
+async def show_newest(visit: Visit) -> Response:
+    months = await _months(visit)
+    return await _show(visit, months, max(months, key=lambda month: (month.year, month.month)) if months else None)
 
 
 async def show_month(visit: Visit) -> Response:
     year, month = (whole_number(visit.request.path_params[name], 9999) for name in ("year", "month"))
     if year is None or month is None:
         raise NotFound("There is nothing at this address")
-    shown = Month(year=year, month=month)
-    summary = await visit.services.usage.summary(visit.who, shown.year, shown.month)
-    found = UsagePage(months=await _months(visit), shown=shown, groups=tuple(_groups(summary)))
+    return await _show(visit, await _months(visit), Month(year=year, month=month))
+
+
+async def _show(visit: Visit, months: tuple[Month, ...], shown: Month | None) -> Response:
+    summary = await visit.services.usage.summary(visit.who, shown.year, shown.month) if shown else ""
+    found = UsagePage(months=months, shown=shown, groups=tuple(_groups(summary)))
     return await visit.show("admin/usage.html", found)
 
 
@@ -99,4 +103,4 @@ def _sum(rows: Sequence[UsageRow]) -> UsageRow:
     )
 
 
-routes = [page(HOME, show_months, admin=True), page(HOME + "/{year}/{month}", show_month, admin=True)]
+routes = [page(HOME, show_newest, admin=True), page(HOME + "/{year}/{month}", show_month, admin=True)]

@@ -163,6 +163,8 @@ async def _form_of(visit: Visit, user: User) -> FormPage:
         seen=mark_of((values, user.name)),
         links=(
             Link(f"/jobs?user={quote(user.name, safe='')}", visit.say("Jobs")),
+            Link(edit_path(HOME, user.name, "tokens"), visit.say("Tokens")),
+            Link(f"/admin/audit?user={quote(user.name, safe='')}", visit.say("Audit")),
             Link(edit_path(HOME, user.name, "password"), visit.say("Set password")),
             Link(edit_path(HOME, user.name, "delete"), visit.say("Remove"), "danger"),
         ),
