@@ -13,7 +13,7 @@ from holdfast.core.records import Group
 from holdfast.core.states import JobState
 from holdfast.engines.base import Isolation
 from holdfast.engines.fake import FakeEngine
-from holdfast.services import guessing
+from holdfast.services import guessing, tokens
 from holdfast.services.access_tokens import CACHED_FOR
 from holdfast.services.groups import GroupChange
 from holdfast.services.refusals import TooManyRequests
@@ -42,6 +42,38 @@ async def test_the_machines_token_is_an_admins_and_there_is_one(house: House) ->
     assert (await house.services.tokens.actor(second)).admin
     with pytest.raises(NotLoggedIn):
         await house.services.tokens.actor(first)
+
+
+async def test_of_many_logins_the_one_that_rested_longest_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "MOST_LOGINS", 3)
+    await house.user("ann", "default")
+    found = house.services.tokens
+    program = await found.create(Actor(name="ann"), name="program")
+    texts = []
+    for _ in range(3):
+        house.clock.forward(660)
+        texts.append((await found.login_as("ann", "test")).text)
+        await found.actor(texts[0])  # in use all the time
+    texts.append((await found.login_as("ann", "test")).text)
+    for text in (texts[0], texts[2], texts[3], program.text):
+        assert (await found.actor(text)).name == "ann"
+    with pytest.raises(NotLoggedIn):
+        await found.actor(texts[1])
+
+
+async def test_one_user_has_only_so_many_tokens_for_programs(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "MOST_TOKENS", 2)
+    ann, bea = await house.user("ann", "default"), await house.user("bea", "default")
+    made = [await house.services.tokens.create(ann, name="x") for _ in range(2)]
+    with pytest.raises(Conflict, match="has 2 tokens already"):
+        await house.services.tokens.create(ann, name="x")
+    await house.services.tokens.create(bea, name="x")
+    await house.services.tokens.delete(ann, made[0].token.id)
+    await house.services.tokens.create(ann, name="x", expires_in=timedelta(hours=1))
+    house.clock.forward(3601)
+    await house.services.tokens.create(ann, name="x")  # in place of the one that ended
+    with pytest.raises(Conflict, match="has 2 tokens already"):
+        await house.services.tokens.create(ann, name="x")
 
 
 # -- logging in

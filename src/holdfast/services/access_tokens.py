@@ -163,9 +163,7 @@ class AccessTokens:
 
 def end_tokens(conn: Connection, user: str, kind: Kind) -> None:
     """Within a write."""
-    for token in token_rows.list_tokens(conn, user):
-        if kind_of(token.id) is kind:
-            token_rows.delete_token(conn, token.id)
+    token_rows.delete_tokens_like(conn, user, kind.value)
 
 
 def actor_of(user: User, *, application: bool = False) -> Actor:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditKind
-from holdfast.core.errors import Forbidden, NotFound, NotLoggedIn, UserError
+from holdfast.core.errors import Conflict, Forbidden, NotFound, NotLoggedIn, UserError
 from holdfast.core.records import Token, User
 from holdfast.settings import Settings
 from holdfast.store import people
@@ -25,6 +25,8 @@ from .names import check_text
 from .passwords import MAX_LENGTH, Passwords
 
 LONGEST = timedelta(days=3650)
+MOST_LOGINS = 1000  # of one user; with one more, that which was not used for the longest time ends
+MOST_TOKENS = 1000  # of one user, for programs
 SHOWN_AFTER_END = timedelta(days=30)
 GUEST = ""  # no user is called so
 MACHINE_TOKEN = "this machine"  # noqa: S105 - its name
@@ -206,7 +208,9 @@ class Tokens:
             expires_at=now + expires_in if expires_in is not None else None,
             last_used_at=None,
         )
-        await self._store.write(deed, token_rows.create_token, token=token, secret_hash=minted.secret_hash)
+        make = _begin if kind is Kind.LOGIN else _create
+        if await self._store.write(deed, make, token, minted.secret_hash):
+            self._access.forget()
         return NewToken(token, minted.text)
 
 
@@ -220,8 +224,29 @@ def _ended(token: Token) -> Deed:
 
 
 def _end_logins(conn: Connection, user: str, kept: str) -> int:
-    ended = [t.id for t in token_rows.list_tokens(conn, user) if kind_of(t.id) is Kind.LOGIN and t.id != kept]
-    return sum(token_rows.delete_token(conn, token_id) for token_id in ended)
+    return token_rows.delete_tokens_like(conn, user, Kind.LOGIN.value, keep=kept)
+
+
+def _begin(conn: Connection, token: Token, secret_hash: str) -> int:
+    """How many logins ended for it."""
+    token_rows.create_token(conn, token=token, secret_hash=secret_hash)
+    return token_rows.delete_least_used(conn, token.user, Kind.LOGIN.value, MOST_LOGINS)
+
+
+def _create(conn: Connection, token: Token, secret_hash: str) -> int:
+    """Where there are too many, those that ended make room: they are kept to be seen, and nothing else."""
+    if _has_too_many(conn, token.user):
+        token_rows.delete_expired(conn, token.created_at, token.user)
+    if _has_too_many(conn, token.user):
+        raise Conflict(
+            f"{token.user} has {MOST_TOKENS} tokens already", hint="End those that nobody uses: `holdfast token ls`."
+        )
+    token_rows.create_token(conn, token=token, secret_hash=secret_hash)
+    return 0
+
+
+def _has_too_many(conn: Connection, user: str) -> bool:
+    return token_rows.count_tokens_like(conn, user, Kind.API.value) >= MOST_TOKENS
 
 
 def _with_hash(conn: Connection, user: str) -> tuple[User | None, str | None]:

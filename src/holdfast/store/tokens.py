@@ -6,7 +6,7 @@ import hashlib
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, update
 
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Token, User
@@ -60,9 +60,31 @@ def delete_tokens_of(conn: Connection, user: str) -> int:
     return conn.execute(delete(tokens).where(tokens.c.user_name == storable(user))).rowcount
 
 
-def delete_expired(conn: Connection, before: datetime) -> int:
-    """How many there were."""
-    return conn.execute(delete(tokens).where(tokens.c.expires_at < micros(before))).rowcount
+def delete_tokens_like(conn: Connection, user: str, begins: str, *, keep: str = "") -> int:
+    """Those whose ids begin so, but for the one with the id `keep`; how many there were. All at once: others wait."""
+    ended = delete(tokens).where(_like(user, begins), tokens.c.id != storable(keep))
+    return conn.execute(ended).rowcount
+
+
+def delete_least_used(conn: Connection, user: str, begins: str, most: int) -> int:
+    """Those beyond `most` that were not used for the longest time; how many there were."""
+    used = func.coalesce(tokens.c.last_used_at, tokens.c.created_at)
+    kept = select(used).where(_like(user, begins)).order_by(used.desc()).offset(most - 1).limit(1).scalar_subquery()
+    return conn.execute(delete(tokens).where(_like(user, begins), used < kept)).rowcount
+
+
+def count_tokens_like(conn: Connection, user: str, begins: str) -> int:
+    return conn.execute(select(func.count()).select_from(tokens).where(_like(user, begins))).scalar_one()
+
+
+def _like(user: str, begins: str) -> ColumnElement[bool]:
+    return and_(tokens.c.user_name == storable(user), tokens.c.id.startswith(begins, autoescape=True))
+
+
+def delete_expired(conn: Connection, before: datetime, user: str | None = None) -> int:
+    """Everybody's, or those of one user; how many there were."""
+    ended = delete(tokens).where(tokens.c.expires_at < micros(before))
+    return conn.execute(ended if user is None else ended.where(tokens.c.user_name == storable(user))).rowcount
 
 
 def touch_token(conn: Connection, token_id: str, at: datetime) -> None:
