@@ -27,6 +27,7 @@ async def test_each_stream_is_shown(rig: Rig) -> None:
         shown = {stream: (await desk.get(f"/jobs/{job.id}/log?stream={stream.value}")).text for stream in Stream}
     assert "one\nthree\n</pre>" in shown[Stream.STDOUT]
     assert "two\n</pre>" in shown[Stream.STDERR]
+    assert "Ended: Succeeded, exit code 0." in text_of(shown[Stream.STDOUT])
     assert "one\ntwo\nthree\n</pre>" in shown[Stream.MERGED]
 
 

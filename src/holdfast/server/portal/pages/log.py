@@ -57,6 +57,7 @@ class LogView:
     size: int = 0
     complete: bool = False  # no more will come
     waiting: bool = False  # it has not started; it may yet
+    exit_code: int | None = None
     problem: str = ""  # why there is nothing to read
     expired_at: datetime | None = None
     error_pattern: str = FIRST_ERROR
@@ -159,6 +160,7 @@ def _about(view: LogView, chosen: Chosen, tries: tuple[TaskRecord, ...]) -> LogV
         attempt=this.attempt,
         number=this.task.number,
         state=this.task.state.value,
+        exit_code=this.task.exit.code if this.task.exit else None,
         attempt_id=this.attempt_id,
         attempts=tuple(sorted({attempt for attempt, _ in known}, reverse=True)),
         tries=tuple(sorted((number for attempt, number in known if attempt == this.attempt), reverse=True)),
