@@ -56,6 +56,13 @@ class Link:
     kind: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tab:
+    href: str
+    label: str
+    here: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Wrong:
     message: str
@@ -75,7 +82,7 @@ class FormPage:
     about: str = ""  # a sentence or two above the form
     links: tuple[Link, ...] = ()
     script: str = ""  # a module of its own
-    tabs: Any = None  # of a group's pages
+    tabs: tuple[Tab, ...] = ()  # above it
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -122,7 +129,7 @@ def read_grants(form: Form, name: str = "groups") -> dict[str, bool]:
     return {group: group in flagged for group in {*form.all(name), *flagged}}
 
 
-def mark_of(record: Any) -> str:
+def mark_of(record: object) -> str:
     """Tells versions of a record apart, and nothing else of it."""
     return hashlib.sha256(repr(record).encode("utf-8", "replace")).hexdigest()[:20]
 

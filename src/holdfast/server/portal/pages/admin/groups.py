@@ -17,7 +17,7 @@ from ...forms import Form
 from ...listing import Listed, listed
 from ...routes import page
 from ...visit import Visit
-from ..group_tabs import group_path_of, tabs_of
+from ..group_pages import group_path_of, tabs_of
 from .addresses import edit_path, edit_routes
 from .choices import naming
 from .what_stays import schedules_left, unfinished_jobs

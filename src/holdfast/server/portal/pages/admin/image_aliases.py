@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.access import Verb, may
 from holdfast.core.catalogue import ImageAlias, ImageKind, SecretKind
 from holdfast.core.errors import NotFound, UserError
 from holdfast.services.image_aliases import ImageAliasChange
@@ -28,7 +27,7 @@ from ...fields import (
 from ...forms import Form
 from ...kind_words import image_kind
 from ...visit import Visit
-from ..group_tabs import group_path_of
+from ..group_pages import group_path_of, need_manager
 from .addresses import edit_path, edit_routes
 from .choices import naming, who_may
 
@@ -38,10 +37,10 @@ _OF_GROUP = "/groups/{group}/images"
 
 
 def _owner(visit: Visit) -> str | None:
-    """The group whose page this is; None on the admins' own. Others need not know that there is such a page."""
+    """The group whose page this is; None on the admins' own."""
     owner: str | None = visit.request.path_params.get("group")
-    if owner is not None and not may(visit.who, Verb.MANAGE_GROUP, owner):
-        raise NotFound("There is nothing at this address")
+    if owner is not None:
+        need_manager(visit, owner)
     return owner
 
 

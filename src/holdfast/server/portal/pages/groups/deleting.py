@@ -10,7 +10,7 @@ from ...fields import ConfirmPage, Link, try_confirm
 from ...forms import Form
 from ...routes import act, page
 from ...visit import Visit
-from ..group_tabs import group_path_of
+from ..group_pages import group_path_of
 from .files import files_path, parent_of
 
 _PATH = "/groups/{name}/files/delete"

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from holdfast.core.errors import NotFound, UserError
 from holdfast.services.file_walk import Listing
 
+from ...fields import Tab
 from ...routes import page
 from ...visit import Visit
-from ..group_tabs import Tab, group_path_of, tabs_of
+from ..group_pages import group_path_of, tabs_of
 
 ROWS = 500
 _PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"})

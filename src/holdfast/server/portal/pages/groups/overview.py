@@ -13,11 +13,12 @@ from holdfast.core.placement import Amount, GroupUse
 from holdfast.core.records import Dataset, Group
 
 from ...amounts import duration_text
+from ...fields import Tab
 from ...kind_words import dataset_kinds
 from ...listing import Listed, listed
 from ...routes import page
 from ...visit import Visit
-from ..group_tabs import Tab, tabs_of
+from ..group_pages import tabs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.access import Verb, may
 from holdfast.core.catalogue import ImageAlias
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.records import Group, Mlflow
 from holdfast.services.groups import GroupChange
 
 from ...amounts import duration_text, read_duration, read_variables, variables_text
-from ...fields import FORM, Field, FormPage, Link, Section, Wrong, mark_of, try_form, wrong_of
+from ...fields import FORM, Field, FormPage, Link, Section, Tab, Wrong, mark_of, try_form, wrong_of
 from ...forms import Form
 from ...routes import act, page
 from ...visit import Visit
-from ..group_tabs import Tab, group_path_of, tabs_of
+from ..group_pages import group_path_of, need_manager, tabs_of
 
 _PATH = "/groups/{name}/settings"
 
@@ -40,10 +39,8 @@ async def show_settings(visit: Visit) -> Response:
 
 
 async def _group(visit: Visit) -> Group:
-    """Members who do not look after it need not know that there is such a page."""
     group = await visit.services.groups.get(visit.who, visit.request.path_params["name"])
-    if not may(visit.who, Verb.MANAGE_GROUP, group.name):
-        raise NotFound("There is nothing at this address")
+    need_manager(visit, group.name)
     return group
 
 

@@ -15,7 +15,7 @@ from ...job_choices import groups_to_choose
 from ...job_filters import LONGEST, Filters
 from ...routes import page
 from ...visit import Visit
-from ..group_tabs import group_path_of
+from ..group_pages import group_path_of
 from ..groups.files import files_path
 from ..job_view import job_address
 

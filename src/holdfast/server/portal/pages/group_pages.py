@@ -1,25 +1,25 @@
-"""The pages of one group, as tabs above each of them."""
+"""What the pages of one group have in common: their addresses, the tabs above them, and whom some are for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from holdfast.core.access import Verb, may
+from holdfast.core.errors import NotFound
 
+from ..fields import Tab
 from ..visit import Visit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tab:
-    href: str
-    label: str
-    here: bool
 
 
 def group_path_of(name: str, rest: str = "") -> str:
     """The address of a group's page."""
     return f"/groups/{quote(name, safe='')}{rest}"
+
+
+def need_manager(visit: Visit, name: str) -> None:
+    """Whoever does not look after the group need not know that there is such a page."""
+    if not may(visit.who, Verb.MANAGE_GROUP, name):
+        raise NotFound("There is nothing at this address")
 
 
 def tabs_of(visit: Visit, name: str, here: str) -> tuple[Tab, ...]:
