@@ -113,6 +113,11 @@ class Schedules:
         stored = await self._find(actor, id)
         return (await self._fresh((stored.schedule,)))[0]
 
+    async def get_own(self, actor: Actor, id: str) -> Schedule:
+        """One that the actor may also change; whoever may only see it is told so."""
+        stored = await self._find_own(actor, id)
+        return (await self._fresh((stored.schedule,)))[0]
+
     async def runs(self, actor: Actor, id: str, *, before: int | None = None, limit: int = 50) -> Sequence[Run]:
         """What came of each time it was due, newest first; `before` is a seq."""
         stored = await self._find(actor, id)

@@ -35,6 +35,8 @@ class Checked:
     headline: str = ""
     reasons: tuple[str, ...] = ()
     dialect: str = ""
+    name: str = ""  # of the job
+    group: str = ""
     yaml: str = ""  # of another format: the same in ours, secrets masked
 
     def for_scripts(self) -> dict[str, Any]:
@@ -97,5 +99,7 @@ def _accepted(visit: Visit, planned: Planned) -> Checked:
         headline=headlines.get(planned.verdict.answer, ""),
         reasons=tuple(visit.tell(reason) for reason in planned.verdict.reasons[:MOST_REASONS]),
         dialect=planned.job.dialect.value,
+        name=planned.job.name,
+        group=planned.job.group,
         yaml="" if planned.job.dialect is Dialect.HOLDFAST else planned.yaml,
     )
