@@ -117,6 +117,18 @@ def test_a_one_time_link_asks_first(open_window: Callable[..., Window], server: 
     expect(window.page.locator("details.menu summary")).to_contain_text("admin")
 
 
+def test_a_code_for_the_primehub_command_is_shown_and_works(open_window: Callable[..., Window]) -> None:
+    window = open_window(None)
+    window.go("/console/oidc/auth-flow/login")
+    window.page.fill("#username", "ada")
+    window.page.fill("#password", PASSWORD)
+    window.page.get_by_role("button", name="Show a code").click()
+    code = window.page.locator("#code").inner_text().strip()
+    assert findings(window.page) == []
+    given = httpx.post(f"{window.server.url}/console/oidc/auth-flow/exchange", data={"code": code})
+    assert "api-token" in given.json()
+
+
 def test_pages_keep_nobody_out(window: Window) -> None:
     for path in ("/me", "/admin/audit", "/admin/settings", "/admin/place", "/oidc/auth-flow/login"):
         window.go(path)

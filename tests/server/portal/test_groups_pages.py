@@ -263,6 +263,10 @@ async def test_old_addresses_lead_to_the_new_ones(rig: Rig) -> None:
         assert await _leads(desk, "/console/g/team-a/images") == "/groups/Team_A#images"
         assert await _leads(desk, "/console/g/team-a/settings") == "/groups/Team_A"
         assert await _leads(desk, "/virtual-clusters.html") == "/groups"
+        assert await _leads(desk, "/console/g/team-a/api-token") == "/me/tokens"
+        assert await _leads(desk, "/console/g/team-a/home") == "/"
+        assert await _leads(desk, "/user-profile.html") == "/me"
+        assert await _leads(desk, "/cluster-view/hardware.html") == "404"
         assert await _leads(desk, "/console/admin/user") == "404"
         assert await _leads(desk, "/console/g/others/browse") in ("403", "404")
     async with open_desk(rig) as desk:
@@ -271,3 +275,4 @@ async def test_old_addresses_lead_to_the_new_ones(rig: Rig) -> None:
         assert await _leads(desk, "/console/admin") == "/admin/users"
         assert await _leads(desk, "/user-view.html") == "/admin/users"
         assert await _leads(desk, "/batch-register.html") == "/admin/users/import"
+        assert await _leads(desk, "/cluster-view/hardware.html") == "/admin/place"

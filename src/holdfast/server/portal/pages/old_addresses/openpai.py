@@ -92,6 +92,15 @@ async def user_import(visit: Visit) -> Response:
     return visit.go("/admin/users/import")
 
 
+async def account(visit: Visit) -> Response:
+    return visit.go("/me")
+
+
+async def place(visit: Visit) -> Response:
+    """Where its dashboards were."""
+    return visit.go("/admin/place")
+
+
 routes = [
     page("/home.html", home),
     page("/index.html", home),
@@ -103,4 +112,7 @@ routes = [
     page("/virtual-clusters.html", groups),
     page("/user-view.html", users, admin=True),
     page("/batch-register.html", user_import, admin=True),
+    page("/user-profile.html", account),
+    page("/cluster-view/{name}", place, admin=True),
+    page("/dashboard.html", place, admin=True),
 ]

@@ -106,12 +106,19 @@ async def _own_group(visit: Visit) -> str:
     return await visit.services.files.group_of_path(visit.who, _path(visit))
 
 
+async def tokens(visit: Visit) -> Response:
+    return visit.go("/me/tokens")
+
+
 _GROUP = "/console/g/{group}"
 routes = [
     page("/console", home),
     page("/console/", home),
     page("/console/admin", admin, admin=True),
     page("/console/admin/{rest:any}", admin, admin=True),
+    page(_GROUP, home),
+    page(f"{_GROUP}/home", home),
+    page(f"{_GROUP}/api-token", tokens),
     page(f"{_GROUP}/job", job_list),
     page(f"{_GROUP}/job/create", new_job),
     page(_GROUP + "/job/{ref}", job),
