@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -119,3 +120,21 @@ async def test_an_open_follower_does_not_keep_the_server_from_stopping(rig: Rig)
         writer.write(f"{head}Authorization: {rig.client.headers['authorization']}\r\n\r\n".encode())
         await asyncio.wait_for(reader.readuntil(b"retry: 1000"), PATIENCE)
     writer.close()
+
+
+async def test_nonsense_through_a_socket_ends_it_without_a_word(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    login = await rig.house.services.tokens.login_as("admin", "test")
+    async with serving(rig) as port:
+        host = f"127.0.0.1:{port}"
+        head = f"GET /live/jobs HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n"
+        head += f"Cookie: holdfast_{port}={login.text}\r\n"
+        head += "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        head += "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head.encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+        writer.write(b"\x81\x82\0\0\0\0\xff\xfe")  # a text that is none
+        answer = await asyncio.wait_for(reader.read(), PATIENCE)
+        writer.close()
+    assert answer.endswith(b"\x88\x02" + (1007).to_bytes(2, "big"))
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

@@ -40,9 +40,13 @@ async def run_http(
     await _Server(config, on_ready).serve(sockets=[listener])
 
 
+# That an answer was cut short, which we do on purpose, is told before, and why. The other is a client's nonsense: its
+# socket is closed, and whoever sends it again and again would fill the log.
+_NO_NEWS = ("ASGI callable returned without completing response.", "Invalid UTF-8 sequence received from client.")
+
+
 def _is_news(record: logging.LogRecord) -> bool:
-    """That an answer was cut short, which we do on purpose, is told before, and why."""
-    return record.msg != "ASGI callable returned without completing response."
+    return record.msg not in _NO_NEWS
 
 
 class _Server(uvicorn.Server):
