@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import httpx
 from playwright.sync_api import expect
 
 from tests.e2e.server import Server
 
 from .axe import findings
-from .browser import PASSWORD, Window
-
-
-def add_user(server: Server, name: str) -> None:
-    with server.client() as client:
-        client.post("/users", json={"name": name, "password": PASSWORD}).raise_for_status()
-        client.put(f"/groups/default/members/{name}", json={}).raise_for_status()
+from .browser import Window
+from .people import add_user, client_of
 
 
 def submit(server: Server, user: str, text: str) -> str:
-    login = httpx.post(f"{server.url}/api/v1/login", json={"user": user, "password": PASSWORD}).json()
-    headers = {"Authorization": f"Bearer {login['token']}"}
-    return str(httpx.post(f"{server.url}/api/v1/jobs", content=text, headers=headers).raise_for_status().json()["id"])
+    with client_of(server, user) as client:
+        return str(client.post("/jobs", content=text).raise_for_status().json()["id"])
 
 
 def test_a_first_visit_ends_with_a_job_that_ran(open_window: Callable[..., Window], server: Server) -> None:

@@ -12,7 +12,8 @@ from playwright.sync_api import Locator, WebSocketRoute, expect
 from tests.e2e.server import Server
 
 from .axe import findings
-from .browser import PASSWORD, Window
+from .browser import Window
+from .people import add_user
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
@@ -204,11 +205,7 @@ def test_logging_out_elsewhere_closes_the_list(window: Window, server: Server, g
 
 
 def test_the_first_visit_explains_itself(open_window: Callable[..., Window], server: Server, group: str) -> None:
-    user = f"new-{uuid4().hex[:8]}"
-    with server.client() as client:
-        body = {"name": user, "password": PASSWORD, "groups": [group]}
-        client.post(f"{server.url}/api/v1/users", json=body).raise_for_status()
-    window = open_window(user)
+    window = open_window(add_user(server, f"new-{uuid4().hex[:8]}", group))
     window.go("/jobs")
     expect(window.page.get_by_role("heading", name="There are no jobs yet")).to_be_visible()
     assert findings(window.page) == []

@@ -12,6 +12,7 @@ from tests.e2e.server import Server
 
 from .axe import findings
 from .browser import PASSWORD, Window
+from .people import add_user
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3FOZgDx2DGuNLLzK4ydj1Hmh3Emr3SvNPXd7CGcTCU me@home"
 NEW = "another good password"
@@ -19,13 +20,7 @@ NEW = "another good password"
 
 @pytest.fixture
 def someone(server: Server) -> Callable[[str], str]:
-    def make(name: str) -> str:
-        headers = {"Authorization": f"Bearer {server.token}"}
-        body = {"name": name, "password": PASSWORD}
-        httpx.post(f"{server.url}/api/v1/users", json=body, headers=headers).raise_for_status()
-        return name
-
-    return make
+    return lambda name: add_user(server, name)
 
 
 def test_language_and_theme_come_back_in_another_browser(

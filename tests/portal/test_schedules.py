@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 from playwright.sync_api import expect
 
 from .axe import findings
-from .browser import PASSWORD, Window
+from .browser import Window
+from .people import client_of
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 
 def add_schedule(window: Window, name: str, **more: Any) -> str:
     """One of ada's; its id."""
-    login = httpx.post(f"{window.server.url}/api/v1/login", json={"user": "ada", "password": PASSWORD}).json()
     body = {"job": f"name: {name}\ncommand: echo {name}\n", "recurrence": {"kind": "monthly"}, **more}
-    headers = {"Authorization": f"Bearer {login['token']}"}
-    answer = httpx.post(f"{window.server.url}/api/v1/schedules", json=body, headers=headers)
-    return str(answer.raise_for_status().json()["id"])
+    with client_of(window.server, "ada") as client:
+        return str(client.post("/schedules", json=body).raise_for_status().json()["id"])
 
 
 def test_a_daily_job_from_the_form_to_its_end(window: Window) -> None:

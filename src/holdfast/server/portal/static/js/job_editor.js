@@ -111,7 +111,7 @@ function mark(text, problem) {
 }
 
 // The smallest change that makes one text of the other, so that the cursor and what can be undone stay.
-export function difference(before, after) {
+function difference(before, after) {
   if (before === after) return null;
   let from = 0;
   while (from < before.length && from < after.length && before[from] === after[from]) from += 1;
