@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -55,7 +56,7 @@ from .sessions import session_of
 
 PREFIX = "/api/v1"
 SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
-FORMS_WITH_JOBS = ("/jobs/new", "/jobs/new/check", "/schedules/new", "/schedules/check")  # of the portal
+FORMS_WITH_JOBS = re.compile(r"/jobs/new|/jobs/new/check|/schedules/new|/schedules/check|/schedules/[^/]+/edit")
 AS_A_FORM = 3  # times as long as a text may be that a form carries
 SMALLER_BODY = 256 * 1024  # bytes; of OpenPAI's clients, whose forms take longer to read
 
@@ -111,7 +112,7 @@ def _limit(settings: Settings) -> Any:
     def limit(method: str, path: str) -> int:
         if path in job_paths or takes_job(method, path):
             return settings.server.max_job_bytes
-        if path in FORMS_WITH_JOBS:
+        if FORMS_WITH_JOBS.fullmatch(path):
             return AS_A_FORM * settings.server.max_job_bytes + SMALLER_BODY
         if path == image_path:
             return settings.server.max_image_bytes

@@ -379,3 +379,12 @@ async def test_addresses_of_primehub(rig: Rig) -> None:
         assert await leads("/console/g/nowhere/recurringJob") == "/schedules"
         assert await leads("/console/g/lab-one/recurringJob/recurrence-abc123") == "/schedules/recurrence-abc123"
         assert await leads("/console/g/lab-one/recurringJob/create") == "/schedules/new"
+
+
+async def test_a_large_file_that_was_taken_can_be_changed(rig: Rig) -> None:
+    long = "name: long\ncommand: |\n" + "  echo one line of many that a file may have\n" * 20_000  # most of a MB
+    async with open_desk(rig) as desk:
+        made = await desk.post("/schedules/new", {"text": long, "kind": "inactive", "do": "create"})
+        assert made.status_code == 303, text_of(made.text)[:500]
+        changed = await desk.post(f"{made.headers['location']}/edit", {"text": long, "kind": "daily"})
+        assert changed.status_code in (303, 400)  # looked at, not refused for its size

@@ -24,7 +24,7 @@ from .rendering import render
 THEMES = ("auto", "light", "dark")
 LANGUAGE_COOKIE, THEME_COOKIE, SAID_COOKIE = "holdfast_language", "holdfast_theme", "holdfast_said"
 YEAR = 365 * 86400
-LONGEST_SAID = 1000
+LONGEST_SAID = 1500  # bytes; twice that is sent, and browsers take cookies of 4096
 PART_HEADER = "hx-request"
 
 
@@ -93,7 +93,7 @@ class Visit:
     def _told(self) -> tuple[str, str]:
         """Another server of this host may have set the cookie: what is none of ours is not told."""
         try:
-            text, link = json.loads(bytes.fromhex(self.request.cookies.get(SAID_COOKIE, "")[: 8 * LONGEST_SAID]))
+            text, link = json.loads(bytes.fromhex(self.request.cookies.get(SAID_COOKIE, "")[:4096]))
         except (ValueError, TypeError, RecursionError):
             return "", ""
         plain = isinstance(text, str) and isinstance(link, str)
@@ -120,7 +120,8 @@ class Visit:
         else:
             response = RedirectResponse(own_path(path), 303)
         if said:
-            text = json.dumps([said[:LONGEST_SAID], link], ensure_ascii=False).encode().hex()
+            short = said.encode("utf-8", "replace")[:LONGEST_SAID].decode("utf-8", "ignore")
+            text = json.dumps([short, link[:300]], ensure_ascii=False).encode("utf-8", "replace").hex()
             response.set_cookie(SAID_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
         return response
 
