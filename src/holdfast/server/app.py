@@ -17,7 +17,7 @@ from holdfast.settings import Settings
 
 from .answers import answer, answer_text
 from .auth import token_of
-from .border import Border, Knows
+from .border import Border, Knows, Limit
 from .docs_page import render_docs
 from .errors import add_handlers, render_outermost, wants_page
 from .openapi import complete
@@ -101,11 +101,12 @@ def create_app(services: Services) -> FastAPI:
     _describe(app)
     add_handlers(app, show_missing, show_fault)
     app.add_middleware(CrossOrigin)
-    app.add_middleware(Border, limit=_limit(services.settings), refuse=_refuse, knows=_knows(services))
+    app.add_middleware(Border, limit=body_limit(services.settings), refuse=_refuse, knows=_knows(services))
     return app
 
 
-def _limit(settings: Settings) -> Any:
+def body_limit(settings: Settings) -> Limit:
+    """How many bytes each address takes."""
     job_paths = {f"{PREFIX}/jobs", f"{PREFIX}/jobs/plan"}
     image_path = f"{PREFIX}/images"
 
