@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from playwright.sync_api import expect
+
 from .axe import findings
 from .browser import Window
 
@@ -21,3 +23,16 @@ def test_the_login_page_keeps_nobody_out(open_window: Callable[..., Window]) -> 
     stranger = open_window(None)
     stranger.go("/login")
     assert findings(stranger.page) == []
+
+
+def test_escape_closes_a_menu_and_gives_the_keyboard_back(window: Window) -> None:
+    window.go("/jobs/new")
+    for menu in (window.page.locator(".bar details.menu"), window.page.locator(".head details.menu")):
+        summary = menu.locator("summary")
+        summary.focus()
+        window.page.keyboard.press("Enter")
+        expect(menu).to_have_attribute("open", "")
+        window.page.keyboard.press("Tab")
+        window.page.keyboard.press("Escape")
+        expect(menu).not_to_have_attribute("open", "")
+        expect(summary).to_be_focused()

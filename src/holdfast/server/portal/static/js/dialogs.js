@@ -7,6 +7,7 @@ export function startDialogs(root) {
     if (opener) document.getElementById(opener.dataset.open)?.showModal();
   });
   root.addEventListener("click", closeMenus);
+  root.addEventListener("keydown", leaveMenu);
   root.addEventListener("click", (event) => event.target.closest("[data-close]")?.closest(".notice")?.remove());
 }
 
@@ -48,4 +49,12 @@ function closeMenus(event) {
   for (const menu of document.querySelectorAll("details.menu[open]")) {
     if (!menu.contains(event.target)) menu.open = false;
   }
+}
+
+// Escape closes the menu that is open, and whoever was in it is back where it was opened.
+function leaveMenu(event) {
+  const menu = document.querySelector("details.menu[open]");
+  if (event.key !== "Escape" || !menu || document.querySelector("dialog[open]")) return;
+  menu.open = false;
+  if (menu.contains(event.target)) menu.querySelector("summary").focus();
 }
