@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.core.catalogue import Secret
 from holdfast.core.codec import job_to_json
+from holdfast.core.exit_meanings import known_code
 from holdfast.core.exit_table import hint_for
 from holdfast.core.exits import Exit
 from holdfast.core.job import Job, Mount
@@ -63,7 +64,7 @@ def show_exit(exit: Exit | None) -> dict[str, Any] | None:
         "message": exit.message,
         "behaviour": exit.behaviour.value,
         "cause": exit.cause,
-        "hint": hint_for(exit),
+        "hint": hint_for(exit) or known_code(exit),
     }
 
 

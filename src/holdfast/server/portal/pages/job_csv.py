@@ -9,7 +9,8 @@ from datetime import datetime
 
 from starlette.responses import Response
 
-from holdfast.core.exit_table import hint_for, spec_of
+from holdfast.core.exit_meanings import meaning_of
+from holdfast.core.exit_table import hint_for
 from holdfast.core.records import TaskRecord
 from holdfast.services.job_closeup import Closeup
 
@@ -60,7 +61,8 @@ def _cells(record: TaskRecord, addresses: Mapping[str, str]) -> tuple[object, ..
         *(_time(task.placed_at), _time(task.started_at), _time(task.finished_at)),
         _seconds(task.started_at, task.finished_at),
         *(("", "", "", "", "") if exit is None else (
-            "" if exit.code is None else exit.code, exit.kind.value, exit.message, spec_of(exit).reason, hint_for(exit)
+            "" if exit.code is None else exit.code,
+            *(exit.kind.value, exit.message, meaning_of(exit).reason, hint_for(exit)),
         )),
         *(task.user_retries, task.platform_retries),
     )  # fmt: skip

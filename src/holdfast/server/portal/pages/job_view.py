@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from holdfast.core.exit_table import hint_for, spec_of
+from holdfast.core.exit_meanings import meaning_of
+from holdfast.core.exit_table import hint_for
 from holdfast.core.exits import Exit, ExitKind
+from holdfast.core.plan import NEVER_STARTED
 from holdfast.services.job_closeup import Closeup
 
 from ..visit import Visit
@@ -49,21 +51,23 @@ class ExitWords:
 def exit_words(visit: Visit, exit: Exit | None) -> ExitWords | None:
     if exit is None:
         return None
-    spec, hint = spec_of(exit), hint_for(exit)
+    known, hint = meaning_of(exit), hint_for(exit)
     told = exit.kind not in (ExitKind.SUCCEEDED, ExitKind.ATTEMPT_OVER, ExitKind.CANCELLED)
-    remedies = (hint,) if hint and hint != " ".join(spec.solution) else spec.solution
+    remedies = (hint,) if hint and hint != " ".join(known.solution) else known.solution
     return ExitWords(
-        kind=kind_word(visit, exit.kind),
+        kind=_how(visit, exit),
         code=exit.code,
         message=visit.tell(exit.message),
-        meaning=visit.tell(spec.reason) if told else "",
+        meaning=visit.tell(known.reason) if told else "",
         remedies=tuple(visit.tell(text) for text in remedies) if told else (),
         urgent=bool(hint),
     )
 
 
-def kind_word(visit: Visit, kind: ExitKind) -> str:
-    return kind_words(visit)[kind]
+def _how(visit: Visit, exit: Exit) -> str:
+    if exit.kind is ExitKind.ATTEMPT_OVER and exit.message.startswith(NEVER_STARTED):
+        return visit.say("Never started")
+    return kind_words(visit)[exit.kind]
 
 
 def kind_words(visit: Visit) -> dict[ExitKind, str]:
