@@ -166,7 +166,7 @@ def _refused(visit: Visit, page: FormPage, form: Form, error: UserError, also: M
 
 
 def wrong_of(visit: Visit, error: UserError) -> Wrong:
-    return Wrong(visit.tell(error.message), visit.tell(error.hint or ""))
+    return Wrong(visit.tell_error(error))
 
 
 def place_of(name: str, known: set[str], also: Mapping[str, str]) -> str:

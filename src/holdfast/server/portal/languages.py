@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from .code_spans import coded
 from .telling import Sentence, Teller, has_blanks, read_sentence
 
 CODES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
@@ -75,12 +76,19 @@ class Words:
         """A sentence that a service made; as it is where nobody translated it."""
         return (self.teller and self.teller.tell(text)) or text
 
-    def told(self, text: str) -> Markup:
-        """The same for a page, where what nobody translated is marked as English: for those who have it read aloud."""
+    def told(self, text: str, stop: bool = False) -> Markup:
+        """The same for a page, where what nobody translated is marked as English: for those who have it read aloud.
+        `stop`: with a full stop, as a hint follows."""
         if self.teller is None or not text.strip():
-            return escape(text)
+            return coded(self.ended(text) if stop else text)
         found = self.teller.tell(text)
-        return escape(found) if found is not None else Markup('<span lang="en">{}</span>').format(text)
+        shown = text if found is None else found
+        made = coded(self.ended(shown) if stop else shown)
+        return made if found is not None else Markup('<span lang="en">{}</span>').format(made)
+
+    def ended(self, text: str) -> str:
+        """With a full stop, where a hint follows it."""
+        return text if not text or text[-1] in ".?!:…。？！：" else text + ("。" if self.code.startswith("zh") else ".")
 
 
 @cache

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from holdfast import __version__
 
+from .code_spans import coded
 from .languages import CODES, words_in
 from .static_files import FOLDER, assets
 
@@ -37,7 +38,12 @@ def environment(code: str) -> Environment:
         extensions=["jinja2.ext.i18n", "jinja2.ext.do"],
     )
     found.filters.update(
-        when=show_when, span=show_span, bytes=show_bytes, number=show_number, segment=lambda text: quote(text, safe="")
+        when=show_when,
+        span=show_span,
+        bytes=show_bytes,
+        number=show_number,
+        segment=lambda text: quote(text, safe=""),
+        coded=coded,
     )
     words = words_in(code)
     found.globals.update(
@@ -46,6 +52,7 @@ def environment(code: str) -> Environment:
         ngettext=words.count,
         tell=words.tell,
         told=words.told,
+        ended=words.ended,
         asset=assets().address,
         has_vendor=assets().has_vendor,
         languages=CODES,
@@ -70,17 +77,22 @@ def show_span(began: datetime | None, ended: datetime | None, now: datetime | No
     """How long something took, or takes: a script counts on while it has no end."""
     if began is None:
         return Markup('<span class="none">–</span>')
-    until = ended or now or datetime.now(UTC)
-    text = show_seconds(until - began)
+    until = now or datetime.now(UTC)
     if ended is not None:
-        return Markup('<span class="span">{}</span>').format(text)
+        return Markup('<span class="span">{}</span>').format(show_length(ended - began))
     return Markup('<span class="span" data-since="{}">{}</span>').format(
-        began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), text
+        began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), show_seconds(until - began)
     )
 
 
+def show_length(length: timedelta) -> str:
+    """What has ended within a second still took some time: 0.4 s."""
+    tenths = int(length.total_seconds() * 10)
+    return f"{max(1, tenths) / 10} s" if timedelta(0) < length < timedelta(seconds=1) else show_seconds(length)
+
+
 def show_seconds(length: timedelta) -> str:
-    """1d 02:03:04, as scripts/times.js writes it, too."""
+    """1d 02:03:04, as js/times.js counts on, too."""
     seconds = max(0, int(length.total_seconds()))
     days, rest = divmod(seconds, 86400)
     clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"

@@ -65,9 +65,9 @@ class Visit:
 
     def tell_error(self, error: UserError) -> str:
         """What is wrong and what to do about it, as sentences."""
-        stop, gap = ("。", "") if self.words.code.startswith("zh") else (".", " ")
-        parts = [self.tell(text).rstrip(".。") for text in (error.message, error.hint) if text]
-        return parts[0] if len(parts) == 1 else gap.join(part + stop for part in parts)
+        gap = "" if self.words.code.startswith("zh") else " "
+        parts = [self.tell(text) for text in (error.message, error.hint) if text]
+        return parts[0] if len(parts) == 1 else gap.join(map(self.words.ended, parts))
 
     @property
     def here(self) -> str:

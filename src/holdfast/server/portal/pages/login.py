@@ -25,7 +25,6 @@ class LoginPage:
     next: str = "/"
     user: str = ""
     problem: str = ""
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +77,7 @@ async def _refused(visit: Visit, target: str, error: UserError, user: str = "") 
         next=target,
         here=_at(target),
         user=user[:200],
-        problem=visit.tell(error.message),
-        hint=visit.tell(error.hint or ""),
+        problem=visit.tell_error(error),
     )
     return await visit.show("login.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
 

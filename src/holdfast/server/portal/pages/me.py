@@ -52,7 +52,7 @@ async def set_email(visit: Visit, form: Form) -> Response:
     try:
         await visit.services.users.update(visit.who, visit.who.name, UserChange(email=email))
     except UserError as error:
-        return await _show(visit, {"email": visit.tell(error.message)}, email)
+        return await _show(visit, {"email": visit.tell_error(error)}, email)
     return visit.go("/me", visit.say("Your email is changed."))
 
 
@@ -66,7 +66,7 @@ async def set_password(visit: Visit, form: Form) -> Response:
     except (Forbidden, TooManyRequests) as error:
         return await _show(visit, {"old": visit.tell_error(error)})
     except UserError as error:
-        return await _show(visit, {error.field or "new": visit.tell(error.message)})
+        return await _show(visit, {error.field or "new": visit.tell_error(error)})
     response = visit.go("/me", visit.say("Your password is changed. You are logged out everywhere else."))
     sessions.begin(visit.request, response, await visit.services.tokens.login_as(visit.who.name, "new password"))
     return response

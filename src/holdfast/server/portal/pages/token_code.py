@@ -21,7 +21,6 @@ class CodePage:
     action: str = PAGES[0]
     user: str = ""  # as it was typed
     problem: str = ""
-    hint: str = ""
     code: str = ""
     token_name: str = TOKEN_NAME
 
@@ -37,7 +36,7 @@ async def give_code(visit: Visit, form: Form) -> Response:
     try:
         code = await codes.issue(user, form.raw("password"), address_of(visit.request))
     except (NotLoggedIn, TooManyRequests) as error:
-        found = CodePage(user=user[:200], problem=visit.tell(error.message), hint=visit.tell(error.hint or ""))
+        found = CodePage(user=user[:200], problem=visit.tell_error(error))
         return await visit.show("token_code.html", found, 401 if isinstance(error, NotLoggedIn) else 429)
     return await visit.show("token_code.html", CodePage(code=code, user=user[:200]))
 

@@ -57,7 +57,7 @@ async def make_token(visit: Visit, form: Form) -> Response:
     try:
         made = await visit.services.tokens.create(visit.who, name=_named(name), expires_in=_length(lifetime))
     except UserError as error:
-        problems = {error.field or "name": visit.tell(error.message)}
+        problems = {error.field or "name": visit.tell_error(error)}
         return await visit.show("me/tokens.html", await _page(visit, problems, name, lifetime), 400)
     shown = NewTokenPage(
         name=made.token.name, text=made.text, origin=origin_of(visit.request), expires_at=made.token.expires_at

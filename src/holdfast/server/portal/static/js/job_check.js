@@ -109,8 +109,8 @@ function problemItem(problem) {
   const made = document.createElement("li");
   if (problem.line) made.append(lineButton(problem.line), " ");
   if (problem.field) made.append(piece("code", problem.field), " ");
-  made.append(piece("span", problem.message));
-  if (problem.hint) made.append(" ", Object.assign(piece("span", problem.hint), { className: "hint help" }));
+  made.append(sentence(problem.message));
+  if (problem.hint) made.append(" ", Object.assign(sentence(problem.hint), { className: "hint help" }));
   return made;
 }
 
@@ -118,6 +118,13 @@ function piece(name, text) {
   const made = document.createElement(name);
   made.textContent = text;
   if (name === "code") made.translate = false;
+  return made;
+}
+
+/** A text in which commands stand between backticks, as code_spans.py shows it. */
+function sentence(text) {
+  const made = document.createElement("span");
+  text.split(/`([^`\n]+)`/).forEach((part, at) => made.append(at % 2 ? piece("code", part) : part));
   return made;
 }
 
