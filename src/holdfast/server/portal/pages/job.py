@@ -60,7 +60,7 @@ async def _page(visit: Visit, job: Closeup, problem: str = "", typed: str = "") 
     shown = next((section for section in known if section.key == asked and not section.elsewhere), known[0])
     return JobPage(
         job=job,
-        why=why(visit, job),
+        why=await why(visit, job),
         tabs=tuple(_tab(visit, job, section) for section in known),
         key=shown.key,
         title=shown.title(visit),

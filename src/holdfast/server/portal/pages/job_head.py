@@ -9,6 +9,7 @@ from holdfast.core.states import JobState
 from holdfast.services.job_closeup import Closeup
 
 from ..visit import Visit
+from .job_quote import LogQuote, quote_log
 from .job_view import ExitWords, exit_words
 
 _TONES = {
@@ -29,22 +30,25 @@ class Why:
     exit: ExitWords | None = None
     task: str | None = None  # the one that decided
     log_task: str | None = None  # the one whose log tells more
+    quote: LogQuote | None = None  # what that log says went wrong
     next_try: datetime | None = None
     held_until: datetime | None = None
     ends_by: datetime | None = None  # its time is up then
 
 
-def why(visit: Visit, job: Closeup) -> Why:
+async def why(visit: Visit, job: Closeup) -> Why:
     record = job.record
     summary, outcome = record.summary, record.outcome
     failed = summary.state in (JobState.FAILED, JobState.HELD)
     found = outcome.exit if outcome is not None and failed else None
+    log_task = outcome.task if outcome is not None and failed else None
     return Why(
         tone="warn" if summary.stopping else _TONES.get(summary.state, ""),
         lines=_lines(visit, job),
         exit=exit_words(visit, record.exit or found) if failed else None,
         task=outcome.task if outcome is not None and summary.task_count > 1 else None,
-        log_task=outcome.task if outcome is not None and failed else None,
+        log_task=log_task,
+        quote=await quote_log(visit, summary.id, log_task),
         next_try=summary.retry_at,
         held_until=job.held_until,
         ends_by=_ends_by(job),

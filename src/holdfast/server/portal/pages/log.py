@@ -176,7 +176,7 @@ async def _read(visit: Visit, view: LogView, source: LogSource, start: int | Non
     else:
         upto = whole.end if end is None else min(max(end, whole.start), whole.end)
         span = await logs.lines_before(source, replace(whole, end=upto), LINES, MOST_BYTES)
-    data = await _bytes(source, span)
+    data = await read_span(source, span)
     return replace(
         view,
         text=await asyncio.to_thread(readable, data),  # a job prints whatever it likes: some of it takes long
@@ -188,7 +188,7 @@ async def _read(visit: Visit, view: LogView, source: LogSource, start: int | Non
     )
 
 
-async def _bytes(source: LogSource, span: Span) -> bytes:
+async def read_span(source: LogSource, span: Span) -> bytes:
     data = b""
     while len(data) < span.end - span.start:
         more = await source.read(span.start + len(data), span.end - span.start - len(data))
