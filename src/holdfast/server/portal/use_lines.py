@@ -19,32 +19,28 @@ class UseLine:
 
 def quota_lines(visit: Visit, used: Amount, quota: Quota) -> tuple[UseLine, ...]:
     """In use, of what may be."""
-    return _lines(visit, used, quota, visit.say("{used} of {limit}"), used)
-
-
-def machine_lines(visit: Visit, free: Amount, whole: Amount) -> tuple[UseLine, ...]:
-    """Free, of all there is; without GPUs where there are none."""
-    there = Quota(cpu=whole.cpu, memory=whole.memory, gpu=whole.gpu)
-    lines = _lines(visit, whole.minus(free), there, visit.say("{used} of {limit} free"), free)
-    return lines if whole.gpu else lines[:2]
-
-
-def _lines(visit: Visit, used: Amount, bound: Quota, form: str, told: Amount) -> tuple[UseLine, ...]:
+    form = visit.say("{used} of {limit}")
     texts = {
-        "cpu": (visit.say("CPU"), _cores(told.cpu), _number(bound.cpu)),
+        "cpu": (visit.say("CPU"), _cores(used.cpu), _number(quota.cpu)),
         "memory": (
             visit.say("Memory"),
-            show_bytes(told.memory),
-            "∞" if bound.memory is None else show_bytes(bound.memory),
+            show_bytes(used.memory),
+            "∞" if quota.memory is None else show_bytes(quota.memory),
         ),
-        "gpu": (visit.say("GPU"), f"{told.gpu}", _number(bound.gpu)),
+        "gpu": (visit.say("GPU"), f"{used.gpu}", _number(quota.gpu)),
     }
     return tuple(
         UseLine(
-            label=label, used=getattr(used, name), limit=getattr(bound, name), text=form.format(used=one, limit=other)
+            label=label, used=getattr(used, name), limit=getattr(quota, name), text=form.format(used=one, limit=other)
         )
         for name, (label, one, other) in texts.items()
     )
+
+
+def machine_lines(visit: Visit, free: Amount, whole: Amount) -> tuple[UseLine, ...]:
+    """In use, of all there is; without GPUs where there are none."""
+    lines = quota_lines(visit, whole.minus(free), Quota(cpu=whole.cpu, memory=whole.memory, gpu=whole.gpu))
+    return lines if whole.gpu else lines[:2]
 
 
 def _cores(cpu: float) -> str:
