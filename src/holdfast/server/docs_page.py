@@ -6,15 +6,22 @@ from html import escape
 from typing import Any
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-code, pre { font: 14px/1.45 ui-monospace, monospace; background: #f4f4f2; border-radius: 3px; padding: .1em .3em; }
+:root { color-scheme: light dark; }
+:root { --text: #222; --quiet: #666; --line: #ddd; --code: #f4f4f2; --link: #0b5c94; --method: #17663a; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6ebf0; --quiet: #a9b4bf; --line: #36424d; --code: #232c35; --link: #7cc0f0; --method: #7fd6a0; }
+  body { background: #12171c; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: var(--text); }
+a { color: var(--link); }
+code, pre { font: 14px/1.45 ui-monospace, monospace; background: var(--code); border-radius: 3px; padding: .1em .3em; }
 pre { padding: .7em 1em; overflow-x: auto; }
 table { border-collapse: collapse; margin: .5rem 0; }
 td, th { text-align: left; vertical-align: top; padding: .15rem 1rem .15rem 0; }
-section { border-top: 1px solid #ddd; padding: .6rem 0; }
+section { border-top: 1px solid var(--line); padding: .6rem 0; }
 h3 { margin: .2rem 0; font-weight: 600; }
-.method { display: inline-block; min-width: 4.5em; color: #0a5; }
-small { color: #666; }
+.method { display: inline-block; min-width: 4.5em; color: var(--method); }
+small { color: var(--quiet); }
 """
 
 
@@ -43,6 +50,7 @@ def render_docs(schema: dict[str, Any]) -> bytes:
 def _head(schema: dict[str, Any]) -> str:
     info = schema["info"]
     return (
+        "<p><a href='/'>Back to the portal</a></p>"
         f"<h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>"
         f"<p>{escape(info.get('description', ''))}</p>"
         "<p>Send <code>Authorization: Bearer &lt;token&gt;</code> with every request; <code>POST /api/v1/login</code> "
