@@ -10,6 +10,7 @@ import pytest
 from holdfast.core.exit_table import spec_for
 from holdfast.core.states import JobState
 from holdfast.server.portal.pages.job_sections import SECTIONS
+from holdfast.services.intake import HOLD_WARNING
 from holdfast.services.job_closeup import Closeup, JobCloseup
 from tests.server.rig import Rig
 
@@ -317,6 +318,19 @@ async def test_events_are_told_newest_first_page_by_page(rig: Rig) -> None:
 
 
 async def test_warnings_are_shown_first(rig: Rig) -> None:
-    job = await rig.house.submit("name: huge\ncommand: echo hi\nresources: {cpu: 400}\n")
+    job = await rig.house.submit("name: kept\ncommand: echo hi\nhold: true\n")
     async with open_desk(rig) as desk:
-        assert "it can never run here: a task asks for 400 cores" in await told(desk, f"/jobs/{job.id}")
+        assert HOLD_WARNING in await told(desk, f"/jobs/{job.id}")
+
+
+async def test_a_job_that_can_never_run_says_so_once_and_that_its_task_never_started(rig: Rig) -> None:
+    text = "name: huge\ncommand: echo hi\nresources: {cpu: 400}\n"
+    async with open_desk(rig) as desk:
+        answer = await desk.post("/jobs/new", {"text": text})
+        job = answer.headers["location"].rpartition("/")[2]
+        await rig.house.until(job)
+        page = await told(desk, f"/jobs/{job}")
+        assert page.count("a task asks for 400 cores") == 1
+        assert "huge is submitted." in page
+        assert "Never started" in page
+        assert "Others decided" not in page

@@ -341,6 +341,23 @@ async def test_a_check_never_says_a_secret(rig: Rig) -> None:
         assert "hunter2" not in wrong.text
 
 
+async def test_a_clone_begins_with_the_text_as_it_was_written(rig: Rig) -> None:
+    written = "# why it is so\ncommand: echo hi   # first\nname: mine\n"
+    job = await rig.house.submit(written)
+    async with open_desk(rig) as desk:
+        for way in ("clone", "rerun"):
+            assert typed((await desk.get(f"/jobs/new?{way}={job.id}")).text) == written
+
+
+async def test_a_clone_names_the_group_that_its_text_did_not(rig: Rig) -> None:
+    await rig.house.add_group("other")
+    job = await rig.house.submit("# mine\n" + OURS, group="other")
+    async with open_desk(rig) as desk:
+        text = typed((await desk.get(f"/jobs/new?clone={job.id}")).text)
+        assert "group: other" in text
+        assert (await check(desk, text))["group"] == "other"
+
+
 async def test_a_clone_of_an_openpai_job_gets_a_name_of_its_own(rig: Rig) -> None:
     job = await rig.house.submit(OPENPAI_V2.replace("old_job", "old_job_0123abcd"))
     async with open_desk(rig) as desk:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.access import may_run_again
+from holdfast.core.errors import UserError
 from holdfast.core.job import Dialect, Job
 from holdfast.jobspec.render import dump_yaml
 from holdfast.services.prospects import image_names
@@ -53,12 +54,24 @@ def usual_group(visit: Visit, wanted: str = "") -> tuple[str, bool]:
 async def start_from(visit: Visit, ref: str, *, rename: bool) -> Start:
     """A job as a file to change, secrets masked. NotFound for one that is not for this visitor's eyes."""
     record = await visit.services.jobs.record(visit.who, ref)
-    text = await visit.services.jobs.yaml(visit.who, ref)
+    text = await _as_written(visit, record.job, record.source) or await visit.services.jobs.yaml(visit.who, ref)
     if rename and record.job.dialect.openpai:  # whose users have a name once only
         text = _NAME_LINE.sub(lambda _: dump_yaml({"name": fresh_name(record.job.name)}).rstrip("\n"), text, count=1)
     summary, secrets = record.summary, bool(record.job.secrets)
     may_rerun = may_run_again(visit.who, summary.group, summary.user, secrets=secrets)
     return Start(text=text, job=record.job, ref=summary.id, may_rerun=may_rerun)
+
+
+async def _as_written(visit: Visit, job: Job, source: str) -> str:
+    """The text that was submitted, with its comments, where it still means the same to this visitor; else empty."""
+    if job.dialect is not Dialect.HOLDFAST or job.secrets or not source:
+        return ""
+    try:
+        again = (await visit.services.jobs.plan(visit.who, source)).job
+    except UserError:  # it names something that is gone
+        return ""
+    same = (again.dialect, again.group, again.name) == (job.dialect, job.group, job.name)
+    return source if same else ""
 
 
 def fresh_name(name: str) -> str:

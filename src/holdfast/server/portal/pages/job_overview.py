@@ -48,8 +48,17 @@ async def _warnings(visit: Visit, job: Closeup) -> tuple[Event, ...]:
     """Of its submission, and of late."""
     first = await visit.services.closeup.first_events(job, MOST_LOOKED)
     last = await visit.services.closeup.events(job, limit=MOST_LOOKED) if len(first) == MOST_LOOKED else ()
-    found = {event.seq: event for event in (*first, *reversed(last)) if event.kind == "warning"}
+    why = job.record.summary.message
+    found = {
+        event.seq: event for event in (*first, *reversed(last)) if event.kind == "warning" and _is_news(event, why)
+    }
     return tuple(found[seq] for seq in sorted(found))
+
+
+def _is_news(event: Event, why: str) -> bool:
+    """Not where the top of the page says the same."""
+    reason = event.message.partition(": ")[2]
+    return not reason or reason not in why
 
 
 SECTION = Section(key="overview", title=lambda visit: visit.say("Overview"), template="job/_overview.html", load=_load)

@@ -137,8 +137,7 @@ def _key(key: str, text: str, group: str) -> str | None:
 def _said(visit: Visit, made: Submitted) -> str:
     if not made.created:
         return visit.say("This page had submitted that text before: this is its job.")
-    warnings = [visit.tell(warning) for warning in made.warnings]
-    return " ".join([visit.say("{name} is submitted.", name=made.summary.name), *warnings])
+    return visit.say("{name} is submitted.", name=made.summary.name)  # the job's page tells its warnings
 
 
 async def _show_refused(visit: Visit, form: Form, error: UserError) -> Response:

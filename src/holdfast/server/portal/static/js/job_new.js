@@ -113,6 +113,7 @@ class NewJobPage {
 
   judged(answer) {
     this.answer = answer;
+    this.hopeless = answer.verdict === "never" ? this.editor.text : null; // leaving a field asks again for the same text
     this.verdict.show(answer);
     this.editor.showProblems(answer.problems);
     this.showDialect(answer.dialect);
@@ -243,13 +244,20 @@ class NewJobPage {
     const missing = this.lib && !event.submitter?.matches("[data-schedule]") ? this.form.unfilled(this.lib.yaml, this.editor.text) : [];
     if (missing.length) return this.askFor(missing);
     this.sent = true;
-    whatHinders().then((kind) => {
+    this.meant(event.submitter).then(async (meant) => {
+      const kind = meant && (await whatHinders());
       this.sent = false;
+      if (!meant) return;
       if (kind) return this.hindered(kind);
       this.cleared = true;
       form.requestSubmit(event.submitter);
       this.cleared = false;
     });
+  }
+
+  // What can never run here is submitted only by who wants just that.
+  async meant(button) {
+    return this.hopeless !== this.editor.text || Boolean(button?.matches("[data-schedule]")) || ask(words.never);
   }
 
   send() {
