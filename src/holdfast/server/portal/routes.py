@@ -109,6 +109,7 @@ async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
     if isinstance(error, StoreError):
         log.error("the store could not do it", extra={"event": "store", "error": str(error)})
         error = Unavailable("The database cannot be used right now", hint="Try again in a moment.")
+    error = _for_people(error)
     status = STATUS.get(error.code, 400)
     found = ErrorPage(
         title=_title(visit, error),
@@ -123,6 +124,13 @@ async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
         put_above(response)
         return response
     return await visit.show("error.html", found, status)
+
+
+def _for_people(error: UserError) -> UserError:
+    """A job that one may not see is not there; whoever followed a link to one is told that this may be so."""
+    if isinstance(error, NotFound) and error.message.startswith("There is no job "):
+        return NotFound(f"{error.message}, or you may not see it")
+    return error
 
 
 def _came_from(visit: Visit) -> str:

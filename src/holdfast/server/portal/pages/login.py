@@ -47,8 +47,8 @@ async def _show_link(visit: Visit, code: str) -> Response:
     """Shown, not done: what fetches links ahead of people, and other sites' hidden requests, log nobody in."""
     try:
         user = await visit.services.codes.who(code)
-    except NotLoggedIn as error:
-        return await _refused(visit, "/", error)
+    except NotLoggedIn:
+        return await _refused(visit, "/", _spent())
     now = visit.actor.name if visit.actor else ""
     here = f"/login?code={quote(code, safe='')}"
     return await visit.show("login_link.html", LinkPage(here=here, code=code, user=user, now=now))
@@ -67,9 +67,16 @@ async def log_in(visit: Visit, form: Form) -> Response:
 async def log_in_by_link(visit: Visit, form: Form) -> Response:
     try:
         made = await visit.services.codes.log_in(form.text("code"))
-    except NotLoggedIn as error:
-        return await _refused(visit, "/", error)
+    except NotLoggedIn:
+        return await _refused(visit, "/", _spent())
     return await _begin(visit, made, "/")
+
+
+def _spent() -> NotLoggedIn:
+    return NotLoggedIn(
+        "This link was used already, or is too old",
+        hint="Get a new one with `holdfast portal`, or log in by password.",
+    )
 
 
 async def _refused(visit: Visit, target: str, error: UserError, user: str = "") -> Response:

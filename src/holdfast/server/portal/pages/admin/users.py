@@ -97,8 +97,8 @@ async def _new_form(visit: Visit) -> FormPage:
 
 async def _sections(visit: Visit, *, enabled: bool = False) -> tuple[Section, ...]:
     say = visit.say
+    email = Field(name="email", label=say("Email"))
     rights = [
-        Field(name="email", label=say("Email")),
         Field(name="admin", label=say("Admin"), kind="check", help=say("Manages users, groups and everything else.")),
     ]
     if enabled:
@@ -112,7 +112,11 @@ async def _sections(visit: Visit, *, enabled: bool = False) -> tuple[Section, ..
         choices=await group_choices(visit),
         help=say("Jobs run in a group. Admins of a group manage its members, images and time limit."),
     )
-    return Section(title=say("Rights"), fields=tuple(rights)), Section(title="", fields=(groups,))
+    return (
+        Section(title="", fields=(email,)),
+        Section(title=say("Rights"), fields=tuple(rights)),
+        Section(title="", fields=(groups,)),
+    )
 
 
 def _back(visit: Visit) -> Link:
