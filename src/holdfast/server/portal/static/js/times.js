@@ -10,11 +10,10 @@ const STEPS = [["day", 86400, 1], ["hour", 3600, 3], ["minute", 60, 3]];
 export function startTimes(root) {
   showTimes(root);
   setInterval(() => {
-    if (!document.hidden) countOn(document);
+    if (document.hidden) return;
+    countOn(document);
+    showAges(document);
   }, 1000);
-  setInterval(() => {
-    if (!document.hidden) showAges(document);
-  }, 20000);
 }
 
 export function showTimes(root) {
@@ -44,7 +43,12 @@ function age(seconds) {
   for (const [unit, size, least] of STEPS) {
     if (seconds <= -size || seconds >= least * size) return relative.format(Math.round(seconds / size), unit);
   }
-  return relative.format(Math.round(seconds), "second");
+  return relative.format(calm(Math.round(seconds)), "second");
+}
+
+// The first seconds one by one, then in tens: a page full of ages need not tick.
+function calm(seconds) {
+  return Math.abs(seconds) < 10 ? seconds : Math.trunc(seconds / 10) * 10;
 }
 
 // 1d 02:03:04, as rendering.py writes it, too.
