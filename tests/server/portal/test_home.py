@@ -101,7 +101,7 @@ async def test_quotas_and_machines(rig: Rig) -> None:
         assert "lab CPU 1 of 4 Memory 1 GiB of ∞ GPU 0 of 0 You alone CPU 1 of 2" in told
         assert "empty CPU 0 of ∞" in told
         assert told.index("lab CPU") < told.index("empty CPU")  # what is in use comes first
-            assert "fake CPU 1 of 4 Memory 1 GiB of 16 GiB" in told.split("Machines")[1]
+        assert "fake CPU 1 of 4 Memory 1 GiB of 16 GiB" in told.split("Machines")[1]
         assert '<meter min="0" max="4.0"' in page
 
 
