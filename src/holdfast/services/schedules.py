@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -127,6 +127,12 @@ class Schedules:
         """Schedule -> what came of it last, for those of a list."""
         ids = [schedule.id for schedule in shown if may(actor, Verb.SEE_JOB, schedule.group)]
         return await self._store.read(schedule_rows.newest_runs, ids)
+
+    async def names(self, actor: Actor, ids: Iterable[str]) -> Mapping[str, str]:
+        """Id -> name, of those that exist and may be seen: for jobs, which only know the id."""
+        wanted = sorted(set(ids))
+        found = await self._store.read(schedule_rows.names, wanted) if wanted else {}
+        return {id: name for id, (name, group) in found.items() if may(actor, Verb.SEE_JOB, group)}
 
     async def preview(
         self, recurrence: Recurrence, count: int = 5, *, ends_at: datetime | None = None

@@ -98,6 +98,13 @@ def load_schedule(conn: Connection, id: str) -> Stored | None:
     return None if row is None else _stored(conn, row)
 
 
+def names(conn: Connection, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Id -> name and group, of those that exist."""
+    columns = (schedules.c.id, schedules.c.name, schedules.c.group_name)
+    found = conn.execute(select(*columns).where(schedules.c.id.in_([storable(id) for id in ids])))
+    return {row.id: (row.name, row.group_name) for row in found}
+
+
 def update_schedule(
     conn: Connection, *, schedule: Schedule, job: Job | None = None, run: NewRun | None = None
 ) -> Schedule | None:

@@ -145,6 +145,38 @@ async def test_one_with_its_times_and_history(rig: Rig) -> None:
         assert "Newest" in (await desk.get(f"/schedules/{made.id}?before=1")).text
 
 
+async def test_a_job_names_the_recurring_job_it_is_of(rig: Rig) -> None:
+    made = await add(rig)
+    by_hand = (await rig.house.services.schedules.run_now(rig.house.admin, made.id)).summary
+    rig.house.clock.at = datetime(2026, 3, 1, 13, 0, tzinfo=UTC)
+    await rig.house.services.schedules.due.run_due()
+    link = f'href="/schedules/{made.id}"'
+    async with open_desk(rig) as desk:
+        page = (await desk.get(f"/jobs/{by_hand.id}")).text
+        assert link in page
+        assert f"{made.name} run by hand" in text_of(page)
+        listed = (await desk.get("/jobs")).text
+        assert f'{link}><bdi translate="no">{made.name}</bdi>' in listed
+        await rig.house.services.schedules.delete(rig.house.admin, made.id)
+        assert link not in (await desk.get(f"/jobs/{by_hand.id}")).text
+        assert f'<bdi translate="no">{made.id}</bdi>' in (await desk.get("/jobs")).text  # its name is gone
+
+
+async def test_a_run_by_hand_that_can_never_run_is_told_in_a_sentence(rig: Rig) -> None:
+    made = await add(rig, HELLO + "resources: {cpu: 400}\n")
+    async with open_desk(rig) as desk:
+        await desk.post(f"/schedules/{made.id}/run")
+        told = text_of((await desk.get(f"/schedules/{made.id}")).text)
+        assert "Warning: it can never run here: a task asks for 400 cores" in told
+
+
+async def test_the_name_of_a_recurring_job_is_told_to_its_group_alone(rig: Rig) -> None:
+    made = await add(rig)
+    eve = await rig.house.user("eve", "others")
+    assert await rig.house.services.schedules.names(rig.house.admin, [made.id, "x\0"]) == {made.id: made.name}
+    assert await rig.house.services.schedules.names(eve, [made.id]) == {}
+
+
 async def test_history_has_pages(rig: Rig) -> None:
     made = await add(rig)
     for _ in range(21):

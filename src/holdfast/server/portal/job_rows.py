@@ -4,7 +4,7 @@ and a live one asks for all of its rows whenever one of them changes."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -27,6 +27,7 @@ class Row:
     job: JobSummary
     may_act: bool
     held_until: datetime | None = None  # how long a held job stays
+    schedule: str = ""  # the name of the recurring job that it is of
 
     @property
     def may_stop(self) -> bool:
@@ -42,20 +43,24 @@ class Row:
         """Another whenever the row looks different."""
         job = self.job
         shown = (job.state, job.stopping, job.message, job.started_at, job.finished_at, job.attempt)
-        return f"{crc32(repr((shown, self.may_act, self.held_until)).encode()):08x}"
+        return f"{crc32(repr((shown, self.may_act, self.held_until, self.schedule)).encode()):08x}"
 
 
 def render_rows(
-    jobs: tuple[JobSummary, ...], actor: Actor, language: str, held_until: Callable[[str], datetime | None]
+    jobs: tuple[JobSummary, ...],
+    actor: Actor,
+    language: str,
+    held_until: Callable[[str], datetime | None],
+    schedules: Mapping[str, str],
 ) -> tuple[Markup, ...]:
     now = int(time.monotonic()) // FRESH
-    rows = (_row(job, actor, held_until) for job in jobs)
+    rows = (_row(job, actor, held_until, schedules.get(job.schedule or "", "")) for job in jobs)
     return tuple(_render(row, language, 0 if row.job.state.final else now) for row in rows)
 
 
-def _row(job: JobSummary, actor: Actor, held_until: Callable[[str], datetime | None]) -> Row:
+def _row(job: JobSummary, actor: Actor, held_until: Callable[[str], datetime | None], schedule: str) -> Row:
     until = held_until(job.id) if job.state is JobState.HELD else None
-    return Row(job=job, may_act=may_act(actor, job.group, job.user), held_until=until)
+    return Row(job=job, may_act=may_act(actor, job.group, job.user), held_until=until, schedule=schedule)
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -79,10 +79,11 @@ async def _fill(visit: Visit, filters: Filters) -> JobListPage:
     wanted = filters.job_filter(visit.who.name, datetime.now(UTC), zone(place))
     cursor = filters.cursor or None
     found: Page[JobSummary] = await visit.services.jobs.list(visit.who, wanted, limit=filters.limit, cursor=cursor)
+    schedules = await visit.services.schedules.names(visit.who, {job.schedule for job in found.items if job.schedule})
     nothing = not found.items and not filters.any and not filters.cursor
     return JobListPage(
         filters=filters,
-        rows=render_rows(found.items, visit.who, visit.words.code, visit.services.closeup.held_until),
+        rows=render_rows(found.items, visit.who, visit.words.code, visit.services.closeup.held_until, schedules),
         older=filters.but(cursor=found.next) if found.next else None,
         newest=filters.but() if filters.cursor else None,
         groups=choices,

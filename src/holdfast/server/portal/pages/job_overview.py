@@ -10,6 +10,7 @@ from holdfast.services.job_closeup import Closeup
 from ..amounts import duration_text
 from ..visit import Visit
 from .job_events import EventRow, event_rows
+from .job_origin import Origin, origin_of
 from .job_tasks import RoleCounts, TaskRow, attempt_asked, role_counts, task_rows
 from .job_view import Section
 from .log import LogView, asked, log_view
@@ -25,6 +26,7 @@ class OverviewData:
     total: int
     counts: tuple[RoleCounts, ...]
     warnings: tuple[EventRow, ...]
+    origin: Origin | None
     time_limit: str
     log: LogView | None
 
@@ -32,21 +34,22 @@ class OverviewData:
 async def _load(visit: Visit, job: Closeup) -> OverviewData:
     attempt = attempt_asked(visit, job)
     page = await visit.services.closeup.tasks(job, attempt, limit=FEW)
+    first = await visit.services.closeup.first_events(job, MOST_LOOKED)
     return OverviewData(
         attempt=attempt,
         rows=task_rows(visit, job, page),
         total=page.total,
         counts=role_counts(page.counts),
-        warnings=event_rows(visit, await _warnings(visit, job)),
+        warnings=event_rows(visit, await _warnings(visit, job, first)),
+        origin=await origin_of(visit, job, first),
         time_limit=duration_text(job.time_limit),
         # A script that looks again keeps the log that is there: that one is live by itself.
         log=None if visit.wants_part else await log_view(visit, job.record.summary.id, **asked(visit)),
     )
 
 
-async def _warnings(visit: Visit, job: Closeup) -> tuple[Event, ...]:
+async def _warnings(visit: Visit, job: Closeup, first: tuple[Event, ...]) -> tuple[Event, ...]:
     """Of its submission, and of late."""
-    first = await visit.services.closeup.first_events(job, MOST_LOOKED)
     last = await visit.services.closeup.events(job, limit=MOST_LOOKED) if len(first) == MOST_LOOKED else ()
     why = job.record.summary.message
     found = {

@@ -181,8 +181,8 @@ async def run_now(visit: Visit, form: Form) -> Response:
     id = visit.request.path_params["id"]
     done = await visit.services.schedules.run_now(visit.who, id)
     said = visit.say("{name} runs now, as the job {job}.", name=done.summary.name, job=done.summary.id)
-    told = " ".join([said, *(visit.tell(warning) for warning in done.warnings)])
-    return visit.go(_back(form, id), told, link=f"/jobs/{done.summary.id}")
+    warnings = [visit.say("Warning: {what}.", what=visit.tell(text).rstrip(".。")) for text in done.warnings]
+    return visit.go(_back(form, id), " ".join([said, *warnings]), link=f"/jobs/{done.summary.id}")
 
 
 async def pause(visit: Visit, form: Form) -> Response:
