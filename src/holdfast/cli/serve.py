@@ -5,6 +5,8 @@ from __future__ import annotations
 import json as encoder
 import os
 import select
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -198,9 +200,7 @@ def _banner(started: Started, how_to_stop: str) -> None:
     if started.first_password:
         output.emit(f"  log in     user admin, password {started.first_password}   (shown this once)")
     else:
-        output.emit(
-            "  log in     user admin, with the password shown at the first start; on this machine the CLI needs none"
-        )
+        output.emit("  log in     `holdfast portal` gives a link; or user admin, with the password of the first start")
     output.emit(f"  API        {started.url}/api/docs")
     output.emit(f"  process    {started.pid}, state in {started.home}")
     if started.isolation:
@@ -214,11 +214,17 @@ def _banner(started: Started, how_to_stop: str) -> None:
 
 def _say_next(started: Started) -> None:
     """The last lines, so that one's eye falls on them: where the portal is."""
+    if shutil.which("holdfast") is None:  # started by its path, as `make up` does
+        output.emit(f"So that your shell finds `holdfast`: {_path_line(Path(sys.executable).parent)}")
     output.hint("holdfast submit -- echo hello", "holdfast ls", "holdfast top", "holdfast portal")
     link = _first_link(started)
     output.emit(output.styled(f"Portal: {started.url}", "bold", sys.stdout))
     if link:
         output.emit(f"Log in by this link, once, within 10 minutes: {link}")
+
+
+def _path_line(folder: Path) -> str:
+    return f'export PATH={shlex.quote(str(folder))}:"$PATH"'
 
 
 def _first_link(started: Started) -> str | None:
