@@ -4,12 +4,16 @@ import { Pace } from "./live_logic.js";
 import { fetchPart, showPart } from "./part.js";
 
 const root = document.getElementById("job");
+const STOPPING = "#job-state .stopping"; // once it is over, the message that it is being stopped is, too
 const pace = new Pace(look, { least: 500 });
 
 // A page that is gone says so itself, or that it is not ours to see any more.
 async function look() {
   const html = await fetchPart(location.href, () => location.reload());
-  if (html !== null) showPart(root, html);
+  if (html === null) return;
+  const stopping = root.querySelector(STOPPING);
+  showPart(root, html);
+  if (stopping && !root.querySelector(STOPPING)) document.querySelector("#messages .notice.good")?.remove();
 }
 
 // Why jobs wait changes with every other job; that is of interest only while this one does.
