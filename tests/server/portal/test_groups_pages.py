@@ -162,6 +162,8 @@ async def test_files_are_browsed_folder_by_folder(rig: Rig) -> None:
     async with open_desk(rig, "bob") as desk:
         top = (await desk.get("/groups/red/files")).text
         assert 'href="/groups/red/files?path=models"' in top
+        assert "holdfast files ls --group red" in text_of(top)
+        assert "files: true in its file. It finds them at /phfs" in text_of(top)
         assert 'href="/api/v1/groups/red/files/notes.txt?inline=true"' in top
         assert 'data-copy="phfs:///notes.txt"' in top
         inner = (await desk.get("/groups/red/files?path=models/first")).text

@@ -98,6 +98,7 @@ async def test_a_link_logs_in_once_and_only_by_its_button(rig: Rig) -> None:
         assert done.status_code == 303
         assert (await client.get("/me")).status_code == 200
         again = await client.post("/login/link", data={"code": made["code"], "csrf": (await Desk(rig, client).proof())})
+        assert "This link was used already, or is too old. Get a new one with holdfast portal" in text_of(again.text)
         assert again.status_code == 401
     async with stranger(rig) as client:
         assert (await client.get(made["url"])).status_code == 401
