@@ -13,12 +13,15 @@ MOST_NAMED = 8  # tasks that an error lists
 
 
 def usual_task(conn: Connection, job_id: str, attempt: int | None) -> str:
-    """The one that decided this attempt, or the newest; the first one while it goes on, or when none did alone."""
+    """The one that decided this attempt, or the newest: of a role whose successes were enough, the last of them. The
+    first one while it goes on, or when all had to end."""
     detail = job_rows.get(conn, job_id)
     wanted = detail.summary.attempt if attempt is None else attempt
     outcome = detail.outcome if wanted == detail.summary.attempt else None
     outcome = outcome or _past(conn, job_id, wanted)
-    return (outcome.task if outcome else None) or f"{detail.job.roles[0].name}-0"
+    if outcome is not None and outcome.role is not None:
+        return f"{outcome.role}-{outcome.index}"
+    return f"{detail.job.roles[0].name}-0"
 
 
 def _past(conn: Connection, job_id: str, attempt: int) -> Outcome | None:

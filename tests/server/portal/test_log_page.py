@@ -31,6 +31,16 @@ async def test_each_stream_is_shown(rig: Rig) -> None:
     assert "one\ntwo\nthree\n</pre>" in shown[Stream.MERGED]
 
 
+async def test_the_task_that_made_the_completion_rule_true_is_shown_first(rig: Rig) -> None:
+    worker = "{instances: 2, command: echo hi, completion: {min_succeeded: 2}}"
+    job = await rig.house.run(f"name: pair\nroles:\n  server: {{command: sleep 100}}\n  worker: {worker}\n")
+    async with open_desk(rig) as desk:
+        page = (await desk.get(f"/jobs/{job.id}")).text
+    shown = page.split('id="job-log"')[1]
+    assert 'data-task="worker-' in shown
+    assert "hi\n</pre>" in page
+
+
 async def test_the_log_of_another_groups_job_is_not_there(rig: Rig) -> None:
     await rig.house.user("eve", "others", password=PASSWORD)
     job = await rig.house.run(TALKER)
