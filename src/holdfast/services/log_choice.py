@@ -19,9 +19,12 @@ def usual_task(conn: Connection, job_id: str, attempt: int | None) -> str:
     wanted = detail.summary.attempt if attempt is None else attempt
     outcome = detail.outcome if wanted == detail.summary.attempt else None
     outcome = outcome or _past(conn, job_id, wanted)
-    if outcome is not None and outcome.role is not None:
-        return f"{outcome.role}-{outcome.index}"
-    return f"{detail.job.roles[0].name}-0"
+    return decided_by(outcome) or f"{detail.job.roles[0].name}-0"
+
+
+def decided_by(outcome: Outcome | None) -> str | None:
+    """The task that made it so; None while it goes on, or when all had to end."""
+    return None if outcome is None or outcome.role is None else f"{outcome.role}-{outcome.index}"
 
 
 def _past(conn: Connection, job_id: str, attempt: int) -> Outcome | None:

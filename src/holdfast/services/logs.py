@@ -22,7 +22,7 @@ from holdfast.store.database import Store
 
 from .control import Control
 from .finding import find_job
-from .log_choice import meant_task, task_names, usual_task
+from .log_choice import decided_by, meant_task, task_names, usual_task
 from .log_links import Linked, LogLinks
 from .log_reading import TICK, Span, first_lines_end, follow, last_lines_start, whole
 from .log_search import Found, Question, Searches
@@ -115,7 +115,7 @@ class Logs:
             return None
         if not selection.task and live.retry_at is not None:
             return None  # who decided the attempt that is over is in the store
-        wanted = selection.task or (live.outcome.task if live.outcome else None)
+        wanted = selection.task or decided_by(live.outcome)
         for task in live.tasks or fresh_tasks(live.job):
             if wanted in (None, task.task):
                 if selection.number not in (None, task.number):

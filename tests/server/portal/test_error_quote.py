@@ -102,3 +102,8 @@ async def test_only_the_end_of_a_log_is_looked_at_in_whole_lines(rig: Rig) -> No
     job = await failed(rig, b"ValueError: early\n" + b"Error: x" * TAIL + b"\nall is well\n")
     async with open_desk(rig) as desk:
         assert "In its log" not in text_of((await desk.get(f"/jobs/{job}")).text)
+
+
+def test_tracebacks_without_an_end_are_not_walked_for_ever() -> None:
+    endless = (b"Traceback (most recent call last):\n" + b"  a frame\n" * 600) * 12
+    assert first_error(endless + b"ValueError: too late\n", 0) is None

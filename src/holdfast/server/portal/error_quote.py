@@ -14,6 +14,8 @@ from .log_text import readable
 LONGEST = 300  # characters that are quoted
 _LOOKED_AT = 4096  # bytes of a line
 _LONGEST_TRACEBACK = 500  # lines
+_MOST_WALKED = 10  # tracebacks without an end: somebody wrote them to keep us busy
+_SIGN = re.compile(b"|".join(map(re.escape, ERROR_SIGNS)))
 _ERROR = re.compile(FIRST_ERROR)
 _TRACEBACK = "Traceback (most recent"
 
@@ -35,12 +37,13 @@ class _Line(NamedTuple):
 
     @property
     def may_tell(self) -> bool:
-        return any(sign in self.data for sign in ERROR_SIGNS)
+        return _SIGN.search(self.data) is not None
 
 
 def first_error(data: bytes, start: int) -> Quote | None:
     """In the whole lines of `data`, which stands at `start` of the log. None where nothing looks like an error."""
-    lines = list(_lines(data, start))
+    lines = list(_lines(data, start)) if _SIGN.search(data) else []
+    walked = 0
     for number, line in enumerate(lines):
         text = line.text if line.may_tell else ""
         found = _ERROR.search(text)
@@ -48,8 +51,9 @@ def first_error(data: bytes, start: int) -> Quote | None:
             continue
         if found[0] == _TRACEBACK:
             text = _exception(lines[number + 1 : number + 1 + _LONGEST_TRACEBACK], text[: found.start()])
-        if text:
-            return Quote(text=_short(text.strip()), start=line.start)
+            walked += 1
+        if text or walked == _MOST_WALKED:
+            return Quote(text=_short(text.strip()), start=line.start) if text else None
     return None
 
 

@@ -24,7 +24,7 @@ from .rendering import render
 THEMES = ("auto", "light", "dark")
 LANGUAGE_COOKIE, THEME_COOKIE, SAID_COOKIE = "holdfast_language", "holdfast_theme", "holdfast_said"
 YEAR = 365 * 86400
-LONGEST_SAID = 1500  # bytes; twice that is sent, and browsers take cookies of 4096
+LONGEST_SAID = 3800  # bytes as a cookie; browsers take 4096 with its name
 PART_HEADER = "hx-request"
 
 
@@ -120,8 +120,7 @@ class Visit:
         else:
             response = RedirectResponse(own_path(path), 303)
         if said:
-            short = said.encode("utf-8", "replace")[:LONGEST_SAID].decode("utf-8", "ignore")
-            text = json.dumps([short, link[:300]], ensure_ascii=False).encode("utf-8", "replace").hex()
+            text = _fitting(said, link)
             response.set_cookie(SAID_COOKIE, text, max_age=60, path="/", httponly=True, samesite="lax")
         return response
 
@@ -130,6 +129,15 @@ class Visit:
             "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; "
             f"style-src 'self' 'nonce-{self.nonce}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
+
+
+def _fitting(said: str, link: str) -> str:
+    """Both as a cookie, shortened until they fit into one."""
+    while True:
+        text = json.dumps([said, link[:300]], ensure_ascii=False).encode("utf-8", "replace").hex()
+        if len(text) <= LONGEST_SAID or not said:
+            return text
+        said = said[: len(said) * LONGEST_SAID // len(text)]
 
 
 def visit_of(
