@@ -221,6 +221,7 @@ UNDOING: dict[str, tuple[AuditKind, Act]] = {
 }
 # Verbs that change nothing about the place: they look, or their doing is told elsewhere.
 SILENT = {
+    "datasets.usable", "schedules.get_own", "schedules.names",  # only look
     "users.list", "users.get", "users.by_group", "users.preferences", "users.set_preferences",
     "users.ensure_first_admin", "groups.list", "groups.get", "groups.mlflow", "tokens.actor", "tokens.which",
     "tokens.changed", "tokens.knows", "tokens.guest", "tokens.verify", "tokens.password_mark", "tokens.list",
