@@ -30,6 +30,7 @@ TYPED_HEADER = "x-typed"  # this is about a letter that was typed: more will fol
 class JobListPage:
     filters: Filters
     rows: tuple[Markup, ...] = ()
+    scheduled: bool = False  # some of them come of a schedule
     older: str | None = None  # addresses of other pages of it
     newest: str | None = None
     groups: tuple[str, ...] = ()  # to choose from
@@ -83,6 +84,7 @@ async def _fill(visit: Visit, filters: Filters) -> JobListPage:
     nothing = not found.items and not filters.any and not filters.cursor
     return JobListPage(
         filters=filters,
+        scheduled=any(job.schedule for job in found.items),
         rows=render_rows(found.items, visit.who, visit.words.code, visit.services.closeup.held_until, schedules),
         older=filters.but(cursor=found.next) if found.next else None,
         newest=filters.but() if filters.cursor else None,

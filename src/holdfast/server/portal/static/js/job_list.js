@@ -60,6 +60,7 @@ function update(html) {
   const found = html.match(ROWS);
   if (rows && found) {
     mergeRows(rows, found[2]);
+    rows.closest("table").className = next.querySelector("table").className;
     replacePager(old, next);
   } else if (rows || found) {
     replaceAll(old, html);
