@@ -2,6 +2,7 @@
 // the focus or is the keyboard's row stays so, and nothing moves that did not change.
 import { showTimes } from "./times.js";
 
+const SHOWN_AS_NEW = 5; // rows; when more change at once, a sign on each would only be unrest
 const ROW = /<tr\b([^>]*)>[^]*?<\/tr>/g;
 
 /** `html`: all rows as they are now. Those that did not change are not even parsed. */
@@ -9,7 +10,8 @@ export function mergeRows(body, html) {
   const known = new Map([...body.rows].map((row) => [row.id, row]));
   const next = [...html.matchAll(ROW)].map(([text, head]) => ({ id: attribute(head, "id"), version: attribute(head, "data-v"), text }));
   const changed = parse(next.filter(({ id, version }) => known.get(id)?.dataset.v !== version));
-  const shown = next.map(({ id }) => (changed.has(id) ? bring(known.get(id), changed.get(id)) : known.get(id)));
+  const fresh = changed.size <= SHOWN_AS_NEW;
+  const shown = next.map(({ id }) => (changed.has(id) ? bring(known.get(id), changed.get(id), fresh) : known.get(id)));
   for (const { id } of next) known.delete(id);
   removeGone([...known.values()], body);
   let place = body.firstElementChild;
@@ -39,8 +41,8 @@ function removeGone(gone, body) {
 }
 
 // A row that is new, or looks different now.
-function bring(old, row) {
-  row.classList.add("fresh");
+function bring(old, row, fresh) {
+  row.classList.toggle("fresh", fresh);
   if (old) takeOver(old, row);
   showTimes(row);
   return row;
