@@ -15,7 +15,7 @@ anyio = pytest.mark.anyio
 
 TRACEBACK = """step 1
 Traceback (most recent call last):
-  File "/work/train.py", line 3, in <module>
+  File "/home/jovyan/train.py", line 3, in <module>
     open("data.csv")
     ^^^^^^^^^^^^^^^^
 FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'
