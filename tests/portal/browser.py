@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tests.e2e.server import Server
 
 PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
 PASSWORD = "correct horse battery"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+expect.set_options(timeout=30_000)  # a busy machine is no fault of the page's
 _OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]  # tests may run as root in a container
 
 

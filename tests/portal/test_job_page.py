@@ -15,7 +15,6 @@ from tests.npm import BUILD
 from .axe import findings
 from .browser import Window, keep_pictures
 
-expect.set_options(timeout=30_000)
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPj/HwADBwIAMCbHYQAAAABJRU5ErkJggg=="
 
 

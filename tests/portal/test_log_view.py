@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.e2e.server import Server
+from tests.e2e.server import PATIENCE, Server
 
 from .axe import findings
 from .browser import Window
 
-expect.set_options(timeout=30_000)
 GATE = "while [ ! -e {gate} ]; do sleep 0.05; done"
 
 
 def submit(server: Server, name: str, *lines: str, mount: Path | None = None) -> str:
-    mounts = f"mounts: [{{source: {mount}, target: {mount}}}]\n" if mount else ""
+    mounts = f"mounts: ['{mount}:{mount}:rw']\n" if mount else ""
     return str(server.submit(f"name: {name}\n{mounts}command: |\n" + "".join(f"  {line}\n" for line in lines))["id"])
 
 
@@ -53,6 +53,13 @@ class Gate:
 
     def open(self, name: str) -> None:
         (self.folder / name).touch()
+
+    def await_job(self, name: str) -> None:
+        """The other way round: until the job has touched that file."""
+        began = time.monotonic()
+        while not (self.folder / name).exists():
+            assert time.monotonic() - began < PATIENCE, f"the job never made {name}"
+            time.sleep(0.05)
 
 
 @pytest.fixture
@@ -204,11 +211,13 @@ def test_a_selection_outlives_new_lines(window: Window, gate: Gate) -> None:
 
 
 def test_a_fast_writer_does_not_drown_the_page(window: Window, gate: Gate) -> None:
-    lines = ["echo begin", gate.wait("go"), "seq -f 'flood %012g' 1 800000", "echo the end", gate.wait("end")]
-    job = submit(window.server, "flood", *lines, mount=gate.folder)
+    flood = ["seq -f 'flood %012g' 1 800000", "echo the end", f"touch {gate.folder}/flooded"]
+    job = submit(window.server, "flood", "echo begin", gate.wait("go"), *flood, gate.wait("end"), mount=gate.folder)
     open_log(window, job)
     expect(rows(window).first).to_have_text("begin")
-    gate.open("go")
+    with window.server.paused():  # so it is behind, however slow this machine lets the job write
+        gate.open("go")
+        gate.await_job("flooded")
     expect(rows(window).last).to_have_text("the end")
     gap = window.page.locator(".log-rows .log-gap")
     expect(gap).to_contain_text("left out here")

@@ -84,7 +84,7 @@ def test_history_comes_by_itself_and_keeps_the_focus(window: Window) -> None:
     window.page.get_by_role("link", name="Edit").focus()
     with window.server.client() as client:
         client.post(f"/schedules/{id}/run").raise_for_status()
-    expect(window.page.locator("[data-rows] .badge")).to_have_text("Succeeded", timeout=30_000)
+    expect(window.page.locator("[data-rows] .badge")).to_have_text("Succeeded")
     expect(window.page.get_by_role("link", name="Edit")).to_be_focused()
 
 
