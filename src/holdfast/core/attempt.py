@@ -8,8 +8,19 @@ from datetime import datetime
 from enum import StrEnum
 
 from .exits import Exit
-from .job import Job
+from .job import Job, Keep
 from .states import JobState, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A failed task that is kept for debugging."""
+
+    since: datetime
+    until: datetime
+    exit: Exit  # how its command ended: what it is given once the hold is over
+    keep: Keep
+    ended: bool = False  # none of its processes are left, only files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +42,14 @@ class TaskAttempt:
     user_retries: int = 0
     platform_retries: int = 0
     retry_at: datetime | None = None
+    held: Held | None = None  # while it is held, and of one that was
+
+    @property
+    def occupies(self) -> bool:
+        """It has its place on a machine: CPU, memory, GPUs and ports are its own."""
+        if not self.state.live or self.node is None:
+            return False
+        return self.held is None or self.held.keep is Keep.ALL or not self.held.ended
 
     @property
     def task(self) -> str:
@@ -113,9 +132,28 @@ def task_attempt_id(job_id: str, attempt: int, role: str, index: int, number: in
 class Seen(StrEnum):
     ABSENT = "absent"  # never ran; starting it is safe
     RUNNING = "running"
+    HELD = "held"  # its command failed, and the rest of it stands as it was
     EXITED = "exited"
     LOST = "lost"  # it ran, and nobody knows how it ended
     REFUSED = "refused"  # could not be started, and will not be without a change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debugger:
+    """A debugger inside a task that waits for somebody, or has somebody at it. Told by the task: not to be trusted."""
+
+    id: str  # within the task
+    pid: int  # as the task numbers it
+    file: str
+    line: int
+    function: str = ""
+    why: str = ""  # start, breakpoint or crash
+    port: int = 0
+    token: str = ""  # what it asks of whoever comes by the port; empty: nothing
+    since: datetime
+    until: datetime | None = None  # then it goes on, or ends, by itself
+    attached: bool = False  # somebody is at it
+    waits: bool = True  # it holds the program up: at a prompt, or until somebody comes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +165,11 @@ class Observation:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     elapsed: float | None = None  # seconds it has run, by a clock that does not jump
-    code: int | None = None  # with EXITED
+    code: int | None = None  # with EXITED and HELD
     oom: bool = False
     message: str = ""  # with LOST and REFUSED, and with EXITED for what the engine did: why
     transient: bool = False  # with REFUSED: another try may work
     cause: str = ""  # with EXITED, LOST and REFUSED: what is known of it, a word of exits.Cause
     artifacts: bool = False  # with EXITED: it may have left artifacts, which can be collected
     warning: str = ""  # it runs, but not quite as was asked; the first look at it says so
+    debuggers: tuple[Debugger, ...] = ()  # with RUNNING and HELD

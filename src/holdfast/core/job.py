@@ -35,6 +35,7 @@ class Keep(StrEnum):
 
     ALL = "all"  # container, files, ports and resources
     FILES = "files"  # files only; CPU, GPU and memory are given back at once
+    NOTHING = "nothing"  # not even where the group's jobs are held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ its work again without having remembered anything. All methods may be called aga
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,6 +39,7 @@ class Launch:
     workdir: str | None = None
     scratch: int | None = None  # most bytes that its home may hold; one that holds more is stopped, with SCRATCH_FULL
     entry: str = ""  # a script that runs in place of `script` and gets the path of it as $1; it honours shell_options
+    hold: bool = False  # when its command fails, keep it as it stands and say so: Seen.HELD
 
 
 class Isolation(StrEnum):
@@ -168,6 +170,102 @@ class KeepsArtifacts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """What somebody sits at."""
+
+    columns: int = 80
+    rows: int = 24
+    term: str = "xterm-256color"
+
+
+class Inside(StrEnum):
+    """What is to run inside a task."""
+
+    COMMAND = "command"  # `argv`, or a login shell where it is empty
+    SFTP = "sftp"  # the file transfer protocol, version 3, on stdin and stdout; the image need not know it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """To be run inside a task that is there, beside whatever it runs: in its files, its processes and its limits."""
+
+    kind: Inside = Inside.COMMAND
+    argv: tuple[str, ...] = ()
+    script: str = ""  # in place of argv: a line for the task's shell, as ssh hands it over
+    env: Mapping[str, str] = field(default_factory=dict)  # on top of what the task's own command was given
+    terminal: Terminal | None = None  # None: stdin, stdout and stderr are pipes
+
+
+class NoEntry(Exception):
+    """Nothing can be run inside; says why, to the user."""
+
+
+class Session(Protocol):
+    """A command that runs inside a task. All methods belong to the event loop; none blocks it."""
+
+    async def read(self) -> bytes:
+        """What it wrote next to stdout, or to its terminal; empty at the end."""
+        ...
+
+    async def read_errors(self) -> bytes:
+        """The same of stderr; with a terminal there is none."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """To its stdin. Waits while it does not read; what comes after its end is dropped."""
+        ...
+
+    def end_input(self) -> None:
+        """No more will be written. With a terminal this does nothing: type Ctrl-D."""
+        ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+    def signal(self, number: int) -> None:
+        """To the command; with a terminal, to whatever is in the foreground there."""
+        ...
+
+    async def wait(self) -> int:
+        """Its exit status: 128+n after signal n. What it started in the background may go on."""
+        ...
+
+    def close(self) -> None:
+        """Hang up: it gets SIGHUP if it still runs, and nobody reads any more. Harmless twice."""
+        ...
+
+
+@runtime_checkable
+class LetsIn(Protocol):
+    """What an engine may do besides: run commands inside tasks that run or are held."""
+
+    async def enter(self, attempt_id: str, command: Command) -> Session:
+        """NoEntry when the task is not there, or the command cannot be run in it."""
+        ...
+
+    async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To what listens on that port of the task. NoEntry when nobody does."""
+        ...
+
+    async def revive(self, launch: Launch) -> None:
+        """Make an ended task whose files are still there one that can be entered: its files, mounts and variables, but
+        none of its processes and no GPUs. It stays until `stop`. Harmless when it is there."""
+        ...
+
+    async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+        """What runs in it, parents before children."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInfo:
+    pid: int  # as this machine numbers it
+    inner_pid: int  # as the task does
+    parent: int  # as this machine numbers it
+    command: tuple[str, ...]  # as its makers named it: not to be trusted, may be long
+    python: bool  # it seems to be Python
+
+
 class Engine(Protocol):
     name: str
 
@@ -194,6 +292,10 @@ class Engine(Protocol):
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
         """Look; one answer for each id. Also takes up watching those that run."""
+        ...
+
+    async def announce(self, attempt_id: str, key: str, text: str) -> None:
+        """Add a text to the log of a task that has not ended, unless it was added before under the same key."""
         ...
 
     async def stop(self, attempt_id: str, grace: float) -> None:
