@@ -66,7 +66,9 @@ async def test_following_until_the_job_ends(hub: Hub, sleeper: str) -> None:
 
 async def test_following_begins_before_the_job_does(hub: Hub) -> None:
     blocker = await hub.ann.submit(command="sleep 1000", instanceType="cpu-2")
+    hub.house.clock.forward(1)  # or chance would choose who comes first
     other = await hub.ann.submit(command="sleep 1000", instanceType="cpu-2")
+    hub.house.clock.forward(1)
     id = await hub.ann.submit(command="echo at last")
     assert (await hub.ann.http.get(path_of(id))).status_code >= 400
     watched = watch(hub, hub.ann, path_of(id), "follow=true")

@@ -12,7 +12,13 @@ export async function startHtmx() {
     if (event.detail.xhr.status >= 400 && event.detail.xhr.getResponseHeader("HX-Retarget")) event.detail.shouldSwap = true;
   });
   document.addEventListener("htmx:load", (event) => showTimes(event.detail.elt));
+  document.addEventListener("change", keepQuiet, true);
   htmx.process(document.body);
+}
+
+/** Filters hear each letter; another request when the field is left would take the list away under somebody's click. */
+function keepQuiet(event) {
+  if (event.target.type === "search") event.stopPropagation();
 }
 
 export function csrf() {
