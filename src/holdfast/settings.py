@@ -224,6 +224,29 @@ class OpenPaiSettings(Section):
     log_link_seconds: float = Field(120, gt=0, le=LONGEST, description="How long a link to a task's log is good.")
 
 
+class SshSettings(Section):
+    enabled: bool = Field(True, description="Let people into running and held tasks by SSH.")
+    host: str = Field("127.0.0.1", description="Address the SSH gateway listens on.")
+    port: int = Field(
+        2222,
+        ge=0,
+        le=65535,
+        description="Port of the SSH gateway; 0 takes a free one. If another program has it, the server starts without "
+        "the gateway and says so.",
+    )
+    public_host: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9._:\-]*$",
+        description="Host in the `ssh` lines that people are shown; empty: the one by which they reached the portal.",
+    )
+    public_port: int = Field(
+        0, ge=0, le=65535, description="Port in those lines, where it is another one outside; 0: the same."
+    )
+    sessions_per_user: int = Field(
+        100, ge=1, le=1000, description="Most shells, commands and file transfers one user has open at one time."
+    )
+
+
 class Settings(Section):
     server: ServerSettings = ServerSettings()  # type: ignore[call-arg]
     store: StoreSettings = StoreSettings()  # type: ignore[call-arg]
@@ -239,6 +262,7 @@ class Settings(Section):
     schedules: ScheduleSettings = ScheduleSettings()  # type: ignore[call-arg]
     openpai: OpenPaiSettings = OpenPaiSettings()  # type: ignore[call-arg]
     primehub: PrimeHubSettings = PrimeHubSettings()  # type: ignore[call-arg]
+    ssh: SshSettings = SshSettings()  # type: ignore[call-arg]
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
     def told_from(self, sources: Mapping[str, str]) -> Self:

@@ -32,7 +32,7 @@ def _meant(parts: Sequence[str], known: Names) -> str:
     near = _nearest(parts[-1], known if len(parts) == 1 else known.get(parts[0], ()))
     if near:
         return f"Did you mean {'.'.join([*parts[:-1], near])}?"
-    return f"{parts[-1]} belongs below [{owners[0]}]." if len(owners) == 1 else ""
+    return f"{parts[-1]} belongs below {' or '.join(f'[{owner}]' for owner in owners)}." if owners else ""
 
 
 def strange_variables(environ: Iterable[str], known: Names) -> list[str]:

@@ -26,6 +26,7 @@ from holdfast.launching import (
     wants_job_key,
     wants_user_keys,
 )
+from holdfast.launching.openpai.keys import job_purpose
 from holdfast.reach import Reach, Silent
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
@@ -193,7 +194,7 @@ class SurroundingsOf:
         return replace(
             same,
             user_keys=await self._keys_of(snapshot.user) if user_keys else (),
-            job_seed=self._derive(b"ssh of job " + snapshot.id.encode()) if self._derive and job_key else None,
+            job_seed=self._derive(job_purpose(snapshot.id)) if self._derive and job_key else None,
         )
 
     async def _keys_of(self, name: str) -> tuple[str, ...]:

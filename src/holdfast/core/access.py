@@ -25,6 +25,7 @@ class Verb(StrEnum):
     SEE_JOB = "see-job"
     SUBMIT_JOB = "submit-job"
     ACT_ON_JOB = "act-on-job"
+    ENTER_JOB = "enter-job"
     USE_FILES = "use-files"
     MOUNT_ANY_PATH = "mount-any-path"
     MANAGE_GROUP = "manage-group"
@@ -33,6 +34,7 @@ class Verb(StrEnum):
 
 class Who(StrEnum):
     MEMBER = "a member of the group"
+    OWNER = "the one whose it is, an admin of the group"
     GROUP_ADMIN = "an admin of the group"
     ADMIN = "an admin"
 
@@ -42,6 +44,10 @@ RULES: dict[Verb, tuple[Who, str]] = {
     Verb.SEE_JOB: (Who.MEMBER, "see a job, its logs, events, attempts and artifacts"),
     Verb.SUBMIT_JOB: (Who.MEMBER, "submit a job to the group"),
     Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun or tag a job of the group, or change a schedule of it"),
+    Verb.ENTER_JOB: (
+        Who.OWNER,
+        "enter a job's tasks: a shell, files, ports, debuggers; whoever is inside reads the secrets of its owner",
+    ),
     Verb.USE_FILES: (Who.MEMBER, "read, put and remove the group's shared files"),
     Verb.MOUNT_ANY_PATH: (Who.ADMIN, "mount a folder of the machine that the settings do not allow for all"),
     Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "manage the group's members, image aliases, MLflow and time limit"),
@@ -58,7 +64,7 @@ def may(actor: Actor, verb: Verb, group: str | None = None) -> bool:
     who, _ = RULES[verb]
     if who is Who.MEMBER:
         return group in actor.groups
-    if who is Who.GROUP_ADMIN:
+    if who in (Who.GROUP_ADMIN, Who.OWNER):  # of owners, see `may_enter`
         return group is not None and actor.groups.get(group, False)
     return False
 
@@ -68,6 +74,19 @@ def may_act(actor: Actor, group: str, owner: str) -> bool:
     if not may(actor, Verb.ACT_ON_JOB, group):
         return False
     return not actor.own_only or actor.name == owner or may(actor, Verb.MANAGE_GROUP, group)
+
+
+def may_enter(actor: Actor, group: str, owner: str) -> bool:
+    """The tasks of a job of that group and owner. Plain members may not: it would show them the owner's secrets."""
+    return may(actor, Verb.ENTER_JOB, group) or (actor.name == owner and group in actor.groups)
+
+
+def refuse_entry(group: str, owner: str) -> Forbidden:
+    """What is said where `may_enter` is not given to somebody who sees the job."""
+    return Forbidden(
+        f"It is {owner}'s: only {owner} and admins of {group} may get inside",
+        hint="Run one of your own: `holdfast clone` gives a job's file.",
+    )
 
 
 def may_run_again(actor: Actor, group: str, owner: str, *, secrets: bool) -> bool:

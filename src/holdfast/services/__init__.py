@@ -24,6 +24,7 @@ from .configuration import Configuration
 from .control import Control
 from .datasets import Datasets
 from .disk_work import DiskWork
+from .entering import Entering
 from .files import Files
 from .folders import TaggedFolders
 from .git_sync import GitSync
@@ -46,7 +47,10 @@ from .recurrence import Timing
 from .schedules import Schedules
 from .secrets import Secrets
 from .skus import Skus
+from .ssh_gate import SshGate
+from .ssh_logins import SshLogins
 from .storages import Storages
+from .tickets import Tickets
 from .token_codes import TokenCodes
 from .tokens import Tokens
 from .usage import Usage
@@ -80,6 +84,10 @@ class Services:
     schedules: Schedules
     codes: TokenCodes
     keys: Keys
+    entering: Entering
+    tickets: Tickets
+    ssh_logins: SshLogins
+    ssh_gate: SshGate
     skus: Skus
     place: Place
     configuration: Configuration
@@ -100,6 +108,7 @@ def build_services(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     monotonic: Callable[[], float] = time.monotonic,
     passwords: Passwords | None = None,
+    derive: Callable[[bytes], bytes] | None = None,
 ) -> Services:
     passwords = passwords or Passwords()
     access = AccessTokens(
@@ -127,6 +136,14 @@ def build_services(
     files.clear_uploads()
     tokens = Tokens(audited, settings, access, passwords, clock=clock, monotonic=monotonic)
     jobs = Jobs(store, engine, control, intake, prospects, clock=clock)
+    entering = Entering(
+        store,
+        engine,
+        control,
+        sessions_per_user=settings.ssh.sessions_per_user,
+        clock=clock,
+        monotonic=monotonic,
+    )
     return Services(
         settings=settings,
         audit=Audit(store, _days(settings.server.audit_days), clock=clock),
@@ -139,7 +156,11 @@ def build_services(
         groups=Groups(audited, control, folders, forget=(access.forget, instance_types.forget, image_aliases.forget)),
         tokens=tokens,
         codes=TokenCodes(audited, tokens, monotonic=monotonic),
-        keys=Keys(audited, clock=clock),
+        keys=Keys(audited, access.forget, clock=clock),
+        entering=entering,
+        tickets=Tickets(access, entering, monotonic=monotonic),
+        ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
+        ssh_gate=SshGate(settings.ssh),
         images=images,
         image_aliases=image_aliases,
         instance_types=instance_types,

@@ -122,13 +122,27 @@ class AccessTokens:
         known = await self._look_up(token_id) if fresh or cached is None else cached
         if not hmac.compare_digest(known.secret_hash, token_rows.hash_secret(secret)):
             raise _refusal()
+        self._need_good(known)
+        if fresh:
+            await self._note_use(known.token)
+        return known
+
+    def _need_good(self, known: Known) -> None:
         if known.disabled:
             raise disabled_account()
         if known.token.expires_at is not None and known.token.expires_at <= self._clock():
             raise NotLoggedIn("This token has expired", hint="Log in again with `holdfast login`.")
-        if fresh:
-            await self._note_use(known.token)
-        return known
+
+    async def holder(self, token_id: str) -> Actor:
+        """Who stands behind a token that was shown before; NotLoggedIn once it is not good any more."""
+        cached = self._known.get(token_id)
+        known = cached if cached is not None and cached.until >= self._monotonic() else await self._look_up(token_id)
+        self._need_good(known)
+        return known.actor
+
+    def standing(self, user: User) -> Actor:
+        """Who a user is to us, when known otherwise than by a token."""
+        return replace(actor_of(user), reads_all=self._reads_all, own_only=self._own_only)
 
     async def _look_up(self, token_id: str) -> Known:
         generation = self._generation
@@ -136,11 +150,7 @@ class AccessTokens:
         if found is None:
             raise _refusal()
         secret_hash, token, user = found
-        actor = replace(
-            actor_of(user, application=kind_of(token.id) is Kind.API),
-            reads_all=self._reads_all,
-            own_only=self._own_only,
-        )
+        actor = replace(self.standing(user), application=kind_of(token.id) is Kind.API)
         known = Known(token, secret_hash, actor, self._monotonic() + CACHED_FOR, user.disabled)
         if generation == self._generation:  # else it was read before a change, and may be stale
             self._keep(known)

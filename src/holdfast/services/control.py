@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import Job
@@ -66,4 +66,13 @@ class Control(Protocol):
 
     def groups_changed(self, groups: list[Group]) -> None:
         """Quotas changed."""
+        ...
+
+
+@runtime_checkable
+class Revives(Protocol):
+    """What a controller may do besides."""
+
+    async def revive(self, job_id: str, task: str) -> None:
+        """Let a task that is held with its files only be entered. Harmless when it can be; UserError when not."""
         ...

@@ -37,8 +37,9 @@ class SshKey:
 
 
 class Keys:
-    def __init__(self, store: AuditedStore, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, store: AuditedStore, forget: Callable[[], None], *, clock: Callable[[], datetime]) -> None:
         self._store = store
+        self._forget = forget  # what others remember of keys
         self._clock = clock
 
     async def list(self, actor: Actor) -> list[SshKey]:
@@ -48,7 +49,7 @@ class Keys:
 
     async def add(self, actor: Actor, value: str, *, title: str = "") -> SshKey:
         """`value` is the text of a file such as ~/.ssh/id_ed25519.pub. Without a title it goes by its comment."""
-        line = _check_value(value)
+        line = check_public_key(value)
         title = title.strip() or line.partition(" ")[2].partition(" ")[2] or line.split(" ")[0]
         check_text(title, "title", longest=LONGEST_TITLE)
         now = self._clock()
@@ -56,6 +57,7 @@ class Keys:
         made = _read(kept)
         assert made is not None
         await self._store.write(_deed(actor, Act.CREATED, made), _add, actor.name, kept, made.id)
+        self._forget()
         return made
 
     async def remove(self, actor: Actor, id: str) -> SshKey:
@@ -64,6 +66,7 @@ class Keys:
         if not fitting:
             raise NotFound(f"You have no SSH key {id[:100]}", hint="`holdfast key ls` lists them.")
         await self._store.write(_deed(actor, Act.REMOVED, fitting[0]), _remove, actor.name, fitting[0].id)
+        self._forget()
         return fitting[0]
 
 
@@ -72,19 +75,25 @@ def _deed(actor: Actor, act: Act, key: SshKey) -> Deed:
     return Deed(actor=actor.name, kind=AuditKind.KEY, act=act, subject=actor.name, detail=detail)
 
 
-def _check_value(value: str) -> str:
+def key_blobs(extension: Mapping[str, Any]) -> list[bytes]:
+    """A user's public keys as they go over the wire."""
+    return [base64.b64decode(key.value.split(" ")[1]) for each in _kept(extension) if (key := _read(each)) is not None]
+
+
+def check_public_key(value: str, field: str = "value") -> str:
+    """As one sane line."""
     text = value.strip()
     if "PRIVATE KEY" in text:
         raise UserError(
             "This is the private key, which nobody else should have",
-            field="value",
+            field=field,
             hint="Give the public one: the file beside it whose name ends in .pub.",
         )
     found = sane_keys([text]) if len(text.splitlines()) == 1 else []
     if not found:
         raise UserError(
             "This is not a public key on one line",
-            field="value",
+            field=field,
             hint="It looks like `ssh-ed25519 AAAA... name`; `ssh-keygen -t ed25519` makes a pair.",
         )
     return found[0]

@@ -7,16 +7,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from holdfast.core.records import Event
+from holdfast.core.records import Event, NewEvent
 from holdfast.core.states import JobState
 
-from .rows import instant, storable
+from .rows import event_values, instant, storable
 from .statements import LARGEST
 
 _INSERT = text(
     "INSERT INTO events (job_seq, at, kind, message, actor, task, attempt, state)"
     " VALUES (:job_seq, :at, :kind, :message, :actor, :task, :attempt, :state)"
 )
+_SEQ_OF = text("SELECT seq FROM jobs WHERE id = :job_id")
 _LIST = text(
     "SELECT * FROM events WHERE job_seq = (SELECT seq FROM jobs WHERE id = :job_id) AND seq > :after"
     " ORDER BY seq LIMIT :limit"
@@ -31,6 +32,13 @@ def insert_events(conn: Connection, values: Sequence[dict[str, Any]]) -> None:
     """For the functions of this folder, with the change they make."""
     if values:
         conn.execute(_INSERT, values)
+
+
+def note_event(conn: Connection, job_id: str, event: NewEvent) -> None:
+    """One that changes nothing of the job. Harmless when there is no such job."""
+    seq = conn.scalar(_SEQ_OF, {"job_id": storable(job_id)})
+    if seq is not None:
+        insert_events(conn, [event_values(seq, event)])
 
 
 def list_events(conn: Connection, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:

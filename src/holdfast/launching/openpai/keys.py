@@ -30,6 +30,11 @@ class Pair(NamedTuple):
     public: str  # one line
 
 
+def job_purpose(job_id: str) -> bytes:
+    """What the seed of a job's pair is derived for."""
+    return b"ssh of job " + job_id.encode()
+
+
 def job_pair(seed: bytes) -> Pair:
     """The same pair for the same seed, so that it need not be kept anywhere."""
     from cryptography.hazmat.primitives import serialization as how

@@ -95,6 +95,7 @@ def _words(visit: Visit) -> dict[str, str]:
         "artifacts": visit.say("Artifacts"),
         "tagged": visit.say("Tagged"),
         "untagged": visit.say("Tag removed"),
+        "entered": visit.say("Entered"),
     }
 
 

@@ -1,0 +1,49 @@
+"""Where the SSH gateway stands, and the lines by which people come in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from shlex import quote
+
+from holdfast.settings import SshSettings
+
+from .entering import Entrance
+
+SSH_PORT = 22
+
+
+@dataclass(frozen=True, slots=True)
+class SshLine:
+    task: str
+    command: str  # to be typed as it is
+    user: str
+    host: str
+    port: int
+    held: bool
+
+
+@dataclass(slots=True)
+class SshGate:
+    """Told by whoever opens the gateway."""
+
+    settings: SshSettings
+    port: int | None = None  # that it listens on; None: it does not
+    host_key: str = ""  # its public key, one line
+    trouble: str = ""  # why it does not listen although it should: a sentence
+
+    @property
+    def is_open(self) -> bool:
+        return self.port is not None
+
+    def host(self, reached_by: str) -> str:
+        """Where people find it, who found us by that name or address."""
+        return self.settings.public_host or reached_by
+
+    @property
+    def public_port(self) -> int:
+        return self.settings.public_port or self.port or self.settings.port
+
+    def line(self, entrance: Entrance, reached_by: str) -> SshLine:
+        user, host, port = f"{entrance.job.id}.{entrance.task}", self.host(reached_by), self.public_port
+        words = ["ssh", *([] if port == SSH_PORT else ["-p", str(port)]), quote(f"{user}@{host}")]
+        return SshLine(entrance.task, " ".join(words), user, host, port, entrance.held)
