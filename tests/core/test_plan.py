@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
 from holdfast.core.exit_table import spec_of
 from holdfast.core.exits import Cause, ExitKind
-from holdfast.core.job import GIB, Dialect, Job, Resources
+from holdfast.core.holding import Ask, HoldPolicy, HoldRequest
+from holdfast.core.job import GIB, Dialect, Job, Keep, Resources
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import Amount, Node, Placed, Refused
 from holdfast.core.placing import place
@@ -24,6 +25,13 @@ from holdfast.core.states import JobState, TaskState
 from .jobs import NOON, job, jobs, role, snapshot
 
 POLICY = Policy(time_limit=timedelta(hours=24), grace=timedelta(seconds=30))
+DAY = timedelta(days=1)
+HOLDS = (
+    None,
+    HoldPolicy(duration=timedelta(seconds=500)),
+    HoldPolicy(keep=Keep.FILES),
+    HoldPolicy(refusal="There are enough."),
+)
 BIG = Node(name="big", cpu=1000, memory=10_000 * GIB, gpus=tuple(range(100)))
 
 
@@ -288,6 +296,8 @@ class World:
 
     def __init__(self, of: Job, data: st.DataObject) -> None:
         self.data = data
+        self.policy = replace(POLICY, hold=data.draw(st.sampled_from(HOLDS)))
+        self.held: dict[str, Observation] = {}
         self.now = NOON
         self.state = snapshot(of)
         self.started: list[str] = []
@@ -311,16 +321,20 @@ class World:
         """Any subset of the truth, with repeats; sometimes more than was asked for."""
         seen = {}
         for id in sorted(self.running):
-            what = self.data.draw(st.sampled_from(["nothing", "running", "exit", "lost"]))
-            if what == "running":
+            what = self.data.draw(st.sampled_from(["nothing", "running", "exit", "lost", "held"]))
+            if id in self.held and what in ("running", "held"):
+                seen[id] = self.held[id]
+            elif what == "running":
                 seen[id] = Observation(attempt_id=id, seen=Seen.RUNNING)
+            elif what == "held" and self.policy.hold is not None:
+                seen[id] = self.held[id] = Observation(attempt_id=id, seen=Seen.HELD, code=2)
             elif what == "exit" or id in self.stopped:
                 code = self.data.draw(st.sampled_from([0, 0, 1, 137, 143]))
                 seen[id] = Observation(attempt_id=id, seen=Seen.EXITED, code=code, oom=code == 137)
             elif what == "lost":
                 seen[id] = Observation(attempt_id=id, seen=Seen.LOST, message="lost")
         for id, observation in seen.items():
-            if observation.seen is not Seen.RUNNING:
+            if observation.seen not in (Seen.RUNNING, Seen.HELD):
                 self.running.discard(id)
                 self.ended[id] = observation
         return {**self.ended, **seen}
@@ -329,9 +343,13 @@ class World:
         self.now += timedelta(seconds=self.data.draw(st.sampled_from([0, 1, 400, 1000])))
         if stop and self.state.stop is None:
             self.state = replace(self.state, stop=StopRequest(actor="ann", at=self.now))
-        self.take(plan(self.state, self.look(), self.now, POLICY, chance=0.5))
+        asked = [HoldRequest(actor="ann", at=self.now, ask=ask, until=self.now + DAY) for ask in self.asks()]
+        self.take(plan(self.state, self.look(), self.now, self.policy, requests=asked, chance=0.5))
         for decision in decisions(self.state, self.now):
-            self.take(plan(self.state, {}, self.now, POLICY, decision=decision))
+            self.take(plan(self.state, {}, self.now, self.policy, decision=decision))
+
+    def asks(self) -> list[Ask]:
+        return self.data.draw(st.lists(st.sampled_from(Ask), max_size=2)) if self.held else []
 
 
 @settings(max_examples=300, deadline=None)
@@ -346,11 +364,11 @@ def test_any_order_of_events_starts_nothing_twice_and_ends(of: Job, data: st.Dat
         everything = {id: Observation(attempt_id=id, seen=Seen.EXITED, code=0) for id in world.running}
         world.ended |= everything
         world.running.clear()
-        world.take(plan(world.state, world.ended, world.now, POLICY))
+        world.take(plan(world.state, world.ended, world.now, world.policy))
     assert world.state.state.final
     assert len(world.started) == len(set(world.started))
     assert all(task.state.ended for task in world.state.tasks)
-    assert plan(world.state, world.ended, world.now, POLICY) == Plan(after=world.state)
+    assert plan(world.state, world.ended, world.now, world.policy) == Plan(after=world.state)
 
 
 @settings(max_examples=200, deadline=None)
@@ -359,7 +377,7 @@ def test_no_plan_both_starts_and_stops_an_attempt(of: Job, data: st.DataObject) 
     world = World(of, data)
     for turn in range(8):
         before = world.state
-        made = plan(before, world.look(), world.now, POLICY)
+        made = plan(before, world.look(), world.now, world.policy)
         started = {step.attempt_id for step in made.steps if isinstance(step, Start)}
         others = {step.attempt_id for step in made.steps if not isinstance(step, Start)}
         assert not started & others

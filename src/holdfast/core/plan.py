@@ -6,15 +6,16 @@ state, so a server that dies between saving a plan and performing it loses nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from .attempt import JobSnapshot, Observation, Outcome, Result, Seen, TaskAttempt
+from .attempt import Held, JobSnapshot, Observation, Outcome, Result, Seen, TaskAttempt
 from .completion import decide_outcome
 from .exit_table import spec_of, with_cause
 from .exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
-from .job import Job, Role
+from .holding import Ask, HoldPolicy, HoldRequest, banner, can_be_held
+from .job import Job, Keep, Role
 from .placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
 from .records import JobAttempt, NewEvent
 from .retry import CONFLICT_MAX, GiveUp, decide_retry
@@ -42,7 +43,16 @@ class Remove:
     attempt_id: str
 
 
-Step = Start | Stop | Remove
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Add to its log, once for each key."""
+
+    attempt_id: str
+    key: str
+    text: str
+
+
+Step = Start | Stop | Remove | Announce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +61,7 @@ class Policy:
 
     time_limit: timedelta | None  # None: no limit
     grace: timedelta
+    hold: HoldPolicy | None = None  # None: its tasks are not held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,21 +81,26 @@ def plan(
     policy: Policy,
     *,
     decision: Placed | Refused | None = None,
+    requests: Sequence[HoldRequest] = (),
     elapsed: timedelta | None = None,
     chance: float = 0.0,
 ) -> Plan:
-    """`elapsed`: how long the attempt has run, by a clock that does not jump. `chance` in [0, 1) is for retry waits."""
+    """`elapsed`: how long the attempt has run, by a clock that does not jump. `chance` in [0, 1) is for retry waits.
+    `requests`: what people ask of its holds."""
     if snapshot.state.final:
         return Plan(after=snapshot)
     work = _Work(snapshot, now, policy, chance)
     work.begin_attempt()
     work.absorb(seen)
     work.accept(decision)
+    work.grant(requests)
     work.honour_stop()
+    work.end_holds()
     work.enforce_time_limit(elapsed)
     work.retry_tasks()
     work.decide()
     work.settle()
+    work.show_hold()
     return work.finished_plan(elapsed)
 
 
@@ -221,12 +237,29 @@ class _Work:
         told = f"Stopped: {stop.why}" if stop.why else f"Stopped by {stop.actor}"
         reason = Exit(kind=ExitKind.CANCELLED, message=told, behaviour=Behaviour.PERMANENT)
         self.stop_tasks(reason)
+        for i, task in enumerate(self.tasks):
+            if task.state is TaskState.HELD:
+                self.let_go(i, task)
+
+    def grant(self, requests: Sequence[HoldRequest]) -> None:
+        for request in requests:
+            for i, task in enumerate(self.tasks):
+                if task.state is TaskState.HELD and task.stop is None and request.task in (None, task.task):
+                    self.answer(i, task, request)
+
+    def end_holds(self) -> None:
+        for i, task in enumerate(self.tasks):
+            held = task.held
+            if task.state is TaskState.HELD and held and task.stop is None and self.now >= held.until:
+                self.note("hold-ended", f"{task.task} was held long enough", task)
+                self.let_go(i, task)
 
     def enforce_time_limit(self, elapsed: timedelta | None) -> None:
+        """What is held has stopped working: no time counts any more."""
         limit = self.policy.time_limit
         if limit is None or elapsed is None or elapsed < limit or self.after.stop or self.after.outcome:
             return
-        if not any(task.state.live for task in self.tasks):
+        if not self.works():
             return
         text = f"Ran longer than its time limit of {_show_duration(limit)}"
         reason = Exit(kind=ExitKind.TIME_LIMIT, message=text, behaviour=Behaviour.PERMANENT)
@@ -238,7 +271,8 @@ class _Work:
         if self.job.gang or self.after.stop or self.after.outcome:
             return
         for i, task in enumerate(self.tasks):
-            if task.exit is not None and task.state in (TaskState.FAILED, TaskState.SUCCEEDED):
+            ended = task.state in (TaskState.FAILED, TaskState.SUCCEEDED)
+            if task.exit is not None and ended and task.held is None:
                 self.retry_task(i, task, task.exit)
 
     def decide(self) -> None:
@@ -253,18 +287,38 @@ class _Work:
     def settle(self) -> None:
         if not all(task.state.ended for task in self.tasks):
             return
-        if self.after.stop:
+        if self.after.stop and not any(task.held for task in self.tasks):
             text = self.after.stop.cancelled
             reason = Exit(kind=ExitKind.CANCELLED, message=text, code=self.first_code())
             self.end(Change.CANCEL, "cancelled", text, reason, actor=self.after.stop.actor)
+        elif self.after.stop:
+            self.end_attempt(self.outcome_of_holds())
         elif self.after.outcome:
             self.end_attempt(self.after.outcome)
+
+    def outcome_of_holds(self) -> Outcome:
+        """A job that was stopped while something of it was held had failed before."""
+        task = next(task for task in self.tasks if task.held)
+        assert task.held is not None
+        reason = task.held.exit
+        text = f"{task.task}: {reason.message}"
+        return Outcome(result=Result.FAILED, message=text, exit=reason, role=task.role, index=task.index)
+
+    def show_hold(self) -> None:
+        held = [task for task in self.tasks if task.state is TaskState.HELD]
+        if self.after.state is JobState.RUNNING and held:
+            names = ", ".join(task.task for task in held)
+            self.move(Change.HOLD, "held", f"{names} failed and is held" if len(held) == 1 else f"{names} are held")
+        elif self.after.state is JobState.HELD and not held:
+            self.move(Change.RESUME, "resumed", "Nothing of it is held any more")
 
     # -- what the phases are made of
 
     def look(self, i: int, task: TaskAttempt, observation: Observation) -> None:
         seen = observation.seen
-        if seen is Seen.ABSENT and task.state is TaskState.PREPARING and task.stop is None:
+        if task.held is not None:
+            self.look_at_held(i, task, task.held, seen)
+        elif seen is Seen.ABSENT and task.state is TaskState.PREPARING and task.stop is None:
             self.start(self.after.attempt_id(task), task)
         elif seen is Seen.ABSENT and task.stop is not None:
             self.finish(i, task, task.stop)
@@ -280,6 +334,8 @@ class _Work:
             self.finish(i, self.started(i, task, observation), task.stop or lost)
         elif seen is Seen.EXITED:
             self.exited(i, self.started(i, task, observation), observation)
+        elif seen is Seen.HELD:
+            self.failed(i, self.started(i, task, observation), observation)
         elif seen is Seen.RUNNING:
             task = self.started(i, task, observation)
             if task.stop is not None:
@@ -295,7 +351,7 @@ class _Work:
             started_at=self.after.started_at or at,
             attempt_started_at=self.after.attempt_started_at or at,
         )
-        if self.after.state is not JobState.RUNNING:
+        if self.after.state in (JobState.PREPARING, JobState.UNKNOWN):
             self.move(Change.START, "started", "Running")
         if len(self.tasks) > 1:
             self.note("task-started", f"{task.task} runs on {task.node}", task)
@@ -303,18 +359,94 @@ class _Work:
             self.note("warning", observation.warning, task)
         return task
 
+    def look_at_held(self, i: int, task: TaskAttempt, held: Held, seen: Seen) -> None:
+        """Whatever ends its processes, by us or from within: its files stay until the hold is over."""
+        if seen is Seen.ABSENT:
+            self.note("hold-ended", f"The files of {task.task} are gone from the machine", task)
+            self.finish(i, task, held.exit, task.finished_at)
+        elif seen in (Seen.EXITED, Seen.LOST):
+            if task.stop is not None:
+                self.finish(i, task, held.exit, task.finished_at)
+            elif not held.ended:
+                self.put(i, replace(task, held=replace(held, keep=Keep.FILES, ended=True)))
+                self.note("hold-files", f"Only the files of {task.task} are kept on: its processes have ended", task)
+        elif task.stop is not None or held.keep is Keep.FILES:
+            self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
+        else:
+            self.announce(task, held)
+
+    def failed(self, i: int, task: TaskAttempt, observation: Observation) -> None:
+        """Its command failed, and the rest of it waits for what we decide."""
+        reason = self.reason_of(task, observation)
+        hold = self.policy.hold
+        if task.stop is None and hold is not None and can_be_held(reason) and not hold.refusal:
+            self.hold(i, task, reason, hold, observation.finished_at)
+            return
+        if task.stop is None:
+            task = self.put(i, replace(task, stop=reason))
+            if hold is not None and hold.refusal:
+                self.note("not-held", f"{task.task} is not held: {hold.refusal}", task)
+        self.steps.append(Stop(self.after.attempt_id(task), timedelta()))
+
+    def hold(self, i: int, task: TaskAttempt, reason: Exit, hold: HoldPolicy, at: datetime | None) -> None:
+        held = Held(since=self.now, until=self.now + hold.duration, exit=reason, keep=hold.keep)
+        at = max(at or self.now, task.started_at or self.now)
+        task = self.put(i, replace(task, state=TaskState.HELD, held=held, finished_at=at))
+        kept = "with all it has" if hold.keep is Keep.ALL else "its files only"
+        text = f"{task.task}: {reason.message}; held for {_show_duration(hold.duration)}, {kept}"
+        self.note("task-held", text, task)
+        self.announce(task, held)
+        if hold.keep is Keep.FILES:
+            self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
+
+    def announce(self, task: TaskAttempt, held: Held) -> None:
+        told = banner(held.exit.code or 0, HoldPolicy(duration=held.until - held.since, keep=held.keep))
+        self.steps.append(Announce(self.after.attempt_id(task), "held", told))
+
+    def answer(self, i: int, task: TaskAttempt, request: HoldRequest) -> None:
+        assert task.held is not None
+        if request.ask is Ask.RELEASE:
+            text = request.why or f"{task.task} was released by {request.actor}"
+            self.note("hold-ended", text, task, request.actor)
+            self.let_go(i, task)
+        elif request.ask is Ask.EXTEND and request.until is not None:
+            until = request.until
+            if self.policy.hold is not None:
+                until = min(until, task.held.since + self.policy.hold.longest)
+            self.put(i, replace(task, held=replace(task.held, until=until)))
+            text = f"{task.task} is held until {until:%Y-%m-%d %H:%M} UTC: {request.actor} asked for it"
+            self.note("hold-extended", text, task, request.actor)
+        elif request.ask is Ask.KEEP_FILES and task.held.keep is Keep.ALL:
+            self.put(i, replace(task, held=replace(task.held, keep=Keep.FILES)))
+            self.note("hold-files", f"Only the files of {task.task} are kept on: {request.actor} asked for it", task)
+            self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
+
+    def let_go(self, i: int, task: TaskAttempt) -> None:
+        """It ends as it would have without the hold."""
+        assert task.held is not None
+        if task.held.ended:
+            self.finish(i, task, task.held.exit, task.finished_at)
+        elif task.stop is None:
+            self.put(i, replace(task, stop=task.held.exit))
+            self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
+
     def exited(self, i: int, task: TaskAttempt, observation: Observation) -> None:
+        reason = self.reason_of(task, observation)
+        if task.stop is not None:
+            known = task.stop.code is not None  # it had failed before we ended the rest of it
+            reason = task.stop if known else replace(task.stop, code=reason.code, signal=reason.signal)
+        self.finish(i, task, reason, observation.finished_at)
+
+    def reason_of(self, task: TaskAttempt, observation: Observation) -> Exit:
+        """How its command ended, if nobody had asked it to."""
         code = observation.code if observation.code is not None else 0
         limit = show_bytes(self.job.role(task.role).resources.memory)
         full = observation.message if observation.cause == Cause.SCRATCH_FULL else ""
         reason = classify(code, oom=observation.oom, memory_limit=limit, scratch_full=full)
-        if task.stop is not None:
-            reason = replace(task.stop, code=code, signal=reason.signal)
-        elif reason.kind is ExitKind.USER_ERROR:
-            reason = with_cause(reason, str(observation.cause))
-            if self.job.dialect.openpai:
-                reason = replace(reason, behaviour=spec_of(reason).behaviour)
-        self.finish(i, task, reason, observation.finished_at)
+        if reason.kind is not ExitKind.USER_ERROR:
+            return reason
+        reason = with_cause(reason, str(observation.cause))
+        return replace(reason, behaviour=spec_of(reason).behaviour) if self.job.dialect.openpai else reason
 
     def finish(self, i: int, task: TaskAttempt, reason: Exit, at: datetime | None = None) -> None:
         state = _END_STATES[reason.kind]
@@ -353,7 +485,7 @@ class _Work:
             unstarted = self.starts.pop(self.after.attempt_id(task), None)
             if task.state is TaskState.WAITING or unstarted:
                 self.finish(i, task, replace(reason, message=f"{NEVER_STARTED}{reason.message}"))
-            elif task.state.live and task.stop is None:
+            elif task.state.live and task.state is not TaskState.HELD and task.stop is None:
                 self.put(i, replace(task, stop=reason))
                 self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
 
@@ -388,7 +520,7 @@ class _Work:
             exit=outcome.exit,
             chance=self.chance,
         )
-        if isinstance(verdict, GiveUp):
+        if isinstance(verdict, GiveUp) or any(task.held for task in self.tasks):
             change = Change.SUCCEED if outcome.result is Result.SUCCEEDED else Change.FAIL
             self.end(change, outcome.result.value, outcome.message, outcome.exit)
             return
@@ -412,6 +544,10 @@ class _Work:
     def end(self, change: Change, kind: str, text: str, reason: Exit, actor: str = "holdfast") -> None:
         self.after = replace(self.after, exit=reason, finished_at=self.now, retry_at=None)
         self.move(change, kind, text, actor)
+
+    def works(self) -> bool:
+        """Something of it is there that does more than being held."""
+        return any(task.state.live and task.state is not TaskState.HELD for task in self.tasks)
 
     def first_code(self) -> int | None:
         return next((task.exit.code for task in self.tasks if task.exit and task.exit.code is not None), None)
@@ -438,9 +574,9 @@ class _Work:
         )
         self.events.append(event)
 
-    def note(self, kind: str, text: str, task: TaskAttempt | None = None) -> None:
-        name = task.task if task else None
-        self.events.append(NewEvent(kind=kind, message=text, at=self.now, task=name, attempt=self.after.attempt))
+    def note(self, kind: str, text: str, task: TaskAttempt | None = None, actor: str = "holdfast") -> None:
+        name, attempt = task.task if task else None, self.after.attempt
+        self.events.append(NewEvent(kind=kind, message=text, at=self.now, actor=actor, task=name, attempt=attempt))
 
     def finished_plan(self, elapsed: timedelta | None) -> Plan:
         self.after = replace(self.after, tasks=tuple(self.tasks))
@@ -455,9 +591,12 @@ class _Work:
 
     def next_look(self, elapsed: timedelta | None) -> timedelta | None:
         waits = [task.retry_at - self.now for task in self.tasks if task.retry_at]
+        held = [task.held for task in self.tasks if task.state is TaskState.HELD and task.stop is None]
+        waits += [hold.until - self.now for hold in held if hold]
         if self.after.retry_at:
             waits.append(self.after.retry_at - self.now)
-        if self.policy.time_limit is not None and self.after.attempt_started_at and not self.after.outcome:
+        limited = self.after.attempt_started_at and not self.after.outcome and self.works()
+        if self.policy.time_limit is not None and limited:
             waits.append(self.policy.time_limit - (elapsed or timedelta()))
         return max(min(waits), timedelta()) if waits else None
 

@@ -74,6 +74,7 @@ TRANSITIONS: dict[tuple[JobState, Change], JobState] = {
     (_S.RUNNING, _C.FAIL): _S.FAILED,
     (_S.RUNNING, _C.CANCEL): _S.CANCELLED,
     (_S.HELD, _C.RESUME): _S.RUNNING,
+    (_S.HELD, _C.SUCCEED): _S.SUCCEEDED,  # one task failed and was held, and others were enough
     (_S.HELD, _C.FAIL): _S.FAILED,
     (_S.HELD, _C.CANCEL): _S.CANCELLED,
     (_S.UNKNOWN, _C.START): _S.RUNNING,

@@ -82,7 +82,6 @@ function replacePager(old, next) {
 }
 
 function startFilters() {
-  // What was typed is asked for as it is typed: leaving the field is no news.
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.triggeringEvent?.type === "input") event.detail.headers["X-Typed"] = "yes";
   });

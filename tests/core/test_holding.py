@@ -1,0 +1,222 @@
+"""Failed tasks that are kept: what is granted, how long, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from holdfast.core.attempt import Held, JobSnapshot, Observation, Outcome, Result, Seen, StopRequest
+from holdfast.core.exits import ExitKind
+from holdfast.core.holding import Ask, HoldPolicy, HoldRequest, banner, held_for, spell_out
+from holdfast.core.job import Hold, Keep
+from holdfast.core.plan import Announce, Plan, Policy, Remove, Stop, plan
+from holdfast.core.states import JobState, TaskState
+
+from .jobs import NOON, job, role
+from .test_plan import POLICY, running, see
+
+WEEK = timedelta(days=7)
+HOLD = replace(POLICY, hold=HoldPolicy())
+FILES = replace(POLICY, hold=HoldPolicy(keep=Keep.FILES))
+
+GUIDE = """\
+job has finished with exit code 2
+=============================================================================
+======   The job container failed, so it will be reserved for 1 week   ======
+======          After debugging, please stop the job manually.         ======
+=============================================================================
+"""
+
+
+def fail(of: JobSnapshot, policy: Policy = HOLD, code: int = 2, **fields: object) -> Plan:
+    return plan(of, see(of, Seen.HELD, code=code, **fields), NOON, policy)
+
+
+def gone(of: JobSnapshot, policy: Policy = HOLD, now: datetime = NOON) -> Plan:
+    return plan(of, see(of, Seen.EXITED, code=137), now, policy)
+
+
+def ask(of: JobSnapshot, what: Ask, policy: Policy = HOLD, **fields: object) -> Plan:
+    request = HoldRequest(actor="ann", at=NOON, ask=what, **fields)  # type: ignore[arg-type]
+    return plan(of, {}, NOON, policy, requests=[request])
+
+
+def held_of(of: JobSnapshot) -> Held:
+    (task,) = [task for task in of.tasks if task.held]
+    assert task.held is not None
+    return task.held
+
+
+def test_the_banner_is_the_one_of_the_debugging_guide() -> None:
+    assert banner(2, HoldPolicy()) == GUIDE
+
+
+@pytest.mark.parametrize("keep", [Keep.ALL, Keep.FILES])
+@pytest.mark.parametrize("seconds", [1, 90, 3600, 36 * 3600, 86400 * 365])
+def test_the_banner_is_a_box_however_long_the_time(keep: Keep, seconds: int) -> None:
+    lines = banner(1, HoldPolicy(duration=timedelta(seconds=seconds), keep=keep)).splitlines()[1:]
+    assert len({len(line) for line in lines}) == 1
+    assert spell_out(timedelta(seconds=seconds)) in lines[1]
+
+
+def test_a_failed_task_is_held_with_all_it_has() -> None:
+    made = fail(running())
+    (task,) = made.after.tasks
+    assert (made.after.state, task.state, task.occupies) == (JobState.HELD, TaskState.HELD, True)
+    held = held_of(made.after)
+    assert (held.until, held.exit.code, held.exit.kind) == (NOON + WEEK, 2, ExitKind.USER_ERROR)
+    assert [(type(step), getattr(step, "text", "")) for step in made.steps] == [(Announce, GUIDE)]
+    assert made.wake_in == WEEK
+    assert [event.kind for event in made.events] == ["task-held", "held"]
+
+
+def test_a_hold_of_files_gives_the_rest_back() -> None:
+    made = fail(running(), FILES)
+    assert [type(step) for step in made.steps] == [Announce, Stop]
+    assert made.after.tasks[0].occupies  # until its processes are gone
+    made = gone(made.after, FILES)
+    (task,) = made.after.tasks
+    assert (task.state, task.occupies, made.after.state) == (TaskState.HELD, False, JobState.HELD)
+    assert not made.steps
+    assert gone(made.after, FILES).tasks == ()
+
+
+def test_nothing_is_held_where_nobody_asked_for_it() -> None:
+    made = fail(running(), POLICY)
+    assert [type(step) for step in made.steps] == [Stop]
+    made = gone(made.after, POLICY)
+    assert (made.after.state, made.after.exit and made.after.exit.code) == (JobState.FAILED, 2)
+
+
+def test_one_too_many_is_not_held_and_says_why() -> None:
+    policy = replace(POLICY, hold=HoldPolicy(refusal="ann holds 10 tasks already."))
+    made = fail(running(), policy)
+    assert "main-0 is not held: ann holds 10 tasks already." in [event.message for event in made.events]
+    made = gone(made.after, policy)
+    assert (made.after.state, made.after.exit and made.after.exit.code) == (JobState.FAILED, 2)
+
+
+def test_at_the_deadline_it_ends_as_it_would_have() -> None:
+    held = fail(running()).after
+    assert plan(held, {}, NOON + WEEK - timedelta(seconds=1), HOLD).steps == ()
+    late = plan(held, {}, NOON + WEEK, HOLD)
+    assert [type(step) for step in late.steps] == [Stop]
+    assert late.wake_in is None
+    assert not plan(late.after, {}, NOON + WEEK, HOLD).steps  # asked once
+    made = gone(late.after, now=NOON + WEEK)
+    assert made.after.state is JobState.FAILED
+    assert made.after.exit is not None
+    assert (made.after.exit.code, made.after.exit.message) == (2, "Exit code 2")
+    assert [type(step) for step in made.steps] == [Remove]
+
+
+def test_a_hold_of_files_ends_at_once() -> None:
+    held = gone(fail(running(), FILES).after, FILES).after
+    made = plan(held, {}, NOON + WEEK, FILES)
+    assert (made.after.state, [type(step) for step in made.steps]) == (JobState.FAILED, [Remove])
+
+
+def test_a_stop_ends_it_failed_and_not_cancelled() -> None:
+    held = replace(fail(running()).after, stop=StopRequest(actor="ann", at=NOON))
+    made = plan(held, {}, NOON, HOLD)
+    assert [type(step) for step in made.steps] == [Stop]
+    made = gone(made.after)
+    assert (made.after.state, made.after.exit and made.after.exit.code) == (JobState.FAILED, 2)
+
+
+def test_a_released_one_is_not_tried_again() -> None:
+    held = fail(running(job(max_retries=3))).after
+    made = gone(ask(held, Ask.RELEASE).after)
+    assert (made.after.state, made.after.retry_at) == (JobState.FAILED, None)
+
+
+def test_an_extension_goes_no_further_than_the_admin_allows() -> None:
+    policy = replace(POLICY, hold=HoldPolicy(longest=timedelta(days=10)))
+    held = fail(running(), policy).after
+    made = ask(held, Ask.EXTEND, policy, until=NOON + timedelta(days=9))
+    assert (held_of(made.after).until, made.wake_in) == (NOON + timedelta(days=9), timedelta(days=9))
+    made = ask(held, Ask.EXTEND, policy, until=NOON + timedelta(days=90))
+    assert held_of(made.after).until == NOON + timedelta(days=10)
+
+
+def test_all_can_become_files_only() -> None:
+    made = ask(fail(running()).after, Ask.KEEP_FILES)
+    assert [type(step) for step in made.steps] == [Stop]
+    made = gone(made.after)
+    assert (made.after.state, made.after.tasks[0].occupies) == (JobState.HELD, False)
+
+
+def test_processes_that_end_by_themselves_leave_their_files() -> None:
+    made = gone(fail(running()).after)
+    held = held_of(made.after)
+    assert (made.after.state, held.keep, held.ended) == (JobState.HELD, Keep.FILES, True)
+
+
+def test_files_that_are_gone_end_it() -> None:
+    held = fail(running()).after
+    made = plan(held, see(held, Seen.ABSENT), NOON, HOLD)
+    assert (made.after.state, made.after.exit and made.after.exit.code) == (JobState.FAILED, 2)
+
+
+@pytest.mark.parametrize("kind", ["stop", "limit"])
+def test_what_was_asked_to_end_is_not_held(kind: str) -> None:
+    before = running()
+    if kind == "stop":
+        before = plan(replace(before, stop=StopRequest(actor="ann", at=NOON)), {}, NOON, HOLD).after
+    else:
+        before = plan(before, {}, NOON, HOLD, elapsed=timedelta(days=2)).after
+    made = fail(before, code=143)
+    assert [type(step) for step in made.steps] == [Stop]
+    made = gone(made.after)
+    assert made.after.state is (JobState.CANCELLED if kind == "stop" else JobState.FAILED)
+
+
+def test_a_held_job_has_no_time_limit_but_what_runs_beside_it_has() -> None:
+    held = fail(running()).after
+    assert not plan(held, {}, NOON, HOLD, elapsed=timedelta(days=3)).steps
+    two = running(job(role(instances=2)))
+    first = two.attempt_id(two.tasks[0])
+    made = plan(two, {first: Observation(attempt_id=first, seen=Seen.HELD, code=2)}, NOON, HOLD)
+    assert made.after.state is JobState.HELD
+    late = plan(made.after, {}, NOON, HOLD, elapsed=timedelta(days=3))
+    assert [step.attempt_id for step in late.steps] == [two.attempt_id(two.tasks[1])]
+    assert late.after.tasks[0].state is TaskState.HELD
+
+
+def test_other_tasks_go_on_beside_a_held_one() -> None:
+    two = running(job(role(instances=2)))
+    ids = [two.attempt_id(task) for task in two.tasks]
+    made = plan(two, {ids[0]: Observation(attempt_id=ids[0], seen=Seen.HELD, code=2)}, NOON, HOLD)
+    assert [type(step) for step in made.steps] == [Announce]
+    made = plan(made.after, {ids[1]: Observation(attempt_id=ids[1], seen=Seen.EXITED, code=0)}, NOON, HOLD)
+    assert made.after.state is JobState.HELD
+    made = gone(ask(made.after, Ask.RELEASE, task="main-0").after)
+    assert made.after.state is JobState.FAILED
+
+
+def test_a_role_whose_success_is_enough_succeeds_once_nothing_is_held() -> None:
+    two = running(job(role(instances=2)))
+    made = fail(two)
+    won = Outcome(result=Result.SUCCEEDED, message="enough", exit=replace(held_exit(made.after), code=0))
+    late = gone(ask(replace(made.after, outcome=won), Ask.RELEASE).after)
+    assert late.after.state is JobState.SUCCEEDED
+
+
+def held_exit(of: JobSnapshot):  # type: ignore[no-untyped-def]
+    return next(task.held.exit for task in of.tasks if task.held)
+
+
+@pytest.mark.parametrize(
+    ("hold", "expected"),
+    [
+        (None, None),
+        (Hold(keep=Keep.NOTHING), None),
+        (Hold(), HoldPolicy(duration=WEEK, longest=WEEK * 2)),
+        (Hold(duration=timedelta(hours=1)), HoldPolicy(duration=timedelta(hours=1), longest=WEEK * 2)),
+        (Hold(duration=WEEK * 9), HoldPolicy(duration=WEEK * 2, longest=WEEK * 2)),
+    ],
+)
+def test_what_is_granted(hold: Hold | None, expected: HoldPolicy | None) -> None:
+    assert held_for(hold, WEEK, WEEK * 2) == expected
