@@ -12,7 +12,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from holdfast.core.attempt import JobSnapshot, Outcome, Result, StopRequest, TaskAttempt
+from holdfast.core.attempt import Held, JobSnapshot, Outcome, Result, StopRequest, TaskAttempt
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.exits import Behaviour, Exit, ExitKind, classify
 from holdfast.core.job import Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
@@ -196,6 +196,7 @@ class JobsContract:
                 user_retries=1,
                 platform_retries=2,
                 retry_at=later(days=400),
+                held=Held(since=later(hours=1), until=later(days=7), exit=exit, keep=Keep.FILES, ended=True),
             ),
             TaskAttempt(role="worker", index=1, state=TaskState.RUNNING),
             TaskAttempt(role="ps", index=0),

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.job import Hold, Keep
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Token
 from holdfast.store import people, tokens
@@ -19,6 +20,7 @@ RED = Group(
     quota=Quota(cpu=1.5, memory=2**50, gpu=3),
     user_quota=Quota(cpu=None, memory=0, gpu=None),
     time_limit=timedelta(hours=1, microseconds=1),
+    hold=Hold(duration=timedelta(days=2), keep=Keep.FILES),
 )
 
 

@@ -33,6 +33,10 @@ _JOB = text(
 _SPEC = text("INSERT INTO job_specs (job_seq, spec_json, source) VALUES (:seq, :spec, 'name: x')")
 _HOUR = text("INSERT INTO job_hours (hour, first_seq, last_seq) VALUES (0, 1, 3)")
 _USER = text("INSERT INTO users (name, admin, email, created_at, disabled) VALUES ('ann', true, '', 0, false)")
+_TASK = text(
+    "INSERT INTO task_attempts (job_seq, attempt, role, task_index, number, state, user_retries, platform_retries)"
+    " VALUES (1, 0, 'main', 0, 0, 'Succeeded', 0, 0)"
+)
 _GROUP = text("INSERT INTO groups (name, description) VALUES ('red', 'The reds')")
 MANY = 4500  # jobs: more than are filled together
 
@@ -66,7 +70,7 @@ def test_jobs_people_and_tags_of_the_first_version(first: tuple[str, Engine]) ->
         conn.execute(_JOB, {**_row(3), "tags": json.dumps(["x"])})
         specs = [job_to_json(a_job()), spec, job_to_json(a_job(tags=("x",)))]
         conn.execute(_SPEC, [{"seq": n, "spec": json.dumps(each)} for n, each in enumerate(specs, 1)])
-        for statement in (_HOUR, _USER, _GROUP):
+        for statement in (_TASK, _HOUR, _USER, _GROUP):
             conn.execute(statement)
     opened = Opened(url)
     found = opened.pages(JobFilter(), 10)
@@ -82,7 +86,8 @@ def test_jobs_people_and_tags_of_the_first_version(first: tuple[str, Engine]) ->
     user, group = opened.read(people.get_user, "ann"), opened.read(people.get_group, "red")
     assert user is not None
     assert group is not None
-    assert (user.extension, group.extension) == ({}, {})
+    assert (user.extension, group.extension, group.hold) == ({}, {}, None)
+    assert [tried.task.held for tried in opened.read(jobs.tasks, "job-1")] == [None]
     opened.submit("one more")
     opened.close()
 

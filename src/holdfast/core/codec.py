@@ -35,7 +35,7 @@ def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
         "max_retries": job.max_retries,
         "time_limit": _seconds(job.time_limit),
         "grace": _seconds(job.grace),
-        "hold": job.hold and {"duration": _seconds(job.hold.duration), "keep": job.hold.keep.value},
+        "hold": hold_to_json(job.hold),
         "priority": job.priority,
         "tags": list(job.tags),
         "datasets": list(job.datasets),
@@ -58,7 +58,7 @@ def job_from_json(data: Mapping[str, Any]) -> Job:
         max_retries=get("max_retries", 0),
         time_limit=_duration(get("time_limit")),
         grace=_duration(get("grace")),
-        hold=_hold_from_json(get("hold")),
+        hold=hold_from_json(get("hold")),
         priority=get("priority", 0),
         tags=tuple(get("tags", ())),
         datasets=tuple(get("datasets", ())),
@@ -130,7 +130,11 @@ def _role_from_json(data: Mapping[str, Any]) -> Role:
     )
 
 
-def _hold_from_json(data: Mapping[str, Any] | None) -> Hold | None:
+def hold_to_json(hold: Hold | None) -> dict[str, Any] | None:
+    return None if hold is None else {"duration": _seconds(hold.duration), "keep": hold.keep.value}
+
+
+def hold_from_json(data: Mapping[str, Any] | None) -> Hold | None:
     if data is None:
         return None
     return Hold(duration=_duration(data["duration"]), keep=Keep(data["keep"]))

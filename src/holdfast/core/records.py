@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from .attempt import Outcome, TaskAttempt
-from .job import Dialect
+from .job import Dialect, Hold
 from .placement import Quota
 from .states import JobState
 
@@ -192,6 +192,7 @@ class Group:
     volume_capacity: int | None = None  # GB it was meant to have; told, not enforced
     launch_only: bool = True  # jobs of its members in other groups do not see that folder
     home_symlink: bool = True  # /home/jovyan/GROUP leads to it
+    hold: Hold | None = None  # for its jobs that do not say; None: they are not held
     extension: Mapping[str, Any] = field(default_factory=dict)  # what clients keep with a group
 
 

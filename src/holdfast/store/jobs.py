@@ -363,16 +363,16 @@ _UPDATE_JOB = text(
 _PUT_TASK = text(
     "INSERT INTO task_attempts (job_seq, attempt, role, task_index, number, state, node, gpus_json, ports_json,"
     " placed_at, started_at, finished_at, exit_json, stop_json, user_retries, platform_retries, retry_at,"
-    " job_finished_at)"
+    " job_finished_at, hold_json)"
     " VALUES (:job_seq, :attempt, :role, :task_index, :number, :state, :node, :gpus_json, :ports_json,"
     " :placed_at, :started_at, :finished_at, :exit_json, :stop_json, :user_retries, :platform_retries, :retry_at,"
-    " :job_finished_at)"
+    " :job_finished_at, :hold_json)"
     " ON CONFLICT (job_seq, attempt, role, task_index, number) DO UPDATE SET state = excluded.state,"
     " node = excluded.node, gpus_json = excluded.gpus_json, ports_json = excluded.ports_json,"
     " placed_at = excluded.placed_at, started_at = excluded.started_at, finished_at = excluded.finished_at,"
     " exit_json = excluded.exit_json, stop_json = excluded.stop_json, user_retries = excluded.user_retries,"
     " platform_retries = excluded.platform_retries, retry_at = excluded.retry_at,"
-    " job_finished_at = excluded.job_finished_at"
+    " job_finished_at = excluded.job_finished_at, hold_json = excluded.hold_json"
 )
 _PUT_ATTEMPT = text(
     "INSERT INTO job_attempts (job_seq, attempt, started_at, finished_at, outcome_json, counted)"

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from holdfast.core.codec import hold_from_json, hold_to_json
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow, User
@@ -207,6 +208,7 @@ def _group_of(row: Row[Any], members: Mapping[str, bool]) -> Group:
         volume_capacity=row.volume_capacity,
         launch_only=row.launch_only,
         home_symlink=row.home_symlink,
+        hold=hold_from_json(json.loads(row.hold_json)) if row.hold_json else None,
         extension=_extension(row),
     )
 
@@ -226,6 +228,7 @@ def _group_values(group: Group) -> dict[str, Any]:
         "volume_capacity": group.volume_capacity,
         "launch_only": group.launch_only,
         "home_symlink": group.home_symlink,
+        "hold_json": to_json(hold_to_json(group.hold)) if group.hold else None,
     }
 
 

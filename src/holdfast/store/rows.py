@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from holdfast.core.attempt import JobSnapshot, Outcome, Result, StopRequest, TaskAttempt
+from holdfast.core.attempt import Held, JobSnapshot, Outcome, Result, StopRequest, TaskAttempt
 from holdfast.core.exits import Behaviour, Exit, ExitKind
-from holdfast.core.job import Dialect, Job
+from holdfast.core.job import Dialect, Job, Keep
 from holdfast.core.records import JobAttempt, JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState
 
@@ -147,6 +147,33 @@ def stop_from_json(text: str | None) -> StopRequest | None:
     return StopRequest(actor=data["actor"], at=instant(data["at"]), why=data.get("why", ""))
 
 
+def held_to_json(held: Held | None) -> str | None:
+    if held is None:
+        return None
+    return to_json(
+        {
+            "since": micros(held.since),
+            "until": micros(held.until),
+            "exit": _exit_values(held.exit),
+            "keep": held.keep.value,
+            "ended": held.ended,
+        }
+    )
+
+
+def held_from_json(text: str | None) -> Held | None:
+    if text is None:
+        return None
+    data = json.loads(text)
+    return Held(
+        since=instant(data["since"]),
+        until=instant(data["until"]),
+        exit=_exit(data["exit"]),
+        keep=Keep(data["keep"]),
+        ended=data["ended"],
+    )
+
+
 # -- jobs
 
 
@@ -275,6 +302,7 @@ def task_values(task: TaskAttempt) -> dict[str, Any]:
         "user_retries": task.user_retries,
         "platform_retries": task.platform_retries,
         "retry_at": maybe_micros(task.retry_at),
+        "hold_json": held_to_json(task.held),
     }
 
 
@@ -296,6 +324,7 @@ def task_of(row: Row[Any]) -> TaskAttempt:
         user_retries=row.user_retries,
         platform_retries=row.platform_retries,
         retry_at=maybe_instant(row.retry_at),
+        held=held_from_json(row.hold_json),
     )
 
 

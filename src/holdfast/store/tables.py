@@ -162,6 +162,7 @@ task_attempts = Table(
     # Set on all attempts of a job when it ends: what retention counts from. 0: a later try made its logs due.
     Column("job_finished_at", Micros),
     Column("logs_removed_at", Micros),
+    Column("hold_json", Text),  # while it is held, and of one that was
     Index(
         "ix_task_attempts_logs_due",
         "job_finished_at",
@@ -254,6 +255,7 @@ groups = Table(
     Column("launch_only", Boolean, nullable=False, server_default=true()),
     Column("home_symlink", Boolean, nullable=False, server_default=true()),
     Column("mlflow", LargeBinary),  # sealed: it may hold passwords
+    Column("hold_json", Text),  # what jobs that do not say are held by
 )
 
 memberships = Table(
