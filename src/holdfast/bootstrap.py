@@ -29,6 +29,7 @@ from holdfast.timezones import machine_timezone
 if TYPE_CHECKING:
     from holdfast.controller.artifacts import Collecting
     from holdfast.launching import Platform
+    from holdfast.server.ssh.gateway import Gateway
     from holdfast.services import Services
 
 log = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             collecting=_collecting(engine, settings, home),
         )
         stack.push_async_callback(controller.close)
-        services = build_services(store, engine, controller, settings, home)
+        services = build_services(store, engine, controller, settings, home, derive=vault.derive)
         if _was_used(home) and not await store.read(people.list_users):
             raise UserError(
                 f"The database is empty, but {home} holds tasks or logs of earlier jobs",
@@ -197,9 +198,12 @@ async def _serve(
             home / "server.json", {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()}
         )
 
+        gateway = _LateGateway(home, services)
+
         def ready() -> None:
             gc.freeze()
             gc.enable()
+            gateway.open_soon()
             if on_ready:
                 on_ready(info)
 
@@ -207,6 +211,38 @@ async def _serve(
             await run_http(create_app(services), listener, on_ready=ready, last_requests=LAST_REQUESTS)
         finally:
             (home / "server.json").unlink(missing_ok=True)
+            await gateway.close()
+
+
+class _LateGateway:
+    """The SSH gateway, opened once the server answers: loading its library would hold up the start."""
+
+    def __init__(self, home: Path, services: Services) -> None:
+        self._home = home
+        self._services = services
+        self._opening: asyncio.Task[Gateway] | None = None
+
+    def open_soon(self) -> None:
+        if self._services.settings.ssh.enabled:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(_tell_failure)
+
+    async def _open(self) -> Gateway:
+        gateway = await asyncio.to_thread(self._make)
+        await gateway.open()
+        return gateway
+
+    def _make(self) -> Gateway:
+        from holdfast.server.ssh.gateway import HOST_KEY, Gateway
+        from holdfast.store.vault import Vault
+
+        return Gateway(self._services, Vault.open(self._home / "secret.key").derive(HOST_KEY))
+
+    async def close(self) -> None:
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+            if self._opening.exception() is None:
+                await self._opening.result().close()
 
 
 def _was_used(home: Path) -> bool:
@@ -231,7 +267,7 @@ async def _background(stack: AsyncExitStack, *work: Coroutine[Any, Any, None]) -
         stack.push_async_callback(_end, task)
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _tell_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error("work in the background failed", extra={"event": "background"}, exc_info=task.exception())
 

@@ -142,6 +142,7 @@ async def open_house(
         clock=clock.now,
         monotonic=lambda: clock.monotonic,
         passwords=_cheap(),
+        derive=Vault.open(home / "secret.key").derive,
     )
     await services.seed()
     try:

@@ -1,0 +1,155 @@
+"""Listens for SSH clients. Strangers can neither fill the memory nor keep others waiting: few may be unknown at one
+time, and not for long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import asyncssh
+
+from holdfast.launching.openpai.keys import job_pair
+from holdfast.services import Services
+from holdfast.services.entering import Places, once
+
+from .visitor import Visitor
+
+log = logging.getLogger(__name__)
+
+HOST_KEY = b"ssh-host-key"  # what its seed is derived for
+LOGIN_TIME = 30.0  # seconds that somebody has to log in
+ALIVE_EVERY = 30.0  # seconds after which a silent client is asked whether it is there
+MOST_SILENT = 4  # such questions without an answer
+MOST_UNKNOWN = 300  # connections that have not logged in
+MOST_UNKNOWN_FROM_ONE = 128  # address
+MOST_IN_ALL = 2000
+SPARE = 20  # connections that one user may have besides one for each session
+FAREWELL = 2.0  # seconds that clients get to hear that the server stops
+
+KEY_EXCHANGES = (
+    "mlkem768x25519-sha256",
+    "curve25519-sha256",
+    "curve25519-sha256@libssh.org",
+    "ecdh-sha2-nistp256",
+    "ecdh-sha2-nistp384",
+    "ecdh-sha2-nistp521",
+)
+CIPHERS = (
+    "aes256-gcm@openssh.com",
+    "aes128-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "aes256-ctr",
+    "aes128-ctr",
+)
+MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
+SIGNATURES = (
+    "ssh-ed25519",
+    "sk-ssh-ed25519@openssh.com",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+    "rsa-sha2-256",
+    "rsa-sha2-512",
+)
+
+
+class Gateway:
+    def __init__(self, services: Services, seed: bytes) -> None:
+        """`seed`: what its host key is made of, the same at every start."""
+        self.services = services
+        self._pair = job_pair(seed)
+        most = services.settings.ssh.sessions_per_user + SPARE
+        self.places = Places("SSH connections", most, MOST_IN_ALL)
+        self._visitors: set[Visitor] = set()
+        self._unknown: dict[Visitor, str] = {}  # -> address
+        self._addresses: Counter[str] = Counter()  # of those
+        self._acceptor: asyncssh.SSHAcceptor | None = None
+
+    # -- open and shut
+
+    async def open(self) -> None:
+        """Listen, and say where. A port that is taken keeps nothing else from working."""
+        settings, gate = self.services.settings.ssh, self.services.ssh_gate
+        gate.host_key = " ".join(self._pair.public.split(" ")[:2])
+        try:
+            self._acceptor = await self._listen(settings.host, settings.port)
+        except OSError as error:
+            why = error.strerror or str(error)
+            gate.trouble = f"The SSH gateway cannot listen on {settings.host}:{settings.port}: {why}."
+            log.warning("the ssh gateway is off", extra={"event": "ssh", "error": gate.trouble})
+            return
+        gate.port = self._acceptor.get_addresses()[0][1]
+
+    async def _listen(self, host: str, port: int) -> asyncssh.SSHAcceptor:
+        asyncssh.set_log_level(logging.WARNING)  # below, it writes down what people do
+        return await asyncssh.listen(
+            host,
+            port,
+            server_factory=lambda: Visitor(self),
+            server_host_keys=[asyncssh.import_private_key(self._pair.private)],
+            server_version="Holdfast",
+            config=None,
+            gss_host=None,
+            encoding=None,
+            line_editor=False,
+            agent_forwarding=False,
+            x11_forwarding=False,
+            host_based_auth=False,
+            compression_algs=None,
+            kex_algs=KEY_EXCHANGES,
+            encryption_algs=CIPHERS,
+            mac_algs=MACS,
+            signature_algs=SIGNATURES,
+            utf8_decode_errors="replace",
+            login_timeout=LOGIN_TIME,
+            keepalive_interval=ALIVE_EVERY,
+            keepalive_count_max=MOST_SILENT,
+            backlog=256,
+        )
+
+    async def close(self) -> None:
+        self.services.ssh_gate.port = None
+        if self._acceptor is None:
+            return
+        self._acceptor.close()
+        for visitor in list(self._visitors):
+            visitor.send_away("The server stops; tasks run on")
+        waited = 0.0
+        while self._visitors and waited < FAREWELL:
+            await asyncio.sleep(0.02)
+            waited += 0.02
+
+    # -- who is here
+
+    def welcome(self, visitor: Visitor) -> Callable[[], None] | None:
+        """Somebody connected: what to do when they leave; None when they may not stay."""
+        address = visitor.address
+        if len(self._unknown) >= MOST_UNKNOWN or self._addresses[address] >= MOST_UNKNOWN_FROM_ONE:
+            return None
+        if len(self._visitors) >= MOST_IN_ALL:
+            return None
+        self._visitors.add(visitor)
+        self._unknown[visitor] = address
+        self._addresses[address] += 1
+        return once(lambda: self._left(visitor))
+
+    def known(self, visitor: Visitor) -> None:
+        """They have logged in."""
+        address = self._unknown.pop(visitor, None)
+        if address is not None:
+            self._addresses[address] -= 1
+            if not self._addresses[address]:
+                del self._addresses[address]
+
+    def _left(self, visitor: Visitor) -> None:
+        self.known(visitor)
+        self._visitors.discard(visitor)
+
+    def addresses(self) -> Iterator[str]:
+        """By which tasks are reached, as they share the machine's."""
+        for node in self.services.place.engine.nodes():
+            yield node.name
+            yield node.address

@@ -1,0 +1,281 @@
+"""One connection: who it is, where it leads, and what is open on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import asyncssh
+
+from holdfast.core.access import Actor, may_enter
+from holdfast.core.errors import NotFound, NotLoggedIn, UserError
+from holdfast.engines.base import Command, Session
+from holdfast.services.audit import CLIENT_ADDRESS
+from holdfast.services.entering import Entrance, once
+from holdfast.services.ssh_logins import Proof
+
+from .flow import Gate, PortChannel, SessionChannel, gate_of
+from .names import Goal, readings
+from .ports import LISTENED_ON, LOWEST_PORT, Listener, Relay, is_loopback
+from .shells import Shell
+
+if TYPE_CHECKING:
+    from .gateway import Gateway
+
+log = logging.getLogger(__name__)
+
+MOST_KEYS = 20  # tried on one connection
+MOST_PASSWORDS = 4
+MOST_CHANNELS = 64
+MOST_LISTENERS = 10
+LOOK_EVERY = 60.0  # seconds after which it is looked whether somebody may still be inside
+
+TOKEN_WANTED = "The password is an API token: `holdfast token create` makes one.\n"  # noqa: S105 - said to people
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """Where the connection leads. It stays so, whatever the name would mean later."""
+
+    actor: Actor
+    entrance: Entrance
+
+
+class Visitor(asyncssh.SSHServer):
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._services = gateway.services
+        self._connection: asyncssh.SSHServerConnection
+        self._clear: Gate
+        self.address = "unknown"
+        self._goals: list[Goal] = []
+        self._name = ""
+        self._keys = 0
+        self._passwords = 0
+        self._claim: Proof | None = None  # shown; whether they also hold it, the library finds out
+        self._proof: Proof | None = None
+        self._inside: _Inside | None = None
+        self._finding = asyncio.Lock()
+        self._channels = 0
+        self._listeners = 0
+        self._watching: asyncio.Task[None] | None = None
+        self._leave: Callable[[], None] = lambda: None
+        self._give_back: Callable[[], None] = lambda: None
+
+    # -- coming and going
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._clear = gate_of(conn)
+        peer = conn.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else "unknown"
+        leave = self._gateway.welcome(self)
+        if leave is None:
+            conn.abort()
+            return
+        self._leave = leave
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        self._give_back()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def send_away(self, why: str) -> None:
+        self._connection.disconnect(asyncssh.DISC_BY_APPLICATION, why)
+
+    # -- who it is
+
+    def begin_auth(self, username: str) -> bool:
+        self._claim = None
+        self._name = username
+        self._goals = readings(username)
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def password_auth_supported(self) -> bool:
+        return self._passwords < MOST_PASSWORDS
+
+    async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        self._claim = None
+        self._keys += 1
+        if self._keys > 2 * MOST_KEYS:  # each is shown, and then proved
+            raise _enough("Too many keys were tried")
+        job_id = next((goal.job_id for goal in self._goals if goal.job_id), "")
+        claim = await self._services.ssh_logins.by_key(key.public_data, job_id)
+        self._claim = claim
+        return claim is not None
+
+    async def validate_password(self, username: str, password: str) -> bool:
+        self._claim = None
+        self._passwords += 1
+        if self._passwords > MOST_PASSWORDS:
+            raise _enough("Too many passwords were tried")
+        CLIENT_ADDRESS.set(self.address)
+        try:
+            claim = await self._services.ssh_logins.by_token(password, username, self.address)
+        except UserError as error:
+            self._connection.send_auth_banner(f"{error.message}. {error.hint or ''}\n")
+            return False
+        if claim is None and self._passwords == 1:
+            self._connection.send_auth_banner(TOKEN_WANTED)
+        self._claim = claim
+        return claim is not None
+
+    def auth_completed(self) -> None:
+        """Called in the same step as the last `validate_…` whose proof held, so that it is this one's claim."""
+        self._proof = self._claim
+        self._gateway.known(self)
+        self._watching = asyncio.create_task(self._watch())
+
+    # -- where it leads
+
+    async def enter(self, command: Command) -> Session:
+        inside = await self._find()
+        job, task = inside.entrance.job, inside.entrance.task
+        return await self._services.entering.enter(inside.actor, job.id, task, command, way="ssh")
+
+    async def _find(self) -> _Inside:
+        """As things stand now."""
+        async with self._finding:
+            actors = await self._proof.actors() if self._proof is not None else ()
+            if self._inside is None:
+                self._inside = await self._look_around(actors)
+                return self._inside
+            actor = next((actor for actor in actors if actor.name == self._inside.actor.name), None)
+            if actor is None:
+                raise NotLoggedIn("What you came in with is not good any more")
+            return _Inside(actor, self._inside.entrance)
+
+    async def _look_around(self, actors: Sequence[Actor]) -> _Inside:
+        """The first way in, or why there is none: of several reasons the one that says most."""
+        refusals: list[UserError] = []
+        for goal in self._goals:
+            for actor in actors:
+                try:
+                    return await self._try(goal, actor)
+                except UserError as error:
+                    refusals.append(error)
+        raise max(reversed(refusals), key=_tells, default=_names_nothing(self._name))
+
+    async def _try(self, goal: Goal, actor: Actor) -> _Inside:
+        only = self._proof.job_id if self._proof is not None else ""
+        if only and goal.ref != only:
+            raise NotFound("The key of a job opens its own tasks alone")
+        return _Inside(actor, await self._services.entering.find(actor, goal.ref, goal.task))
+
+    async def _watch(self) -> None:
+        """Ends the connection of whoever has lost the right to it."""
+        logins = self._services.ssh_logins
+        self._settle(await self._proof.actors() if self._proof is not None else ())
+        while True:
+            mark = logins.mark  # before the look, so that what changes meanwhile is looked at, too
+            if not await self._may_stay():
+                self.send_away("You may not be inside any more")
+                return
+            await logins.changed(mark, LOOK_EVERY)
+
+    def _settle(self, actors: Sequence[Actor]) -> None:
+        """It counts as one of its user's."""
+        for actor in actors[:1]:
+            try:
+                self._give_back = self._gateway.places.take(actor.name)
+            except UserError as error:
+                self.send_away(error.message)
+
+    async def _may_stay(self) -> bool:
+        actors = await self._proof.actors() if self._proof is not None else ()
+        if self._inside is None:
+            return bool(actors)
+        job, name = self._inside.entrance.job, self._inside.actor.name
+        return any(actor.name == name and may_enter(actor, job.group, job.user) for actor in actors)
+
+    # -- what is open on it
+
+    def session_requested(self) -> tuple[SessionChannel, Shell]:
+        release = self._need_channel()
+        return SessionChannel(self._connection), Shell(self.enter, self._clear, release)
+
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> tuple[PortChannel, Awaitable[Relay]]:
+        release = self._need_channel()
+        return PortChannel(self._connection), self._connect(dest_host, dest_port, release)
+
+    async def _connect(self, host: str, port: int, release: Callable[[], None]) -> Relay:
+        try:
+            inside = await self._find()
+            if not self._is_own(host, inside.entrance):
+                raise UserError(
+                    f"From here only {inside.entrance.task} itself is reached: say localhost, not {host[:100]}"
+                )
+            job, task = inside.entrance.job, inside.entrance.task
+            stream = await self._services.entering.connect(inside.actor, job.id, task, port)
+        except UserError as error:
+            release()
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, error.message) from None
+        except BaseException:
+            release()
+            raise
+        return Relay(stream, self._clear, release)
+
+    def _is_own(self, host: str, entrance: Entrance) -> bool:
+        return is_loopback(host) or host in (entrance.task, *self._gateway.addresses())
+
+    async def server_requested(self, listen_host: str, listen_port: int) -> Listener | bool:
+        own = self._proof is not None and not self._proof.job_id
+        allowed = listen_host in LISTENED_ON and (listen_port == 0 or listen_port >= LOWEST_PORT)
+        if not own or not allowed or self._listeners >= MOST_LISTENERS:
+            return False
+        try:
+            await self._find()  # only for those who may be inside
+        except UserError:
+            return False
+        self._listeners += 1
+        listener = Listener(self._connection, listen_host, self._clear, self._take_channel, once(self._stop_listening))
+        try:
+            await listener.listen(listen_port)
+        except OSError:
+            self._listeners -= 1
+            return False
+        return listener
+
+    def _stop_listening(self) -> None:
+        self._listeners -= 1
+
+    def _take_channel(self) -> Callable[[], None] | None:
+        if self._channels >= MOST_CHANNELS:
+            return None
+        self._channels += 1
+        return once(self._give_channel_back)
+
+    def _give_channel_back(self) -> None:
+        self._channels -= 1
+
+    def _need_channel(self) -> Callable[[], None]:
+        release = self._take_channel()
+        if release is None:
+            raise asyncssh.ChannelOpenError(
+                asyncssh.OPEN_RESOURCE_SHORTAGE, f"At most {MOST_CHANNELS} at one time on one connection"
+            )
+        return release
+
+
+def _enough(why: str) -> asyncssh.DisconnectError:
+    return asyncssh.DisconnectError(asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE, why)
+
+
+def _tells(error: UserError) -> int:
+    if not isinstance(error, NotFound):
+        return 2
+    return 1 if error.field == "task" else 0
+
+
+def _names_nothing(name: str) -> UserError:
+    shown = name[:100] if name.isprintable() else "…"
+    return NotFound(f"{shown!r} names no job", hint="Say `ssh JOB@HOST` or `ssh JOB.TASK@HOST`.")
