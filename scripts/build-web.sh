@@ -57,11 +57,11 @@ fetch() {
 
 bundle() {
     rm -rf "$work/out"
-    (cd "$work" && "$node" node_modules/esbuild/bin/esbuild htmx.js editor.js --bundle --minify --format=esm \
-        --target=es2022 --legal-comments=eof --outdir=out) >>"$log" 2>&1 || return 1
+    (cd "$work" && "$node" node_modules/esbuild/bin/esbuild htmx.js editor.js terminal.js --bundle --minify \
+        --format=esm --target=es2022 --legal-comments=eof --outdir=out) >>"$log" 2>&1 || return 1
     rm -rf "$out"
     mkdir -p "$out"
-    cp "$work"/out/*.js "$out/"
+    cp "$work"/out/*.js "$work"/out/*.css "$out/"
     printf '%s\n' "$wanted" >"$out/.built"
     rm -rf "$work"
 }
