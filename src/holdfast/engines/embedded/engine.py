@@ -21,10 +21,21 @@ from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import EngineError
 from holdfast.core.exits import Cause
 from holdfast.core.placement import Node
-from holdfast.engines.base import ArtifactSink, EngineHealth, ImageInfo, Launch, LogSource, Stream
+from holdfast.engines.base import (
+    ArtifactSink,
+    Command,
+    EngineHealth,
+    ImageInfo,
+    Launch,
+    LogSource,
+    ProcessInfo,
+    Session,
+    Stream,
+)
 from holdfast.reach import Reach, Silent
 
 from . import artifacts, ending, machine, read
+from .entering import Entering
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
 from .live import LiveTask
@@ -65,6 +76,7 @@ class EmbeddedEngine:
         self._images = ImageShelf(home / "images")
         self._views = Views(home, self._options)
         self._starter: Starter | None = None
+        self._entering: Entering | None = None
         self._site: Site | None = None
         self._watch: Watch | None = None
         self._unsettled: set[str] = set()  # attempts that run, or whose last processes do, though nobody watches them
@@ -92,6 +104,7 @@ class EmbeddedEngine:
         self._places.make()
         self._site = site = find_site(self._places.home, self._options, self._views)
         self._starter = Starter(self._options, site, self._views, self._images, self._places, self._unsettled)
+        self._entering = Entering(self._places, site, self._in_thread)
         self._nodes = (machine.find_node(self._options, site.gpus),)
         for left in (*self._places.trash(), *self._images.unfinished()):
             self._clean(delete, left)
@@ -107,6 +120,7 @@ class EmbeddedEngine:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+            self._door.close()
             for task in self._work:
                 task.cancel()
             await self._in_thread(lambda: self._views.leave(self._places.in_use()))
@@ -417,6 +431,23 @@ class EmbeddedEngine:
                 await task.gone.wait()
             await self.remove(attempt_id)
         return strays
+
+    # --- letting people in ----------------------------------------------------------------------------------------
+
+    async def enter(self, attempt_id: str, command: Command) -> Session:
+        return await self._door.enter(attempt_id, command)
+
+    async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await self._door.connect(attempt_id, port)
+
+    async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+        return await self._door.processes(attempt_id)
+
+    @property
+    def _door(self) -> Entering:
+        if self._entering is None:
+            raise EngineError("the engine is not open")
+        return self._entering
 
     # --- logs -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ _KEEP_SIZE = 0x01
 _PUNCH_HOLE = 0x02
 
 _IN_MODIFY = 0x02
+_IN_MOVED_TO = 0x80
+_IN_DELETE = 0x200
 _EVENT = struct.Struct("iIII")
 
 
@@ -60,8 +62,9 @@ class Open:
     mode: int = 0
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str], actions: Sequence[Dup | Open]) -> int:
-    """Run a program in a session of its own, every signal as it is by default; answers its pid."""
+def spawn(argv: Sequence[str], env: Mapping[str, str], actions: Sequence[Dup | Open], program: str = "") -> int:
+    """Run a program, argv[0] unless another is named, in a session of its own, every signal as it is by default;
+    answers its pid."""
     files = ctypes.create_string_buffer(_ROOM)
     attributes = ctypes.create_string_buffer(_ROOM)
     _check(_libc.posix_spawn_file_actions_init(files))
@@ -71,7 +74,7 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], actions: Sequence[Dup | O
         _check(_libc.posix_spawnattr_init(attributes))
         try:
             _set_attributes(attributes)
-            return _spawn(argv, env, files, attributes)
+            return _spawn(program or argv[0], argv, env, files, attributes)
         finally:
             _libc.posix_spawnattr_destroy(attributes)
     finally:
@@ -100,6 +103,7 @@ def _set_attributes(attributes: ctypes.Array[ctypes.c_char]) -> None:
 
 
 def _spawn(
+    program: str,
     argv: Sequence[str],
     env: Mapping[str, str],
     files: ctypes.Array[ctypes.c_char],
@@ -108,7 +112,7 @@ def _spawn(
     pid = ctypes.c_int()
     words = _strings(os.fsencode(word) for word in argv)
     settings = _strings(os.fsencode(f"{name}={value}") for name, value in env.items())
-    path = os.fsencode(argv[0])
+    path = os.fsencode(program)
     _check(_libc.posix_spawn(ctypes.byref(pid), path, files, attributes, words, settings))
     return pid.value
 
@@ -131,9 +135,11 @@ class Notice:
         if self.fd < 0:
             raise OSError(ctypes.get_errno(), "no file notifications left")
 
-    def watch(self, folder: str) -> int | None:
-        """A number that later notices carry; None when there are no watches left."""
-        number: int = _libc.inotify_add_watch(self.fd, os.fsencode(folder), _IN_MODIFY)
+    def watch(self, folder: str, *, names: bool = False) -> int | None:
+        """A number that later notices carry; None when there are no watches left. `names`: also of files that come in
+        by another name, or go."""
+        mask = _IN_MODIFY | (_IN_MOVED_TO | _IN_DELETE if names else 0)
+        number: int = _libc.inotify_add_watch(self.fd, os.fsencode(folder), mask)
         return number if number >= 0 else None
 
     def unwatch(self, number: int) -> None:

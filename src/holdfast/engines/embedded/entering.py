@@ -1,0 +1,271 @@
+"""Letting people into tasks: commands run beside the task's own, connections to its ports, a look at its processes.
+
+What goes in is a small program, runtime/enter.py, one for each session. Nothing is kept of sessions on disk: they end
+with the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import marshal
+import os
+import socket
+import sys
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast.engines.base import Command, Inside, NoEntry, ProcessInfo, Session
+
+from . import ending, libc
+from .folder import TaskFolder, is_safe_id
+from .inhabitants import inhabitants
+from .interpreter import Interpreter
+from .libc import Dup, Open
+from .live import pids_of
+from .places import Places
+from .processes import COOKIE
+from .read import Claim, StartNote
+from .render import CAPABILITIES, HOME, PATH
+from .session import EmbeddedSession, Helper
+from .site import Site
+from .spawning import memory_file
+
+_RUNTIME = str(Path(__file__).parents[2] / "runtime")
+_ENTER = "import sys; sys.path.append(sys.argv[1]); import enter; enter.main()"
+_CONTROL_FD, _REQUEST_FD = 3, 4  # as runtime/enter.py knows them
+_HIGH = 100  # sources of descriptors lie above every target
+_PATIENCE = 30.0  # seconds a helper may take until it is inside
+_CONNECT = 10.0  # seconds
+_PIPE = 1 << 20  # bytes a pipe holds, where we may have that much
+_LONGEST_WORD = 128 * 1024 - 1  # of the kernel, for one argument or variable
+_MOST_WORDS = 1024 * 1024
+_NUMBERS = {
+    name: number
+    for number, name in enumerate(
+        (
+            "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
+            "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
+            "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE",
+            "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP",
+        )
+    )
+}  # fmt: skip
+_ALLOWED = sum(1 << _NUMBERS[name.removeprefix("CAP_")] for name in CAPABILITIES)
+
+
+class Door(NamedTuple):
+    """A task that can be entered."""
+
+    folder: TaskFolder
+    note: StartNote
+    claim: Claim
+    init: int  # the sandbox's first process; 0 without a sandbox
+    namespace: int
+
+
+class Spawned(NamedTuple):
+    """A helper on its way into a task."""
+
+    pid: int
+    control: socket.socket
+    ends: list[int]  # ours, of the command's stdin, stdout and stderr; none with a terminal
+
+
+class Entering:
+    def __init__(self, places: Places, site: Site, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+        self._places = places
+        self._site = site
+        self._in_thread = in_thread
+        self._interpreter = Interpreter()
+        self._sessions: weakref.WeakSet[EmbeddedSession] = weakref.WeakSet()
+
+    async def enter(self, attempt_id: str, command: Command) -> Session:
+        _check_command(command)
+        helper, ends = await self._send_in(attempt_id, command)
+        try:
+            word, terminal = await helper.first_word(_PATIENCE)
+            if word != "ready":
+                raise NoEntry(word.removeprefix("refused ") or "The task has just ended.")
+        except BaseException as error:
+            helper.kill()
+            _close(ends)
+            if isinstance(error, TimeoutError):
+                raise NoEntry("The task does not answer: it may be stopped, or short of memory.") from error
+            raise
+        session = self._session(helper, ends, terminal)
+        self._sessions.add(session)
+        return session
+
+    async def _send_in(self, attempt_id: str, command: Command) -> tuple[Helper, list[int]]:
+        """A helper on its way, and our ends of the command's pipes; also when nobody waits for it any more."""
+        work = asyncio.ensure_future(self._in_thread(lambda: self._spawn(attempt_id, command)))
+        try:
+            pid, control, ends = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(_give_up)
+            raise
+        return Helper(pid, control), ends
+
+    def _session(self, helper: Helper, ends: Sequence[int], terminal: int | None) -> EmbeddedSession:
+        if terminal is not None:
+            return EmbeddedSession(helper, terminal, os.dup(terminal), None, terminal)
+        stdin, stdout, stderr = ends
+        return EmbeddedSession(helper, stdout, stdin, stderr, None)
+
+    def close(self) -> None:
+        for session in list(self._sessions):
+            session.close()
+        self._interpreter.close()
+
+    # --- in a thread ----------------------------------------------------------------------------------------------
+
+    def _spawn(self, attempt_id: str, command: Command) -> Spawned:
+        door = self._door(attempt_id)
+        request = marshal.dumps(self._request(attempt_id, door, command))
+        with ExitStack() as ours, ExitStack() as theirs:
+
+            def give(fd: int, target: int) -> Dup:
+                """One of its descriptors, moved out of the way of the numbers they will have there."""
+                source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+                theirs.callback(os.close, source)
+                os.close(fd)
+                return Dup(source, target)
+
+            control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.callback(control.close)
+            actions: list[Dup | Open] = [give(far.detach(), _CONTROL_FD), give(memory_file(request), _REQUEST_FD)]
+            ends: list[int] = []
+            for target in range(3):
+                if command.terminal is not None:
+                    actions.append(Open(target, "/dev/null", os.O_RDWR))
+                    continue
+                end, far_end = _pipe(target)
+                ours.callback(os.close, end)
+                ends.append(end)
+                actions.append(give(far_end, target))
+            program = self._interpreter.open()
+            theirs.callback(os.close, program)
+            argv = [sys.executable, "-I", "-S", "-c", _ENTER, _RUNTIME]
+            pid = libc.spawn(argv, self._interpreter.env, actions, f"/proc/self/fd/{program}")
+            ours.pop_all()
+            return Spawned(pid, control, ends)
+
+    def _door(self, attempt_id: str) -> Door:
+        if not is_safe_id(attempt_id):
+            raise NoEntry("There is no such task.")
+        folder = self._places.folder(attempt_id)
+        note = folder.read_start()
+        if note is None:
+            raise NoEntry("The task has not started, or nothing is left of it.")
+        if not folder.is_alive():
+            raise NoEntry("The task has ended.")
+        claim = folder.read_claim()
+        found = pids_of(claim) if note.sandbox else (0, 0)
+        if found is None or claim.pid is None:
+            raise NoEntry("The task is still being set up. Try again in a moment.")
+        return Door(folder, note, claim, *found)
+
+    def _request(self, attempt_id: str, door: Door, command: Command) -> dict[str, Any]:
+        env = dict(command.env)
+        if command.terminal is not None:
+            env["TERM"] = command.terminal.term
+        home = HOME if door.note.sandbox else door.folder["scratch"]
+        plain = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": self._site.user, "LOGNAME": self._site.user}
+        plain["HOLDFAST_ATTEMPT"] = attempt_id
+        if not door.note.sandbox:
+            env[COOKIE] = self._places.machine_name(attempt_id)
+        terminal = command.terminal
+        return {
+            "kind": str(command.kind),
+            "argv": [_bytes(word) for word in command.argv],
+            "script": _bytes(command.script),
+            "env": _bytes_of(env),
+            "plain_env": _bytes_of(plain),
+            "mark": (b"HOLDFAST_ATTEMPT", _bytes(attempt_id)),
+            "terminal": (terminal.columns, terminal.rows) if terminal else None,
+            "init": door.init,
+            "namespace": door.namespace,
+            "runner": door.claim.pid,
+            "workdir": b"",
+            "joins": [f"{group}/cgroup.procs" for group in door.note.cgroups],
+            "capabilities": _ALLOWED,
+            "seccomp": self._site.seccomp,
+        }
+
+    # --- besides --------------------------------------------------------------------------------------------------
+
+    async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Tasks share the machine's network."""
+        if not 0 < port < 65536:
+            raise NoEntry(f"There is no port {port}: ports go from 1 to 65535.")
+        await self._in_thread(lambda: self._door(attempt_id))
+        for host in ("127.0.0.1", "::1"):
+            try:
+                return await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT)
+            except (OSError, TimeoutError):
+                continue
+        raise NoEntry(f"Nothing listens on port {port} of {_task_of(attempt_id)}.")
+
+    async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+        found: list[ProcessInfo] = await self._in_thread(lambda: self._processes(attempt_id))
+        return found
+
+    def _processes(self, attempt_id: str) -> list[ProcessInfo]:
+        door = self._door(attempt_id)
+        if door.init:
+            return inhabitants(door.init, door.namespace)
+        target = ending.Target(self._places.machine_name(attempt_id), door.folder, door.note, door.claim.pid or 0)
+        return inhabitants(0, 0, ending.plain_pids(target))
+
+
+def _give_up(work: asyncio.Future[Spawned]) -> None:
+    if not work.cancelled() and work.exception() is None:
+        pid, control, ends = work.result()
+        Helper(pid, control).kill()
+        _close(ends)
+
+
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _check_command(command: Command) -> None:
+    words = [*command.argv, command.script, *command.env, *command.env.values()]
+    if command.terminal is not None:
+        words.append(command.terminal.term)
+    sizes = [len(_bytes(word)) for word in words]
+    if any("\0" in word for word in words):
+        raise NoEntry("The command contains a NUL byte, which nothing can run.")
+    if max(sizes) > _LONGEST_WORD or sum(sizes) > _MOST_WORDS:
+        raise NoEntry("The command is too long.")
+    for name in command.env:
+        if not name or "=" in name:
+            raise NoEntry(f"The environment variable {name!r} cannot be set.")
+    if command.kind is Inside.SFTP and command.terminal is not None:
+        raise NoEntry("Files are not transferred by a terminal.")
+
+
+def _pipe(target: int) -> tuple[int, int]:
+    """Our end and the command's, of one of its three streams."""
+    reader, writer = os.pipe()
+    with suppress(OSError):  # the user has very many already
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE)
+    return (writer, reader) if target == 0 else (reader, writer)
+
+
+def _task_of(attempt_id: str) -> str:
+    parts = attempt_id.rsplit(".", 2)
+    return parts[1] if len(parts) == 3 else "the task"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _bytes_of(variables: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {_bytes(name): _bytes(value) for name, value in variables.items()}

@@ -1,0 +1,441 @@
+"""Goes into the sandbox of a task and becomes a command there. The server runs one of these for each session.
+
+    python -I -S -c "… import enter; enter.main()"
+
+It is given stdin, stdout and stderr of the command, a socket to the server on fd 3, and on fd 4 what is to be done
+(`marshal`ed: the server runs the same Python). This process stays outside, waits for the command and tells how it
+ended; its child goes in. To the server they say `ready` (with the terminal, if one is wanted), `refused WHY`, or `exit
+CODE`; the server says `signal NUMBER GROUP`, and hangs up by closing the socket.
+
+The child is a process of the machine in the midst of a task that may be hostile, until it has given up everything the
+task does not have. So neither of them lets itself be looked into (PR_SET_DUMPABLE) from before the first step; the
+child opens nothing of the task's before it has the task's own rights, and keeps no descriptor but the command's. For
+the same reason nothing is imported after the start, and few modules are: each costs every session some milliseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import marshal
+import os
+import resource
+import select
+import stat
+import sys
+import termios
+from _socket import SCM_RIGHTS, SOL_SOCKET, socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+CONTROL_FD = 3
+REQUEST_FD = 4
+NOT_FOUND = 127
+NOT_RUNNABLE = 126
+
+_MOST_ENV = 2 * 1024 * 1024
+_SMALL_FILE = 64 * 1024
+_HIGHEST_FD = 4096  # we begin with five descriptors and open a few more
+_HANGUP, _CONTINUE = 1, 18
+_SIGNALS = range(1, 65)
+_LIMITS = range(16)
+_PTMX = os.makedev(5, 2)
+_TIOCGPTPEER = 0x5441
+_TIOCSPTLCK = 0x40045431
+_IUTF8 = 0o40000
+_NS_GET_USERNS = 0xB701
+_NEW_USER, _NEW_PID = 0x10000000, 0x20000000
+_OTHERS = {"cgroup": 0x02000000, "ipc": 0x08000000, "uts": 0x04000000, "net": 0x40000000, "mnt": 0x00020000}
+
+_PDEATHSIG, _DUMPABLE, _SECCOMP, _CAPBSET_DROP, _NO_NEW_PRIVS, _CAP_AMBIENT = 1, 4, 22, 24, 38, 47
+_AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
+_CAPABILITY_VERSION = 0x20080522
+_SECCOMP_FILTER = 2
+_CLOSE_RANGE = 436
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Refused(Exception):
+    """It cannot be done; says why, to the user."""
+
+
+class Place:
+    """The sandbox of a task: handles on its namespaces, its root, and what its processes are given.
+
+    All of it is opened through the numbers of its first process, which is seen to be that very one and alive after."""
+
+    def __init__(self, pid: int, namespace: int) -> None:
+        try:
+            handle = os.pidfd_open(pid)
+            folder = f"/proc/{pid}"
+            self.pid = os.open(f"{folder}/ns/pid", os.O_RDONLY)
+            if os.fstat(self.pid).st_ino != namespace:
+                raise ProcessLookupError
+            self.user = os.open(f"{folder}/ns/user", os.O_RDONLY)
+            self.others = {name: os.open(f"{folder}/ns/{name}", os.O_RDONLY) for name in _OTHERS}
+            self.owner = fcntl.ioctl(self.others["mnt"], _NS_GET_USERNS)
+            self.is_deeper = os.fstat(self.owner).st_ino != os.stat("/proc/self/ns/user").st_ino
+            self.root = os.open(f"{folder}/root", os.O_PATH)
+            self.limits = [(kind, resource.prlimit(pid, kind)) for kind in _LIMITS]
+            self.status = _status(pid)
+            if select.select([handle], [], [], 0)[0]:
+                raise ProcessLookupError
+            os.close(handle)
+        except (ProcessLookupError, FileNotFoundError) as error:
+            raise Refused("The task has just ended.") from error
+
+    def join_outside(self) -> None:
+        """What our children are to have from their birth, and the rights to join the rest."""
+        if self.is_deeper:
+            _setns(self.owner, _NEW_USER)
+        _setns(self.pid, _NEW_PID)
+
+    def join(self) -> None:
+        """The rest, with the root folder last and the user namespace of its processes, which may be a deeper one."""
+        for name, kind in _OTHERS.items():
+            if os.fstat(self.others[name]).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
+                _setns(self.others[name], kind)
+        os.fchdir(self.root)
+        os.chroot(".")
+        if os.fstat(self.user).st_ino != os.fstat(self.owner).st_ino:
+            _setns(self.user, _NEW_USER)
+
+
+def main() -> None:
+    control = socket(fileno=CONTROL_FD)
+    child = 0
+    try:
+        _prctl(_DUMPABLE, 0)
+        request = marshal.loads(_read(REQUEST_FD, None))
+        os.close(REQUEST_FD)
+        child = _start(request, control)
+    except Exception as error:
+        _refuse(control, error)
+    _wait(child, control)
+
+
+def _start(request: dict[str, Any], control: socket) -> int:
+    """Fork the child that goes in; answers its pid."""
+    joins = [os.open(path, os.O_WRONLY) for path in request["joins"]]
+    place = Place(request["init"], request["namespace"]) if request["init"] else None
+    first = _first_child(request["init"] or request["runner"])
+    env = _environment(first, request)
+    folder = request["workdir"] or _working_folder(first)
+    serve = _preloaded(request)
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    if place is not None:
+        place.join_outside()
+    try:
+        child = os.fork()
+    except OSError as error:
+        text = (
+            "The task has just ended." if error.errno == errno.ENOMEM else f"No process can be made: {error.strerror}."
+        )
+        raise Refused(text) from error
+    if child == 0:
+        _go_in(request, control, joins, place)
+        _become(request, env, folder, serve)
+    for fd in range(3):
+        os.dup2(nowhere, fd)
+    return child
+
+
+def _wait(child: int, control: socket) -> None:
+    """Until it has ended, or the server is gone. Before we have waited for it nobody else can get its number."""
+    handle = os.pidfd_open(child)
+    while True:
+        ready, _, _ = select.select([control.fileno(), handle], [], [])
+        if handle in ready:
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            _tell(control, b"exit %d" % (code if code >= 0 else 128 - code))
+            os._exit(0)
+        word = control.recv(64)
+        if not word:
+            _signal(child, _HANGUP)
+            _signal(child, _CONTINUE)
+            os._exit(0)
+        number, group = map(int, word.split()[1:])
+        _signal(child, number, group)
+
+
+def _signal(child: int, number: int, group: int = 0) -> None:
+    """To a group of its session, else to its own."""
+    try:
+        os.killpg(group if group and os.getsid(group) == child else child, number)
+    except ProcessLookupError:  # it has not made its group yet
+        try:
+            os.kill(child, number)
+        except OSError:
+            return
+    except OSError:
+        return
+
+
+# --- what the child does, in this order ---------------------------------------------------------------------------
+
+
+def _go_in(request: dict[str, Any], control: socket, joins: list[int], place: Place | None) -> None:
+    """From here on we are among the task's processes. Ends with the task's own rights, and nothing of the machine's."""
+    try:
+        os.setsid()
+        for procs in joins:
+            os.write(procs, b"0")
+        if place is not None:
+            place.join()
+            _take_limits(place)
+            _take_rights(place, request)
+        _prctl(_PDEATHSIG, _HANGUP)
+        master = _take_terminal(request) if request["terminal"] else None
+        _tell(control, b"ready", master)
+    except BaseException as error:
+        _refuse(control, error)
+
+
+def _become(
+    request: dict[str, Any], env: dict[bytes, bytes], folder: bytes, serve: Callable[[int, int], None] | None
+) -> None:
+    code = NOT_RUNNABLE
+    try:
+        for number in _SIGNALS:
+            _libc.signal(number, None)
+        os.umask(0o022)
+        _close_others()
+        _go_to(folder, env)
+        if serve is not None:
+            serve(0, 1)
+            code = 0
+        else:
+            code = _run(request, env)
+    except BaseException as error:
+        _complain(f"holdfast: {error}\n")
+    os._exit(code)
+
+
+def _take_limits(place: Place) -> None:
+    for kind, limits in place.limits:
+        try:
+            resource.setrlimit(kind, limits)
+        except (OSError, ValueError):
+            continue  # it may not be raised: then ours is the lower one
+
+
+def _take_rights(place: Place, request: dict[str, Any]) -> None:
+    """Those of the task's command. In a user namespace, only one who looks like root there has any."""
+    if not place.is_deeper:
+        os.setgroups([int(group) for group in place.status["Groups"].split()])
+    allowed = request["capabilities"] if os.getuid() == 0 else 0
+    bounding = int(place.status["CapBnd"], 16)
+    for number in range(64):
+        if not bounding >> number & 1 and _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:
+            break  # above the last one this kernel knows
+    _prctl(_CAP_AMBIENT, _AMBIENT_CLEAR)
+    _set_capabilities(allowed)
+    for number in range(64):
+        if allowed >> number & 1:
+            _prctl(_CAP_AMBIENT, _AMBIENT_RAISE, number)
+    _prctl(_NO_NEW_PRIVS, 1)
+    _prctl(_DUMPABLE, 0)  # a change of rights may have set it anew
+    if request["seccomp"]:
+        _filter_calls(request["seccomp"])
+
+
+def _set_capabilities(allowed: int) -> None:
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    low, high = allowed & 0xFFFFFFFF, allowed >> 32
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)(low, low, low, high, high, high)))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+
+def _filter_calls(steps: bytes) -> None:
+    _check(_libc.prctl(_SECCOMP, _SECCOMP_FILTER, ctypes.byref(_Program(len(steps) // 8, steps)), 0, 0))
+
+
+def _take_terminal(request: dict[str, Any]) -> int:
+    """A new terminal of the task's own for stdin, stdout and stderr; answers the server's side of it."""
+    columns, rows = request["terminal"]
+    path = "/dev/pts/ptmx" if request["init"] else "/dev/ptmx"
+    master = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | (os.O_NOFOLLOW if request["init"] else 0))
+    found = os.fstat(master)
+    if not stat.S_ISCHR(found.st_mode) or found.st_rdev != _PTMX:
+        raise Refused("The task has no terminals: its /dev/pts is not what it was.")
+    fcntl.ioctl(master, _TIOCSPTLCK, b"\0\0\0\0")
+    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
+    termios.tcsetwinsize(slave, (rows, columns))
+    modes = termios.tcgetattr(slave)
+    modes[0] |= _IUTF8
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    for fd in range(3):
+        os.dup2(slave, fd)
+    return master
+
+
+def _close_others() -> None:
+    if _libc.syscall(_CLOSE_RANGE, 3, ctypes.c_uint(0xFFFFFFFF), 0) != 0:
+        os.closerange(3, _HIGHEST_FD)
+
+
+def _go_to(folder: bytes, env: dict[bytes, bytes]) -> None:
+    for path in (folder, env.get(b"HOME", b""), b"/"):
+        try:
+            os.chdir(path)
+        except OSError:
+            continue
+        return
+
+
+def _run(request: dict[str, Any], env: dict[bytes, bytes]) -> int:
+    """Become the command; answers an exit code only when that is not possible."""
+    if request["argv"]:
+        return _exec(request["argv"], env)
+    wanted = env.get(b"SHELL", b"")
+    shells = [wanted] if wanted.startswith(b"/") else []
+    shells = [path for path in (*shells, b"/bin/bash", b"/bin/sh") if os.access(path, os.X_OK)]
+    if not shells:
+        _complain("holdfast: there is no shell here: neither bash nor sh was found\n")
+        return NOT_FOUND
+    shell = shells[0]
+    if request["script"]:
+        return _exec([shell, b"-c", request["script"]], env)
+    return _exec([b"-" + os.path.basename(shell)], env, shell)
+
+
+def _exec(argv: list[bytes], env: dict[bytes, bytes], program: bytes = b"") -> int:
+    name = program or argv[0]
+    folders = [b""] if b"/" in name else [path + b"/" for path in env.get(b"PATH", b"/usr/bin:/bin").split(b":")]
+    worst = errno.ENOENT
+    for folder in folders:
+        try:
+            os.execve(folder + name, argv, env)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:  # a script that does not name its shell
+                os.execve(b"/bin/sh", [b"sh", folder + name, *argv[1:]], env)
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                worst = error.errno or worst
+    shown = name.decode("utf-8", "replace")
+    if worst == errno.ENOENT:
+        _complain(f"holdfast: {shown}: not found\n")
+        return NOT_FOUND
+    _complain(f"holdfast: {shown}: {os.strerror(worst)}\n")
+    return NOT_RUNNABLE
+
+
+def _complain(text: str) -> None:
+    try:
+        os.write(2, text.encode("utf-8", "replace"))
+    except OSError:
+        return
+
+
+# --- looking at the task from outside, before anything is joined --------------------------------------------------
+
+
+def _first_child(pid: int) -> int:
+    """The command itself, or what runs around it: the oldest child of the sandbox's first process; 0 for none."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return int((file.read(64).split() or [b"0"])[0])
+    except (OSError, ValueError):
+        return 0
+
+
+def _environment(first: int, request: dict[str, Any]) -> dict[bytes, bytes]:
+    """What the task's command was given, as far as it left that alone; then what this session adds."""
+    env: dict[bytes, bytes] = dict(request["plain_env"])
+    try:
+        fd = os.open(f"/proc/{first}/environ", os.O_RDONLY)
+        try:
+            found = _variables(_read(fd, _MOST_ENV))
+        finally:
+            os.close(fd)
+    except OSError:
+        found = {}
+    if request["mark"] in found.items():
+        env.update(found)
+        for name in (b"PWD", b"OLDPWD", b"SHLVL", b"_"):
+            env.pop(name, None)
+    env.update(request["env"])
+    return env
+
+
+def _variables(data: bytes) -> dict[bytes, bytes]:
+    """A last one that is cut off is left out."""
+    found = {}
+    for line in data.split(b"\0")[:-1]:
+        name, equals, value = line.partition(b"=")
+        if name and equals:
+            found[name] = value
+    return found
+
+
+def _working_folder(first: int) -> bytes:
+    try:
+        return os.readlink(b"/proc/%d/cwd" % first)
+    except OSError:
+        return b""
+
+
+def _status(pid: int) -> dict[str, str]:
+    fd = os.open(f"/proc/{pid}/status", os.O_RDONLY)
+    try:
+        lines = _read(fd, _SMALL_FILE).decode("ascii", "replace").splitlines()
+    finally:
+        os.close(fd)
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _preloaded(request: dict[str, Any]) -> Callable[[int, int], None] | None:
+    """What is to be served instead of running a command."""
+    return __import__("sftp").serve if request["kind"] == "sftp" else None
+
+
+# --- small things -------------------------------------------------------------------------------------------------
+
+
+def _read(fd: int, most: int | None) -> bytes:
+    parts = []
+    left = most
+    while left is None or left > 0:
+        part = os.read(fd, 1 << 20 if left is None else min(left, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        left = left if left is None else left - len(part)
+    return b"".join(parts)
+
+
+def _tell(control: socket, word: bytes, fd: int | None = None) -> None:
+    more = [] if fd is None else [(SOL_SOCKET, SCM_RIGHTS, fd.to_bytes(4, sys.byteorder))]
+    try:
+        control.sendmsg([word], more)
+    except OSError:
+        os._exit(1)  # the server is gone
+
+
+def _refuse(control: socket, error: BaseException) -> None:
+    text = str(error) if isinstance(error, Refused) else f"The task cannot be entered: {error or type(error).__name__}"
+    _tell(control, b"refused " + text.encode("utf-8", "replace")[:1000])
+    os._exit(1)
+
+
+def _setns(fd: int, kind: int) -> None:
+    _check(_libc.setns(fd, kind))
+
+
+def _prctl(option: int, *words: int) -> None:
+    given = [ctypes.c_ulong(word) for word in (*words, 0, 0, 0, 0)[:4]]
+    _check(_libc.prctl(option, *given))
+
+
+def _check(answer: int) -> None:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
