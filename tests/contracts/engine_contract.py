@@ -190,6 +190,42 @@ class EngineContract:
 
         self.play(scenario)
 
+    def test_a_failed_one_that_is_to_be_held_stands_still(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            held = await rig.run("kept", "echo before; exit 3", hold=True)
+            assert (held.seen, held.code, held.oom) == (Seen.HELD, 3, False)
+            await rig.engine.announce("kept", "held", "kept for you\n")
+            await rig.engine.announce("kept", "held", "kept for you\n")
+            await rig.reopen()
+            again = (await rig.engine.observe(["kept"]))["kept"]
+            assert (again.seen, again.code) == (Seen.HELD, 3)
+            await rig.engine.announce("kept", "held", "kept for you\n")
+            source = rig.engine.log("kept", Stream.STDOUT)
+            assert source is not None
+            assert not await source.complete()
+            assert await source.read(0, 1000) == b"before\nkept for you\n"
+            await rig.engine.remove("kept")  # it is there: nothing happens
+            rig.told.clear()
+            await rig.engine.stop("kept", 30)
+            assert (await rig.end_of("kept")).seen is Seen.EXITED
+
+        self.play(scenario)
+
+    def test_success_is_not_held(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            ended = await rig.run("fine", "echo fine", hold=True)
+            assert (ended.seen, ended.code) == (Seen.EXITED, 0)
+
+        self.play(scenario)
+
+    def test_one_that_is_being_stopped_is_not_held(self) -> None:
+        async def scenario(rig: Rig) -> None:
+            await rig.start_and_wait_for(b"here", "stopped", "echo here; sleep 1000", hold=True)
+            await rig.engine.stop("stopped", 30)
+            assert (await rig.end_of("stopped")).seen is Seen.EXITED
+
+        self.play(scenario)
+
     def test_what_never_started_is_absent(self) -> None:
         async def scenario(rig: Rig) -> None:
             assert await rig.engine.observe([]) == {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Debugger, Observation, Seen
 from holdfast.core.exits import Cause
 from holdfast.core.job import GIB, HOST_IMAGE
 from holdfast.core.placement import Node
@@ -47,6 +47,7 @@ class FakeTask:
     logs_kept: bool = True
     removed: bool = False
     artifacts: dict[str, bytes] | None = None  # path -> content; None: there is no such folder
+    announced: set[str] = field(default_factory=set)
     starts: int = 1  # how often it truly ran; more than once is the one thing that must never be
 
     def content(self, stream: Stream) -> bytes:
@@ -98,6 +99,19 @@ class FakeEngine:
         self.machine.tasks[attempt_id].written.append((self._now(), stream, data))
         self._wake_readers()
 
+    def fail(self, attempt_id: str, code: int = 1, *, oom: bool = False) -> None:
+        """Its main command fails; where it is to be held, the rest of it stays."""
+        task = self.machine.tasks[attempt_id]
+        if not task.launch.hold:
+            self.finish(attempt_id, code, oom=oom)
+        elif task.seen.seen is Seen.RUNNING:
+            self._tell(task, replace(self._present(task), seen=Seen.HELD, code=code, oom=oom, finished_at=self._now()))
+
+    def debug(self, attempt_id: str, *debuggers: Debugger) -> None:
+        """These debuggers wait in it from now on."""
+        task = self.machine.tasks[attempt_id]
+        self._tell(task, replace(self._present(task), debuggers=debuggers))
+
     def running(self) -> list[str]:
         return [id for id, task in self.machine.tasks.items() if task.seen.seen is Seen.RUNNING]
 
@@ -145,7 +159,7 @@ class FakeEngine:
     async def stop(self, attempt_id: str, grace: float) -> None:
         task = self.machine.tasks.get(attempt_id)
         self.machine.stops.append((attempt_id, grace))
-        if task is None or task.seen.seen is not Seen.RUNNING:
+        if task is None or not _lives(task):
             return
         if task.ignores_term and grace > 0:
             self._kill_later(attempt_id, grace)
@@ -153,14 +167,20 @@ class FakeEngine:
             code = 143 if grace > 0 else 137
             asyncio.get_running_loop().call_soon(self.finish, attempt_id, code)
 
+    async def announce(self, attempt_id: str, key: str, text: str) -> None:
+        task = self.machine.tasks.get(attempt_id)
+        if task is not None and _lives(task) and key not in task.announced:
+            task.announced.add(key)
+            self.write(attempt_id, text.encode())
+
     async def remove(self, attempt_id: str) -> None:
         task = self.machine.tasks.get(attempt_id)
-        if task is not None and task.seen.seen is not Seen.RUNNING:
+        if task is not None and not _lives(task):
             task.removed = True
 
     async def remove_logs(self, attempt_id: str) -> None:
         task = self.machine.tasks.get(attempt_id)
-        if task is not None and task.seen.seen is not Seen.RUNNING:
+        if task is not None and not _lives(task):
             task.logs_kept = False
 
     async def sweep(self, known: Collection[str]) -> Sequence[str]:
@@ -205,9 +225,9 @@ class FakeEngine:
             elif said := _ECHO.match(line):
                 self.write(attempt_id, f"{said['words']}\n".encode(), Stream.STDERR if said["err"] else Stream.STDOUT)
             elif ends := _EXIT.match(line):
-                return self.finish(attempt_id, int(ends[1]))
+                return self.fail(attempt_id, int(ends[1])) if int(ends[1]) else self.finish(attempt_id, 0)
             elif dies := _KILL.match(line):
-                return self.finish(attempt_id, 128 + int(dies[1]))
+                return self.fail(attempt_id, 128 + int(dies[1]))
             elif line.startswith("trap '' TERM"):
                 task.ignores_term = True
             elif line.startswith("sleep"):
@@ -223,7 +243,7 @@ class FakeEngine:
             self._timers[attempt_id] = loop.call_later(grace, self.finish, attempt_id, 137)
 
     def _present(self, task: FakeTask) -> Observation:
-        if task.seen.seen is not Seen.RUNNING or task.seen.started_at is None:
+        if not _lives(task) or task.seen.started_at is None:
             return task.seen
         return replace(task.seen, elapsed=(self._now() - task.seen.started_at).total_seconds())
 
@@ -238,11 +258,10 @@ class FakeEngine:
         cause: str = "",
     ) -> None:
         task = self.machine.tasks[attempt_id]
-        if task.seen.seen is not Seen.RUNNING:
+        if not _lives(task):
             return
-        present = self._present(task)
-        task.seen = replace(
-            present,
+        ended = replace(
+            self._present(task),
             seen=seen,
             code=code,
             oom=oom,
@@ -250,7 +269,12 @@ class FakeEngine:
             cause=cause,
             finished_at=self._now(),
             artifacts=seen is Seen.EXITED and task.artifacts is not None,
+            debuggers=(),
         )
+        self._tell(task, ended)
+
+    def _tell(self, task: FakeTask, seen: Observation) -> None:
+        task.seen = seen
         for engine in list(self.machine.engines):
             engine._on_change(task.seen)
         self._wake_readers()
@@ -259,6 +283,10 @@ class FakeEngine:
         for engine in self.machine.engines:
             engine._grown.set()
             engine._grown = asyncio.Event()
+
+
+def _lives(task: FakeTask) -> bool:
+    return task.seen.seen in (Seen.RUNNING, Seen.HELD)
 
 
 def _refused(launch: Launch, message: str, cause: Cause) -> Observation:
@@ -291,7 +319,7 @@ class FakeLog:
         return await self.size() > size
 
     async def complete(self) -> bool:
-        return self._task.seen.seen is not Seen.RUNNING
+        return not _lives(self._task)
 
     async def offset_at(self, when: datetime) -> int:
         earlier = [

@@ -41,6 +41,7 @@ from .images import ImageShelf
 from .live import LiveTask
 from .logs import READERS, FileLog, MergedLog
 from .mounting import try_source
+from .notes import read_notes
 from .options import EmbeddedOptions
 from .places import Places, delete, was_out_of_memory
 from .processes import open_child, open_pidfd
@@ -95,7 +96,7 @@ class EmbeddedEngine:
         self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="embedded-cleaner")
         keep_descriptors_private()
         await self._in_thread(self._settle_in)
-        self._watch = Watch(self._ended)
+        self._watch = Watch(self._ended, self._heard)
         self._background(self._watch_memory())
         self._background(self._watch_scratch())
 
@@ -234,7 +235,7 @@ class EmbeddedEngine:
         if unknown:
             for found in await self._in_thread(lambda: [self._look(attempt_id) for attempt_id in unknown]):
                 seen[found.attempt_id] = found
-                if found.seen is Seen.RUNNING:
+                if found.seen in (Seen.RUNNING, Seen.HELD):
                     await self._adopt(found.attempt_id)
         return seen
 
@@ -246,7 +247,8 @@ class EmbeddedEngine:
         folder = self._places.folder(attempt_id)
         note = folder.read_start()
         if folder.is_alive():
-            return read.running(attempt_id, note, folder.read_claim(), uptime())
+            running = read.running(attempt_id, note, folder.read_claim(), uptime())
+            return read.with_notes(running, read_notes(folder), partial(was_out_of_memory, folder, note))
         claim = folder.read_claim()
         if claim.code is not None:
             return self._end(attempt_id, folder, note, claim)
@@ -284,13 +286,18 @@ class EmbeddedEngine:
         return self._live_task(attempt_id, folder, folder.read_start(), claim.pid or 0, pidfd, started_at)
 
     def _running(self, task: LiveTask) -> Observation:
-        return Observation(
+        seen = Observation(
             attempt_id=task.attempt_id,
             seen=Seen.RUNNING,
             started_at=task.note.at if task.note else None,
             elapsed=max(0.0, uptime() - task.started_at),
             warning=task.note.warning if task.note else "",
         )
+        return read.with_notes(seen, task.notes, partial(was_out_of_memory, task.folder, task.note))
+
+    def _heard(self, task: LiveTask) -> None:
+        """Told by the watch: its notes say something new."""
+        self._on_change(self._running(task))
 
     def _ended(self, task: LiveTask) -> None:
         """Told by the watch: runner and sandbox are gone."""
@@ -318,6 +325,11 @@ class EmbeddedEngine:
         self._on_change(seen)
 
     # --- ending ---------------------------------------------------------------------------------------------------
+
+    async def announce(self, attempt_id: str, key: str, text: str) -> None:
+        task = self._watching.get(attempt_id)
+        if task is not None:
+            await self._in_thread(lambda: task.folder.announce(key, text))
 
     async def stop(self, attempt_id: str, grace: float) -> None:
         if self._watching.get(attempt_id) is None:

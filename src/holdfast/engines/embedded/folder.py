@@ -87,6 +87,20 @@ class TaskFolder:
         except (OSError, ValueError):
             return 1
 
+    def announce(self, key: str, text: str) -> None:
+        """Add to the log, unless that was done under this key before. A crash may add it twice, and never not at all."""
+        if not is_safe_id(key) or os.path.lexists(self[f"said.{key}"]):
+            return
+        fd = os.open(self["stdout"], os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(fd).st_size
+            begun = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+            os.write(fd, (f"\n{text}" if begun else text).encode("utf-8", "replace"))
+        finally:
+            os.close(fd)
+        with suppress(FileExistsError):
+            os.symlink("said", self[f"said.{key}"])
+
     def write_mounts(self, mounts: Sequence[tuple[str, str]]) -> None:
         """Targets as the task sees them, with their sources: whoever reads the task's files later needs them."""
         fd = os.open(self["mounts"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from .folder import TaskFolder
-from .read import Claim, StartNote
+from .read import Claim, Notes, StartNote
 from .recorder import Recorder
 
 
@@ -22,6 +22,8 @@ class LiveTask:
     init_pid: int | None = None  # of the sandbox, known once the runner has ended
     started_at: float  # seconds after boot
     watch: int | None = None  # number of its file notices
+    notes_watch: int | None = None  # the same, of its folder of notes
+    notes: Notes = field(default_factory=Notes)  # what it told last
     scratch_at: float | None = None  # when its home is to be looked at next, in the event loop's time
     kill_at: float | None = None  # set by stop, in the event loop's time
     kill_timer: asyncio.TimerHandle | None = None

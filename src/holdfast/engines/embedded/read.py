@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.core.attempt import Observation, Seen
+from holdfast.core.attempt import Debugger, Observation, Seen
 from holdfast.core.exits import Cause
 from holdfast.core.placement import show_bytes
 
@@ -72,6 +73,15 @@ class Claim:
     ended: float | None = None  # seconds after boot
 
 
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What the task told itself."""
+
+    code: int | None = None  # its command failed with it, and it stands still
+    at: datetime | None = None  # when it said so
+    debuggers: tuple[Debugger, ...] = ()
+
+
 def parse_claim(data: bytes) -> Claim:
     """A line without its newline was not finished, so it was not said."""
     fields: dict[str, Any] = {}
@@ -111,6 +121,16 @@ def running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float
         elapsed=elapsed,
         warning=note.warning if note else "",
     )
+
+
+def with_notes(running: Observation, notes: Notes, was_out_of_memory: Callable[[], bool]) -> Observation:
+    """What it tells itself, on top of what is seen from outside."""
+    if notes.code is None:
+        return replace(running, debuggers=notes.debuggers)
+    began = running.started_at
+    at = max(notes.at, began) if notes.at and began else None
+    oom = was_out_of_memory()
+    return replace(running, seen=Seen.HELD, code=notes.code, finished_at=at, oom=oom, debuggers=notes.debuggers)
 
 
 def ended(

@@ -11,9 +11,12 @@ HOME = "/home/jovyan"
 OWN = "/run/holdfast"  # what bubblewrap lays there last must meet no link: it would follow it out of the sandbox
 SCRIPT = f"{OWN}/script"
 ENTRY = f"{OWN}/entry"
+HOLD = f"{OWN}/hold"
+NOTES = f"{OWN}/notes"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # File descriptors the runner hands through.
+HOLD_FD = 3
 ENTRY_FD = 4
 SCRIPT_FD = 5
 SECCOMP_FD = 6
@@ -98,6 +101,8 @@ def render_args(
     args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
     if launch.entry:
         args += ["--perms", "0555", "--ro-bind-data", str(ENTRY_FD), ENTRY]
+    if launch.hold:
+        args += ["--perms", "0555", "--ro-bind-data", str(HOLD_FD), HOLD]
     if root.locked:
         args += ["--remount-ro", "/"]
     if guard.seccomp:
@@ -131,7 +136,12 @@ def render_command(root: Root, options: Iterable[str], script: str = SCRIPT, ent
     return [*command, script]
 
 
-def task_env(launch: Launch, root: Root, home: str, gpus: Mapping[str, str]) -> dict[str, str]:
+def render_hold(root: Root, command: list[str], script: str = HOLD, notes: str = NOTES) -> list[str]:
+    """The same, run by what keeps the task when it fails."""
+    return [root.shell, script, notes, *command]
+
+
+def task_env(launch: Launch, root: Root, home: str, gpus: Mapping[str, str], notes: str = NOTES) -> dict[str, str]:
     """What the task finds in its environment. Nothing of the server's own gets through."""
     env = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": root.user, "LOGNAME": root.user}
     env["SHELL"] = root.shell
@@ -142,6 +152,7 @@ def task_env(launch: Launch, root: Root, home: str, gpus: Mapping[str, str]) -> 
         env[f"HOLDFAST_PORT_{variable_name(label)}"] = ",".join(map(str, numbers))
     env.update(launch.env)
     env["HOLDFAST_ATTEMPT"] = launch.attempt_id
+    env["HOLDFAST_NOTES"] = notes
     return env
 
 

@@ -12,7 +12,7 @@ from . import libc
 from .bubblewrap import Bwrap
 from .folder import TaskFolder
 from .libc import Dup, Open
-from .render import ARGS_FD, ENTRY_FD, MOUNT_FD, PATH, SCRIPT_FD, SECCOMP_FD
+from .render import ARGS_FD, ENTRY_FD, HOLD_FD, MOUNT_FD, PATH, SCRIPT_FD, SECCOMP_FD
 
 RUNNER = str(Path(__file__).parents[2] / "runtime" / "runner.sh")
 _CLAIM_FD = 9
@@ -29,6 +29,7 @@ class Order:
     args: Sequence[str] = ()  # for bwrap
     script: str = ""
     entry: str = ""
+    hold: str = ""  # the script that keeps a failed task
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})  # of the runner
     workdir: str = "/"
     joins: Sequence[str] = ()  # cgroup.procs files
@@ -52,6 +53,8 @@ def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
             sources[SCRIPT_FD] = memory_file(order.script.encode("utf-8", "surrogateescape"))
             if order.entry:
                 sources[ENTRY_FD] = memory_file(order.entry.encode("utf-8", "surrogateescape"))
+            if order.hold:
+                sources[HOLD_FD] = memory_file(order.hold.encode())
             sources[0] = memory_file(b"")  # not the machine's /dev/null, which a task of root could close to others
             for target, mount in enumerate(order.mounts, MOUNT_FD):
                 sources[target] = fcntl.fcntl(mount, fcntl.F_DUPFD_CLOEXEC, _HIGH)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.exits import Cause
@@ -25,6 +26,7 @@ from .folder import TaskFolder, try_lock
 from .gpus import LIBRARIES, PROGRAMS, device_binds, gpu_variables
 from .images import ImageShelf
 from .mounting import BadMount, open_source, plan_mounts, within
+from .notes import make_notes
 from .options import EmbeddedOptions
 from .places import Places
 from .processes import COOKIE
@@ -33,18 +35,21 @@ from .render import (
     ENTRY,
     HOME,
     MOUNT_FD,
+    NOTES,
     PATH,
     Bind,
     Root,
     render_args,
     render_command,
     render_entry,
+    render_hold,
     task_env,
 )
 from .site import Site, host_root, image_root
 from .spawning import Order, spawn
 from .views import Views
 
+HOLD_TEXT = (Path(__file__).parents[2] / "runtime" / "hold.sh").read_text()
 SETSID = shutil.which("setsid", path=PATH)
 _MOST_VARIABLES = 2000  # bubblewrap takes 9000 arguments, three for each
 _LONGEST_STRING = 128 * 1024 - 1  # of the kernel, for one variable with its name
@@ -192,6 +197,7 @@ class Starter:
             return plain_order(launch, folder, root, joins, cookie)
         variables = dict(gpu_variables(launch.gpus, renumbered=True))
         binds = self._device_binds(launch, root, variables)
+        binds.append(Bind(source=make_notes(folder), target=NOTES, read_only=False))
         mounts = open_mounts(launch, root, opened)
         if mounts:
             folder.write_mounts([(bind.target, bind.source) for bind, _ in mounts])
@@ -205,7 +211,8 @@ class Starter:
             args=render_args(launch, root, self._site.guard, env, shm, binds),
             script=launch.script,
             entry=launch.entry,
-            command=render_entry(launch, root, _command(launch, root)),
+            hold=HOLD_TEXT if launch.hold else "",
+            command=_held(launch, root, render_entry(launch, root, _command(launch, root))),
             joins=joins,
             seccomp=self._site.seccomp,
             mounts=[fd for _, fd in mounts],
@@ -245,11 +252,16 @@ def _command(launch: Launch, root: Root) -> list[str]:
     return render_command(root, launch.shell_options, entry=ENTRY if launch.entry else "")
 
 
+def _held(launch: Launch, root: Root, command: list[str]) -> list[str]:
+    return render_hold(root, command) if launch.hold else command
+
+
 def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str], cookie: str) -> Order:
     """Without a sandbox: a process tree in a folder of its own."""
     scratch = folder["scratch"]
     os.makedirs(scratch, mode=0o700, exist_ok=True)
-    env = task_env(launch, root, scratch, gpu_variables(launch.gpus, renumbered=False))
+    notes = make_notes(folder)
+    env = task_env(launch, root, scratch, gpu_variables(launch.gpus, renumbered=False), notes)
     env[COOKIE] = cookie
     script = _write_script(folder["script"], launch.script)
     entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""
@@ -265,7 +277,10 @@ def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]
         raise Refusal(text, cause=Cause.NOT_ALLOWED)
     # In a session of its own, or `kill 0` in a script would hit the runner too.
     session = [SETSID, "-w"] if SETSID else []
-    command = [*session, *render_command(root, launch.shell_options, script, entry)]
+    command = render_command(root, launch.shell_options, script, entry)
+    if launch.hold:
+        command = render_hold(root, command, _write_script(folder["hold"], HOLD_TEXT), notes)
+    command = [*session, *command]
     return Order(command=command, env=env, workdir=launch.workdir or scratch, joins=joins)
 
 

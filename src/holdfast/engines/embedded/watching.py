@@ -1,4 +1,5 @@
-"""Watches running tasks from the event loop: their ends by pidfds, the growth of their logs by the kernel's notices."""
+"""Watches running tasks from the event loop: their ends by pidfds, the growth of their logs and their
+notes by what the kernel tells."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from contextlib import suppress
 
 from .libc import Notice
 from .live import LiveTask, pids_of
+from .notes import FOLDER, read_notes
 from .processes import open_namespace_init
 
 _WATCH_AFTER = 0.05  # seconds a task lives before its log is watched unasked
@@ -21,8 +23,9 @@ _REMAINS = 10.0  # seconds the last processes of a sandbox may take to go
 class Watch:
     """Everything here runs on the event loop."""
 
-    def __init__(self, on_end: Callable[[LiveTask], None]) -> None:
+    def __init__(self, on_end: Callable[[LiveTask], None], on_notes: Callable[[LiveTask], None]) -> None:
         self._on_end = on_end
+        self._on_notes = on_notes
         self._loop = asyncio.get_running_loop()
         self._live: dict[str, LiveTask] = {}
         self._by_number: dict[int, LiveTask] = {}
@@ -95,9 +98,10 @@ class Watch:
         self._live.pop(task.attempt_id, None)
         task.cancel_timers()
         self._let_go(task)
-        if task.watch is not None and self._notice is not None:
-            self._by_number.pop(task.watch, None)
-            self._notice.unwatch(task.watch)
+        for number in (task.watch, task.notes_watch):
+            if number is not None and self._notice is not None:
+                self._by_number.pop(number, None)
+                self._notice.unwatch(number)
 
     def _let_go(self, task: LiveTask) -> None:
         if task.pidfd is not None:
@@ -116,14 +120,24 @@ class Watch:
             task.watch_timer = None
         if self._notice is not None:
             task.watch = self._notice.watch(task.folder.path)
-        if task.watch is not None:
-            self._by_number[task.watch] = task
+            task.notes_watch = self._notice.watch(task.folder[FOLDER], names=True)
+        if task.watch is not None and task.notes_watch is not None:
+            self._by_number[task.watch] = self._by_number[task.notes_watch] = task
             self._record(task)
+            self._hear(task)
         else:
             self._poll_growth(task)
 
+    def _hear(self, task: LiveTask) -> None:
+        """Read its notes, and tell of what is new."""
+        notes = read_notes(task.folder)
+        if notes != task.notes:
+            task.notes = notes
+            self._on_notes(task)
+
     def _poll_growth(self, task: LiveTask) -> None:
         self._record(task)
+        self._hear(task)
         task.watch_timer = self._loop.call_later(_POLL, self._poll_growth, task)
 
     def _noticed(self) -> None:
@@ -131,8 +145,10 @@ class Watch:
         assert self._notice is not None
         for number in set(self._notice.read()):
             for task in [self._by_number.get(number)] if number >= 0 else list(self._by_number.values()):
-                if task is not None:
+                if task is not None and number != task.notes_watch:
                     self._record(task)
+                if task is not None and number in (-1, task.notes_watch):
+                    self._hear(task)
         self._loop.remove_reader(self._notice.fd)
         self._loop.call_later(_NOTICE_PAUSE, self._listen_again)
 
