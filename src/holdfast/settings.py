@@ -224,6 +224,37 @@ class OpenPaiSettings(Section):
     log_link_seconds: float = Field(120, gt=0, le=LONGEST, description="How long a link to a task's log is good.")
 
 
+class HoldSettings(Section):
+    enabled: bool = Field(True, description="Keep failed tasks for debugging, where their jobs or groups ask for it.")
+    duration: float = Field(
+        7 * 24 * 3600,
+        gt=0,
+        le=LONGEST,
+        description="Seconds a failed task is kept unless job or group say otherwise; OpenPAI's "
+        "debugging-reservation-seconds.",
+    )
+    longest: float = Field(
+        28 * 24 * 3600, gt=0, le=LONGEST, description="Most seconds a task is kept in all, with every extension."
+    )
+    per_user: int = Field(10, ge=1, description="Most tasks of one user that are kept at one time.")
+    total: int = Field(100, ge=1, description="Most tasks that are kept at one time.")
+    min_free_bytes: int = Field(
+        GIB,
+        ge=0,
+        description="Bytes that should be free on the disk of the state folder. With less, tasks of which only files "
+        "are kept are let go, the oldest first.",
+    )
+    min_free_percent: float = Field(
+        2, ge=0, le=90, description="The same in percent of the disk; the larger of the two counts."
+    )
+
+    @model_validator(mode="after")
+    def _within_longest(self) -> Self:
+        if self.duration > self.longest:
+            raise ValueError(f"duration ({self.duration:g}) must not be above longest ({self.longest:g})")
+        return self
+
+
 class SshSettings(Section):
     enabled: bool = Field(True, description="Let people into running and held tasks by SSH.")
     host: str = Field("127.0.0.1", description="Address the SSH gateway listens on.")
@@ -262,6 +293,7 @@ class Settings(Section):
     schedules: ScheduleSettings = ScheduleSettings()  # type: ignore[call-arg]
     openpai: OpenPaiSettings = OpenPaiSettings()  # type: ignore[call-arg]
     primehub: PrimeHubSettings = PrimeHubSettings()  # type: ignore[call-arg]
+    hold: HoldSettings = HoldSettings()  # type: ignore[call-arg]
     ssh: SshSettings = SshSettings()  # type: ignore[call-arg]
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 

@@ -45,6 +45,10 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 durations = st.timedeltas(timedelta(0), timedelta(days=400))
 counts = st.none() | st.integers(1, 50)
+_kept = st.sampled_from([Keep.ALL, Keep.FILES])
+holds = st.just(Hold(keep=Keep.NOTHING)) | st.builds(
+    Hold, duration=st.none() | durations.filter(lambda span: bool(span)), keep=_kept
+)
 
 
 def _distinct_targets(mounts: list[Mount]) -> tuple[Mount, ...]:
@@ -97,7 +101,7 @@ def jobs(draw: st.DrawFn) -> Job:
         max_retries=draw(st.integers(-2, 5)),
         time_limit=draw(st.none() | durations),
         grace=draw(st.none() | durations),
-        hold=draw(st.none() | st.builds(Hold, duration=st.none() | durations, keep=st.sampled_from(Keep))),
+        hold=draw(st.none() | holds),
         priority=draw(st.integers(-5, 200)),
         tags=tuple(draw(st.lists(titles, max_size=3))),
         datasets=tuple(draw(st.lists(dataset_names, max_size=3, unique=True))),

@@ -117,12 +117,15 @@ def test_instance_types_are_listed_when_unknown() -> None:
     ("written", "hold"),
     [
         ("true", Hold()),
-        ("false", None),
+        ("false", Hold(keep=Keep.NOTHING)),
+        ("0", Hold(keep=Keep.NOTHING)),
+        ("{for: 0s, keep: files}", Hold(keep=Keep.NOTHING)),
         ("2h", Hold(duration=timedelta(hours=2))),
         ("3600", Hold(duration=timedelta(hours=1))),
         ("{keep: files}", Hold(keep=Keep.FILES)),
         ("{on: failure, for: 7d}", Hold(duration=timedelta(days=7))),
         ("{}", Hold()),
+        ("", None),
     ],
 )
 def test_hold(written: str, hold: Hold | None) -> None:

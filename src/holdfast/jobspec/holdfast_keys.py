@@ -10,6 +10,7 @@ from holdfast.core.job import FILES, Hold, Keep
 
 from . import rules
 from .fields import At, Key, Kind, Wrong
+from .holds import NOT_HELD, hold_for
 from .kinds import (
     BOOLEAN,
     DURATION_KIND,
@@ -84,13 +85,13 @@ _JOB_RETRIES = either(
 )
 
 
-def _read_hold(at: At) -> Hold | None:
+def _read_hold(at: At) -> Hold:
     value = _HOLD.read(at)
     if isinstance(value, bool):
-        return Hold() if value else None
+        return Hold() if value else NOT_HELD
     if isinstance(value, timedelta):
-        return Hold(duration=value)
-    return Hold(duration=value.get("for"), keep=Keep(value.get("keep", Keep.ALL)))
+        return hold_for(value)
+    return hold_for(value.get("for"), Keep(value.get("keep", Keep.ALL)))
 
 
 _HOLD = either(
@@ -101,14 +102,14 @@ _HOLD = either(
             {
                 "on": Key(choice("failure"), "When: only failure so far."),
                 "for": Key(DURATION_KIND, "How long at most. Default: the site's."),
-                "keep": Key(choice(*Keep), "all: container and resources; files: only the files."),
+                "keep": Key(choice(Keep.ALL, Keep.FILES), "all: container and resources; files: only the files."),
             }
         ),
     ),
     ((str, int, float), DURATION_KIND),
     otherwise="true, false, a duration or a mapping with for and keep",
 )
-HOLD: Kind[Hold | None] = Kind(_read_hold, _HOLD.schema)
+HOLD: Kind[Hold] = Kind(_read_hold, _HOLD.schema)
 
 _ENV = map_of(ENV_VALUE, name=ENV_NAME, most=rules.MAX_VARIABLES, empty="")
 
@@ -180,7 +181,7 @@ JOB_KEYS = {
     "retry": Key(_JOB_RETRIES, "How often the job is tried again after a failure of its own."),
     "time_limit": Key(or_none(DURATION_KIND), "How long it may run: 90m, 2h30m, 1d, seconds, or none."),
     "grace": Key(DURATION_KIND, "Time between the polite and the forced stop."),
-    "hold": Key(HOLD, "Keep a failed task for debugging."),
+    "hold": Key(HOLD, "Keep a failed task for debugging; false: not even where the group does. Default: the group's."),
     "priority": Key(rules.PRIORITY, "Higher goes first. Default: 0."),
     "tags": Key(list_of(rules.TAG, most=100), "Words to find it by."),
     "datasets": Key(

@@ -23,7 +23,7 @@ _LABEL = text(most=1024)
 _LABELS = list_of(_LABEL)
 _HOLDFAST = object_of(
     {
-        "hold": Key(HOLD, "Keep a failed task for debugging."),
+        "hold": Key(HOLD, "Keep a failed task for debugging; false: not even where the group does."),
         "time_limit": Key(or_none(DURATION_KIND), "How long the job may run."),
         "grace": Key(DURATION_KIND, "Time between the polite and the forced stop."),
     }

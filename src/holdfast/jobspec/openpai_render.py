@@ -14,8 +14,9 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.core.codec import MASK, mask
-from holdfast.core.job import DEFAULT_GROUP, MIB, Dialect, Hold, Job, Keep, Role
+from holdfast.core.job import DEFAULT_GROUP, MIB, Dialect, Job, Role
 
+from .holds import write_hold
 from .openpai_extras import PRIORITIES
 from .openpai_v2 import SHELL_OPTIONS
 from .quantities import render_duration
@@ -262,7 +263,7 @@ def _mebibytes(size: int) -> int:
 
 def _our_extras(job: Job) -> dict[str, Any]:
     written = {
-        "hold": None if job.hold is None else _hold(job.hold),
+        "hold": None if job.hold is None else write_hold(job.hold),
         "time_limit": _limit(job.time_limit),
         "grace": None if job.grace is None else render_duration(job.grace),
     }
@@ -273,9 +274,3 @@ def _limit(limit: timedelta | None) -> str | None:
     if limit is None:
         return None
     return render_duration(limit) if limit else "none"
-
-
-def _hold(hold: Hold) -> Any:
-    kept = {} if hold.keep is Keep.ALL else {"keep": hold.keep.value}
-    length = {} if hold.duration is None else {"for": render_duration(hold.duration)}
-    return {**length, **kept} or True

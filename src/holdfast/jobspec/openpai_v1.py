@@ -67,7 +67,7 @@ def read_openpai_v1(root: At, defaults: Defaults) -> Job:
         roles=tuple(role for role, _ in roles.values()),
         group=_group(top, defaults),
         max_retries=top.take("retryCount", _RETRIES, 0),
-        hold=hold or extras.hold,
+        hold=extras.hold or hold,  # the one that can say how long
         time_limit=extras.time_limit,
         grace=extras.grace,
         dialect=Dialect.OPENPAI_V1,

@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from holdfast.core.codec import mask
-from holdfast.core.job import Completion, Hold, Job, Keep, Mount, Resources, Role
+from holdfast.core.job import Completion, Job, Mount, Resources, Role
 
 from .defaults import Defaults
 from .holdfast_yaml import ONLY_ROLE
+from .holds import write_hold
 from .quantities import render_duration, render_size
 from .rules import ENV_NAME
 from .scalars import is_text
@@ -48,7 +49,7 @@ def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO
         "retry": {"max": job.max_retries, "tasks": tasks} if tasks else job.max_retries or None,
         "time_limit": _time_limit(job.time_limit),
         "grace": None if job.grace is None else render_duration(job.grace),
-        "hold": job.hold and _hold(job.hold),
+        "hold": None if job.hold is None else write_hold(job.hold),
         "priority": job.priority or None,
         "tags": _Flow(job.tags) or None,
         "datasets": _Flow(job.datasets) or None,
@@ -143,15 +144,6 @@ def _completion(completion: Completion) -> dict[str, Any]:
         if value != getattr(base, key):
             written[key] = "none" if value is None else value
     return written
-
-
-def _hold(hold: Hold) -> Any:
-    written: dict[str, Any] = {}
-    if hold.duration is not None:
-        written["for"] = render_duration(hold.duration)
-    if hold.keep is not Keep.ALL:
-        written["keep"] = hold.keep.value
-    return written or True
 
 
 # -- YAML text --------------------------------------------------------------------------------------------------------
