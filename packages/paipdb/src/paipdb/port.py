@@ -1,0 +1,309 @@
+"""Between the one client and the threads of the program, of which one at a time has the prompt."""
+
+import collections
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Optional
+
+from .clients import EVENTS, Client
+from .door import Door
+from .notes import Note
+from .task import job_and_task, log, shown
+
+if TYPE_CHECKING:
+    from .debugger import Debugger
+
+_MOST_LINES = 1000  # sent ahead of the prompts they are for
+_MOST_UNSENT = 64 * 1024  # characters kept for a client that is yet to come
+_STEP_GRACE = 1.0  # seconds in which a thread that makes a step comes before others that wait for the prompt
+_GONE, _SHOW = "\0gone", "\0show"  # among a client's lines: it has left; show the prompt again
+_WAKE = signal.SIGURG  # does nothing by itself, so it harms nobody who gets one by mistake
+_RUNNING = "The program is running. It stops at its next breakpoint; type interrupt (or Ctrl-C) to stop it now.\n"
+
+
+class Port:
+    """One for each process; see the_port."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.door = Door(self._busy, self._serve)
+        self.client: Optional[Client] = None
+        self.holder: Optional[int] = None
+        self.gave_up = False  # a wait was in vain: breakpoints are passed over until a client comes
+        self._changed = threading.Condition()  # guards what is above and below
+        self._greeted: Optional[Client] = None
+        self._lines: Deque[str] = collections.deque()
+        self._unsent = ""
+        self._stepper = (0, 0.0)  # the thread that makes a step, and until when it comes first
+        self._last_thread = ""
+        self._interrupt: Optional[Callable[[Optional[types.FrameType]], None]] = None
+        self._interrupting = False
+        self._note = Note()
+
+    def open(self, number: Optional[int], interrupt: Callable[[Optional[types.FrameType]], None]) -> None:
+        """`interrupt` is called in the main thread when a client asks for it, with the frame it is in."""
+        if not self.door.is_open and "multiprocessing.util" in sys.modules:  # whose workers end without atexit
+            sys.modules["multiprocessing.util"].Finalize(None, close_port, exitpriority=0)
+        self.door.open(number)
+        if self._interrupt is None and threading.current_thread() is threading.main_thread() and _is_free(_WAKE):
+            self._interrupt = interrupt
+            signal.signal(_WAKE, self._woken)
+
+    # --- the client
+
+    def _busy(self) -> str:
+        client = self.client
+        if client is None:
+            return ""
+        since = time.strftime("%H:%M:%S UTC", time.gmtime(client.since))
+        return f"Another client is at this debugger, from {client.name} since {since}. Try again later.\n"
+
+    def _serve(self, client: Client) -> None:
+        try:
+            client.wants_events = client.asks_for_events()
+            if self._attach(client):
+                line = client.read_line()
+                while line is not None and self._take(client, line):
+                    line = client.read_line()
+        finally:
+            self._leave(client)
+
+    def _attach(self, client: Client) -> bool:
+        with self._changed:
+            if self.client is not None:
+                client.send(self._busy())
+                return False
+            self.client = client
+            self._lines.clear()
+            self.gave_up = False
+            if self.holder is None:
+                self._greeted = client
+                client.send(_RUNNING)
+            self._tell()
+            self._changed.notify_all()
+            return True
+
+    def _take(self, client: Client, line: str) -> bool:
+        """Whether to read on."""
+        with self._changed:
+            if self.client is not client:
+                return False
+            fresh, client.fresh = client.fresh, False
+            if fresh and line.strip() == EVENTS:
+                client.wants_events = True
+                line = _SHOW
+            elif self.holder is None and line.strip() in ("interrupt", "\x03"):
+                self._wake_main()
+                return True
+            elif line == "\x03":
+                line = _SHOW
+            if len(self._lines) >= _MOST_LINES:
+                client.send("Too many lines at a time.\n")
+                return False
+            if line != _SHOW or self.holder is not None:
+                self._lines.append(line)
+            self._changed.notify_all()
+            return True
+
+    def _leave(self, client: Client) -> None:
+        """It will send no more; what it has sent is still for prompts to come."""
+        with self._changed:
+            if self.client is not client:
+                client.close()
+            elif self._lines:
+                self._lines.append(_GONE)
+            else:
+                self.detach()
+            self._changed.notify_all()
+
+    def detach(self) -> None:
+        with self._changed:
+            if self.client is not None:
+                self.client.close()
+            self.client = self._greeted = None
+            self._lines.clear()
+            self._tell()
+
+    def write(self, text: str) -> None:
+        with self._changed:
+            if self.client is None or self.client is not self._greeted:
+                self._unsent = (self._unsent + text)[-_MOST_UNSENT:]
+            elif not self.client.send(text):
+                self.detach()
+
+    def event(self, facts: Dict[str, Any]) -> None:
+        """For programs that show where the debugger stands: one line, before the text it belongs to."""
+        with self._changed:
+            if self.client is not None and self.client is self._greeted and self.client.wants_events:
+                self.write(f"\x1e{json.dumps(facts)}\n")
+
+    # --- the prompt
+
+    def read_line(self, debugger: "Debugger") -> Optional[str]:
+        """The client's next line; waits for a client where there is none. None: none came in time."""
+        until: Optional[float] = None
+        with self._changed:
+            while True:
+                if self.client is None:
+                    if until is None:
+                        until = time.monotonic() + debugger.timeout
+                        self._announce(debugger.timeout)
+                    left = until - time.monotonic() if debugger.timeout else 60.0
+                    if left <= 0:
+                        return None
+                    self._changed.wait(min(60.0, left))
+                elif self.client is not self._greeted:
+                    until = None
+                    self._greet(debugger)
+                elif not self._lines:
+                    self._changed.wait(60.0)
+                else:
+                    line = self._lines.popleft()
+                    if line == _GONE:
+                        self.detach()
+                    elif line == _SHOW:
+                        debugger.show_prompt()
+                    else:
+                        return line
+
+    def _greet(self, debugger: "Debugger") -> None:
+        unsent, self._unsent = self._unsent, ""
+        self._greeted = self.client
+        self._note.until = None
+        self._tell()
+        if unsent:
+            debugger.tell_place()
+            self.write(unsent)
+        else:
+            debugger.show_place()
+            debugger.show_prompt()
+
+    def take_turn(self) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            while True:
+                first, until = self._stepper
+                left = until - time.monotonic() if first != me else 0.0
+                if self.holder is None and left <= 0:
+                    break
+                self._changed.wait(left if self.holder is None else 60.0)
+            self.holder = me
+            name = threading.current_thread().name
+            if self._last_thread not in ("", name):
+                self.write(f"[now in thread {name}]\n")
+            self._last_thread = name
+
+    def give_turn(self, steps: bool) -> None:
+        with self._changed:
+            self.holder = None
+            self._stepper = (threading.get_ident(), time.monotonic() + _STEP_GRACE if steps else 0.0)
+            self._unsent = ""
+            self.event({"event": "running"})
+            self._note.waits, self._note.until = False, None
+            if list(self._lines) == [_GONE]:
+                self.detach()
+            else:
+                self._tell()
+            self._interrupt_if_asked()
+            self._changed.notify_all()
+
+    # --- interrupts
+
+    def _interrupt_if_asked(self) -> None:
+        if self.holder is None and self._lines and self._lines[0].strip() == "interrupt":
+            self._lines.popleft()
+            self._wake_main()
+
+    def _wake_main(self) -> None:
+        if self._interrupt is None:
+            self.write("It cannot be interrupted: its main thread never came by paipdb, or uses SIGURG itself.\n")
+        else:
+            self._interrupting = True
+            signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
+
+    def _woken(self, number: int, frame: Optional[types.FrameType]) -> None:
+        if self._interrupting and self._interrupt is not None and self.pid == os.getpid():
+            self._interrupting = False
+            self._interrupt(frame)
+
+    # --- telling the platform
+
+    def stands(self, why: str, file: str, line: int, function: str) -> None:
+        with self._changed:
+            self._note.place(why, file, line, function)
+            self._tell()
+
+    def _announce(self, timeout: float) -> None:
+        """Says in the log and to the platform that somebody is waited for."""
+        self._note.until = time.time() + timeout if timeout else None
+        self._tell()
+        job, task = job_and_task()
+        ends = time.strftime(" until %H:%M:%S UTC", time.gmtime(self._note.until)) if self._note.until else ""
+        where = "{}:{}{}".format(shown(self._note.file), self._note.line, f" ({task})" if task else "")
+        token = f", token {self.door.token}" if self.door.token else ""
+        by_port = f"nc {self.door.address} {self.door.number}{token}"
+        by_name = " ".join(["holdfast debug", job, task]).rstrip() if job else ""
+        log(f"paipdb: waiting at {where}{ends}; attach with: {by_name or by_port}")
+        if by_name:
+            log(f"paipdb: or by its port: {by_port}")
+
+    def _tell(self) -> None:
+        if self.pid == os.getpid():
+            self._note.write(self.door.number, self.door.token, self.client is not None)
+
+    # --- the end
+
+    def close(self) -> None:
+        with self._changed:
+            self._note.remove()
+            self.detach()
+            self.door.close()
+
+    def abandon(self) -> None:
+        """In a forked child: closes its copies, and leaves the parent's client and port alone."""
+        self.door.close(is_copy=True)
+        if self.client is not None:
+            self.client.connection.close()
+
+
+def _is_free(number: int) -> bool:
+    handler = signal.getsignal(number)
+    is_parents = getattr(handler, "__func__", None) is Port._woken  # in a forked child
+    return handler in (signal.SIG_DFL, signal.SIG_IGN) or is_parents
+
+
+_making = threading.Lock()
+_made: Optional[Port] = None
+
+
+def the_port() -> Port:
+    """This process's own: a forked child makes another."""
+    global _made
+    with _making:
+        if _made is None or _made.pid != os.getpid():
+            if _made is not None:
+                _made.abandon()
+            _made = Port()
+        return _made
+
+
+def close_port() -> None:
+    if _made is not None and _made.pid == os.getpid():
+        _made.close()
+
+
+def _in_forked_child() -> None:
+    global _made, _making
+    _making = threading.Lock()
+    if _made is not None:
+        _made.abandon()
+        _made = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
