@@ -1,14 +1,15 @@
 """WebSockets of our own pages: one for each that is live. Browsers let every site open a socket to us and send our
-cookie along, so where it comes from is checked first; a login that ended closes it."""
+cookie along, so where it comes from is checked first; a login that ended closes it.
+
+A page that is closed with LOGGED_OUT goes to the login page, and with TOO_MANY tries again later.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from starlette.routing import WebSocketRoute
@@ -19,59 +20,27 @@ from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
 from holdfast.services import Services
 
 from .. import sessions
+from ..sockets import FAILED, LOGGED_OUT, REFUSED, TOO_MANY, Messages, until_one_ends
+
+__all__ = ["LOGGED_OUT", "REFUSED", "TOO_MANY", "Line", "socket", "until_one_ends"]
 
 log = logging.getLogger(__name__)
 
-LOGGED_OUT = 4401  # the page goes to the login page
-REFUSED = 4403
-FAILED = 1011
-TOO_MANY = 1013  # the page tries again later
 MOST_OF_ONE = 200  # open at one time by one user: each costs the server a file, of which there are only so many
 LOOK_EVERY = 20.0  # seconds after which a silent line looks whether its login still holds
 
 
-class Line:
+class Line(Messages):
     """An open socket, and whose it is."""
 
     def __init__(self, socket: WebSocket, services: Services, session: str) -> None:
-        self._socket = socket
+        super().__init__(socket)
         self.services = services
         self._session = session
-
-    @property
-    def query(self) -> dict[str, str]:
-        return dict(self._socket.query_params)
 
     async def actor(self) -> Actor:
         """As things stand now; NotLoggedIn once the login has ended. Cheap: ask before everything that is sent."""
         return await self.services.tokens.actor(self._session)
-
-    # WebSocketDisconnect when the page is gone
-
-    async def send(self, message: dict[str, Any]) -> None:
-        with _gone():
-            await self._socket.send_text(json.dumps(message, separators=(",", ":")))
-
-    async def send_bytes(self, data: bytes) -> None:
-        with _gone():
-            await self._socket.send_bytes(data)
-
-    async def receive(self) -> str | bytes:
-        with _gone():
-            message = await self._socket.receive()
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1000))
-        found = message.get("text") if message.get("text") is not None else message.get("bytes")
-        return found if found is not None else ""
-
-
-@contextmanager
-def _gone() -> Iterator[None]:
-    """The framework says in this way that a socket is closed; what else raises it is a mistake of ours."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise WebSocketDisconnect from error
 
 
 Serve = Callable[[Line], Coroutine[Any, Any, None]]
@@ -124,18 +93,6 @@ async def _run(serve: Serve, line: Line, listens: bool) -> int:
     work = [serve(line), _watch_login(line)]
     ended = await until_one_ends(*work, *([] if listens else [_drain(line)]))
     return next((code for code in map(_code, ended) if code), 1000)
-
-
-async def until_one_ends(*work: Coroutine[Any, Any, None]) -> list[BaseException | None]:
-    """All of it at once, until the first ends; then the rest is cancelled. What each ended with, if not well."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-    return ended
 
 
 def _code(ended: object) -> int | None:
