@@ -91,7 +91,7 @@ def test_nothing_is_held_where_nobody_asked_for_it() -> None:
 
 
 def test_one_too_many_is_not_held_and_says_why() -> None:
-    policy = replace(POLICY, hold=HoldPolicy(refusal="ann holds 10 tasks already."))
+    policy = replace(POLICY, hold=HoldPolicy(room=0, refusal="ann holds 10 tasks already."))
     made = fail(running(), policy)
     assert "main-0 is not held: ann holds 10 tasks already." in [event.message for event in made.events]
     made = gone(made.after, policy)

@@ -30,7 +30,7 @@ HOLDS = (
     None,
     HoldPolicy(duration=timedelta(seconds=500)),
     HoldPolicy(keep=Keep.FILES),
-    HoldPolicy(refusal="There are enough."),
+    HoldPolicy(room=0, refusal="There are enough."),
 )
 BIG = Node(name="big", cpu=1000, memory=10_000 * GIB, gpus=tuple(range(100)))
 

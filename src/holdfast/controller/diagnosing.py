@@ -24,7 +24,7 @@ PATIENCE = 10.0  # seconds for one log; after that it is left undiagnosed
 def wants_diagnosis(snapshot: JobSnapshot, observation: Observation) -> bool:
     """It failed by itself. Once a stop or an outcome is decided, that is its cause."""
     return (
-        observation.seen is Seen.EXITED
+        observation.seen in (Seen.EXITED, Seen.HELD)
         and snapshot.job.dialect.openpai
         and may_have_cause(observation.code or 0)
         and not (observation.oom or observation.cause or snapshot.stop or snapshot.outcome)

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
+from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
 from holdfast.core.backfill import Reckoning
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.exits import Cause
 from holdfast.core.explaining import explain, impossible
+from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import (
@@ -36,11 +37,11 @@ from holdfast.core.placement import (
     sum_of,
 )
 from holdfast.core.placing import place
-from holdfast.core.plan import Plan, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
+from holdfast.core.plan import Announce, Plan, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
 from holdfast.core.queue import Queue
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
-from holdfast.engines.base import Engine, Launch
+from holdfast.engines.base import Engine, Launch, LetsIn
 from holdfast.launching import Launcher, Platform, Surroundings
 from holdfast.services.changes import Changes
 from holdfast.shared_folders import SharedFolders
@@ -49,7 +50,9 @@ from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
 
 from .artifacts import Collecting
+from .debuggers import Debuggers
 from .diagnosing import Diagnosing, wants_diagnosis
+from .holds import HoldLimits, held_tasks, with_room
 from .surroundings import SurroundingsOf
 
 log = logging.getLogger(__name__)
@@ -70,6 +73,7 @@ class Limits:
     openpai_time_limit: timedelta | None = None  # for jobs whose authors know no limit
     grace: timedelta
     max_grace: timedelta
+    hold: HoldLimits = field(default_factory=HoldLimits)
 
 
 @dataclass(slots=True)
@@ -79,6 +83,7 @@ class Live:
     snapshot: JobSnapshot
     seen: dict[str, Observation] = field(default_factory=dict)
     stop: StopRequest | None = None
+    requests: list[HoldRequest] = field(default_factory=list)
     acknowledge: list[asyncio.Future[None]] = field(default_factory=list)
     began: float | None = None  # loop time at which the current attempt began to run
     timer: asyncio.TimerHandle | None = None
@@ -89,6 +94,7 @@ class Live:
     )  # ended, their artifacts being kept; loop time of the end
     collected: set[str] = field(default_factory=set)  # tries of this attempt whose artifacts were kept, or could not be
     told: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
+    debuggers: Debuggers = field(default_factory=Debuggers)
 
 
 @dataclass(slots=True)
@@ -99,6 +105,7 @@ class Round:
     before: JobSnapshot
     seen: dict[str, Observation]
     stop: StopRequest | None
+    requests: list[HoldRequest]
     acknowledge: list[asyncio.Future[None]]
     told: list[NewEvent]
     plans: list[Plan] = field(default_factory=list)
@@ -162,6 +169,7 @@ class Controller:
         self._wake = asyncio.Event()
         self._work: set[asyncio.Task[None]] = set()
         self._trouble: str | None = None
+        self._recovered = False
         self._surroundings = SurroundingsOf(
             store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform
         )
@@ -187,13 +195,17 @@ class Controller:
             if task.state.live and task.node
         ]
         for live, task in alive:
-            self.ledger.claim(assignment_of(live.snapshot, task))
+            if task.occupies:
+                self.ledger.claim(assignment_of(live.snapshot, task))
+            if task.held and task.held.ended:
+                live.collected.add(live.snapshot.attempt_id(task))
         ids = [live.snapshot.attempt_id(task) for live, task in alive]
         for observation in (await self.engine.observe(ids)).values():
             self.observed(observation)
         strays = await self.engine.sweep(ids)
         if strays:
             log.warning("stopped tasks that no job owns", extra={"event": "sweep", "attempts": list(strays)})
+        self._recovered = True
         self._mark(*self._live)
 
     async def run(self) -> None:
@@ -249,6 +261,32 @@ class Controller:
         self._mark(job_id)
         await done
         return True
+
+    async def ask_hold(self, job_id: str, request: HoldRequest) -> bool:
+        live = self._live.get(job_id)
+        if live is None:
+            return False
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        live.requests.append(request)
+        live.acknowledge.append(done)
+        self._mark(job_id)
+        await done
+        return True
+
+    async def revive(self, job_id: str, task: str) -> None:
+        live = self._live.get(job_id)
+        found = next((each for each in live.snapshot.tasks if each.task == task), None) if live else None
+        if live is None or found is None or found.state is not TaskState.HELD or not isinstance(self.engine, LetsIn):
+            raise NotFound(f"{task} is not held any more")
+        launcher = Launcher(live.snapshot)
+        await self.engine.revive(await self._build(launcher, found, await self._surroundings.find(live.snapshot)))
+
+    def debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
+        live = self._live.get(job_id)
+        return live.debuggers.by_task() if live else {}
+
+    def held(self) -> list[tuple[JobSnapshot, TaskAttempt]]:
+        return held_tasks(live.snapshot for live in self._live.values())
 
     def on_end(self, tell: Callable[[str], None]) -> None:
         """Call it with the id of each job that is final from then on, once that is saved."""
@@ -337,10 +375,21 @@ class Controller:
         live = self._live.get(_job_of(observation))
         if live is None:
             return
+        self._hear(live, observation)
         if not wants_diagnosis(live.snapshot, observation):
             self._collect_or_notice(live, observation)
         elif self._diagnosing.begin(observation.attempt_id):
             self._spawn(self._diagnose(live, observation))
+
+    def _hear(self, live: Live, observation: Observation) -> None:
+        """Debuggers come and go; the first look after a start only finds again what was told before."""
+        before = live.debuggers.by_task()
+        event = live.debuggers.hear(live.snapshot, observation, self.clock())
+        if event and self._recovered:
+            live.told.append(event)
+            self._mark(live.snapshot.id)
+        if live.debuggers.by_task() != before:
+            self._tell(live.snapshot)
 
     async def _diagnose(self, live: Live, observation: Observation) -> None:
         self._collect_or_notice(live, await self._diagnosing.diagnose(observation))
@@ -421,14 +470,23 @@ class Controller:
         return rounds
 
     def _take(self, live: Live) -> Round:
-        work = Round(live, live.snapshot, live.seen, live.stop, live.acknowledge, live.told, events=list(live.told))
-        live.seen, live.stop, live.acknowledge, live.told = {}, None, [], []
+        work = Round(
+            live,
+            live.snapshot,
+            live.seen,
+            live.stop,
+            live.requests,
+            live.acknowledge,
+            live.told,
+            events=list(live.told),
+        )
+        live.seen, live.stop, live.requests, live.acknowledge, live.told = {}, None, [], [], []
         return work
 
     def _plan_or_skip(self, job_id: str, rounds: dict[str, Round], decision: Placed | Refused | None = None) -> None:
         """One job that cannot be planned, a bug of ours, must not keep the others waiting."""
         try:
-            self._plan(rounds[job_id], decision)
+            self._plan(rounds[job_id], decision, rounds)
         except Exception:
             log.exception("could not plan a job", extra={"event": "plan", "job": job_id})
             work = rounds.pop(job_id)
@@ -436,8 +494,12 @@ class Controller:
             self._marked.discard(job_id)
             asyncio.get_running_loop().call_later(PLAN_RETRY, self._mark, job_id)
 
-    def _plan(self, work: Round, decision: Placed | Refused | None = None) -> None:
+    def _plan(self, work: Round, decision: Placed | Refused | None, rounds: dict[str, Round]) -> None:
         snapshot = work.after
+        policy = self._policy(snapshot.job)
+        if policy.hold and any(seen.seen is Seen.HELD for seen in work.seen.values()):
+            held = held_tasks(self._newest(rounds))
+            policy = replace(policy, hold=with_room(policy.hold, self.limits.hold, snapshot.user, held))
         if work.stop is not None and snapshot.stop is None:
             snapshot = replace(snapshot, stop=work.stop)
             told = NewEvent(kind="stop-requested", message=work.stop.asked, at=work.stop.at, actor=work.stop.actor)
@@ -446,14 +508,20 @@ class Controller:
             snapshot,
             {} if decision else work.seen,
             self.clock(),
-            self._policy(snapshot.job),
+            policy,
             decision=decision,
+            requests=() if decision else work.requests,
             elapsed=self._elapsed(work.live),
             chance=random.random(),  # noqa: S311 - spreads retries, guards nothing
         )
         work.plans.append(result)
         work.events.extend(result.events)
         self._requeue(work.live, result.after)
+
+    def _newest(self, rounds: dict[str, Round]) -> Iterator[JobSnapshot]:
+        """Every job, as this round leaves it."""
+        for job_id, live in self._live.items():
+            yield rounds[job_id].after if job_id in rounds else live.snapshot
 
     def _place(self, rounds: dict[str, Round]) -> list[Placed | Refused]:
         """Plan again each job that got a place, or never will."""
@@ -489,7 +557,7 @@ class Controller:
         for job_id, live in self._live.items():
             snapshot = rounds[job_id].after if job_id in rounds else live.snapshot
             for task in snapshot.tasks:
-                if task.state.live and task.node:
+                if task.occupies:
                     self.ledger.claim(assignment_of(snapshot, task))
             live.queued = ()
             self._requeue(live, snapshot)
@@ -497,7 +565,7 @@ class Controller:
     def _release_ended(self, work: Round) -> None:
         for result in work.plans:
             for task in result.tasks:
-                if task.state.ended:
+                if task.state.ended or (task.held and not task.occupies):
                     self.ledger.release(result.after.attempt_id(task))
 
     def _requeue(self, live: Live, snapshot: JobSnapshot) -> None:
@@ -520,10 +588,11 @@ class Controller:
         for job_id, work in rounds.items():
             work.live.seen = {**work.seen, **work.live.seen}
             work.live.stop = work.stop or work.live.stop
+            work.live.requests = work.requests + work.live.requests
             work.live.acknowledge = work.acknowledge + work.live.acknowledge
             work.live.told = work.told + work.live.told
             for task in work.before.tasks:
-                if task.state.live and task.node:
+                if task.occupies:
                     self.ledger.claim(assignment_of(work.before, task))
             self._requeue(work.live, work.before)
             self._marked.add(job_id)
@@ -537,7 +606,8 @@ class Controller:
             self.ledger.release(live.snapshot.attempt_id(task))
         alive = [task for task in snapshot.tasks if task.state.live and task.node]
         for task in alive:
-            self.ledger.claim(assignment_of(snapshot, task))
+            if task.occupies:
+                self.ledger.claim(assignment_of(snapshot, task))
         live.snapshot = snapshot
         self._tell(snapshot)
         self._requeue(live, snapshot)
@@ -556,6 +626,7 @@ class Controller:
         live.snapshot = after
         if after.attempt != work.before.attempt:
             live.began = None
+            live.debuggers.clear()
             live.collected.clear()
         for done in work.acknowledge:
             if not done.done():
@@ -602,12 +673,16 @@ class Controller:
                 self._spawn(self._stop(step))
             case Remove():
                 self._spawn(self._remove(step))
+            case Announce():
+                self._spawn(self.engine.announce(step.attempt_id, step.key, step.text))
 
     async def _start(self, launcher: Launcher, step: Start) -> None:
         try:
             async with self._starts:
                 surroundings = await self._surroundings.find(launcher.snapshot)
-                observation = await self.engine.start(await self._build(launcher, step.task, surroundings))
+                launch = await self._build(launcher, step.task, surroundings)
+                hold = self._policy(launcher.snapshot.job).hold is not None
+                observation = await self.engine.start(replace(launch, hold=hold) if hold else launch)
         except Exception as error:
             log.exception("could not start a task", extra={"event": "start", "attempt": step.attempt_id})
             text = f"could not be started: {error}"
@@ -680,7 +755,9 @@ class Controller:
 
     def _policy(self, job: Job) -> Policy:
         return Policy(
-            time_limit=self.time_limit(job), grace=min(_or(job.grace, self.limits.grace), self.limits.max_grace)
+            time_limit=self.time_limit(job),
+            grace=min(_or(job.grace, self.limits.grace), self.limits.max_grace),
+            hold=self.limits.hold.policy(job),
         )
 
     def time_limit(self, job: Job) -> timedelta | None:

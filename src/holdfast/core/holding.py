@@ -41,7 +41,8 @@ class HoldPolicy:
     duration: timedelta = DEFAULT
     longest: timedelta = DEFAULT * 4  # with all extensions, from its beginning
     keep: Keep = Keep.ALL
-    refusal: str = ""  # why no more can be held just now: a sentence
+    room: int = 1_000_000  # for so many more tasks just now
+    refusal: str = ""  # why there is no more room: a sentence
 
 
 def held_for(hold: Hold | None, default: timedelta, longest: timedelta) -> HoldPolicy | None:

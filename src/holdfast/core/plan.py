@@ -191,6 +191,7 @@ class _Work:
         self.steps: list[Step] = []
         self.events: list[NewEvent] = []
         self.ended: JobAttempt | None = None
+        self.held_now = 0  # by this plan
 
     # -- the phases, in order
 
@@ -379,12 +380,13 @@ class _Work:
         """Its command failed, and the rest of it waits for what we decide."""
         reason = self.reason_of(task, observation)
         hold = self.policy.hold
-        if task.stop is None and hold is not None and can_be_held(reason) and not hold.refusal:
+        if task.stop is None and hold is not None and can_be_held(reason) and self.held_now < hold.room:
+            self.held_now += 1
             self.hold(i, task, reason, hold, observation.finished_at)
             return
         if task.stop is None:
             task = self.put(i, replace(task, stop=reason))
-            if hold is not None and hold.refusal:
+            if hold is not None and can_be_held(reason):
                 self.note("not-held", f"{task.task} is not held: {hold.refusal}", task)
         self.steps.append(Stop(self.after.attempt_id(task), timedelta()))
 

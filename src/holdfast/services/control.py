@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
-from holdfast.core.attempt import JobSnapshot
+from holdfast.core.attempt import Debugger, JobSnapshot, TaskAttempt
+from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.placement import GroupUse, JobUse, NodeUse, Verdict
 from holdfast.core.records import Group
@@ -28,12 +29,24 @@ class Control(Protocol):
         of a stop that nobody asked for by hand."""
         ...
 
+    async def ask_hold(self, job_id: str, request: HoldRequest) -> bool:
+        """Ask something of the job's held tasks. Returns once it is durable; False when the job is final already."""
+        ...
+
     async def changed(self, job_id: str, timeout: float) -> None:
         """Wait until the job's state changes or it is final; returns at once when it is not active."""
         ...
 
     def active(self, job_id: str) -> JobSnapshot | None:
         """The live state of a job that is not final."""
+        ...
+
+    def debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
+        """Debuggers in its tasks, by task; those that wait, and those that somebody is at."""
+        ...
+
+    def held(self) -> list[tuple[JobSnapshot, TaskAttempt]]:
+        """Every task that is held."""
         ...
 
     def waiting(self, job_id: str) -> tuple[str, ...]:

@@ -212,7 +212,7 @@ class Starter:
             script=launch.script,
             entry=launch.entry,
             hold=HOLD_TEXT if launch.hold else "",
-            command=_held(launch, root, render_entry(launch, root, _command(launch, root))),
+            command=render_entry(launch, root, _held(launch, root, _command(launch, root))),
             joins=joins,
             seccomp=self._site.seccomp,
             mounts=[fd for _, fd in mounts],

@@ -1,0 +1,61 @@
+"""Debuggers that wait in the tasks of one job: who they are, and when that is worth an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+
+from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen
+from holdfast.core.records import NewEvent
+
+LEAST = timedelta(minutes=1)  # between two events of one task, however often it stops
+
+
+@dataclass(slots=True)
+class Debuggers:
+    _by_attempt: dict[str, tuple[Debugger, ...]] = field(default_factory=dict)
+    _told_at: dict[str, datetime] = field(default_factory=dict)
+
+    def by_task(self) -> dict[str, tuple[Debugger, ...]]:
+        return {_task_of(attempt_id): found for attempt_id, found in self._by_attempt.items()}
+
+    def hear(self, snapshot: JobSnapshot, observation: Observation, now: datetime) -> NewEvent | None:
+        """What is to be told of it."""
+        attempt_id = observation.attempt_id
+        before = {debugger.id for debugger in self._by_attempt.get(attempt_id, ()) if _calls(debugger)}
+        found = observation.debuggers if observation.seen in (Seen.RUNNING, Seen.HELD) else ()
+        if found:
+            self._by_attempt[attempt_id] = found
+        else:
+            self._by_attempt.pop(attempt_id, None)
+        new = [debugger for debugger in found if _calls(debugger) and debugger.id not in before]
+        told = self._told_at.get(attempt_id)
+        if not new or (told is not None and timedelta() <= now - told < LEAST):
+            return None
+        self._told_at[attempt_id] = now
+        return _event(attempt_id, snapshot, new[0], now)
+
+    def clear(self) -> None:
+        self._by_attempt.clear()
+        self._told_at.clear()
+
+
+def place_of(debugger: Debugger) -> str:
+    """train.py:42"""
+    return f"{PurePosixPath(debugger.file).name}:{debugger.line}"
+
+
+def _task_of(attempt_id: str) -> str:
+    return attempt_id.split(".", 2)[2].rpartition(".")[0]
+
+
+def _calls(debugger: Debugger) -> bool:
+    return debugger.waits and not debugger.attached
+
+
+def _event(attempt_id: str, snapshot: JobSnapshot, debugger: Debugger, now: datetime) -> NewEvent:
+    task = _task_of(attempt_id)
+    until = f" until {debugger.until:%Y-%m-%d %H:%M:%S} UTC" if debugger.until else ""
+    text = f"A debugger waits at {place_of(debugger)} in {task}{until}"
+    return NewEvent(kind="debugger-waiting", message=text, at=now, task=task, attempt=snapshot.attempt)

@@ -1,0 +1,47 @@
+"""How many failed tasks may be held at a time, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.holding import DEFAULT, HoldPolicy, held_for
+from holdfast.core.job import Job
+from holdfast.core.states import JobState, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldLimits:
+    """The admin's."""
+
+    enabled: bool = True
+    duration: timedelta = DEFAULT
+    longest: timedelta = DEFAULT * 4
+    per_user: int = 10
+    total: int = 100
+
+    def policy(self, job: Job) -> HoldPolicy | None:
+        return held_for(job.hold, self.duration, self.longest) if self.enabled else None
+
+
+def held_tasks(snapshots: Iterable[JobSnapshot]) -> list[tuple[JobSnapshot, TaskAttempt]]:
+    return [
+        (snapshot, task)
+        for snapshot in snapshots
+        if snapshot.state is JobState.HELD
+        for task in snapshot.tasks
+        if task.state is TaskState.HELD
+    ]
+
+
+def with_room(
+    policy: HoldPolicy, limits: HoldLimits, user: str, held: Sequence[tuple[JobSnapshot, TaskAttempt]]
+) -> HoldPolicy:
+    own = sum(snapshot.user == user for snapshot, _ in held)
+    if limits.per_user - own <= limits.total - len(held):
+        refusal = f"{user} has {own} held tasks, and may have {limits.per_user}. `holdfast release` lets one go."
+        return replace(policy, room=limits.per_user - own, refusal=refusal)
+    refusal = f"{len(held)} tasks are held here, and no more than {limits.total} may be"
+    return replace(policy, room=limits.total - len(held), refusal=refusal)
