@@ -21,7 +21,7 @@ main() {
         *) fail "install.sh knows 'run' and 'dev', not '$kind'." ;;
     esac
     # Part of every stamp: a change of needs, of interpreter or of place calls for another install.
-    wanted="$(cat pyproject.toml constraints.txt | cksum) $(pwd -P)"
+    wanted="$(cat pyproject.toml packages/*/pyproject.toml constraints.txt | cksum) $(pwd -P)"
     if is_current "$kind"; then
         return 0
     fi
@@ -144,7 +144,7 @@ install_packages() {
     # The tools first, pinned like the rest: a new pip is twice as fast, and with the build backend at hand no second
     # environment has to be made for it.
     pip_install pip setuptools
-    pip_install --no-build-isolation --editable ".[$extras]"
+    pip_install --no-build-isolation --editable packages/paipdb --editable ".[$extras]"
     say "Installed in $(($(date +%s) - began)) s"
 }
 

@@ -14,6 +14,10 @@ have_openssh() {
     [ -x /usr/sbin/sshd ] && command -v ssh >/dev/null 2>&1
 }
 
+have_netcat() {
+    command -v nc >/dev/null 2>&1
+}
+
 have_git() {
     command -v git >/dev/null 2>&1
 }
@@ -60,6 +64,7 @@ component() {
 
 have_postgresql || component PostgreSQL postgresql
 have_git || component git git
+have_netcat || component netcat netcat-openbsd
 have_chromium || component Chromium chromium fonts-noto-cjk
 if ! have_openssh; then
     if may_install_openssh; then
