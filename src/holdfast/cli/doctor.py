@@ -184,6 +184,28 @@ def check_engine(health: Health | None) -> Check:
     return Check("engine", status, f"{text}; limits: {health.limits}", remedy)
 
 
+class Gateway(Protocol):
+    """What the server says of its SSH gateway."""
+
+    @property
+    def enabled(self) -> bool: ...
+    @property
+    def host(self) -> str | None: ...
+    @property
+    def port(self) -> int | None: ...
+    @property
+    def trouble(self) -> str | None: ...
+
+
+def check_ssh(gateway: Gateway | None) -> Check:
+    if gateway is None or not gateway.enabled:
+        return Check("ssh", "ok", "the gateway is off")
+    if gateway.port is None:
+        remedy = "Choose another port: HOLDFAST_SSH_PORT, or ssh.port in the settings."
+        return Check("ssh", "warn", gateway.trouble or "the gateway does not listen", remedy)
+    return Check("ssh", "ok", f"tasks are entered at {gateway.host}, port {gateway.port}")
+
+
 MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 
 

@@ -349,7 +349,7 @@ def doctor(home: Home = None, json: Json = False) -> None:
     from holdfast.bootstrap import probe, running
     from holdfast.settings import default_home, load_settings
 
-    from .doctor import check_engine, check_machine, report
+    from .doctor import check_engine, check_machine, check_ssh, report
 
     folder = (home or default_home()).absolute()
     settings = load_settings(folder, os.environ)
@@ -358,7 +358,7 @@ def doctor(home: Home = None, json: Json = False) -> None:
     checks = check_machine(folder, settings.server.host, settings.server.port, url, other)
     if found is not None:
         told = _local_status(folder)
-        checks.append(check_engine(told.engine if told else None))
+        checks += [check_engine(told.engine if told else None), check_ssh(told.ssh if told else None)]
     else:
         with output.progress("Trying the sandbox"):
             checks.append(check_engine(probe(folder, settings)))

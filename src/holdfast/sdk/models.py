@@ -256,6 +256,17 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """Where tasks are entered by SSH."""
+
+    enabled: bool = False
+    host: str | None = None  # None: it does not listen
+    port: int | None = None
+    host_key: str | None = None
+    trouble: str | None = None  # why it does not listen although it should
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     version: str
     pid: int | None = None
@@ -265,6 +276,7 @@ class Status:
     jobs: Mapping[str, int] = field(default_factory=dict)  # state -> how many
     queue: int = 0
     engine: Engine = field(default_factory=Engine)
+    ssh: Gateway = field(default_factory=Gateway)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

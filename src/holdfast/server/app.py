@@ -39,6 +39,7 @@ from .rest import (
     artifacts,
     audit,
     datasets,
+    entering,
     files,
     groups,
     image_aliases,
@@ -77,6 +78,7 @@ def create_app(services: Services) -> FastAPI:
     for module in (
         jobs,
         logs,
+        entering,
         artifacts,
         schedules,
         people,

@@ -474,7 +474,10 @@ async def test_history_of_attempts(pai: Pai) -> None:
     refused(await pai.user.get(f"{base}/2"), 404, "NoJobError", "JobAttemptId 2 is not found in alice~train.")
 
 
-async def test_ssh_info_is_not_kept(pai: Pai) -> None:
+async def test_ssh_info_of_what_is_over_is_not_kept(pai: Pai) -> None:
     await ran(pai, job())
     said = refused(await pai.user.get("/v2/jobs/alice~train/ssh"), 404, "NoJobSshInfoError")
-    assert "containerPorts" in said
+    assert "gateway is off" in said
+    pai.house.services.ssh_gate.port = 2222
+    said = refused(await pai.user.get("/v2/jobs/alice~train/ssh"), 404, "NoJobSshInfoError")
+    assert "its container is gone" in said

@@ -13,6 +13,8 @@ from .rig import SshRig, open_gateway
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[SshRig]:
-    async with open_house(tmp_path / "home", settings={"ssh": {"port": 0}}, engine=LocalEngine()) as house:
-        async with open_gateway(house, tmp_path / "client") as rig:
-            yield rig
+    async with (
+        open_house(tmp_path / "home", settings={"ssh": {"port": 0}}, engine=LocalEngine()) as house,
+        open_gateway(house, tmp_path / "client") as rig,
+    ):
+        yield rig

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import termios
 from collections.abc import Sequence
+from pathlib import Path
 
 from holdfast.engines.base import Command, Inside, Launch, NoEntry, ProcessInfo, Session
 from holdfast.engines.fake import FakeEngine
@@ -46,7 +47,7 @@ class LocalEngine(FakeEngine):
 
 def _argv(command: Command) -> list[str]:
     if command.kind is Inside.SFTP:
-        return [next(path for path in SFTP_SERVERS if os.path.exists(path))]
+        return [next(path for path in SFTP_SERVERS if Path(path).exists())]
     return ["/bin/bash", "-c", command.script] if command.script else ["/bin/bash", "--norc"]
 
 
@@ -121,7 +122,7 @@ class _Terminal(_Base):
             stderr=inner,
             start_new_session=True,
             env={**os.environ, **command.env, "TERM": command.terminal.term},
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(inner)
 

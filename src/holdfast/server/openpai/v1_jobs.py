@@ -18,13 +18,13 @@ from holdfast.server.origin import origin_of
 
 from .big_answers import answer_big
 from .call import Call
-from .endpoints import Support, Who, endpoint
+from .endpoints import Who, endpoint
 from .error_logs import ErrorLogs
 from .finding import find_framework, find_named
 from .job_acts import check_owner, execute
 from .job_detail import describe_status, find_error_logs
 from .job_list import find_page, list_item, read_query
-from .job_ssh import no_ssh_info
+from .job_ssh import answer_ssh
 from .log_links import pages_base
 from .rates import Limited
 from .shown_attempt import ShownAttempt, load_newest
@@ -133,11 +133,10 @@ def _config(job: Job) -> dict[str, Any]:
     f"{_USERS_JOB}/ssh",
     f"{_FRAMEWORK}/ssh",
     who=Who.READER,
-    support=Support.EMPTY,
-    note="always 404 NoJobSshInfoError: the key pair of a job is for its tasks alone",
+    note="as of the second protocol",
 )
 async def get_ssh(call: Call) -> Response:
-    raise no_ssh_info(await _find(call))
+    return await answer_ssh(call, await _find(call))
 
 
 # -- acting

@@ -17,6 +17,7 @@ from ..answers import answer, answer_text
 from ..auth import Ask, Caller, actor_of, services_of
 from ..errors import error_body, request_id_of
 from . import models
+from .entering import show_lines
 from .parameters import parse_states, parse_time, split
 from .views import (
     show_event,
@@ -141,9 +142,11 @@ async def stop_jobs(request: Request, body: models.StopMany, actor: Caller, serv
 
 
 @router.get("/jobs/{ref}", response_model=models.JobDetailView)
-async def show_job(ref: str, actor: Caller, services: Ask) -> Response:
+async def show_job(request: Request, ref: str, actor: Caller, services: Ask) -> Response:
     """By id, a unique part of it (its beginning or end), or the newest job of that name."""
-    return answer(_show_detail(actor, await services.jobs.get(actor, ref)))
+    detail = await services.jobs.get(actor, ref)
+    entrances = services.entering.tasks_of(actor, detail.record.summary)
+    return answer({**_show_detail(actor, detail), "ssh": show_lines(request, services.ssh_gate, entrances)})
 
 
 @router.post("/jobs/{ref}/stop", response_model=models.JobView, status_code=202)

@@ -118,6 +118,37 @@ class StopView(Given):
     why: str = Field(description="What happened, where nobody asked for it by hand; else empty.")
 
 
+class SshLineView(Given):
+    task: str
+    command: str = Field(description="To be typed as it is.")
+    user: str
+    host: str
+    port: int
+    held: bool = Field(description="It failed, and is kept for debugging.")
+
+
+class SshView(Given):
+    items: list[SshLineView]
+    host_key: str | None = Field(description="The gateway's own public key, on one line.")
+    reason: str | None = Field(description="Why there are none.")
+
+
+class NewShortKey(Taken):
+    public_key: str = Field(max_length=20_000, description="On one line.")
+
+
+class ShortKeyView(Given):
+    host: str
+    port: int
+    host_key: str = Field(description="The gateway's own public key, on one line.")
+    expires_at: str
+
+
+class TicketView(Given):
+    ticket: str
+    expires_in: float = Field(description="Seconds.")
+
+
 class JobDetailView(JobView):
     job: dict[str, Any] = Field(description="The whole job as Holdfast understands it; secrets are masked.")
     description: str
@@ -132,6 +163,9 @@ class JobDetailView(JobView):
     )
     waiting: list[str] | None = Field(description="Why it waits; null when it does not.")
     isolation: Literal["full", "read-only", "none"]
+    ssh: list[SshLineView] = Field(
+        description="How to get inside those of its tasks that run or are held; empty for those who may not."
+    )
 
 
 class PlanView(Given):
@@ -558,6 +592,14 @@ class VersionView(Given):
     api: str
 
 
+class GatewayView(Given):
+    enabled: bool
+    host: str | None = Field(description="Where people find it; null: it does not listen.")
+    port: int | None
+    host_key: str | None
+    trouble: str | None = Field(description="Why it does not listen although it should.")
+
+
 class StatusView(Given):
     version: str
     pid: int
@@ -567,6 +609,7 @@ class StatusView(Given):
     jobs: dict[str, int]
     queue: int
     engine: EngineView
+    ssh: GatewayView
 
 
 class FileView(Given):

@@ -9,6 +9,7 @@ from holdfast import __version__
 
 from ..answers import answer
 from ..auth import Ask, Caller
+from ..origin import host_of
 from . import models
 from .views import show_engine, show_group_use, show_node, show_time
 
@@ -43,7 +44,7 @@ async def show_capacity(actor: Caller, services: Ask) -> Response:
 
 @router.get("/status", response_model=models.StatusView)
 async def show_status(request: Request, actor: Caller, services: Ask) -> Response:
-    status = await services.place.status(actor)
+    status, gate = await services.place.status(actor), services.ssh_gate
     return answer(
         {
             "version": status.version,
@@ -54,5 +55,12 @@ async def show_status(request: Request, actor: Caller, services: Ask) -> Respons
             "jobs": status.jobs,
             "queue": status.queue,
             "engine": show_engine(status.engine),
+            "ssh": {
+                "enabled": gate.settings.enabled,
+                "host": gate.host(host_of(request)) if gate.is_open else None,
+                "port": gate.public_port if gate.is_open else None,
+                "host_key": gate.host_key or None,
+                "trouble": gate.trouble or None,
+            },
         }
     )

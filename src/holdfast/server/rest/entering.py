@@ -1,0 +1,80 @@
+"""/jobs/{ref}/ssh, /jobs/{ref}/tickets, /ssh/keys: how to get inside tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from holdfast.core.errors import UserError
+from holdfast.services import Services
+from holdfast.services.entering import Entrance
+from holdfast.services.refusals import Unavailable
+from holdfast.services.ssh_gate import SshGate
+from holdfast.services.tickets import LASTS
+
+from ..answers import answer
+from ..auth import Ask, Caller, token_of
+from ..origin import host_of
+from . import models
+from .views import show_time
+
+router = APIRouter(tags=["entering"])
+
+
+@router.get("/jobs/{ref}/ssh", response_model=models.SshView)
+async def show_ssh(request: Request, ref: str, actor: Caller, services: Ask) -> Response:
+    """The lines that lead into a job's tasks by SSH: those that run or are held, if one may enter them."""
+    entrances = await services.entering.tasks(actor, ref)
+    reason = services.ssh_gate.trouble or None
+    if not entrances:
+        reason = await _why_not(services, actor, ref)
+    gate = services.ssh_gate
+    return answer({"items": show_lines(request, gate, entrances), "host_key": gate.host_key or None, "reason": reason})
+
+
+async def _why_not(services: Services, actor: Caller, ref: str) -> str | None:
+    try:
+        await services.entering.find(actor, ref)
+    except UserError as error:
+        return f"{error.message}. {error.hint}" if error.hint else f"{error.message}."
+    return None  # it began just now
+
+
+@router.post("/ssh/keys", response_model=models.ShortKeyView, status_code=201)
+async def add_short_key(request: Request, body: models.NewShortKey, services: Ask) -> Response:
+    """A public key that opens the SSH gateway for whoever asks, for ten minutes; whoever is inside by then stays."""
+    gate = services.ssh_gate
+    if not gate.is_open:
+        raise Unavailable(gate.trouble.rstrip(".") or "The SSH gateway is off", hint="See `holdfast doctor`.")
+    until = await services.ssh_logins.remember(token_of(request), body.public_key)
+    where = {"host": gate.host(host_of(request)), "port": gate.public_port, "host_key": gate.host_key}
+    return answer({**where, "expires_at": show_time(until)}, 201)
+
+
+@router.post("/jobs/{ref}/tickets", response_model=models.TicketView, status_code=201)
+async def add_ticket(request: Request, ref: str, services: Ask) -> Response:
+    """Shown once, within half a minute, in place of a login: `?ticket=` where a WebSocket leads into this job."""
+    ticket = await services.tickets.issue(token_of(request), ref)
+    return answer({"ticket": ticket, "expires_in": LASTS}, 201)
+
+
+def show_lines(request: Request, gate: SshGate, entrances: Iterable[Entrance]) -> list[dict[str, Any]]:
+    """None while the gateway does not listen."""
+    if not gate.is_open:
+        return []
+    reached_by = host_of(request)
+    lines = [gate.line(entrance, reached_by) for entrance in entrances]
+    return [
+        {
+            "task": line.task,
+            "command": line.command,
+            "user": line.user,
+            "host": line.host,
+            "port": line.port,
+            "held": line.held,
+        }
+        for line in lines
+    ]
