@@ -638,9 +638,12 @@ class Controller:
         if after.state.final:
             self._forget(live)
         launcher = Launcher(after)
+        by_attempt: dict[str, list[Step]] = {}
         for result in work.plans:
             for step in result.steps:
-                self._perform(launcher, step)
+                by_attempt.setdefault(step.attempt_id, []).append(step)
+        for steps in by_attempt.values():
+            self._spawn(self._perform(launcher, steps))
 
     def _forget(self, live: Live) -> None:
         if live.timer:
@@ -665,16 +668,18 @@ class Controller:
 
     # -- acting
 
-    def _perform(self, launcher: Launcher, step: Step) -> None:
-        match step:
-            case Start():
-                self._spawn(self._start(launcher, step))
-            case Stop():
-                self._spawn(self._stop(step))
-            case Remove():
-                self._spawn(self._remove(step))
-            case Announce():
-                self._spawn(self.engine.announce(step.attempt_id, step.key, step.text))
+    async def _perform(self, launcher: Launcher, steps: list[Step]) -> None:
+        """What is to be done about one try of a task, in its order."""
+        for step in steps:
+            match step:
+                case Start():
+                    await self._start(launcher, step)
+                case Stop():
+                    await self.engine.stop(step.attempt_id, step.grace.total_seconds())
+                case Remove():
+                    await self._remove(step)
+                case Announce():
+                    await self._announce(step)
 
     async def _start(self, launcher: Launcher, step: Start) -> None:
         try:
@@ -696,8 +701,13 @@ class Controller:
             return launcher.launch(task, surroundings)
         return await asyncio.get_running_loop().run_in_executor(self._builders, launcher.launch, task, surroundings)
 
-    async def _stop(self, step: Stop) -> None:
-        await self.engine.stop(step.attempt_id, step.grace.total_seconds())
+    async def _announce(self, step: Announce) -> None:
+        """A log that cannot be written must not keep a task from being stopped."""
+        try:
+            await self.engine.announce(step.attempt_id, step.key, step.text)
+        except OSError as error:
+            said = {"event": "announce", "attempt": step.attempt_id, "error": str(error)}
+            log.warning("could not add to a log", extra=said)
 
     async def _remove(self, step: Remove) -> None:
         async with self._removals:
