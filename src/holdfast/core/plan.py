@@ -308,8 +308,9 @@ class _Work:
     def show_hold(self) -> None:
         held = [task for task in self.tasks if task.state is TaskState.HELD]
         if self.after.state is JobState.RUNNING and held:
-            names = ", ".join(task.task for task in held)
-            self.move(Change.HOLD, "held", f"{names} failed and is held" if len(held) == 1 else f"{names} are held")
+            first = f"{held[0].task}: {held[0].held.exit.message}" if held[0].held else held[0].task
+            others = f" with {len(held) - 1} more" if len(held) > 1 else ""
+            self.move(Change.HOLD, "held", f"{first}; held{others}")
         elif self.after.state is JobState.HELD and not held:
             self.move(Change.RESUME, "resumed", "Nothing of it is held any more")
 
