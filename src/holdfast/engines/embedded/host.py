@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,16 +200,24 @@ def write_layers(view: HostView, base: Path) -> Path:
     return _write_once(base, view_name(view), fill)
 
 
-def write_skeleton(base: Path) -> Path:
+def write_skeleton(base: Path, more: Iterable[tuple[str, bytes, int]] = ()) -> Path:
     """What lies over every imported image: places to write to, and how to reach the network."""
-    files = [(SCRIPT, b"", 0o555), (ENTRY, b"", 0o555)]
+    files = [(SCRIPT, b"", 0o555), (ENTRY, b"", 0o555), *more]
     for path in ("/etc/resolv.conf", "/etc/hosts"):
         if Path(path).is_file():
             files.append((path, Path(path).read_bytes(), 0o644))
 
+    return write_folder(base, files, _write_fresh)
+
+
+def write_folder(
+    base: Path, files: Sequence[tuple[str, bytes, int]], prepare: Callable[[Path], None] = lambda draft: None
+) -> Path:
+    """A folder with exactly these files, below `base`: path within it, content, mode."""
+
     def fill(draft: Path) -> None:
         os.chmod(draft, 0o755)
-        _write_fresh(draft)
+        prepare(draft)
         for path, content, mode in files:
             _file(draft, path, content, mode)
 

@@ -20,6 +20,7 @@ class EmbeddedOptions:
     unknown_image: str = "fail"  # or "host": run it on the machine's own image
     isolation: str = "auto"  # or "off": no sandbox even where one is possible
     host_show: tuple[str, ...] = ()  # more of the machine's folders to show, read-only
+    library: tuple[str, ...] = ()  # folders of Python packages that every task is to have
     hidden: tuple[str, ...] = ()  # more paths no task may see, such as the server's state
     scratch_every: float = 10.0  # seconds between two looks at a home whose size is limited
     scratch_grace: float = 30.0  # seconds between TERM and KILL of a task whose home holds too much

@@ -13,6 +13,7 @@ SCRIPT = f"{OWN}/script"
 ENTRY = f"{OWN}/entry"
 HOLD = f"{OWN}/hold"
 NOTES = f"{OWN}/notes"
+LIBRARY = f"{OWN}/lib"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # File descriptors the runner hands through.
@@ -73,6 +74,7 @@ class Root:
     user: str = "root"  # whom the task runs as
     stands_on: tuple[str, ...] = ()  # folders of ours that must stay while it is mounted
     as_root: bool = False  # inside a user namespace, let the task's user look like root
+    library: str = ""  # the folder on the machine with the packages that every task has; empty: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,9 @@ def render_hold(root: Root, command: list[str], script: str = HOLD, notes: str =
     return [root.shell, script, notes, *command]
 
 
-def task_env(launch: Launch, root: Root, home: str, gpus: Mapping[str, str], notes: str = NOTES) -> dict[str, str]:
+def task_env(
+    launch: Launch, root: Root, home: str, gpus: Mapping[str, str], notes: str = NOTES, library: str = LIBRARY
+) -> dict[str, str]:
     """What the task finds in its environment. Nothing of the server's own gets through."""
     env = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": root.user, "LOGNAME": root.user}
     env["SHELL"] = root.shell
@@ -153,6 +157,9 @@ def task_env(launch: Launch, root: Root, home: str, gpus: Mapping[str, str], not
     env.update(launch.env)
     env["HOLDFAST_ATTEMPT"] = launch.attempt_id
     env["HOLDFAST_NOTES"] = notes
+    if root.library:  # behind whatever else is to be found
+        own = env.get("PYTHONPATH")
+        env["PYTHONPATH"] = f"{own}:{library}" if own else library
     return env
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from .folder import TaskFolder
 from .host import FRESH, SHOWN, HostView
-from .render import HOME, Bind, Overlay, Root
+from .library import DEBUG_TOOLS
+from .render import HOME, LIBRARY, Bind, Overlay, Root
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")  # the harmless ones
 
@@ -134,12 +135,22 @@ def make_folders(folder: TaskFolder, root: Root) -> None:
             _make(bind.source, dict(FRESH).get(bind.target, 0o755))
             if bind.target == "/":
                 _make_fresh(bind.source)
+                _link_tools(bind.source, root.library)
 
 
 def _make_fresh(root: str) -> None:
     for path, mode in FRESH:
         if not path.startswith("/var/"):
             _make(root + path, mode)
+
+
+def _link_tools(root: str, library: str) -> None:
+    """What layers hold where the root is made of them."""
+    if library:
+        os.makedirs(root + DEBUG_TOOLS, mode=0o755, exist_ok=True)
+        for name in os.listdir(library):
+            with suppress(FileExistsError):
+                os.symlink(f"{LIBRARY}/{name}", f"{root}{DEBUG_TOOLS}/{name}")
 
 
 def _make(path: str, mode: int) -> None:

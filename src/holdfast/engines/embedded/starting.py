@@ -34,6 +34,7 @@ from .read import StartNote
 from .render import (
     ENTRY,
     HOME,
+    LIBRARY,
     MOUNT_FD,
     NOTES,
     PATH,
@@ -127,7 +128,7 @@ class Starter:
     def _start_locked(self, launch: Launch, folder: TaskFolder, claim: int) -> Started:
         site = self._site
         check_launch(launch)
-        root = self._root(launch, folder)
+        root = self._with_library(self._root(launch, folder))
         roots.make_folders(folder, root)
         groups: tuple[str, ...] = ()
         if site.groups is not None:
@@ -188,6 +189,10 @@ class Starter:
             raise Refusal(text, cause=Cause.NO_SHELL)
         return image_root(self._site, self._views, image, folder)
 
+    def _with_library(self, root: Root) -> Root:
+        library = self._views.library()
+        return replace(root, library=library, stands_on=(*root.stands_on, library)) if library else root
+
     def _order(
         self, launch: Launch, folder: TaskFolder, root: Root, groups: tuple[str, ...], opened: ExitStack
     ) -> Order:
@@ -198,6 +203,8 @@ class Starter:
         variables = dict(gpu_variables(launch.gpus, renumbered=True))
         binds = self._device_binds(launch, root, variables)
         binds.append(Bind(source=make_notes(folder), target=NOTES, read_only=False))
+        if root.library:
+            binds.append(Bind(source=root.library, target=LIBRARY))
         mounts = open_mounts(launch, root, opened)
         if mounts:
             folder.write_mounts([(bind.target, bind.source) for bind, _ in mounts])
@@ -261,7 +268,7 @@ def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]
     scratch = folder["scratch"]
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     notes = make_notes(folder)
-    env = task_env(launch, root, scratch, gpu_variables(launch.gpus, renumbered=False), notes)
+    env = task_env(launch, root, scratch, gpu_variables(launch.gpus, renumbered=False), notes, root.library)
     env[COOKIE] = cookie
     script = _write_script(folder["script"], launch.script)
     entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""

@@ -13,10 +13,12 @@ import threading
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from . import host
 from .cleaning import remove_tree
+from .library import DEBUG_TOOLS, Library
 from .options import EmbeddedOptions
 from .roots import HostLayers
 
@@ -36,6 +38,8 @@ class Views:
         self._lock = threading.Lock()
         self._layers: HostLayers | None = None
         self._skeleton: str | None = None
+        self._library = Library(options.library)
+        self._library_folder = ""
         self._handed_out: set[str] = set()
         self._stamp: tuple[int, ...] = ()
         self._taken_at = 0.0
@@ -51,7 +55,8 @@ class Views:
             return self._layers
 
     def scan(self) -> host.HostView:
-        return host.scan_host((str(self._home), *self._options.hidden))
+        view = host.scan_host((str(self._home), *self._options.hidden))
+        return replace(view, files=(*view.files, *self._library.files_at(DEBUG_TOOLS)))
 
     def skeleton(self) -> str:
         """The folder that lies over every imported image."""
@@ -60,16 +65,26 @@ class Views:
             if self._skeleton is None:
                 base = self._home / "skeletons"
                 base.mkdir(mode=0o700, exist_ok=True)
-                self._skeleton = str(host.write_skeleton(base))
+                self._skeleton = str(host.write_skeleton(base, self._library.files_at(DEBUG_TOOLS)))
                 self._handed_out.add(self._skeleton)
             return self._skeleton
+
+    def library(self) -> str:
+        """The folder with the packages that every task has; empty when there are none."""
+        with self._lock:
+            if not self._library_folder and self._library.files:
+                base = self._home / "libraries"
+                base.mkdir(mode=0o700, exist_ok=True)
+                self._library_folder = str(host.write_folder(base, self._library.files_at("")))
+                self._handed_out.add(self._library_folder)
+            return self._library_folder
 
     def clean(self, in_use: Collection[str]) -> None:
         """Remove layers that no task stands on, and those of servers whose home is no more."""
         with self._lock:
             keep = {*in_use, *self._handed_out}  # a task may be starting on one just now
             base = self._layers_base()
-            for folder in (self._home / "skeletons", base):
+            for folder in (self._home / "skeletons", self._home / "libraries", base):
                 for entry in list(folder.iterdir()) if folder.is_dir() else []:
                     if entry.is_dir() and str(entry) not in keep:
                         remove_tree(str(entry))
