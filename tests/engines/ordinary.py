@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,14 @@ ALONE = "HOLDFAST_TESTS_ALONE"
 def alone() -> bool:
     """No other tests run as this user."""
     return ALONE in os.environ
+
+
+@contextmanager
+def bombing() -> Iterator[None]:
+    """One fork bomb at a time on this machine: two would leave nothing to the tests beside them."""
+    with open(Path(tempfile.gettempdir()) / f"holdfast-fork-bomb-{os.getuid()}", "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
 
 
 def _can_become_another() -> bool:
@@ -43,7 +54,8 @@ def run_as_ordinary_user(*tests: str) -> None:
     quiet = ("-q", "-p", "no:cacheprovider", "--timeout=90")  # sooner than ours, so that it can say what hangs
     command = [sys.executable, "-m", "pytest", *quiet, f"--basetemp={base}/t", *tests]
     try:
-        done = as_ordinary_user(command, base)
+        with bombing():
+            done = as_ordinary_user(command, base)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -23,7 +23,7 @@ from holdfast.engines.embedded.places import Places
 from holdfast.engines.embedded.processes import with_cookie
 from tests.contracts.engine_contract import Rig, launch, read_all
 
-from .ordinary import ORDINARY, ROOT, as_ordinary_user, only_root_can_become_another, run_as_ordinary_user
+from .ordinary import ORDINARY, ROOT, as_ordinary_user, bombing, only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, need, play
 
 PLAIN = EmbeddedOptions(isolation="off")
@@ -182,7 +182,8 @@ def test_without_a_sandbox_a_fork_bomb_can_be_stopped(tmp_path: Path) -> None:
         assert (await rig.end_of("a")).seen is Seen.EXITED
         assert not with_cookie(cookie(tmp_path, "a"))
 
-    play(tmp_path, scenario, EmbeddedOptions(isolation="off", pids_max=100))
+    with bombing():
+        play(tmp_path, scenario, EmbeddedOptions(isolation="off", pids_max=100))
 
 
 def test_without_a_sandbox_files_are_removed_too(tmp_path: Path) -> None:

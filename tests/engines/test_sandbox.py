@@ -16,7 +16,7 @@ from holdfast.engines.embedded.processes import descendants, start_ticks
 from holdfast.engines.embedded.render import CAPABILITIES
 from tests.contracts.engine_contract import Rig, launch, read_all
 
-from .ordinary import alone
+from .ordinary import alone, bombing
 from .playing import folder_of, need, play
 
 
@@ -337,7 +337,8 @@ def test_a_fork_bomb_can_be_stopped(tmp_path: Path) -> None:
         await rig.engine.stop("a", 0.3)
         assert (await rig.end_of("a")).seen is Seen.EXITED
 
-    play(tmp_path / "home", scenario, EmbeddedOptions(pids_max=100))
+    with bombing():
+        play(tmp_path / "home", scenario, EmbeddedOptions(pids_max=100))
 
 
 def test_odd_characters_in_the_servers_own_path(tmp_path: Path) -> None:
