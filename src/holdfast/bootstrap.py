@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
+import importlib.util
 import json
 import logging
 import os
@@ -28,6 +29,7 @@ from holdfast.timezones import machine_timezone
 
 if TYPE_CHECKING:
     from holdfast.controller.artifacts import Collecting
+    from holdfast.controller.holds import HoldLimits
     from holdfast.launching import Platform
     from holdfast.server.ssh.gateway import Gateway
     from holdfast.services import Services
@@ -118,7 +120,8 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
     Yields the services and, at the very first start, the admin's password.
     """
     from holdfast.controller.clockwork import Clockwork
-    from holdfast.controller.loop import Controller, Limits
+    from holdfast.controller.live import Limits
+    from holdfast.controller.loop import Controller
     from holdfast.controller.retention import ArtifactRetention, AuditRetention, Retention
     from holdfast.services import build_services
     from holdfast.store import people
@@ -138,6 +141,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             openpai_time_limit=_seconds(settings.openpai.time_limit),
             grace=timedelta(seconds=settings.jobs.grace),
             max_grace=timedelta(seconds=settings.jobs.max_grace),
+            hold=_hold_limits(settings),
         )
         controller = Controller(
             store,
@@ -287,6 +291,19 @@ def _collecting(engine: EmbeddedEngine, settings: Settings, home: Path) -> Colle
     return Collecting(engine, SharedFolders.at(files.folder, home), limits)
 
 
+def _hold_limits(settings: Settings) -> HoldLimits:
+    from holdfast.controller.holds import HoldLimits
+
+    hold = settings.hold
+    return HoldLimits(
+        enabled=hold.enabled,
+        duration=timedelta(seconds=hold.duration),
+        longest=timedelta(seconds=hold.longest),
+        per_user=hold.per_user,
+        total=hold.total,
+    )
+
+
 def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
     node, images = settings.node, settings.images
     return EmbeddedEngine(
@@ -302,12 +319,19 @@ def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
             unknown_image=images.unknown,
             isolation=settings.sandbox.isolation,
             host_show=tuple(images.host_show),
+            library=_library(),
             hidden=(str(home), settings.files.folder) if settings.files.folder else (str(home),),
             node_name=node.name or socket.gethostname(),
             address=node.address,
             scratch_grace=settings.jobs.grace,
         ),
     )
+
+
+def _library() -> tuple[str, ...]:
+    """What every task has besides its image: the debugger, where it is installed."""
+    found = importlib.util.find_spec("paipdb")
+    return tuple(found.submodule_search_locations or ())[:1] if found else ()
 
 
 class _only_server:

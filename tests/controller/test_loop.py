@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast.controller import loop as loop_module
-from holdfast.controller.loop import Controller, Limits
+from holdfast.controller.live import Limits
+from holdfast.controller.loop import Controller
 from holdfast.controller.retention import Retention
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.exits import ExitKind

@@ -49,8 +49,8 @@ def test_a_debugger_that_waits(folder: TaskFolder) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"pid": -1}, {"pid": "7"}, {"line": 1.5}, {"file": "a\nb"}, {"file": "x" * 2000}, {"port": 70000}, {"until": 1e300},
-     {"since": None}, {"token": "\x1b[2J"}, {"file": ["a"]}, {"since": float("nan")}],
+    [{"pid": -1}, {"pid": "7"}, {"line": 1.5}, {"file": "a\nb"}, {"file": "x" * 2000}, {"port": 70000},
+     {"until": 1e300}, {"since": None}, {"token": "\x1b[2J"}, {"file": ["a"]}, {"since": float("nan")}],
 )  # fmt: skip
 def test_what_is_not_as_it_should_be_is_not_there(folder: TaskFolder, wrong: dict[str, Any]) -> None:
     put(folder, "debugger-7-1.json", json.dumps(WAITS | wrong))

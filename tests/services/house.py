@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from holdfast.controller.loop import Controller, Limits
+from holdfast.controller.live import Limits
+from holdfast.controller.loop import Controller
 from holdfast.core.access import Actor
 from holdfast.core.records import Group, JobSummary
 from holdfast.core.states import JobState

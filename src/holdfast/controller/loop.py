@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
@@ -37,7 +37,7 @@ from holdfast.core.placement import (
     sum_of,
 )
 from holdfast.core.placing import place
-from holdfast.core.plan import Announce, Plan, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
+from holdfast.core.plan import Announce, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
 from holdfast.core.queue import Queue
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
@@ -50,9 +50,9 @@ from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
 
 from .artifacts import Collecting
-from .debuggers import Debuggers
 from .diagnosing import Diagnosing, wants_diagnosis
-from .holds import HoldLimits, held_tasks, with_room
+from .holds import held_tasks, with_room
+from .live import Limits, Live, Round
 from .surroundings import SurroundingsOf
 
 log = logging.getLogger(__name__)
@@ -63,77 +63,6 @@ STARTS_AT_ONCE = 16
 REMOVALS_AT_ONCE = 4
 COLLECTING_LOOK = 1.0  # seconds at least between looks at a job whose time stands still
 SLOWEST_LOOK = 3600.0  # seconds; a timer is never set further off
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The admin's defaults."""
-
-    time_limit: timedelta | None
-    openpai_time_limit: timedelta | None = None  # for jobs whose authors know no limit
-    grace: timedelta
-    max_grace: timedelta
-    hold: HoldLimits = field(default_factory=HoldLimits)
-
-
-@dataclass(slots=True)
-class Live:
-    """A job that is not final, and what has been noticed about it since its last plan."""
-
-    snapshot: JobSnapshot
-    seen: dict[str, Observation] = field(default_factory=dict)
-    stop: StopRequest | None = None
-    requests: list[HoldRequest] = field(default_factory=list)
-    acknowledge: list[asyncio.Future[None]] = field(default_factory=list)
-    began: float | None = None  # loop time at which the current attempt began to run
-    timer: asyncio.TimerHandle | None = None
-    moved: asyncio.Event = field(default_factory=asyncio.Event)
-    queued: tuple[str, ...] = ()
-    collecting: dict[str, float] = field(
-        default_factory=dict
-    )  # ended, their artifacts being kept; loop time of the end
-    collected: set[str] = field(default_factory=set)  # tries of this attempt whose artifacts were kept, or could not be
-    told: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
-    debuggers: Debuggers = field(default_factory=Debuggers)
-
-
-@dataclass(slots=True)
-class Round:
-    """One job's plans within a round: the state before, and what came of it."""
-
-    live: Live
-    before: JobSnapshot
-    seen: dict[str, Observation]
-    stop: StopRequest | None
-    requests: list[HoldRequest]
-    acknowledge: list[asyncio.Future[None]]
-    told: list[NewEvent]
-    plans: list[Plan] = field(default_factory=list)
-    events: list[NewEvent] = field(default_factory=list)
-
-    @property
-    def matters(self) -> bool:
-        """Something is to be saved."""
-        return bool(self.events or any(result.tasks for result in self.plans))
-
-    @property
-    def after(self) -> JobSnapshot:
-        return self.plans[-1].after if self.plans else self.before
-
-    def saved(self) -> job_rows.Saved:
-        tasks = {}
-        for result in self.plans:
-            for task in result.tasks:
-                if task.state is not TaskState.WAITING or task.number:
-                    tasks[task.role, task.index, task.number] = task
-        after = replace(self.after, version=self.before.version + 1)
-        return job_rows.Saved(
-            before_version=self.before.version,
-            after=after,
-            tasks=tuple(tasks.values()),
-            events=tuple(self.events),
-            attempts=tuple(result.ended for result in self.plans if result.ended),
-        )
 
 
 class Controller:
