@@ -55,7 +55,7 @@ class SshRig:
         job = await self.house.submit(text, actor, **more)
         return await self.house.until(job.id, JobState.RUNNING)
 
-    def options(self, key: str = "id") -> list[str]:
+    def options(self, key: str = "id", **more: str) -> list[str]:
         """What every client of OpenSSH is given."""
         given = {
             "IdentityFile": str(self.folder / key),
@@ -66,8 +66,15 @@ class SshRig:
             "BatchMode": "yes",
             "LogLevel": "ERROR",
             "ConnectTimeout": "20",
+            **more,
         }
         return ["-F", "none", *(word for name, value in given.items() for word in ("-o", f"{name}={value}"))]
+
+    async def visits(self, job_id: str) -> list[str]:
+        """What the job's events tell of those who entered."""
+        await asyncio.gather(*self.house.services.entering._telling)
+        events = await self.house.services.jobs.events(self.house.admin, job_id)
+        return [event.message for event in events if event.kind == "entered"]
 
     def ssh_words(self, user: str, *words: str, key: str = "id") -> list[str]:
         return ["ssh", *self.options(key), "-p", str(self.port), "-l", user, *words]
