@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from holdfast.core.access import Actor, may_enter, refuse_entry
@@ -45,6 +45,7 @@ class Entrance:
     attempt_id: str
     held: bool = False
     files_only: bool = False  # held, and none of its processes are left
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by the names that the job gave them
 
 
 class Entering:
@@ -84,11 +85,16 @@ class Entering:
             return []
         return [_entrance(job, snapshot, task) for task in snapshot.tasks if _is_open(task)]
 
-    async def find(self, actor: Actor, ref: str, task: str | None = None) -> Entrance:
-        """Where somebody wants in, or why not. Without a task: one that is held, else the first that runs."""
+    async def job(self, actor: Actor, ref: str) -> JobSummary:
+        """The one that is meant, whether or not it runs, if the actor may enter its tasks."""
         job = await self._find_job(actor, ref)
         if not may_enter(actor, job.group, job.user):
             raise refuse_entry(job.group, job.user)
+        return job
+
+    async def find(self, actor: Actor, ref: str, task: str | None = None) -> Entrance:
+        """Where somebody wants in, or why not. Without a task: one that is held, else the first that runs."""
+        job = await self.job(actor, ref)
         snapshot = self._control.active(job.id)
         if snapshot is None:
             newest = await self._store.read(job_rows.find, job.id)  # it may have ended since it was found
@@ -268,6 +274,7 @@ def _entrance(job: JobSummary, snapshot: JobSnapshot, task: TaskAttempt) -> Entr
         attempt_id=snapshot.attempt_id(task),
         held=task.state is TaskState.HELD,
         files_only=task.held is not None and task.held.ended,
+        ports=task.ports,
     )
 
 

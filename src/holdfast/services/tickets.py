@@ -28,7 +28,7 @@ class _Issued:
 @dataclass(frozen=True, slots=True)
 class Admitted:
     actor: Actor
-    token_id: str  # ask AccessTokens.holder whether it still holds
+    token_id: str  # ask `holder` whether it still holds
     job_id: str
 
 
@@ -56,6 +56,10 @@ class Tickets:
         if found is None or found.until < self._monotonic():
             raise NotLoggedIn("This ticket is not valid any more", hint="Load the page again.")
         return Admitted(await self._access.holder(found.token_id), found.token_id, found.job_id)
+
+    async def holder(self, admitted: Admitted) -> Actor:
+        """Who that is by now; NotLoggedIn once the login it was issued for is not good any more."""
+        return await self._access.holder(admitted.token_id)
 
     def _make_room(self, token_id: str) -> None:
         """What is over goes, then the oldest of the same login, then the oldest of all."""

@@ -1,0 +1,146 @@
+"""WebSockets that lead into tasks: who comes, where to, and how long they may stay.
+
+Login is by token as everywhere, or by `?ticket=` for pages, which cannot send headers. A browser says which site's page
+asks, and only our own may. Without a right or a task the socket is opened, told why as {"error", "code", "hint"}, and
+closed with 4000 + the HTTP status of that error. `-` in place of the task is the one that is held, else the first that
+runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from holdfast.core.access import Actor, may_enter, refuse_entry
+from holdfast.core.errors import Forbidden, NotFound, NotLoggedIn, UserError
+from holdfast.core.records import JobSummary
+from holdfast.services import Services
+from holdfast.services.audit import CLIENT_ADDRESS
+from holdfast.services.entering import Entrance
+from holdfast.store.errors import StoreError
+
+from ..auth import bearer_token
+from ..errors import STATUS
+from ..sessions import check_origin
+from ..sockets import FAILED, REFUSED, Messages, until_one_ends
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 20.0  # seconds after which a silent line looks whether its holder may still be inside
+OWN_CODES = 4000  # what is below belongs to the protocol
+ANY_TASK = "-"
+LONGEST_REASON = 120  # bytes of the few that a socket's end can carry
+
+Who = Callable[[], Awaitable[Actor]]
+
+
+class TaskLine(Messages):
+    """An open socket of somebody who may enter the tasks of a job."""
+
+    def __init__(self, socket: WebSocket, services: Services, who: Who, job: JobSummary) -> None:
+        super().__init__(socket)
+        self.services = services
+        self._who = who
+        self.job = job
+        self.params = socket.path_params
+        self.wanted = None if socket.path_params["task"] == ANY_TASK else socket.path_params["task"]
+
+    async def actor(self) -> Actor:
+        """As things stand now; refuses when they may not be inside any more."""
+        actor, job = await self._who(), self.job
+        if not may_enter(actor, job.group, job.user):
+            raise refuse_entry(job.group, job.user)
+        return actor
+
+    async def find(self) -> Entrance:
+        return await self.services.entering.find(await self.actor(), self.job.id, self.wanted)
+
+    async def welcome(self, entrance: Entrance, **more: Any) -> None:
+        """The first words: where it leads."""
+        where = {"job": entrance.job.id, "task": entrance.task, "held": entrance.held}
+        await self.send({"entered": {**where, **more}})
+
+
+Serve = Callable[[TaskLine], Coroutine[Any, Any, None]]
+
+
+def task_socket(path: str, serve: Serve) -> WebSocketRoute:
+    """`path` has {ref} and {task}."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        try:
+            check_origin(websocket)
+        except Forbidden:
+            await websocket.close(REFUSED)  # before it was accepted: the answer is 403
+            return
+        await websocket.accept()
+        CLIENT_ADDRESS.set(websocket.client.host if websocket.client else "")
+        error = await _run(websocket, serve)
+        with suppress(RuntimeError, WebSocketDisconnect):
+            await _close(websocket, error)
+
+    return WebSocketRoute(path, endpoint)
+
+
+async def _run(websocket: WebSocket, serve: Serve) -> BaseException | None:
+    """What it ended with, if not well."""
+    try:
+        line = await _let_in(websocket)
+    except (UserError, StoreError) as error:
+        return error
+    ended = await until_one_ends(serve(line), _watch(line))
+    return next((each for each in ended if isinstance(each, Exception)), None)
+
+
+async def _let_in(websocket: WebSocket) -> TaskLine:
+    services: Services = websocket.app.state.services
+    who, only = await _login(websocket, services)
+    job = await services.entering.job(await who(), websocket.path_params["ref"])
+    if only and only != job.id:
+        raise NotFound(f"This ticket is not for {job.id}")
+    return TaskLine(websocket, services, who, job)
+
+
+async def _login(websocket: WebSocket, services: Services) -> tuple[Who, str]:
+    """Whom to ask who it is, and the only job it is good for, if any."""
+    ticket = websocket.query_params.get("ticket")
+    if ticket is None or "authorization" in websocket.headers:
+        token = bearer_token(websocket)
+        return (lambda: services.tokens.actor(token)), ""
+    admitted = await services.tickets.redeem(ticket[:200])
+    return (lambda: services.tickets.holder(admitted)), admitted.job_id
+
+
+async def _watch(line: TaskLine) -> None:
+    tokens = line.services.tokens
+    while True:
+        mark = tokens.mark  # before the look, so that what changes meanwhile is looked at, too
+        await line.actor()
+        await tokens.changed(mark, LOOK_EVERY)
+
+
+async def _close(websocket: WebSocket, error: BaseException | None) -> None:
+    if error is None or isinstance(error, WebSocketDisconnect):
+        await websocket.close()
+        return
+    told, code = _told(error)
+    await Messages(websocket).send({"error": told.message, "code": told.code, "hint": told.hint})
+    reason = told.message.encode()[:LONGEST_REASON].decode(errors="ignore")
+    await websocket.close(code, reason)
+
+
+def _told(error: BaseException) -> tuple[UserError, int]:
+    """What to say of it, and the code to close with."""
+    if isinstance(error, NotLoggedIn) and "Authorization" in (error.hint or ""):
+        error.hint = f"{error.hint} Pages show a ticket instead: POST /api/v1/jobs/JOB/tickets."
+    if isinstance(error, UserError):
+        return error, OWN_CODES + STATUS.get(error.code, 400)
+    log.error("a line into a task failed", extra={"event": "internal-error", "error": repr(error)}, exc_info=error)
+    failure = UserError("Something went wrong here; the server's log tells more")
+    failure.code = "internal"
+    return failure, FAILED
