@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.errors import InvalidJob, UserError
 from holdfast.core.job import Hold, Keep
 from holdfast.jobspec import parse_job, render_openpai_yaml
-from holdfast.jobspec.holds import NOT_HELD, parse_hold
+from holdfast.jobspec.holds import NOT_HELD, hold_word, parse_hold
 
 WEEK = timedelta(days=7)
 V1 = '{{"jobName": "a", "image": "i", "taskRoles": [{{"name": "t", "command": "c"}}]{more}}}'
@@ -43,6 +43,7 @@ extras: {extras}
 )
 def test_a_hold_in_a_word(word: str, hold: Hold) -> None:
     assert parse_hold(word) == hold
+    assert parse_hold(hold_word(hold)) == hold
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ RULES: dict[Verb, tuple[Who, str]] = {
     ),
     Verb.USE_FILES: (Who.MEMBER, "read, put and remove the group's shared files"),
     Verb.MOUNT_ANY_PATH: (Who.ADMIN, "mount a folder of the machine that the settings do not allow for all"),
-    Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "manage the group's members, image aliases, MLflow and time limit"),
+    Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "manage the group's members, image aliases, MLflow, time limit and hold"),
     Verb.MANAGE_PLACE: (
         Who.ADMIN,
         "manage users, groups, quotas, instance types, datasets, secrets, images and settings",

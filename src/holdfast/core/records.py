@@ -49,6 +49,7 @@ class JobSummary:
     retry_at: datetime | None = None  # its next attempt begins then
     exit_cause: str = ""  # what exactly ended it, where that is known
     schedule: str | None = None  # the id of the schedule that was due
+    held_until: datetime | None = None  # while it is held: when the last of it is let go; not stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

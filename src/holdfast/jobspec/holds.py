@@ -42,6 +42,16 @@ def parse_hold(text: str, field: str = "hold") -> Hold:
     return hold_for(duration, keep or Keep.ALL)
 
 
+def hold_word(hold: Hold | None) -> str:
+    """What `parse_hold` reads."""
+    if hold is None or hold.keep is Keep.NOTHING:
+        return "off"
+    length = "" if hold.duration is None else render_duration(hold.duration)
+    if hold.keep is Keep.ALL:
+        return length or "on"
+    return f"{hold.keep.value}:{length}" if length else hold.keep.value
+
+
 def _duration(text: str) -> timedelta | None:
     found = parse_duration(f"{text}s" if text.isascii() and text.isdigit() else text)
     return found if found is not None and found <= LONGEST_DURATION else None

@@ -29,7 +29,9 @@ from .files import Files
 from .folders import TaggedFolders
 from .git_sync import GitSync
 from .groups import Groups
+from .group_holds import GroupHolds
 from .image_aliases import ImageAliases
+from .holds import Holds
 from .images import Images
 from .instance_types import InstanceTypes
 from .intake import Intake
@@ -66,6 +68,7 @@ class Services:
     closeup: JobCloseup
     overview: Overview
     logs: Logs
+    holds: Holds
     users: Users
     groups: Groups
     tokens: Tokens
@@ -128,7 +131,8 @@ def build_services(
     image_aliases = ImageAliases(audited)
     skus = Skus(store, engine, instance_types)
     catalogue = Catalogue(store, instance_types, image_aliases)
-    intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus, catalogue)
+    group_holds = GroupHolds(store)
+    intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus, catalogue, group_holds)
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
     images = Images(audited, engine, home)
     images.clear_uploads()
@@ -148,12 +152,14 @@ def build_services(
         settings=settings,
         audit=Audit(store, _days(settings.server.audit_days), clock=clock),
         changes=control.changes,
+    forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
         jobs=jobs,
         closeup=JobCloseup(store, engine, control),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
-        groups=Groups(audited, control, folders, forget=(access.forget, instance_types.forget, image_aliases.forget)),
+        groups=Groups(audited, control, folders, forget=forget),
+        holds=Holds(store, control, settings.hold, clock=clock),
         tokens=tokens,
         codes=TokenCodes(audited, tokens, monotonic=monotonic),
         keys=Keys(audited, access.forget, clock=clock),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 
 from holdfast.core.codec import MASK
 from holdfast.core.errors import Conflict, UserError
@@ -44,6 +45,8 @@ def check_path(name: str, groups: Iterable[Group]) -> None:
 def check_group(group: Group) -> None:
     check_text(group.display_name, "display_name", longest=255)
     check_prose(group.description, "description")
+    if group.hold is not None and group.hold.duration is not None and group.hold.duration <= timedelta(0):
+        raise UserError("A hold takes some time", field="hold", hint="Set it to none to hold no jobs of the group.")
     size = group.volume_capacity
     if size is not None and not 1 <= size <= MOST_GIGABYTES:
         raise UserError(f"volume_capacity must be from 1 to {MOST_GIGABYTES} GB, not {size}", field="volume_capacity")

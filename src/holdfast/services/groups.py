@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound
-from holdfast.core.job import DEFAULT_GROUP
+from holdfast.core.job import DEFAULT_GROUP, Hold
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
+from holdfast.jobspec.holds import hold_word
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
@@ -50,6 +51,7 @@ class GroupChange:
     volume_capacity: int | Unset | None = UNSET
     launch_only: bool | Unset = UNSET
     home_symlink: bool | Unset = UNSET
+    hold: Hold | Unset | None = UNSET
     extension: Mapping[str, Any] | Unset = UNSET  # merged key by key
     replace_extension: bool = False
 
@@ -85,7 +87,7 @@ class Groups:
         async with self._creating:
             if await self._store.read(_is_new, group.name):
                 await asyncio.to_thread(self._set_aside, group.name)
-            await self._store.write(_deed(actor, Act.CREATED, group.name, given(group)), _create, group)
+            await self._store.write(_deed(actor, Act.CREATED, group.name, _told(group)), _create, group)
         await self._changed()
         return group
 
@@ -101,7 +103,7 @@ class Groups:
         _need_changer(actor, name, change)
         if not isinstance(change.extension, Unset):
             check_extension(merge({}, change.extension, replace=True))  # before it holds up the writer; and again there
-        group = await self._store.write(_deed(actor, Act.CHANGED, name, given(change)), _change, name, change)
+        group = await self._store.write(_deed(actor, Act.CHANGED, name, _told(change)), _change, name, change)
         await self._changed()
         return group
 
@@ -164,6 +166,13 @@ class Groups:
         self._control.groups_changed(list(await self._store.read(people.list_groups)))
 
 
+def _told(change: Group | GroupChange) -> dict[str, Any]:
+    told = given(change)
+    if "hold" in told and not isinstance(change.hold, Unset):
+        told["hold"] = hold_word(change.hold)
+    return told
+
+
 def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
     return Deed(actor=actor.name, kind=AuditKind.GROUP, act=act, subject=name, detail=detail or {})
 
@@ -182,12 +191,14 @@ def _need_admin(actor: Actor) -> None:
 
 
 def _need_changer(actor: Actor, name: str, change: GroupChange) -> None:
-    """Admins of a group change how long its jobs may run; the rest is for admins."""
+    """Admins of a group change how long its jobs may run, and whether failed ones are held; the rest is for admins."""
     given = {key for key in change.__slots__ if not isinstance(getattr(change, key), Unset)} - {"replace_extension"}
-    if given <= {"time_limit"} and may(actor, Verb.MANAGE_GROUP, name):
+    if given <= {"time_limit", "hold"} and may(actor, Verb.MANAGE_GROUP, name):
         return
     if not may(actor, Verb.MANAGE_PLACE):
-        hint = "Admins of a group may change its time limit." if may(actor, Verb.MANAGE_GROUP, name) else None
+        hint = (
+            "Admins of a group may change its time limit and its hold." if may(actor, Verb.MANAGE_GROUP, name) else None
+        )
         raise Forbidden("Only admins manage groups", hint=hint)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
-from holdfast.core.job import DEFAULT_GROUP, FILES, HOST_IMAGE, Dialect, Job, Resources
+from holdfast.core.holding import spell_out
+from holdfast.core.job import DEFAULT_GROUP, FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
 from holdfast.jobspec.locating import with_lines_of
@@ -19,6 +21,7 @@ from holdfast.store import people
 from holdfast.store.database import Store
 
 from .catalogue import Catalogue
+from .group_holds import GroupHolds
 from .mounts import MountRules
 from .nearest import nearest, no_group
 from .prospects import image_names, missing_image, similar_image
@@ -27,7 +30,7 @@ from .skus import Skus
 from .storages import Storages, Wishes, wishes_of, without_datasets
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
-HOLD_WARNING = "hold is recorded, but this version does not keep failed tasks yet"
+NO_HOLDS = "failed tasks are not kept on this server, whatever a job asks for"
 FILES_WARNING = (
     f"jobs are not isolated on this machine, so the group's files are not at {FILES}; the variable HOLDFAST_FILES "
     "says where they are"
@@ -51,6 +54,7 @@ class Intake:
         storages: Storages,
         skus: Skus,
         catalogue: Catalogue,
+        group_holds: GroupHolds,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -59,6 +63,7 @@ class Intake:
         self._storages = storages
         self._skus = skus
         self._catalogue = catalogue
+        self._group_holds = group_holds
         jobs = settings.jobs
         self._defaults = Defaults(resources=Resources(cpu=jobs.default_cpu, memory=jobs.default_memory))
 
@@ -69,15 +74,19 @@ class Intake:
         *,
         group: str | None = None,
         dialect: str | None = None,
+        hold: Hold | None = None,
         unique: bool = False,
     ) -> Ready:
-        """With `unique`, NameTaken when the user ever had a job of this name."""
+        """`group` and `hold` go before what the file says. With `unique`, NameTaken where the user had such a job."""
         parsed = await self._parse(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
             raise _which_group(actor)
+        job = job if hold is None else replace(job, hold=hold)
         source = await self.clone(job) if job.secrets else text
-        warnings = tuple(_show(warning) for warning in parsed.warnings)
+        warnings = (*(_show(warning) for warning in parsed.warnings), *self._hold_warnings(job.hold))
+        if job.hold is None:
+            job = replace(job, hold=await self._group_holds.of(job.group))
         return await self._allow(actor, job, source, warnings, new=True, unique=unique)
 
     async def render(self, job: Job) -> str:
@@ -91,9 +100,11 @@ class Intake:
             return render_primehub_yaml(job)
         return await asyncio.to_thread(render_openpai_yaml, job) if job.dialect.openpai else await self.render(job)
 
-    async def again(self, actor: Actor, job: Job, source: str) -> Ready:
-        """A job that was accepted before; what is allowed may have changed since, and what its names stand for."""
-        return await self._allow(actor, without_datasets(job), source, (), new=False)
+    async def again(self, actor: Actor, job: Job, source: str, hold: Hold | None = None) -> Ready:
+        """A job that was accepted before; what is allowed may have changed since, and what its names stand for. `hold`
+        goes before what it said then."""
+        job = without_datasets(job if hold is None else replace(job, hold=hold))
+        return await self._allow(actor, job, source, tuple(self._hold_warnings(hold)), new=False)
 
     async def prepare(self, actor: Actor, ready: Ready) -> None:
         """What has to be there before the job may start; for jobs that will be stored."""
@@ -172,7 +183,7 @@ class Intake:
             raise no_group(group, [known.name for known in await self._store.read(people.list_groups)], "group")
 
     async def _warnings(self, job: Job) -> list[str]:
-        found = [HOLD_WARNING] if job.hold is not None else []
+        found = []
         if job.files and job.dialect is Dialect.HOLDFAST and self._engine.health().isolation is Isolation.NONE:
             found.append(FILES_WARNING)
         wanted = {role.engine_image for role in job.roles} - {HOST_IMAGE}
@@ -183,6 +194,16 @@ class Intake:
             names += await self._catalogue.image_names(job.group) if missing else ()
             found += [self._unknown_image(image) + similar_image(image, names) for image in missing]
         return found
+
+    def _hold_warnings(self, hold: Hold | None) -> list[str]:
+        if hold is None or hold.keep is Keep.NOTHING:
+            return []
+        if not self._settings.hold.enabled:
+            return [NO_HOLDS]
+        longest = timedelta(seconds=self._settings.hold.longest)
+        if hold.duration is None or hold.duration <= longest:
+            return []
+        return [f"a failed task is kept for {spell_out(longest)} at most on this server"]
 
     def _unknown_image(self, image: str) -> str:
         if self._settings.images.unknown == "host":

@@ -23,6 +23,7 @@ from holdfast.store.database import Store
 
 from .control import Control
 from .finding import find_job
+from .holds import held_until
 
 MOST_TASKS = 500  # of one page
 MOST_EVENTS = 200
@@ -74,13 +75,8 @@ class JobCloseup:
         )
 
     def held_until(self, job_id: str) -> datetime | None:
-        """When the last of its held tasks is let go; None where none is held, or no time was given."""
-        live = self._control.active(job_id)
-        hold = live.job.hold if live is not None else None
-        if live is None or hold is None or hold.duration is None:
-            return None
-        ends = [task.finished_at for task in live.tasks if task.state is TaskState.HELD and task.finished_at]
-        return max(ends) + hold.duration if ends else None
+        """When the last of its held tasks is let go; None where none is held."""
+        return held_until(self._control, job_id)
 
     async def tasks(
         self,

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
-from holdfast.core.job import Job
+from holdfast.core.job import Hold, Job
 from holdfast.core.placement import Verdict
 from holdfast.core.plan import fresh_tasks
 from holdfast.core.records import (
@@ -37,6 +37,7 @@ from holdfast.store.errors import NameInUse
 
 from .control import Control
 from .finding import LONGEST_REF, find_job, find_own_job, readable_groups
+from .holds import with_hold
 from .intake import Intake, Ready
 from .nearest import nearest
 from .prospects import Prospects, missing_image
@@ -109,9 +110,17 @@ class Jobs:
 
     # -- submitting
 
-    async def plan(self, actor: Actor, text: str, *, group: str | None = None, dialect: str | None = None) -> Planned:
+    async def plan(
+        self,
+        actor: Actor,
+        text: str,
+        *,
+        group: str | None = None,
+        dialect: str | None = None,
+        hold: Hold | None = None,
+    ) -> Planned:
         """What would happen, without doing it."""
-        ready = await self._intake.read(actor, text, group=group, dialect=dialect)
+        ready = await self._intake.read(actor, text, group=group, dialect=dialect, hold=hold)
         verdict = await self._prospects.verdict(ready.job, actor.name)
         told = {missing_image(role.engine_image) for role in ready.job.roles}  # by the verdict
         warnings = tuple(warning for warning in ready.warnings if not warning.startswith(tuple(told)))
@@ -124,6 +133,7 @@ class Jobs:
         *,
         group: str | None = None,
         dialect: str | None = None,
+        hold: Hold | None = None,
         key: str | None = None,
         unique: bool = False,
     ) -> Submitted:
@@ -134,19 +144,19 @@ class Jobs:
         _check_key(key)
         # Said before anything else that is wrong; but the same key again has to find its job.
         early = unique and key is None
-        ready = await self._intake.read(actor, text, group=group, dialect=dialect, unique=early)
+        ready = await self._intake.read(actor, text, group=group, dialect=dialect, hold=hold, unique=early)
         return await self._add(actor, ready, key=key, unique=unique)
 
-    async def rerun(self, actor: Actor, ref: str, *, key: str | None = None) -> Submitted:
-        """The same job again, as whoever asks. Secrets are its owner's: the new one would run with what others lay in
-        its way, such as their own folder of a dataset."""
+    async def rerun(self, actor: Actor, ref: str, *, hold: Hold | None = None, key: str | None = None) -> Submitted:
+        """The same job again, as whoever asks; when it fails it is held as before, or by `hold`. Secrets are
+        its owner's: the new one would run with what others lay in its way, such as their own folder of a dataset."""
         _check_key(key)
         old = await find_own_job(self._store, actor, ref)
         detail = await self._store.read(job_rows.get, old.id)
         snapshot = await self._store.read(job_rows.load_snapshot, old.id)  # with its secrets
         if snapshot.job.secrets and not actor.admin:
             await self._need_owner(actor, old)
-        ready = await self._intake.again(actor, snapshot.job, detail.source)
+        ready = await self._intake.again(actor, snapshot.job, detail.source, hold)
         return await self._add(actor, ready, key=key, rerun_of=old.id)
 
     async def _need_owner(self, actor: Actor, old: JobSummary) -> None:
@@ -212,7 +222,8 @@ class Jobs:
         if narrowed.groups == ():
             return Page((), None)
         page = await self._store.read(job_rows.list_page, narrowed, limit, cursor)
-        return Page(with_reasons(page.items, self._control), page.next)
+        told = with_reasons(page.items, self._control)
+        return Page(tuple(with_hold(job, self._control) for job in told), page.next)
 
     async def numbered(self, actor: Actor, query: NumberedQuery, *, count: bool) -> NumberedPage:
         """A page by its number, within the groups one may see. `count`: also how many fit in all."""
@@ -238,7 +249,7 @@ class Jobs:
         found = await find_job(self._store, actor, ref)
         record, kept = await self._store.read(_with_tasks, found.id)
         return Detail(
-            record=record,
+            record=replace(record, summary=with_hold(record.summary, self._control)),
             tasks=_current_tasks(record, kept),
             waiting=self.waiting(record),
             time_limit=self._control.time_limit(record.job),
@@ -349,7 +360,7 @@ class Jobs:
         found = await self._store.read(job_rows.find, job_id)
         if found is None:
             raise NotFound(f"There is no job {job_id}")
-        return found
+        return with_hold(found, self._control)
 
 
 def _seen_by(actor: Actor, query: NumberedQuery) -> NumberedQuery:

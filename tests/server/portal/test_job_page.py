@@ -10,7 +10,6 @@ import pytest
 from holdfast.core.exit_table import spec_for
 from holdfast.core.states import JobState
 from holdfast.server.portal.pages.job_sections import SECTIONS
-from holdfast.services.intake import HOLD_WARNING
 from holdfast.services.job_closeup import Closeup, JobCloseup
 from tests.server.rig import Rig
 
@@ -320,9 +319,9 @@ async def test_events_are_told_newest_first_page_by_page(rig: Rig) -> None:
 
 
 async def test_warnings_are_shown_first(rig: Rig) -> None:
-    job = await rig.house.submit("name: kept\ncommand: echo hi\nhold: true\n")
+    job = await rig.house.submit("name: kept\ncommand: echo hi\nhold: 365d\n")
     async with open_desk(rig) as desk:
-        assert HOLD_WARNING in await told(desk, f"/jobs/{job.id}")
+        assert "a failed task is kept for 4 weeks at most on this server" in await told(desk, f"/jobs/{job.id}")
 
 
 async def test_a_job_that_can_never_run_says_so_once_and_that_its_task_never_started(rig: Rig) -> None:

@@ -195,7 +195,7 @@ async def test_whether_it_would_run_is_told_with_reasons(rig: Rig) -> None:
 
 async def test_warnings_are_told_before_submitting(rig: Rig) -> None:
     async with open_desk(rig) as desk:
-        assert (await check(desk, OURS + "hold: true\n"))["warnings"]
+        assert (await check(desk, OURS + "hold: 365d\n"))["warnings"]
 
 
 async def test_a_check_needs_the_proof_of_the_page(rig: Rig) -> None:
