@@ -28,10 +28,10 @@ from .entering import Entering
 from .files import Files
 from .folders import TaggedFolders
 from .git_sync import GitSync
-from .groups import Groups
 from .group_holds import GroupHolds
-from .image_aliases import ImageAliases
+from .groups import Groups
 from .holds import Holds
+from .image_aliases import ImageAliases
 from .images import Images
 from .instance_types import InstanceTypes
 from .intake import Intake
@@ -66,9 +66,9 @@ class Services:
     changes: Changes
     jobs: Jobs
     closeup: JobCloseup
+    holds: Holds
     overview: Overview
     logs: Logs
-    holds: Holds
     users: Users
     groups: Groups
     tokens: Tokens
@@ -148,18 +148,18 @@ def build_services(
         clock=clock,
         monotonic=monotonic,
     )
+    forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
     return Services(
         settings=settings,
         audit=Audit(store, _days(settings.server.audit_days), clock=clock),
         changes=control.changes,
-    forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
         jobs=jobs,
         closeup=JobCloseup(store, engine, control),
+        holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(audited, control, folders, forget=forget),
-        holds=Holds(store, control, settings.hold, clock=clock),
         tokens=tokens,
         codes=TokenCodes(audited, tokens, monotonic=monotonic),
         keys=Keys(audited, access.forget, clock=clock),
