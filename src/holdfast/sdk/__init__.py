@@ -1,44 +1,58 @@
 """The Python client: `Client` for plain code, `AsyncClient` for asyncio. Both have the same methods."""
 
+from typing import TYPE_CHECKING
+
 from holdfast.core.states import JobState
 
-from .client import AsyncClient, Client
 from .errors import ApiError, BadAddress, CannotConnect, ClientError, UnexpectedReply
-from .models import (
-    Artifacts,
-    Attempt,
-    AuditEvent,
-    Capacity,
-    Dataset,
-    Event,
-    Exit,
-    File,
-    FileList,
-    GitState,
-    Group,
-    Image,
-    ImageAlias,
-    InstanceType,
-    JobDetail,
-    JobSummary,
-    Log,
-    LoginCode,
-    Mlflow,
-    Page,
-    Plan,
-    Preview,
-    Recurrence,
-    Run,
-    Schedule,
-    ScheduleDetail,
-    Secret,
-    SshKey,
-    Status,
-    Task,
-    Token,
-    User,
-    Variables,
-)
+
+if TYPE_CHECKING:
+    from .client import AsyncClient, Client
+    from .models import (
+        Artifacts,
+        Attempt,
+        AuditEvent,
+        Capacity,
+        Dataset,
+        Event,
+        Exit,
+        File,
+        FileList,
+        GitState,
+        Group,
+        Image,
+        ImageAlias,
+        InstanceType,
+        JobDetail,
+        JobSummary,
+        Log,
+        LoginCode,
+        Mlflow,
+        Page,
+        Plan,
+        Preview,
+        Recurrence,
+        Run,
+        Schedule,
+        ScheduleDetail,
+        Secret,
+        SshKey,
+        Status,
+        Task,
+        Token,
+        User,
+        Variables,
+    )
+
+
+def __getattr__(name: str) -> object:
+    """Clients and records are loaded by whoever uses them: what gets inside tasks does without, and is quicker so."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import client, models
+
+    return getattr(models, name, None) or getattr(client, name)
+
 
 __all__ = [
     "ApiError",

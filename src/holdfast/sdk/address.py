@@ -206,3 +206,33 @@ def _clean_token(token: str | None) -> str | None:
             hint="Copy it again; `holdfast token create NAME` makes a new one.",
         )
     return token
+
+
+def is_loopback(url: str) -> bool:
+    from ipaddress import ip_address  # slow to load
+
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+_SOURCES = {
+    "HOLDFAST_URL": "HOLDFAST_URL names this address. ",
+    "saved login": "This address is that of the saved login. ",
+    "server on this machine": "This is where your own server on this machine was last. ",
+    "default": "No address was given, so the usual one was tried. ",
+}
+
+
+def hint_for(address: Address) -> str:
+    """For those who could not connect: where the address came from, what most can do, and last what only whoever runs
+    the server can."""
+    why = _SOURCES.get(address.source, "")
+    login = "`holdfast login URL` chooses another server"
+    if address.source == "HOLDFAST_URL":
+        login += ", once HOLDFAST_URL is unset"
+    if is_loopback(address.url):
+        return f"{why}{login}; `holdfast up` starts one here."
+    return f"{why}Check it and the network; {login}."

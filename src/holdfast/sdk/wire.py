@@ -5,15 +5,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
 from holdfast import __version__
 
-from .address import Address
+from .address import Address, hint_for, is_loopback
 from .errors import CannotConnect
 from .exchange import Open, Reply, Request, Step, Upload
 
@@ -41,23 +39,15 @@ def options(address: Address, timeout: float) -> dict[str, Any]:
         "timeout": httpx.Timeout(timeout, connect=CONNECT_TIMEOUT),
         "follow_redirects": False,  # a redirect must not carry the token elsewhere
         "trust_env": not is_loopback(address.url),  # what is meant for this machine goes through no proxy
-        "verify": _trust(address.url),
+        "verify": trusted(address.url),
     }
 
 
-def _trust(url: str) -> ssl.SSLContext:
+def trusted(url: str) -> ssl.SSLContext:
     """Plain HTTP never uses it: a context that trusts nobody then spares the loading of all certificates."""
     if url.startswith("https:"):
         return httpx.create_ssl_context()
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def as_arguments(request: Request, pieces: Callable[[Upload], Any]) -> dict[str, Any]:
@@ -108,12 +98,12 @@ def translated(address: Address, step: Step) -> Iterator[None]:
     """httpx's errors in our words. Nothing is sent to a port that its server has left."""
     url = address.url
     if isinstance(step, Request | Open) and not address.served:
-        raise CannotConnect(url, "no server runs there", hint=_hint(address))
+        raise CannotConnect(url, "no server runs there", hint=hint_for(address))
     try:
         yield
     except httpx.TransportError as error:
         lost, silent = not isinstance(error, _NOT_SENT), isinstance(error, httpx.ReadTimeout)
-        raise CannotConnect(url, _reason(error), lost=lost, silent=silent, hint=_hint(address)) from None
+        raise CannotConnect(url, _reason(error), lost=lost, silent=silent, hint=hint_for(address)) from None
 
 
 def _reason(error: httpx.TransportError) -> str:
@@ -125,22 +115,3 @@ def _reason(error: httpx.TransportError) -> str:
     if "Connection refused" in text or "All connection attempts failed" in text:
         return "nothing listens there"
     return text or type(error).__name__
-
-
-_SOURCES = {
-    "HOLDFAST_URL": "HOLDFAST_URL names this address. ",
-    "saved login": "This address is that of the saved login. ",
-    "server on this machine": "This is where your own server on this machine was last. ",
-    "default": "No address was given, so the usual one was tried. ",
-}
-
-
-def _hint(address: Address) -> str:
-    """Where the address came from; then what most can do, and last what only whoever runs the server can."""
-    why = _SOURCES.get(address.source, "")
-    login = "`holdfast login URL` chooses another server"
-    if address.source == "HOLDFAST_URL":
-        login += ", once HOLDFAST_URL is unset"
-    if is_loopback(address.url):
-        return f"{why}{login}; `holdfast up` starts one here."
-    return f"{why}Check it and the network; {login}."
