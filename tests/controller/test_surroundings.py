@@ -12,7 +12,7 @@ from holdfast.controller.surroundings import public_keys
 from holdfast.core.job import Job
 from holdfast.core.records import User
 from holdfast.core.states import JobState
-from holdfast.launching.openpai.keys import job_pair
+from holdfast.launching.keys import job_pair
 from holdfast.store import people
 from holdfast.store.vault import Vault
 from tests.launching.scene import v2_job, with_plugins

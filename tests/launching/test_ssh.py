@@ -20,7 +20,7 @@ from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, Launch, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.launching import wants_job_key, wants_user_keys
-from holdfast.launching.openpai.keys import MOST_KEYS, job_pair, sane_keys
+from holdfast.launching.keys import MOST_KEYS, job_pair, sane_keys
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.playing import need, play
 

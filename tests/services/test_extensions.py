@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotFound, UserError
-from holdfast.launching.openpai.keys import job_pair
+from holdfast.launching.keys import job_pair
 from holdfast.services.extensions import DEEPEST, MOST_BYTES, check_extension, merge
 from holdfast.services.groups import GroupChange
 from holdfast.services.users import UserChange

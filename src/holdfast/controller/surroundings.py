@@ -26,7 +26,7 @@ from holdfast.launching import (
     wants_job_key,
     wants_user_keys,
 )
-from holdfast.launching.openpai.keys import job_purpose
+from holdfast.launching.keys import job_purpose
 from holdfast.reach import Reach, Silent
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows

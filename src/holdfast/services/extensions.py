@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.errors import UserError
-from holdfast.launching.openpai.keys import is_public_key
+from holdfast.launching.keys import is_public_key
 
 MOST_BYTES = 64 * 1024  # as JSON
 MOST_KEYS = 100

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, NotFound, UserError
-from holdfast.launching.openpai.keys import sane_keys
+from holdfast.launching.keys import sane_keys
 from holdfast.store import people
 
 from .audit import AuditedStore, Deed

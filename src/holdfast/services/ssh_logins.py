@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.core.records import User
-from holdfast.launching.openpai.keys import job_pair, job_purpose
+from holdfast.launching.keys import job_pair, job_purpose
 from holdfast.store import jobs as job_rows
 from holdfast.store import people
 from holdfast.store.database import Store

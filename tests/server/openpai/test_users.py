@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from holdfast.core.errors import UserError
-from holdfast.launching.openpai.keys import job_pair
+from holdfast.launching.keys import job_pair
 
 from .pai import PASSWORD, Pai, open_pai, refused
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from .shell import SAY, write_file
+from ..shell import write_file
+from .saying import SAY
 
 SYSTEM_PLACE = "/usr/local/pai"  # where OpenPAI has it
 HOME_PLACES = ('"${{HOME:-/tmp}}/.pai/{}"', '"${{TMPDIR:-/tmp}}/.pai/{}"')  # by container: tasks may share a folder

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from .shell import exports
+from ..shell import exports
 from .variables import Crowd, Scene, own_variables, task_variables
 
 MOST_VARIABLES = 1900  # engines take 2000, and add some

@@ -9,7 +9,7 @@ from typing import Any
 from ..surroundings import Surroundings
 from .entry import Step
 from .parameters import lines_of, text_of
-from .shell import SAY
+from .saying import SAY
 from .variables import Scene
 
 TRIES = 10

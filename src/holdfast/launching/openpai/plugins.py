@@ -15,7 +15,7 @@ from .entry import Step
 from .filling import ParameterFiller, listed_prerequisites
 from .git import git_step
 from .parameters import BadParameters
-from .shell import SAY
+from .saying import SAY
 from .ssh import ssh_step
 from .tensorboard import tensorboard_step
 from .variables import Scene

@@ -8,11 +8,12 @@ from typing import Any
 
 from holdfast.core.attempt import TaskAttempt
 
+from ..keys import count_others, job_pair, sane_keys
+from ..shell import write_file
 from ..surroundings import Surroundings, is_on, plugin_calls
 from .entry import Step
-from .keys import count_others, job_pair, sane_keys
 from .parameters import number_of
-from .shell import SAY, write_file
+from .saying import SAY
 from .variables import Scene, first_port
 
 BARRIER_MINUTES = 30

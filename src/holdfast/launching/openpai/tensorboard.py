@@ -9,7 +9,7 @@ from typing import Any
 from ..surroundings import Surroundings
 from .entry import Step
 from .parameters import BadParameters, number_of
-from .shell import SAY
+from .saying import SAY
 from .variables import Scene
 
 

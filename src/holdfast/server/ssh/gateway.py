@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import asyncssh
 
-from holdfast.launching.openpai.keys import job_pair
+from holdfast.launching.keys import job_pair
 from holdfast.services import Services
 from holdfast.services.entering import Places, once
 

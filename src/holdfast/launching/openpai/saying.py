@@ -1,0 +1,12 @@
+"""How the runtime says something in a task's log."""
+
+# One line of the runtime's own, on stderr, so that a task's output is its own. `say LEVEL WORDS`
+SAY = """\
+say() {
+    if [ -n "${BASH_VERSION-}" ]; then
+        printf '[%(%Y-%m-%dT%H:%M:%S%z)T] [openpai-runtime] [%s] %s\\n' -1 "$1" "$2" >&2
+    else
+        printf '[%s] [openpai-runtime] [%s] %s\\n' "$(date +%Y-%m-%dT%H:%M:%S%z 2>/dev/null)" "$1" "$2" >&2
+    fi
+}
+"""
