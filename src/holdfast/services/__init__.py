@@ -23,6 +23,7 @@ from .changes import Changes
 from .configuration import Configuration
 from .control import Control
 from .datasets import Datasets
+from .debuggers import Debuggers
 from .disk_work import DiskWork
 from .entering import Entering
 from .files import Files
@@ -51,6 +52,7 @@ from .secrets import Secrets
 from .skus import Skus
 from .ssh_gate import SshGate
 from .ssh_logins import SshLogins
+from .stacks import Stacks
 from .storages import Storages
 from .tickets import Tickets
 from .token_codes import TokenCodes
@@ -88,6 +90,8 @@ class Services:
     codes: TokenCodes
     keys: Keys
     entering: Entering
+    debuggers: Debuggers
+    stacks: Stacks
     tickets: Tickets
     ssh_logins: SshLogins
     ssh_gate: SshGate
@@ -164,6 +168,8 @@ def build_services(
         codes=TokenCodes(audited, tokens, monotonic=monotonic),
         keys=Keys(audited, access.forget, clock=clock),
         entering=entering,
+        debuggers=Debuggers(control, entering),
+        stacks=Stacks(entering, engine),
         tickets=Tickets(access, entering, monotonic=monotonic),
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
         ssh_gate=SshGate(settings.ssh),
