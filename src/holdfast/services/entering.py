@@ -122,7 +122,7 @@ class Entering:
             session = await engine.enter(entrance.attempt_id, command)
         except BaseException as error:
             release()
-            raise _translated(error, entrance) from None
+            raise _translated(error) from None
         self._tell(actor, entrance, way)
         return _Counted(session, release)
 
@@ -137,7 +137,7 @@ class Entering:
             reader, writer = await engine.connect(entrance.attempt_id, port)
         except BaseException as error:
             release()
-            raise _translated(error, entrance) from None
+            raise _translated(error) from None
         return PortStream(reader, writer, release)
 
     async def _open(self, entrance: Entrance) -> LetsIn:
@@ -149,7 +149,10 @@ class Entering:
                     f"{entrance.task} of {entrance.job.id} is held with its files only, and cannot be entered",
                     hint="Hold with `keep: all` to get inside later.",
                 )
-            await self._control.revive(entrance.job.id, entrance.task)
+            try:
+                await self._control.revive(entrance.job.id, entrance.task)
+            except NoEntry as error:
+                raise _translated(error) from None
         return self._engine
 
     # -- what is told of it
@@ -261,10 +264,8 @@ class _Counted:
         self._session.close()
 
 
-def _translated(error: BaseException, entrance: Entrance) -> BaseException:
-    if isinstance(error, NoEntry):
-        return Conflict(f"{entrance.task} of {entrance.job.id}: {error}")
-    return error
+def _translated(error: BaseException) -> BaseException:
+    return Conflict(str(error).rstrip(".")) if isinstance(error, NoEntry) else error
 
 
 def _entrance(job: JobSummary, snapshot: JobSnapshot, task: TaskAttempt) -> Entrance:

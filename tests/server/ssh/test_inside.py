@@ -80,9 +80,7 @@ async def test_agents_and_displays_stay_at_home(rig: SshRig, user: str) -> None:
             "127.0.0.1",
         ]
         ran = await rig.run([*words, 'echo "agent=$SSH_AUTH_SOCK display=$DISPLAY"'])
-        assert (
-            ran.out == f"agent={os.environ.get('SSH_AUTH_SOCK', '')} display={os.environ.get('DISPLAY', '')}\n".encode()
-        )
+        assert ran.out == b"agent= display=\n"
     finally:
         await rig.run(["kill", pid])
 
@@ -127,7 +125,7 @@ async def test_all_that_was_written_comes_before_the_end(rig: SshRig, user: str)
 
 
 async def test_files_by_scp_both_ways(rig: SshRig, user: str, tmp_path: Path) -> None:
-    source, there, back = tmp_path / "source", tmp_path / "there", tmp_path / "back"
+    source, there, back = tmp_path / "source", "there", tmp_path / "back"
     source.write_bytes(os.urandom(20_000_000))
     scp = ["scp", *rig.options(), "-P", str(rig.port)]
     assert (await rig.run([*scp, str(source), f"{user}@127.0.0.1:{there}"])).code == 0
@@ -136,9 +134,8 @@ async def test_files_by_scp_both_ways(rig: SshRig, user: str, tmp_path: Path) ->
 
 
 async def test_files_by_sftp(rig: SshRig, user: str, tmp_path: Path) -> None:
-    source, there, back = tmp_path / "source", tmp_path / "there", tmp_path / "back"
+    source, there, back, folder = tmp_path / "source", "there", tmp_path / "back", "folder"
     source.write_text("contents")
-    folder = tmp_path / "folder"
     orders = f"put {source} {there}\nmkdir {folder}\nrename {there} {folder}/x\nget {folder}/x {back}\n"
     sftp = ["sftp", *rig.options(), "-P", str(rig.port), "-b", "-", f"{user}@127.0.0.1"]
     ran = await rig.run(sftp, orders.encode())
@@ -234,7 +231,7 @@ async def test_a_port_where_nobody_listens(rig: SshRig, user: str) -> None:
     port = free_port()
     ran = await forwarded(rig, user, f"localhost:{port}")
     assert ran.code != 0
-    assert f"nothing listens on port {port}" in ran.err
+    assert f"Nothing listens on port {port}" in ran.err
 
 
 async def test_a_port_of_the_client_there(rig: SshRig, user: str) -> None:
