@@ -8,13 +8,16 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from holdfast.core.errors import UserError
+from holdfast.core.job import Hold
 from holdfast.services.job_closeup import Closeup
 
 from ..forms import Form
 from ..routes import act, page
 from ..visit import Visit, own_path
+from ..waiting_debuggers import WaitingDebugger, waiting_debuggers
 from .job_csv import send_tasks
 from .job_head import Why, why
+from .job_holds import HoldView, hold_view
 from .job_sections import SECTIONS
 from .job_view import Section, job_address
 
@@ -35,6 +38,8 @@ class JobPage:
     title: str
     template: str
     data: Any  # what that section loaded
+    hold: HoldView | None = None  # what of it is held
+    debuggers: tuple[WaitingDebugger, ...] = ()  # that hold its programs up
     problem: str = ""  # with what was typed
     typed: str = ""
 
@@ -66,6 +71,8 @@ async def _page(visit: Visit, job: Closeup, problem: str = "", typed: str = "") 
         title=shown.title(visit),
         template=shown.template,
         data=await shown.load(visit, job),
+        hold=hold_view(visit, job),
+        debuggers=waiting_debuggers(visit.services, visit.who, job.record.summary),
         problem=problem,
         typed=typed,
     )
@@ -92,7 +99,8 @@ async def stop_job(visit: Visit, form: Form) -> Response:
 
 
 async def rerun_job(visit: Visit, form: Form) -> Response:
-    done = await visit.services.jobs.rerun(visit.who, visit.request.path_params["ref"])
+    hold = Hold() if form.text("hold") else None
+    done = await visit.services.jobs.rerun(visit.who, visit.request.path_params["ref"], hold=hold)
     said = visit.say("{name} was submitted again: this is the new job.", name=done.summary.name)
     return visit.go(job_address(done.summary.id), said)
 

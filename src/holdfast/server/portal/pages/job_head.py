@@ -32,7 +32,6 @@ class Why:
     log_task: str | None = None  # the one whose log tells more
     quote: LogQuote | None = None  # what that log says went wrong
     next_try: datetime | None = None
-    held_until: datetime | None = None
     ends_by: datetime | None = None  # its time is up then
 
 
@@ -42,6 +41,9 @@ async def why(visit: Visit, job: Closeup) -> Why:
     failed = summary.state in (JobState.FAILED, JobState.HELD)
     found = outcome.exit if outcome is not None and failed else None
     log_task = outcome.task if outcome is not None and failed else None
+    held = next(iter(visit.services.holds.of(summary.id)), None) if summary.state is JobState.HELD else None
+    if held is not None and log_task is None:
+        found, log_task = held.held.exit, held.task
     return Why(
         tone="warn" if summary.stopping else _TONES.get(summary.state, ""),
         lines=_lines(visit, job),
@@ -50,7 +52,6 @@ async def why(visit: Visit, job: Closeup) -> Why:
         log_task=log_task,
         quote=await quote_log(visit, summary.id, log_task),
         next_try=summary.retry_at,
-        held_until=job.held_until,
         ends_by=_ends_by(job),
     )
 

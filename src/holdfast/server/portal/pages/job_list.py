@@ -85,7 +85,7 @@ async def _fill(visit: Visit, filters: Filters) -> JobListPage:
     return JobListPage(
         filters=filters,
         scheduled=any(job.schedule for job in found.items),
-        rows=render_rows(found.items, visit.who, visit.words.code, visit.services.closeup.held_until, schedules),
+        rows=render_rows(visit, found.items, schedules),
         older=filters.but(cursor=found.next) if found.next else None,
         newest=filters.but() if filters.cursor else None,
         groups=choices,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
+from holdfast.core.job import Hold, Keep
 from holdfast.core.records import Event
 from holdfast.services.job_closeup import Closeup
 
@@ -11,12 +13,18 @@ from ..amounts import duration_text
 from ..visit import Visit
 from .job_events import EventRow, event_rows
 from .job_origin import Origin, origin_of
-from .job_tasks import RoleCounts, TaskRow, attempt_asked, role_counts, task_rows
+from .job_tasks import RoleCounts, TaskRow, attempt_asked, role_counts, task_rows, wants_key
 from .job_view import Section
 from .log import LogView, asked, log_view
 
 FEW = 10  # tasks that are shown at once
 MOST_LOOKED = 50  # events that are looked through for warnings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldWords:
+    time: str
+    files: bool  # these alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +37,18 @@ class OverviewData:
     origin: Origin | None
     time_limit: str
     log: LogView | None
+    needs_key: bool = False
+    hold: HoldWords | None = None  # how it is kept when it fails
 
 
 async def _load(visit: Visit, job: Closeup) -> OverviewData:
     attempt = attempt_asked(visit, job)
     page = await visit.services.closeup.tasks(job, attempt, limit=FEW)
     first = await visit.services.closeup.first_events(job, MOST_LOOKED)
+    rows = task_rows(visit, job, page)
     return OverviewData(
         attempt=attempt,
-        rows=task_rows(visit, job, page),
+        rows=rows,
         total=page.total,
         counts=role_counts(page.counts),
         warnings=event_rows(visit, await _warnings(visit, job, first)),
@@ -45,7 +56,16 @@ async def _load(visit: Visit, job: Closeup) -> OverviewData:
         time_limit=duration_text(job.time_limit),
         # A script that looks again keeps the log that is there: that one is live by itself.
         log=None if visit.wants_part else await log_view(visit, job.record.summary.id, **asked(visit)),
+        needs_key=await wants_key(visit, rows),
+        hold=_hold(visit, job.record.job.hold),
     )
+
+
+def _hold(visit: Visit, hold: Hold | None) -> HoldWords | None:
+    if hold is None or hold.keep is Keep.NOTHING:
+        return None
+    usual = timedelta(seconds=visit.services.settings.hold.duration)
+    return HoldWords(time=duration_text(hold.duration or usual), files=hold.keep is Keep.FILES)
 
 
 async def _warnings(visit: Visit, job: Closeup, first: tuple[Event, ...]) -> tuple[Event, ...]:

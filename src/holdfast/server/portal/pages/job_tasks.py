@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import quote
 
-from holdfast.core.exits import ExitKind
+from holdfast.core.exits import Exit, ExitKind
 from holdfast.core.records import TaskRecord
 from holdfast.core.states import TaskState
 from holdfast.core.task_filter import TaskFilter
 from holdfast.services.job_closeup import Closeup, Counts, TaskPage
 
 from ..visit import Visit
+from .job_inside import Inside, insides, needs_key
 from .job_view import ExitWords, Section, exit_words, job_address, kind_words
 
 PAGE = 100
@@ -28,6 +29,7 @@ class TaskRow:
     exit: ExitWords | None
     tries: str  # where all tries of it are
     log: str  # where its log is; of one stream with &stream= behind it
+    inside: Inside | None = None  # how to get in; None: not now, or not for the visitor
 
     @property
     def has_log(self) -> bool:
@@ -67,6 +69,7 @@ class TasksData:
     next: str = ""
     task: str = ""  # all tries of this one are shown
     tries: tuple[TaskRow, ...] = field(default=())
+    needs_key: bool = False  # the visitor could come by SSH, and has no key
     states: tuple[str, ...] = tuple(state.value for state in TaskState)
 
 
@@ -87,11 +90,12 @@ async def _load(visit: Visit, job: Closeup) -> TasksData:
     asked = {**visit.request.query_params, "section": "tasks"}
     id = job.record.summary.id
     more = page.total > number * PAGE
+    rows = task_rows(visit, job, page)
     return TasksData(
         attempt=attempt,
         attempts=await _attempts(visit, job, attempt),
         counts=role_counts(page.counts),
-        rows=task_rows(visit, job, page),
+        rows=rows,
         total=page.total,
         first=(number - 1) * PAGE + 1,
         filter=filter,
@@ -101,6 +105,7 @@ async def _load(visit: Visit, job: Closeup) -> TasksData:
         next=job_address(id, {**asked, "page": number + 1}) if more else "",
         task=task,
         tries=_rows(visit, tries, page.addresses),
+        needs_key=await wants_key(visit, rows),
     )
 
 
@@ -119,16 +124,33 @@ def _filter(visit: Visit) -> TaskFilter:
 
 
 def task_rows(visit: Visit, job: Closeup, page: TaskPage) -> tuple[TaskRow, ...]:
-    return _rows(visit, page.items, page.addresses)
+    return _rows(visit, page.items, page.addresses, insides(visit, job.record.summary))
 
 
-def _rows(visit: Visit, records: Sequence[TaskRecord], addresses: Mapping[str, str]) -> tuple[TaskRow, ...]:
+async def wants_key(visit: Visit, rows: Sequence[TaskRow]) -> bool:
+    """The visitor could come into one of these by SSH, and has no key to do so."""
+    return any(row.inside for row in rows) and await needs_key(visit)
+
+
+def _rows(
+    visit: Visit,
+    records: Sequence[TaskRecord],
+    addresses: Mapping[str, str],
+    open_ones: Mapping[str, Inside] | None = None,
+) -> tuple[TaskRow, ...]:
     """Most tasks of a job end in the same few ways: each is put into words once."""
-    words = {exit: exit_words(visit, exit) for exit in {record.task.exit for record in records}}
-    return tuple(_row(record, words[record.task.exit], addresses) for record in records)
+    words = {exit: exit_words(visit, exit) for exit in {_exit(record) for record in records}}
+    ways = open_ones or {}
+    return tuple(_row(each, words[_exit(each)], addresses, ways.get(each.attempt_id)) for each in records)
 
 
-def _row(record: TaskRecord, exit: ExitWords | None, addresses: Mapping[str, str]) -> TaskRow:
+def _exit(record: TaskRecord) -> Exit | None:
+    """How it ended, or how its command did where the rest of it is held."""
+    task = record.task
+    return task.exit or (task.held.exit if task.held is not None else None)
+
+
+def _row(record: TaskRecord, exit: ExitWords | None, addresses: Mapping[str, str], inside: Inside | None) -> TaskRow:
     task, place = record.task, f"/jobs/{record.job_id}"
     which = f"task={quote(task.task, safe='')}&attempt={record.attempt}"
     return TaskRow(
@@ -137,6 +159,7 @@ def _row(record: TaskRecord, exit: ExitWords | None, addresses: Mapping[str, str
         exit=exit,
         tries=f"{place}?section=tasks&{which}#tries",
         log=f"{place}/log?{which}&try={task.number}",
+        inside=inside,
     )
 
 

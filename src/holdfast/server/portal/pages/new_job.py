@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 from urllib.parse import quote
 
 from starlette.responses import JSONResponse, Response
@@ -15,6 +16,7 @@ from holdfast.core.records import Group
 from holdfast.services.jobs import Submitted
 
 from ...errors import STATUS
+from ..amounts import duration_text
 from ..forms import Form
 from ..job_check import Checked, check, need_size, refused
 from ..job_choices import Choices, choices_of, groups_to_choose
@@ -44,6 +46,8 @@ class NewJobPage:
     rerun: str = ""  # id of the job that can be run again as it was
     fresh: bool = False  # nobody gave this text: a draft that the browser kept may take its place
     most_bytes: int = 0
+    hold_for: str = ""  # how long a failed task is kept where its job does not say
+    hold_longest: str = ""
 
 
 async def show_new_job(visit: Visit) -> Response:
@@ -84,6 +88,7 @@ def _page(visit: Visit, start: Start, groups: list[Group], choices: Choices, **m
         "group": "",
         **more,
     }
+    hold = visit.services.settings.hold
     return NewJobPage(
         text=start.text,
         source=start.ref,
@@ -92,6 +97,8 @@ def _page(visit: Visit, start: Start, groups: list[Group], choices: Choices, **m
         choices_json=json.dumps(choices.for_scripts()),
         examples=tuple(examples(visit)),
         most_bytes=visit.services.settings.server.max_job_bytes,
+        hold_for=duration_text(timedelta(seconds=hold.duration)),
+        hold_longest=duration_text(timedelta(seconds=hold.longest)),
         **values,  # type: ignore[arg-type]
     )
 

@@ -15,12 +15,16 @@ function textOf(button) {
 }
 
 async function copy(button, text) {
+  await copyText(text);
+  tell(button);
+}
+
+export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
     copyOldWay(text); // without TLS, browsers have no clipboard for pages of another machine
   }
-  tell(button);
 }
 
 function copyOldWay(text) {

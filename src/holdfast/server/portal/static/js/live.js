@@ -1,5 +1,6 @@
 // A line to the server by which it tells what changed. It is opened again whenever it breaks, and goes on where it
 // stopped; while nobody looks at the page, what comes is kept for later.
+import { showCalls } from "./calls.js";
 import { Backoff, merge } from "./live_logic.js";
 
 const LOOK = 15000; // ms; a computer that slept wakes up with lines that lead nowhere
@@ -11,9 +12,17 @@ const LOGGED_OUT = 4401;
  * why jobs wait may have changed. Returns what close() ends.
  */
 export function connect(path, onMessage) {
+  lines += 1;
   const line = new Line(path, onMessage);
   line.open();
   return line;
+}
+
+let lines = 0;
+
+/** Pages that follow nothing are told, too, when a job of the reader's own calls for them. */
+export function listenForCalls() {
+  if (!lines && document.body.dataset.user) connect("/live/jobs?job=none", () => {}).quiet = true;
 }
 
 class Line {
@@ -24,6 +33,7 @@ class Line {
     this.backoff = new Backoff();
     this.held = null; // came while nobody looked
     this.ended = false;
+    this.quiet = false; // without the sign in the bar
     this.looked = Date.now();
     this.listen();
   }
@@ -53,11 +63,12 @@ class Line {
   opened(socket) {
     if (socket !== this.socket) return;
     this.backoff.reset();
-    show(true);
+    if (!this.quiet) show(true);
   }
 
   hear(message) {
     this.mark = message.mark ?? this.mark;
+    if (message.calls) showCalls(message.calls);
     if (document.hidden) this.held = merge(this.held, message);
     else this.onMessage(message);
   }
@@ -65,7 +76,7 @@ class Line {
   closed(socket, code) {
     if (socket !== this.socket || this.ended) return;
     this.socket = null;
-    show(false);
+    if (!this.quiet) show(false);
     if (code === LOGGED_OUT) return toLogin();
     this.waiting = setTimeout(() => this.open(), this.backoff.next());
   }

@@ -1,0 +1,94 @@
+// A line into a task: bytes go in and come out of it; words about it, as JSON, go beside. See server/rest/paced.py.
+import { csrf } from "./htmx.js";
+import { toLogin } from "./live.js";
+
+const LOGGED_OUT = 4401;
+const TELL_AFTER = 64 * 1024; // bytes shown, of which the server has not been told: it sends only a little ahead
+
+export class TaskLine {
+  #socket = null;
+  #closed = false;
+  #taken = 0;
+  #told = 0;
+
+  /**
+   * `heard` has data(bytes, taken), which calls taken() once they are shown; said(words); closed(). `first` is what the
+   * server is told at once, if anything. A line is opened once: whoever comes back opens another.
+   */
+  constructor(job, address, heard, first = null) {
+    this.heard = heard;
+    this.first = first;
+    this.#open(job, address).catch((error) => this.#fail(String(error.message ?? error)));
+  }
+
+  // A page cannot send its login along with a socket: it asks for a ticket, and shows that.
+  async #open(job, address) {
+    const answer = await fetch(`/api/v1/jobs/${job}/tickets`, { method: "POST", headers: { "X-CSRF-Token": csrf(), Accept: "application/json" } });
+    if (answer.status === 401) return toLogin();
+    const words = await answer.json();
+    if (!answer.ok) return this.#fail(words.error.message, words.error.hint);
+    if (this.#closed) return;
+    const url = new URL(address, location.href);
+    url.protocol = location.protocol.replace("http", "ws");
+    url.searchParams.set("ticket", words.ticket);
+    this.#listen(new WebSocket(url));
+  }
+
+  #listen(socket) {
+    this.#socket = socket;
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => this.first && this.say(this.first);
+    socket.onmessage = ({ data }) => this.#hear(data);
+    socket.onclose = ({ code }) => this.#end(code);
+  }
+
+  #hear(data) {
+    if (this.#closed) return;
+    if (typeof data === "string") return this.#said(JSON.parse(data));
+    this.heard.data(new Uint8Array(data), () => this.#take(data.byteLength));
+  }
+
+  // From the first words on the server is told what was shown, and then sends no more than that can keep up with.
+  #said(words) {
+    if (words.entered) this.say({ taken: 0 });
+    this.heard.said(words);
+  }
+
+  #take(count) {
+    this.#taken += count;
+    if (this.#taken - this.#told < TELL_AFTER) return;
+    this.#told = this.#taken;
+    this.say({ taken: this.#taken });
+  }
+
+  #fail(message, hint = "") {
+    if (this.#closed) return;
+    this.heard.said({ error: message, hint });
+    this.#end();
+  }
+
+  #end(code) {
+    if (this.#closed) return;
+    this.#closed = true;
+    if (code === LOGGED_OUT) toLogin();
+    else this.heard.closed();
+  }
+
+  get isOpen() {
+    return this.#socket?.readyState === WebSocket.OPEN;
+  }
+
+  /** Bytes, or text as UTF-8. What nobody takes any more is dropped. */
+  send(data) {
+    if (this.isOpen) this.#socket.send(typeof data === "string" ? new TextEncoder().encode(data) : data);
+  }
+
+  say(words) {
+    if (this.isOpen) this.#socket.send(JSON.stringify(words));
+  }
+
+  close() {
+    this.#closed = true;
+    this.#socket?.close();
+  }
+}

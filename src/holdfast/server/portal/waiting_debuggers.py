@@ -1,0 +1,42 @@
+"""Debuggers that wait, as lists and pages show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import quote
+
+from holdfast.core.access import Actor, may_enter
+from holdfast.core.records import JobSummary
+from holdfast.core.states import JobState
+from holdfast.services import Services
+
+LONGEST = 80  # characters of a place: the task says it, and may say anything
+MOST = 5  # that a page names
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDebugger:
+    task: str
+    place: str  # train.py:42
+    address: str  # of its page; empty for whoever may not enter
+    since: datetime
+    attached: bool = False  # somebody is at it
+
+
+def waiting_debuggers(services: Services, actor: Actor, job: JobSummary) -> tuple[WaitingDebugger, ...]:
+    """Those that hold a program up. From memory; cheap for jobs that do not run."""
+    if job.state.final or job.state is JobState.PENDING:
+        return ()
+    enters = may_enter(actor, job.group, job.user)
+    found = [each for each in services.debuggers.of(job.id) if each.debugger.waits]
+    return tuple(
+        WaitingDebugger(
+            each.task,
+            each.place[-LONGEST:],
+            f"/jobs/{job.id}/debugger?task={quote(each.task, safe='')}" if enters else "",
+            each.debugger.since,
+            each.debugger.attached,
+        )
+        for each in found[:MOST]
+    )
