@@ -56,9 +56,11 @@ async def test_a_hold_is_extended(house: House) -> None:
     (found,) = house.services.holds.of(job.id)
     assert (found.task, found.held.until, found.held.keep) == ("main-0", now(house) + WEEK, Keep.ALL)
     assert found.latest == now(house) + 4 * WEEK
-    (later,) = await house.services.holds.extend(house.admin, job.id, by=3 * DAY)
+    (later,) = (await house.services.holds.extend(house.admin, job.id, by=3 * DAY)).tasks
     assert later.held.until == now(house) + 10 * DAY
-    (then,) = await house.services.holds.extend(house.admin, "crash", until=now(house) + 2 * DAY, task="main-0")
+    changed = await house.services.holds.extend(house.admin, "crash", until=now(house) + 2 * DAY, task="main-0")
+    (then,) = changed.tasks
+    assert (changed.job.id, changed.job.held_until) == (job.id, then.held.until)
     assert then.held.until == now(house) + 2 * DAY
     events = await house.services.jobs.events(house.admin, job.id)
     assert [event.actor for event in events if event.kind == "hold-extended"] == ["admin", "admin"]
@@ -67,7 +69,7 @@ async def test_a_hold_is_extended(house: House) -> None:
 async def test_without_a_time_it_is_extended_by_the_usual_one_as_far_as_that_goes(house: House) -> None:
     job = await held(house)
     start = now(house)
-    ends = [(await house.services.holds.extend(house.admin, job.id))[0].held.until for _ in range(5)]
+    ends = [(await house.services.holds.extend(house.admin, job.id)).tasks[0].held.until for _ in range(5)]
     assert ends == [start + 2 * WEEK, start + 3 * WEEK, start + 4 * WEEK, start + 4 * WEEK, start + 4 * WEEK]
 
 
@@ -94,7 +96,7 @@ async def test_each_task_has_its_own_time(house: House) -> None:
     while len(house.services.holds.of(job.id)) < 2:
         await house.controller.changed(job.id, 0.01)
     await house.services.holds.extend(house.admin, job.id, by=DAY, task="b-0")
-    both = await house.services.holds.extend(house.admin, job.id, by=DAY)
+    both = (await house.services.holds.extend(house.admin, job.id, by=DAY)).tasks
     assert [(each.task, each.held.until - now(house)) for each in both] == [("a-0", 8 * DAY), ("b-0", 9 * DAY)]
 
 

@@ -1,4 +1,4 @@
-"""Calls about jobs: plan, submit, list, show, stop, rerun, wait, events, attempts."""
+"""Calls about jobs: plan, submit, list, show, stop, rerun, extend, release, wait, events, attempts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from .exchange import (
     endpoint,
     exchange,
     flow,
+    given,
     segment,
 )
-from .models import Attempt, Event, EventPage, JobDetail, JobSummary, Page, Plan, StopReport, Task
+from .models import Attempt, Event, EventPage, Holds, JobDetail, JobSummary, Page, Plan, Released, StopReport, Task
 
 JobText = str | bytes | Mapping[str, Any]
 
@@ -49,22 +50,31 @@ class JobFilters(TypedDict, total=False):
 
 class JobCalls:
     @endpoint
-    def plan(self, job: JobText, *, group: str | None = None, dialect: str | None = None) -> Call[Plan]:
+    def plan(
+        self, job: JobText, *, group: str | None = None, dialect: str | None = None, hold: str | None = None
+    ) -> Call[Plan]:
         """What would happen to this job if it were submitted now."""
-        params = {"group": group, "dialect": dialect}
+        params = {"group": group, "dialect": dialect, "hold": hold}
         return call("POST", "/jobs/plan", as_a(Plan), params=params, repeatable=True, **_body(job))
 
     @endpoint
     def submit(
-        self, job: JobText, *, group: str | None = None, dialect: str | None = None, key: str | None = None
+        self,
+        job: JobText,
+        *,
+        group: str | None = None,
+        dialect: str | None = None,
+        hold: str | None = None,
+        key: str | None = None,
     ) -> Call[JobSummary]:
         """Submit a job: text in any dialect, or a mapping. Safe to repeat with the same `key`; without one, a fresh key
-        lets this very call be repeated when the connection breaks, so that the job is never submitted twice."""
+        lets this very call be repeated when the connection breaks, so that the job is never submitted twice. `hold`
+        keeps tasks that fail, whatever the job says: true, 7d, files, files:7d; false: not."""
         return call(
             "POST",
             "/jobs",
             as_a(JobSummary),
-            params={"group": group, "dialect": dialect},
+            params={"group": group, "dialect": dialect, "hold": hold},
             headers=_key(key),
             repeatable=True,
             **_body(job),
@@ -93,9 +103,36 @@ class JobCalls:
         return call("POST", "/jobs/stop", as_a(StopReport), body={"jobs": list(refs)}, repeatable=True)
 
     @endpoint
-    def rerun(self, ref: str, *, key: str | None = None) -> Call[JobSummary]:
-        """Submit the same job anew; `key` as with `submit`."""
-        return call("POST", f"{_job(ref)}/rerun", as_a(JobSummary), headers=_key(key), repeatable=True)
+    def rerun(self, ref: str, *, hold: str | None = None, key: str | None = None) -> Call[JobSummary]:
+        """Submit the same job anew; `hold` and `key` as with `submit`."""
+        params = {"hold": hold}
+        return call("POST", f"{_job(ref)}/rerun", as_a(JobSummary), params=params, headers=_key(key), repeatable=True)
+
+    @endpoint
+    def hold(self, ref: str) -> Call[Holds]:
+        """What of a job is held now."""
+        return call("GET", f"{_job(ref)}/hold", as_a(Holds))
+
+    @endpoint
+    def extend(
+        self,
+        ref: str,
+        task: str | None = None,
+        *,
+        longer: float | None = None,
+        until: datetime | None = None,
+        files_only: bool = False,
+    ) -> Call[Holds]:
+        """Hold failed tasks for so many seconds `longer`, or `until` then; with neither, as long again as is usual.
+        With `files_only`, their processes end and only the files are kept on."""
+        keep = "files" if files_only else None
+        body = given(**{"for": longer}, until=_instant(until), keep=keep, task=task)
+        return call("POST", f"{_job(ref)}/hold", as_a(Holds), body=body)
+
+    @endpoint
+    def release(self, ref: str, task: str | None = None) -> Call[Released]:
+        """Let held tasks go, all of the job or one: they end as failed as they were."""
+        return call("DELETE", f"{_job(ref)}/hold", as_a(Released), params={"task": task})
 
     @endpoint
     def tag(self, ref: str, tag: str) -> Call[JobSummary]:
@@ -146,7 +183,7 @@ class JobCalls:
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = POLL if end is None else max(0.0, end - time.monotonic())
-            job = yield from _poll(ref, min(POLL, left)).steps(patience)
+            job = yield from _poll(ref, min(POLL, left), held=not through_hold).steps(patience)
             if job.state.final or (job.state is JobState.HELD and not through_hold):
                 return job
             if end is not None and time.monotonic() >= end:
@@ -201,9 +238,9 @@ def _events(ref: str, after: int | None, limit: int | None = None) -> Call[Event
     return call("GET", f"{_job(ref)}/events", as_a(EventPage), params={"after": after, "limit": limit})
 
 
-def _poll(ref: str, seconds: float) -> Call[JobSummary]:
-    timeout = f"{seconds:g}"
-    return call("GET", f"{_job(ref)}/wait", as_a(JobSummary), params={"timeout": timeout}, timeout=seconds + 15)
+def _poll(ref: str, seconds: float, *, held: bool = False) -> Call[JobSummary]:
+    params = {"timeout": f"{seconds:g}", "held": held or None}
+    return call("GET", f"{_job(ref)}/wait", as_a(JobSummary), params=params, timeout=seconds + 15)
 
 
 def _job(ref: str) -> str:

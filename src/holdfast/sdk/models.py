@@ -73,7 +73,32 @@ class JobSummary:
     rerun_of: str | None = None
     schedule: str | None = None  # id of the schedule that was due
     stopping: bool = False
+    held_until: datetime | None = None  # while it is held: when the last of its failed tasks is let go
     warnings: tuple[str, ...] = ()  # about the job file, right after submitting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A failed task that is kept, or was."""
+
+    since: datetime
+    until: datetime
+    keep: str = "all"  # or files
+    ended: bool = False  # none of its processes are left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTask(Held):
+    task: str  # worker-0
+    latest: datetime  # it cannot be extended beyond
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """What of a job is held."""
+
+    job: str  # its id
+    tasks: tuple[HeldTask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +118,15 @@ class Task:
     placed_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    exit: Exit | None = None
+    exit: Exit | None = None  # while it is held, of its command
+    held: Held | None = None  # while it is held, and of one that was
     logs: str = "none"  # kept, expired or none
     logs_expired_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(JobSummary):
+    released: tuple[str, ...] = ()  # the tasks that are let go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +411,7 @@ class Group:
     volume_capacity: int | None = None  # GB it is meant to have
     launch_only: bool = True  # jobs of its members in other groups do not see that folder
     home_symlink: bool = True  # /home/jovyan/GROUP leads to it
+    hold: str | None = None  # how failed tasks are kept of jobs that do not say: on, 7d, files, files:7d; None: not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,7 @@ class PeopleCalls:
         volume_capacity: int | None = None,
         launch_only: bool | None = None,
         home_symlink: bool | None = None,
+        hold: str | None = None,
     ) -> Call[Group]:
         body = given(
             name=name,
@@ -120,6 +121,7 @@ class PeopleCalls:
             quota=dump(quota),
             user_quota=dump(user_quota),
             time_limit=time_limit,
+            hold=hold,
         )
         return call("POST", "/groups", as_a(Group), body=body)
 
@@ -137,8 +139,10 @@ class PeopleCalls:
         volume_capacity: int | None = UNCHANGED,
         launch_only: bool | None = None,
         home_symlink: bool | None = None,
+        hold: str | None = UNCHANGED,
     ) -> Call[Group]:
-        """Change what is given. A quota is replaced as a whole; `time_limit=None` goes back to the admin's default."""
+        """Change what is given. A quota is replaced as a whole; `time_limit=None` goes back to the admin's default, and
+        `hold=None` keeps no failed tasks of jobs that do not say."""
         body = given(
             display_name=display_name,
             description=description,
@@ -148,7 +152,7 @@ class PeopleCalls:
             launch_only=launch_only,
             home_symlink=home_symlink,
         )
-        none_means = {"time_limit": time_limit, "volume_capacity": volume_capacity}
+        none_means = {"time_limit": time_limit, "volume_capacity": volume_capacity, "hold": hold}
         body |= {key: value for key, value in none_means.items() if value is not UNCHANGED}
         return call("PATCH", _group(name), as_a(Group), body=body, repeatable=True)
 

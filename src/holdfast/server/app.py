@@ -40,8 +40,10 @@ from .rest import (
     audit,
     datasets,
     entering,
+    exec_socket,
     files,
     groups,
+    holds,
     image_aliases,
     images,
     instance_types,
@@ -49,8 +51,10 @@ from .rest import (
     logs,
     people,
     place,
+    port_sockets,
     schedules,
     secrets,
+    stacks,
     usage,
 )
 from .sessions import session_of
@@ -77,9 +81,13 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
     for module in (
         jobs,
+        holds,
         logs,
         entering,
         artifacts,
+        exec_socket,
+        port_sockets,
+        stacks,
         schedules,
         people,
         account,

@@ -17,7 +17,7 @@ from holdfast.settings import HoldSettings
 from holdfast.store.database import Store
 
 from .control import Control
-from .finding import find_own_job
+from .finding import find_job, find_own_job
 from .nearest import nearest
 
 
@@ -26,6 +26,12 @@ class HeldTask:
     task: str
     held: Held
     latest: datetime  # it cannot be extended beyond
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    job: JobSummary
+    tasks: tuple[HeldTask, ...]  # those that were meant
 
 
 class Holds:
@@ -37,6 +43,11 @@ class Holds:
         self._duration = timedelta(seconds=settings.duration)
         self._longest = timedelta(seconds=settings.longest)
         self._clock = clock
+
+    async def get(self, actor: Actor, ref: str) -> HeldJob:
+        """A job one may see, with all of it that is held now."""
+        job = await find_job(self._store, actor, ref)
+        return HeldJob(with_hold(job, self._control), self.of(job.id))
 
     def of(self, job_id: str) -> tuple[HeldTask, ...]:
         """What of a job is held now. Whoever asks is known to see it."""
@@ -50,7 +61,7 @@ class Holds:
         by: timedelta | None = None,
         until: datetime | None = None,
         task: str | None = None,
-    ) -> tuple[HeldTask, ...]:
+    ) -> HeldJob:
         """Hold longer: `by` so much more than now planned, or `until` then. With neither, by the usual duration, or as
         long as may be. UserError, and nothing changes, for more than the admin allows."""
         if by is not None and until is not None:
@@ -61,7 +72,7 @@ class Holds:
             await self._ask(job, actor, Ask.EXTEND, each.task, until=end)
         return self._now(job, tasks)
 
-    async def keep_files(self, actor: Actor, ref: str, *, task: str | None = None) -> tuple[HeldTask, ...]:
+    async def keep_files(self, actor: Actor, ref: str, *, task: str | None = None) -> HeldJob:
         """Its processes end and give their resources back; the files stay as long as they would have."""
         job, tasks = await self._find(actor, ref, task)
         whole = [each for each in tasks if each.held and each.held.keep is Keep.ALL]
@@ -124,9 +135,9 @@ class Holds:
         if not await self._control.ask_hold(job.id, request):
             raise Conflict(f"{job.name} ({job.id}) has ended meanwhile")
 
-    def _now(self, job: JobSummary, tasks: Sequence[TaskAttempt]) -> tuple[HeldTask, ...]:
+    def _now(self, job: JobSummary, tasks: Sequence[TaskAttempt]) -> HeldJob:
         names = {task.task for task in tasks}
-        return tuple(held for held in self.of(job.id) if held.task in names)
+        return HeldJob(with_hold(job, self._control), tuple(held for held in self.of(job.id) if held.task in names))
 
     def _shown(self, task: TaskAttempt) -> HeldTask:
         assert task.held is not None

@@ -305,11 +305,11 @@ class Jobs:
         found = await find_job(self._store, actor, ref)
         return tuple(await self._store.read(job_rows.past_attempts, found.id))
 
-    async def wait(self, actor: Actor, ref: str, timeout: float) -> JobSummary:
-        """The job as soon as it is final, or as it is after `timeout` seconds."""
+    async def wait(self, actor: Actor, ref: str, timeout: float, *, held: bool = False) -> JobSummary:
+        """The job as soon as it is final (with `held`, also once it is held), or as it is after `timeout` seconds."""
         found = await find_job(self._store, actor, ref)
         deadline = time.monotonic() + timeout
-        while self._control.active(found.id) is not None and (left := deadline - time.monotonic()) > 0:
+        while self._goes_on(found.id, held) and (left := deadline - time.monotonic()) > 0:
             await self._control.changed(found.id, left)
         return await self._summary(found.id)
 
@@ -355,6 +355,10 @@ class Jobs:
         return NewEvent(kind=kind, message=f"{message} by {actor.name}", at=self._clock(), actor=actor.name)
 
     # -- small things
+
+    def _goes_on(self, job_id: str, held: bool) -> bool:
+        live = self._control.active(job_id)
+        return live is not None and not (held and live.state is JobState.HELD)
 
     async def _summary(self, job_id: str) -> JobSummary:
         found = await self._store.read(job_rows.find, job_id)

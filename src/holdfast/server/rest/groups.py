@@ -8,8 +8,10 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from holdfast.core.job import Hold, Keep
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
+from holdfast.jobspec.holds import parse_hold
 from holdfast.services.groups import UNSET, GroupChange
 
 from ..answers import answer, answer_nothing
@@ -42,6 +44,7 @@ async def add_group(body: models.NewGroup, actor: Caller, services: Ask) -> Resp
         volume_capacity=body.volume_capacity,
         launch_only=body.launch_only,
         home_symlink=body.home_symlink,
+        hold=_hold(body.hold),
     )
     return answer(show_group(await services.groups.create(actor, group)), 201)
 
@@ -53,7 +56,7 @@ async def show_one_group(name: str, actor: Caller, services: Ask) -> Response:
 
 @router.patch("/groups/{name}", response_model=models.GroupView)
 async def change_group(name: str, body: models.GroupChange, actor: Caller, services: Ask) -> Response:
-    """Admins; the time limit also by admins of the group. What is given; a quota is replaced as a whole."""
+    """Admins; time limit and hold also by admins of the group. What is given; a quota is replaced as a whole."""
     given = body.model_fields_set
     change = GroupChange(
         **{key: value for key in _PLAIN if (value := getattr(body, key)) is not None},
@@ -61,6 +64,7 @@ async def change_group(name: str, body: models.GroupChange, actor: Caller, servi
         quota=_quota(body.quota) if body.quota is not None else UNSET,
         user_quota=_quota(body.user_quota) if body.user_quota is not None else UNSET,
         time_limit=_duration(body.time_limit) if "time_limit" in given else UNSET,
+        hold=_hold(body.hold) if "hold" in given else UNSET,
     )
     return answer(show_group(await services.groups.change(actor, name, change)))
 
@@ -123,6 +127,12 @@ def _show_mlflow(mlflow: Mlflow) -> dict[str, Any]:
 
 def _quota(body: models.QuotaBody) -> Quota:
     return Quota(cpu=body.cpu, memory=body.memory, gpu=body.gpu)
+
+
+def _hold(word: str | None) -> Hold | None:
+    """That none is held needs no saying."""
+    hold = None if word is None else parse_hold(word)
+    return None if hold is None or hold.keep is Keep.NOTHING else hold
 
 
 def _duration(seconds: float | None) -> timedelta | None:

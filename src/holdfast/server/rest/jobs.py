@@ -8,9 +8,11 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from holdfast.core.access import Actor
+from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import UserError
+from holdfast.core.job import Hold
 from holdfast.core.records import JobFilter, TaskRecord
+from holdfast.jobspec.holds import parse_hold
 from holdfast.services.jobs import Detail, Submitted
 
 from ..answers import answer, answer_text
@@ -20,8 +22,10 @@ from . import models
 from .entering import show_lines
 from .parameters import parse_states, parse_time, split
 from .views import (
+    show_debugger,
     show_event,
     show_exit,
+    show_held,
     show_ports,
     show_seconds,
     show_spec,
@@ -45,6 +49,11 @@ JOB_BODY: dict[str, Any] = {
 }
 Group = Annotated[str | None, Query(max_length=200, description="Submit to this group, whatever the file says.")]
 Dialect = Annotated[str | None, Query(description="Read it as this dialect; left out: it is recognised.")]
+_HOLD = (
+    "Keep a task whose command fails, whatever the file says: true, 7d, files or files:7d; false: not even where the "
+    "group's jobs are held."
+)
+HoldWord = Annotated[str | None, Query(alias="hold", max_length=100, description=_HOLD)]
 
 
 async def submit_job(request: Request) -> Response:
@@ -52,9 +61,9 @@ async def submit_job(request: Request) -> Response:
     services = services_of(request)
     actor = await actor_of(request)
     body = await request.body()
-    group, dialect = _submit_query(request.scope["query_string"])
+    asked = _submit_query(request.scope["query_string"])
     key = request.headers.get("idempotency-key")
-    done = await services.jobs.submit(actor, _text(body), group=group, dialect=dialect, key=key)
+    done = await services.jobs.submit(actor, _text(body), key=key, **asked)
     return _show_submitted(done)
 
 
@@ -78,6 +87,12 @@ SUBMIT_DOCS: dict[str, Any] = {
             "description": "Read it as this dialect; left out: it is recognised.",
         },
         {
+            "name": "hold",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": _HOLD,
+        },
+        {
             "name": "Idempotency-Key",
             "in": "header",
             "schema": {"type": "string"},
@@ -90,10 +105,16 @@ SUBMIT_DOCS: dict[str, Any] = {
 
 @router.post("/jobs/plan", response_model=models.PlanView, openapi_extra=JOB_BODY)
 async def plan_job(
-    request: Request, actor: Caller, services: Ask, group: Group = None, dialect: Dialect = None
+    request: Request,
+    actor: Caller,
+    services: Ask,
+    group: Group = None,
+    dialect: Dialect = None,
+    hold: HoldWord = None,
 ) -> Response:
     """What would happen to this job if it were submitted now."""
-    planned = await services.jobs.plan(actor, _text(await request.body()), group=group, dialect=dialect)
+    text = _text(await request.body())
+    planned = await services.jobs.plan(actor, text, group=group, dialect=dialect, hold=_hold(hold))
     return answer(
         {
             "dialect": planned.job.dialect.value,
@@ -145,8 +166,15 @@ async def stop_jobs(request: Request, body: models.StopMany, actor: Caller, serv
 async def show_job(request: Request, ref: str, actor: Caller, services: Ask) -> Response:
     """By id, a unique part of it (its beginning or end), or the newest job of that name."""
     detail = await services.jobs.get(actor, ref)
-    entrances = services.entering.tasks_of(actor, detail.record.summary)
-    return answer({**_show_detail(actor, detail), "ssh": show_lines(request, services.ssh_gate, entrances)})
+    job = detail.record.summary
+    entrances, entering = services.entering.tasks_of(actor, job), may_enter(actor, job.group, job.user)
+    inside = {
+        "debuggers": [
+            show_debugger(each.task, each.debugger, entering=entering) for each in services.debuggers.of(job.id)
+        ],
+        "ssh": show_lines(request, services.ssh_gate, entrances),
+    }
+    return answer({**_show_detail(actor, detail), **inside})
 
 
 @router.post("/jobs/{ref}/stop", response_model=models.JobView, status_code=202)
@@ -158,10 +186,14 @@ async def stop_job(ref: str, actor: Caller, services: Ask) -> Response:
 
 @router.post("/jobs/{ref}/rerun", response_model=models.SubmittedView, status_code=201)
 async def rerun_job(
-    ref: str, actor: Caller, services: Ask, idempotency_key: Annotated[str | None, Header()] = None
+    ref: str,
+    actor: Caller,
+    services: Ask,
+    hold: HoldWord = None,
+    idempotency_key: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The same job anew, as whoever asks."""
-    return _show_submitted(await services.jobs.rerun(actor, ref, key=idempotency_key))
+    return _show_submitted(await services.jobs.rerun(actor, ref, hold=_hold(hold), key=idempotency_key))
 
 
 @router.put("/jobs/{ref}/tags/{tag:path}", response_model=models.JobView)
@@ -190,10 +222,14 @@ async def job_source(ref: str, actor: Caller, services: Ask) -> Response:
 
 @router.get("/jobs/{ref}/wait", response_model=models.JobView)
 async def wait_for_job(
-    ref: str, actor: Caller, services: Ask, timeout: Annotated[float, Query(ge=0, le=60)] = 30
+    ref: str,
+    actor: Caller,
+    services: Ask,
+    timeout: Annotated[float, Query(ge=0, le=60)] = 30,
+    held: Annotated[bool, Query(description="Answer also as soon as it is held.")] = False,
 ) -> Response:
     """Answers as soon as the job has ended, or with the job as it is after `timeout` seconds."""
-    return answer(show_summary(await services.jobs.wait(actor, ref, timeout)))
+    return answer(show_summary(await services.jobs.wait(actor, ref, timeout, held=held)))
 
 
 @router.get("/jobs/{ref}/events", response_model=models.EventPageView)
@@ -241,7 +277,8 @@ def show_task(record: TaskRecord) -> dict[str, Any]:
         "placed_at": show_time(task.placed_at),
         "started_at": show_time(task.started_at),
         "finished_at": show_time(task.finished_at),
-        "exit": show_exit(task.exit),
+        "exit": show_exit(task.exit or (task.held.exit if task.held else None)),
+        "held": show_held(task.held),
         "logs": "expired" if record.logs_removed_at is not None else kept,
         "logs_expired_at": show_time(record.logs_removed_at),
     }
@@ -279,8 +316,13 @@ def _text(body: bytes) -> str:
         ) from None
 
 
-def _submit_query(query: bytes) -> tuple[str | None, str | None]:
+def _submit_query(query: bytes) -> dict[str, Any]:
+    """What `submit` is to be given of it."""
     if not query:
-        return None, None
-    found = parse_qs(query.decode("ascii", "replace"))
-    return found.get("group", [None])[-1], found.get("dialect", [None])[-1]
+        return {}
+    found = {name: values[-1] for name, values in parse_qs(query.decode("ascii", "replace")).items()}
+    return {"group": found.get("group"), "dialect": found.get("dialect"), "hold": _hold(found.get("hold"))}
+
+
+def _hold(word: str | None) -> Hold | None:
+    return None if word is None else parse_hold(word)

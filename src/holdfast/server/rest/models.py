@@ -72,6 +72,7 @@ class JobView(Given):
     rerun_of: str | None
     schedule: str | None = Field(description="The id of the schedule that was due; null for all other jobs.")
     stopping: bool = Field(description="A stop was asked for and is under way.")
+    held_until: str | None = Field(description="While it is held: when the last of its failed tasks is let go.")
 
 
 class SubmittedView(JobView):
@@ -86,6 +87,36 @@ class ExitView(Given):
     behaviour: str
     cause: str = Field(description="What is known beyond kind and code, in a word; empty when nothing is.")
     hint: str = Field(description="What to try when another try would end the same way; else empty.")
+
+
+class HeldView(Given):
+    since: str
+    until: str
+    keep: Literal["all", "files"] = Field(description="all: also processes, ports and resources; files: nothing else.")
+    ended: bool = Field(description="None of its processes are left.")
+
+
+class HeldTaskView(HeldView):
+    task: str
+    latest: str = Field(description="It cannot be extended beyond.")
+
+
+class HoldView(Given):
+    job: str
+    tasks: list[HeldTaskView] = Field(description="Those that are held.")
+
+
+class HoldChange(Taken):
+    until: str | None = Field(None, max_length=100, description="Hold until then.")
+    longer: Annotated[str, Field(max_length=100)] | float | None = Field(
+        None, alias="for", description="Hold for so much longer than now planned: 3d, 12h, or seconds."
+    )
+    keep: Literal["files"] | None = Field(None, description="files: processes end and give their resources back.")
+    task: str | None = Field(None, max_length=200, description="Such as worker-0; left out: all that are held.")
+
+
+class ReleasedView(JobView):
+    released: list[str] = Field(description="The tasks that are let go.")
 
 
 class TaskView(Given):
@@ -103,6 +134,7 @@ class TaskView(Given):
     started_at: str | None
     finished_at: str | None
     exit: ExitView | None
+    held: HeldView | None = Field(description="While it is held, and of one that was.")
     logs: Literal["kept", "expired", "none"]
     logs_expired_at: str | None
 
@@ -149,6 +181,23 @@ class TicketView(Given):
     expires_in: float = Field(description="Seconds.")
 
 
+class DebuggerView(Given):
+    task: str
+    id: str = Field(description="Within the task.")
+    file: str
+    line: int
+    function: str
+    why: Literal["start", "breakpoint", "crash", ""]
+    since: str
+    until: str | None = Field(description="Then it goes on, or ends, by itself.")
+    attached: bool = Field(description="Somebody is at it.")
+    waits: bool = Field(description="It holds the program up.")
+    port: int | None = Field(description="Null unless one may enter the task.")
+    token: str | None = Field(
+        description="What it asks of whoever comes by its port; null unless one may enter the task."
+    )
+
+
 class JobDetailView(JobView):
     job: dict[str, Any] = Field(description="The whole job as Holdfast understands it; secrets are masked.")
     description: str
@@ -163,6 +212,7 @@ class JobDetailView(JobView):
     )
     waiting: list[str] | None = Field(description="Why it waits; null when it does not.")
     isolation: Literal["full", "read-only", "none"]
+    debuggers: list[DebuggerView] = Field(description="Those in its tasks; first those that wait for somebody.")
     ssh: list[SshLineView] = Field(
         description="How to get inside those of its tasks that run or are held; empty for those who may not."
     )
@@ -373,6 +423,7 @@ class QuotaBody(Taken):
     gpu: int | None = Field(None, ge=0, le=MOST)
 
 
+_HOLD = "How failed tasks are kept of jobs that do not say: on, 7d, files or files:7d; null: they are not."
 _Gigabytes = Field(None, ge=1, le=10**9, description="GB its shared volume is meant to have; told, not enforced.")
 
 
@@ -387,6 +438,7 @@ class NewGroup(Taken):
     volume_capacity: int | None = _Gigabytes
     launch_only: bool = Field(True, description="Jobs of its members in other groups do not see that folder.")
     home_symlink: bool = Field(True, description="/home/jovyan/GROUP leads to it.")
+    hold: str | None = Field(None, max_length=100, description=_HOLD)
 
 
 class GroupChange(Taken):
@@ -399,6 +451,7 @@ class GroupChange(Taken):
     volume_capacity: int | None = _Gigabytes
     launch_only: bool | None = None
     home_symlink: bool | None = None
+    hold: str | None = Field(None, max_length=100, description=_HOLD)
 
 
 _Variables = Annotated[
@@ -432,6 +485,7 @@ class GroupView(Given):
     volume_capacity: int | None
     launch_only: bool
     home_symlink: bool
+    hold: str | None = Field(description=_HOLD)
 
 
 class GroupListView(Given):

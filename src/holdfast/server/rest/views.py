@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from holdfast.core.attempt import Debugger, Held
 from holdfast.core.catalogue import Secret
 from holdfast.core.codec import job_to_json
 from holdfast.core.exit_meanings import known_code
@@ -16,6 +17,7 @@ from holdfast.core.job import Job, Mount
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.records import Dataset, Event, Group, JobSummary, Token, User
 from holdfast.engines.base import EngineHealth, ImageInfo
+from holdfast.jobspec.holds import hold_word
 from holdfast.services.file_walk import Item, Listing
 from holdfast.services.git_sync import GitState
 
@@ -51,6 +53,7 @@ def show_summary(job: JobSummary) -> dict[str, Any]:
         "rerun_of": job.rerun_of,
         "schedule": job.schedule,
         "stopping": job.stopping,
+        "held_until": show_time(job.held_until),
     }
 
 
@@ -65,6 +68,35 @@ def show_exit(exit: Exit | None) -> dict[str, Any] | None:
         "behaviour": exit.behaviour.value,
         "cause": exit.cause,
         "hint": hint_for(exit) or known_code(exit),
+    }
+
+
+def show_debugger(task: str, debugger: Debugger, *, entering: bool = True) -> dict[str, Any]:
+    """`entering`: for somebody who may enter the task."""
+    return {
+        "task": task,
+        "id": debugger.id,
+        "file": debugger.file,
+        "line": debugger.line,
+        "function": debugger.function,
+        "why": debugger.why if debugger.why in ("start", "breakpoint", "crash") else "",
+        "since": show_time(debugger.since),
+        "until": show_time(debugger.until),
+        "attached": debugger.attached,
+        "waits": debugger.waits,
+        "port": debugger.port if entering else None,
+        "token": debugger.token if entering else None,
+    }
+
+
+def show_held(held: Held | None) -> dict[str, Any] | None:
+    if held is None:
+        return None
+    return {
+        "since": show_time(held.since),
+        "until": show_time(held.until),
+        "keep": held.keep.value,
+        "ended": held.ended,
     }
 
 
@@ -105,6 +137,7 @@ def show_group(group: Group) -> dict[str, Any]:
         "volume_capacity": group.volume_capacity,
         "launch_only": group.launch_only,
         "home_symlink": group.home_symlink,
+        "hold": None if group.hold is None else hold_word(group.hold),
     }
 
 

@@ -1,0 +1,66 @@
+"""/jobs/{ref}/hold: failed tasks that are kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from holdfast.core.errors import UserError
+from holdfast.jobspec.quantities import LONGEST_DURATION, parse_duration
+from holdfast.services.holds import HeldJob
+
+from ..answers import answer
+from ..auth import Ask, Caller
+from . import models
+from .parameters import parse_time
+from .views import show_held, show_summary, show_time
+
+router = APIRouter(tags=["jobs"])
+
+TaskName = Annotated[
+    str | None, Query(max_length=200, description="Such as worker-0; left out: all of the job that are held.")
+]
+
+
+@router.get("/jobs/{ref}/hold", response_model=models.HoldView)
+async def show_hold(ref: str, actor: Caller, services: Ask) -> Response:
+    """What of a job is held now, until when, and how long it can be at most."""
+    return answer(_show(await services.holds.get(actor, ref)))
+
+
+@router.post("/jobs/{ref}/hold", response_model=models.HoldView)
+async def change_hold(ref: str, actor: Caller, services: Ask, body: models.HoldChange | None = None) -> Response:
+    """Hold longer, or keep only the files on. With nothing said, hold as long again as is usual, if that may be."""
+    change = body or models.HoldChange.model_validate({})
+    until, longer = parse_time(change.until, "until"), _longer(change.longer)
+    if change.keep is None:
+        return answer(_show(await services.holds.extend(actor, ref, by=longer, until=until, task=change.task)))
+    if until is not None or longer is not None:
+        ref = (await services.holds.extend(actor, ref, by=longer, until=until, task=change.task)).job.id
+    return answer(_show(await services.holds.keep_files(actor, ref, task=change.task)))
+
+
+@router.delete("/jobs/{ref}/hold", response_model=models.ReleasedView, status_code=202)
+async def release_hold(ref: str, actor: Caller, services: Ask, task: TaskName = None) -> Response:
+    """Let held tasks go: they end as failed as they were. When nothing else of the job runs, it ends too."""
+    job, released = await services.holds.release(actor, ref, task=task)
+    return answer({**show_summary(job), "released": list(released)}, 202)
+
+
+def _show(found: HeldJob) -> dict[str, Any]:
+    tasks = [
+        {"task": each.task, **(show_held(each.held) or {}), "latest": show_time(each.latest)} for each in found.tasks
+    ]
+    return {"job": found.job.id, "tasks": tasks}
+
+
+def _longer(given: str | float | None) -> timedelta | None:
+    if given is None:
+        return None
+    span = parse_duration(given) if isinstance(given, str) else timedelta(seconds=min(given, 1e9))
+    if span is None or not timedelta() < span <= LONGEST_DURATION:
+        raise UserError("That is not a time to hold it longer", field="for", hint="Write 3d, 12h or seconds.")
+    return span
