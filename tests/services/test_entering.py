@@ -1,0 +1,248 @@
+"""Who may enter which task, and what is said to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.access import Actor, may_enter
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.states import JobState
+from holdfast.engines.base import Command, Launch, NoEntry, ProcessInfo, Session
+from holdfast.engines.fake import FakeEngine
+from holdfast.services.entering import Entering, Places
+from holdfast.services.refusals import Unavailable
+
+from .house import House, open_house
+
+pytestmark = pytest.mark.anyio
+
+TWO = "name: pair\nroles:\n  worker:\n    instances: 2\n    command: sleep 1000\n"
+HERS = "name: hers\ngroup: red\ncommand: sleep 1000\n"
+
+
+@dataclass
+class Visit:
+    """A session that lasts until it is closed."""
+
+    closed: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def read(self) -> bytes:
+        await self.over.wait()
+        return b""
+
+    async def read_errors(self) -> bytes:
+        return await self.read()
+
+    async def write(self, data: bytes) -> None: ...
+
+    def end_input(self) -> None: ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+    def signal(self, number: int) -> None: ...
+
+    async def wait(self) -> int:
+        await self.over.wait()
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+        self.over.set()
+
+
+class OpenEngine(FakeEngine):
+    """Plays tasks, and people inside them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered: list[str] = []
+
+    async def enter(self, attempt_id: str, command: Command) -> Session:
+        if command.script == "nonsense":
+            raise NoEntry("That cannot be run.")
+        self.entered.append(attempt_id)
+        return Visit()
+
+    async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        raise NoEntry(f"Nothing listens on port {port}.")
+
+    async def revive(self, launch: Launch) -> None: ...
+
+    async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
+        return []
+
+
+@pytest.fixture
+async def open_house_(tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path / "home", engine=OpenEngine()) as house:
+        yield house
+
+
+async def running(house: House, text: str = TWO, actor: Actor | None = None) -> str:
+    return (await house.until((await house.submit(text, actor)).id, JobState.RUNNING)).id
+
+
+# -- who
+
+
+@pytest.mark.parametrize(
+    ("actor", "may"),
+    [
+        (Actor(name="ann", groups={"red": False}), True),
+        (Actor(name="ann"), False),  # not of the group any more
+        (Actor(name="bob", groups={"red": False}), False),
+        (Actor(name="bob", groups={"red": True}), True),
+        (Actor(name="bob", groups={"blue": True}), False),
+        (Actor(name="bob", reads_all=True), False),
+        (Actor(name="root", admin=True), True),
+    ],
+)
+async def test_owners_and_admins_enter(actor: Actor, may: bool) -> None:
+    assert may_enter(actor, "red", "ann") is may
+
+
+async def test_others_are_told_no_more_than_they_may_know(open_house_: House) -> None:
+    house, entering = open_house_, open_house_.services.entering
+    ann, bob = await house.user("ann", "red"), await house.user("bob", "red")
+    eve = await house.user("eve", "blue")
+    job = await running(house, HERS, ann)
+    with pytest.raises(Forbidden, match="only ann and admins of red may get inside"):
+        await entering.find(bob, job)
+    with pytest.raises(NotFound, match=f"There is no job {job}"):
+        await entering.find(eve, job)
+    with pytest.raises(NotFound):
+        await entering.enter(eve, "ann~hers", None, Command())
+    assert await entering.tasks(bob, job) == []
+    assert [entrance.task for entrance in await entering.tasks(ann, job)] == ["main-0"]
+
+
+# -- which
+
+
+@pytest.mark.parametrize(
+    ("ref", "task", "found"),
+    [
+        ("pair", None, "worker-0"),
+        ("pair", "worker-1", "worker-1"),
+        ("admin~pair", None, "worker-0"),
+        ("admin~pair", "worker-1", "worker-1"),
+    ],
+)
+async def test_the_task_that_is_meant(open_house_: House, ref: str, task: str | None, found: str) -> None:
+    job = await running(open_house_)
+    entrance = await open_house_.services.entering.find(open_house_.admin, ref, task)
+    assert (entrance.task, entrance.job.id, entrance.attempt_id) == (found, job, f"{job}.0.{found}.0")
+
+
+async def test_a_role_as_openpai_spells_it(open_house_: House) -> None:
+    await running(open_house_, "name: odd\nroles:\n  Work_er:\n    command: sleep 1000\n")
+    entrance = await open_house_.services.entering.find(open_house_.admin, "odd", "worker-0")
+    assert entrance.task == "Work_er-0"
+
+
+async def test_tasks_that_cannot_be_entered_say_why(open_house_: House) -> None:
+    house, entering = open_house_, open_house_.services.entering
+    text = "name: mixed\nroles:\n  quick: {command: exit 0}\n  slow: {command: sleep 1000}\n"
+    job = await running(house, text)
+    async with asyncio.timeout(20):
+        while await entering.tasks(house.admin, job) != [await entering.find(house.admin, job, "slow-0")]:
+            await asyncio.sleep(0.01)
+    with pytest.raises(Conflict, match=r"quick-0 of .* ended at .*; its container is gone") as caught:
+        await entering.find(house.admin, job, "quick-0")
+    assert caught.value.hint == "These can be entered: slow-0."
+    with pytest.raises(NotFound, match="has no task slow-7"):
+        await entering.find(house.admin, job, "slow-7")
+
+
+@pytest.mark.parametrize(("command", "hint"), [("exit 1", "--hold"), ("exit 0", "holdfast rerun")])
+async def test_a_job_that_is_over(open_house_: House, command: str, hint: str) -> None:
+    job = await open_house_.run(f"name: over\ncommand: {command}\n")
+    with pytest.raises(Conflict, match=f"{job.id} ended at .* UTC; its container is gone") as caught:
+        await open_house_.services.entering.find(open_house_.admin, job.id)
+    assert hint in (caught.value.hint or "")
+
+
+async def test_an_engine_that_lets_nobody_in(house: House) -> None:
+    job = await running(house)
+    with pytest.raises(UserError, match="lets nobody in"):
+        await house.services.entering.enter(house.admin, job, None, Command())
+    assert await house.services.entering.tasks(house.admin, job) == []
+
+
+# -- inside
+
+
+async def test_what_an_engine_refuses_is_told(open_house_: House) -> None:
+    job = await running(open_house_)
+    entering, admin = open_house_.services.entering, open_house_.admin
+    with pytest.raises(Conflict, match=r"That cannot be run$"):
+        await entering.enter(admin, job, None, Command(script="nonsense"))
+    with pytest.raises(Conflict, match="Nothing listens on port 80"):
+        await entering.connect(admin, job, None, 80)
+    for port in (0, -1, 65536):
+        with pytest.raises(UserError, match="is no port"):
+            await entering.connect(admin, job, None, port)
+
+
+async def test_sessions_are_counted_until_they_are_closed(tmp_path: Path) -> None:
+    settings = {"ssh": {"sessions_per_user": 2}}
+    async with open_house(tmp_path / "home", settings=settings, engine=OpenEngine()) as house:
+        job = await running(house)
+        entering, admin = house.services.entering, house.admin
+        first = await entering.enter(admin, job, None, Command())
+        with pytest.raises(Conflict):
+            await entering.enter(admin, job, None, Command(script="nonsense"))  # which takes no place
+        await entering.enter(admin, job, "worker-1", Command())
+        with pytest.raises(Conflict, match="You have 2 sessions open already"):
+            await entering.enter(admin, job, None, Command())
+        first.close()
+        first.close()
+        await entering.enter(admin, job, None, Command())
+        with pytest.raises(Conflict):
+            await entering.enter(admin, job, None, Command())
+
+
+async def test_places_end_for_all_when_they_are_taken() -> None:
+    places = Places("sessions", most=2, in_all=3)
+    [give_back, *_] = [places.take(user) for user in ("ann", "ann", "bob")]
+    with pytest.raises(Conflict):
+        places.take("ann")
+    with pytest.raises(Unavailable):
+        places.take("eve")
+    give_back()
+    give_back()
+    places.take("eve")
+    with pytest.raises(Unavailable):
+        places.take("eve")
+
+
+async def told(house: House, entering: Entering, job: str) -> list[str]:
+    await asyncio.gather(*entering._telling)
+    events = await house.services.jobs.events(house.admin, job)
+    return [f"{event.message} ({event.actor}, {event.task})" for event in events if event.kind == "entered"]
+
+
+async def test_a_visit_is_told_once_an_hour_for_each_way(open_house_: House) -> None:
+    house, entering = open_house_, open_house_.services.entering
+    job = await running(house)
+    for way in ("ssh", "ssh", "the portal"):
+        await entering.enter(house.admin, job, "worker-1", Command(), way=way)
+    expected = [f"admin entered worker-1 by {way} (admin, worker-1)" for way in ("ssh", "the portal")]
+    assert sorted(await told(house, entering, job)) == expected
+    house.clock.forward(3601)
+    await entering.enter(house.admin, job, "worker-1", Command())
+    assert len(await told(house, entering, job)) == 3
+
+
+async def test_a_store_that_cannot_write_keeps_nobody_out(open_house_: House) -> None:
+    house, entering = open_house_, open_house_.services.entering
+    job = await running(house)
+    entered = await entering.find(house.admin, job)
+    await house.store.close()
+    await entering._save(house.admin, entered, "ssh")  # and nothing is raised
