@@ -7,7 +7,10 @@ a name that the job gave to one. A debugger's token is shown by us.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter
 
@@ -25,46 +28,59 @@ router = APIRouter()
 
 
 async def serve_port(line: TaskLine) -> None:
-    entrance = await line.find()
-    number = port_of(entrance, line.params["port"])
-    stream = await line.services.entering.connect(await line.actor(), line.job.id, entrance.task, number)
-    try:
-        await line.welcome(entrance, port=number)
-        await _Relay(line, stream).run()
-    finally:
-        stream.close()
+    async def connect() -> _Opened:
+        entrance = await line.find()
+        number = port_of(entrance, line.params["port"])
+        stream = await line.services.entering.connect(await line.actor(), line.job.id, entrance.task, number)
+        return _Opened(stream, entrance, {"port": number})
+
+    await _Relay(line, connect).run()
 
 
 async def serve_debugger(line: TaskLine) -> None:
     """?id= names one of several; ?wait= so many seconds for one to be there."""
     wait = _seconds(line.query.get("wait", "0"))
     actor, asked = await line.actor(), line.query.get("id")
-    found = await line.services.debuggers.attach(actor, line.job.id, line.wanted, id=asked, wait=wait)
-    try:
-        await line.welcome(found.entrance, debugger=show_debugger(found.entrance.task, found.debugger))
-        await _Relay(line, found.stream).run()
-    finally:
-        found.stream.close()
+
+    async def attach() -> _Opened:
+        found = await line.services.debuggers.attach(actor, line.job.id, line.wanted, id=asked, wait=wait)
+        shown = show_debugger(found.entrance.task, found.debugger)
+        return _Opened(found.stream, found.entrance, {"debugger": shown})
+
+    await _Relay(line, attach).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    stream: PortStream
+    entrance: Entrance
+    told: dict[str, Any]
 
 
 class _Relay:
     """Until both directions have ended, or somebody is gone."""
 
-    def __init__(self, line: TaskLine, stream: PortStream) -> None:
+    def __init__(self, line: TaskLine, opening: Callable[[], Awaitable[_Opened]]) -> None:
         self._line = line
-        self._stream = stream
+        self._opening = opening
         self._bytes = Paced(line)
 
     async def run(self) -> None:
+        """What comes is heard from the beginning, so that one who leaves while it is being opened is missed."""
         for ended in await until_one_ends(self._bytes.listen(lambda _: None), self._both_ways()):
             if isinstance(ended, Exception):
                 raise ended
 
     async def _both_ways(self) -> None:
-        await asyncio.gather(self._in(), self._out())
+        found = await self._opening()
+        try:
+            await self._line.welcome(found.entrance, **found.told)
+            await asyncio.gather(self._in(found.stream), self._out(found.stream))
+        finally:
+            found.stream.close()
 
-    async def _in(self) -> None:
-        writer = self._stream.writer
+    async def _in(self, stream: PortStream) -> None:
+        writer = stream.writer
         with suppress(OSError):
             while data := await self._bytes.take():
                 writer.write(data)
@@ -72,9 +88,9 @@ class _Relay:
             if writer.can_write_eof():
                 writer.write_eof()
 
-    async def _out(self) -> None:
+    async def _out(self, stream: PortStream) -> None:
         with suppress(OSError):
-            while data := await self._stream.reader.read(LARGEST):
+            while data := await stream.reader.read(LARGEST):
                 await self._bytes.give(data)
         await self._line.send({"end": True})
 
