@@ -8,6 +8,7 @@ from .errors import ApiError, BadAddress, CannotConnect, ClientError, Unexpected
 
 if TYPE_CHECKING:
     from .client import AsyncClient, Client
+    from .inside_models import Debugger, ShortKey, SshLine, SshLines, Stacks
     from .models import (
         Artifacts,
         Attempt,
@@ -49,9 +50,9 @@ def __getattr__(name: str) -> object:
     """Clients and records are loaded by whoever uses them: what gets inside tasks does without, and is quicker so."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import client, models
+    from . import client, inside_models, models
 
-    return getattr(models, name, None) or getattr(client, name)
+    return next(getattr(module, name) for module in (models, inside_models, client) if hasattr(module, name))
 
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "Client",
     "ClientError",
     "Dataset",
+    "Debugger",
     "Event",
     "Exit",
     "File",
@@ -89,7 +91,11 @@ __all__ = [
     "Schedule",
     "ScheduleDetail",
     "Secret",
+    "ShortKey",
     "SshKey",
+    "SshLine",
+    "SshLines",
+    "Stacks",
     "Status",
     "Task",
     "Token",

@@ -14,6 +14,7 @@ from .account import AccountCalls
 from .address import Address, find_address
 from .catalogue import CatalogueCalls
 from .datasets import DatasetCalls
+from .entering import EnteringCalls
 from .errors import CannotConnect
 from .exchange import Awaiting, Blocking, Flow, Give, Open, Pause, Reply, Request, Step, Steps, Take
 from .files import FileCalls
@@ -38,6 +39,7 @@ class Calls(
     DatasetCalls,
     SecretCalls,
     FileCalls,
+    EnteringCalls,
     PlaceCalls,
 ):
     """Every call there is."""

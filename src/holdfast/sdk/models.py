@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.core.states import JobState
 
+from .inside_models import Debugger, SshLine
+
 T = TypeVar("T")
 
 
@@ -157,6 +159,8 @@ class JobDetail(JobSummary):
     decided_by: str | None = None  # the task that decided how this attempt ended; None: not one alone, or not yet
     waiting: tuple[str, ...] | None = None  # why it waits
     isolation: str = ""  # full, read-only or none
+    debuggers: tuple[Debugger, ...] = ()  # in its tasks; first those that wait for somebody
+    ssh: tuple[SshLine, ...] = ()  # into those of its tasks that one could enter now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

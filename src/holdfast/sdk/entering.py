@@ -1,0 +1,24 @@
+"""Calls about getting inside tasks; the lines themselves are in `inside`."""
+
+from __future__ import annotations
+
+from .exchange import Call, as_a, call, endpoint, segment
+from .inside_models import ShortKey, SshLines, Stacks
+
+
+class EnteringCalls:
+    @endpoint
+    def ssh_lines(self, ref: str) -> Call[SshLines]:
+        """How to get by SSH into those tasks of a job that can be entered, or the reason why not."""
+        return call("GET", f"/jobs/{segment(ref)}/ssh", as_a(SshLines))
+
+    @endpoint
+    def add_short_key(self, public_key: str) -> Call[ShortKey]:
+        """Let a public key open the SSH gateway for you, for some minutes."""
+        return call("POST", "/ssh/keys", as_a(ShortKey), body={"public_key": public_key}, repeatable=True)
+
+    @endpoint
+    def stacks(self, ref: str, task: str | None = None) -> Call[Stacks]:
+        """Where the programs of a task are right now: Python stacks of its processes. Without a task: the one that is
+        held, else the first that runs."""
+        return call("GET", f"/jobs/{segment(ref)}/tasks/{segment(task or '-')}/stacks", as_a(Stacks))
