@@ -168,8 +168,10 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
         retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules.due)
         artifacts, audit = ArtifactRetention(services.artifact_sweep), AuditRetention(services.audit, services.tokens)
+        least = MinFree(bytes=settings.hold.min_free_bytes, percent=settings.hold.min_free_percent)
         work = (
             controller.run(),
+            DiskGuard(controller, home, least).run(),
             retention.run(),
             artifacts.run(),
             audit.run(),
