@@ -120,6 +120,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
     Yields the services and, at the very first start, the admin's password.
     """
     from holdfast.controller.clockwork import Clockwork
+    from holdfast.controller.disk_guard import DiskGuard, MinFree
     from holdfast.controller.live import Limits
     from holdfast.controller.loop import Controller
     from holdfast.controller.retention import ArtifactRetention, AuditRetention, Retention
