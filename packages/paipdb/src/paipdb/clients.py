@@ -19,6 +19,7 @@ class Client:
         self.name = name
         self.since = time.time()
         self.wants_events = False
+        self.leaving = False  # it will send no more, but may still read
         self.fresh = True  # it has sent nothing but its token
         self._received = b""
         self._sending = threading.Lock()
@@ -52,7 +53,7 @@ class Client:
                 return rest.decode("utf-8", "replace") if rest and not data else None
             self._received += data
         if b"\x03" in self._received:
-            self._received = self._received.rpartition(b"\x03")[2]
+            self._received = self._received.rpartition(b"\x03")[2].lstrip(b"\r\n")
             return "\x03"
         line, _, self._received = self._received.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")

@@ -10,7 +10,7 @@ import types
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .console import Console, Interpreter
-from .ending import end
+from .ending import end, flush_output
 from .peers import Peers
 from .port import Port, the_port
 from .task import DEFAULT_TIMEOUT, log, seconds_to_wait
@@ -59,6 +59,7 @@ class Debugger(pdb.Pdb):
 
     def _show(self, port: Port, frame: Optional[types.FrameType], trace: Any) -> None:
         self.timeout = seconds_to_wait()
+        flush_output()  # the log is read while the program stands
         stack, index = self.get_stack(frame, getattr(trace, "__traceback__", trace))
         at, line = stack[index]
         port.stands(self.why, self.canonic(at.f_code.co_filename), line or 0, at.f_code.co_name)
@@ -122,7 +123,7 @@ class Debugger(pdb.Pdb):
 
     def tell_place(self) -> None:
         if self.curframe is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # whatever files the program says its code is from
                 the_port().event(self._place())
 
     def _place(self) -> Dict[str, Any]:

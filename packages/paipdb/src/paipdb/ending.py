@@ -34,11 +34,15 @@ def _end_later(code: int) -> None:
 
 
 def end_now(code: int) -> NoReturn:
+    flush_output()
+    close_port()
+    os._exit(code)
+
+
+def flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.flush()
-    close_port()
-    os._exit(code)
 
 
 @atexit.register

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_LINES = 1000  # sent ahead of the prompts they are for
 _MOST_UNSENT = 64 * 1024  # characters kept for a client that is yet to come
 _STEP_GRACE = 1.0  # seconds in which a thread that makes a step comes before others that wait for the prompt
-_GONE, _SHOW = "\0gone", "\0show"  # among a client's lines: it has left; show the prompt again
+_SHOW = "\0show"  # among a client's lines: show the prompt again
 _WAKE = signal.SIGURG  # does nothing by itself, so it harms nobody who gets one by mistake
 _RUNNING = "The program is running. It stops at its next breakpoint; type interrupt (or Ctrl-C) to stop it now.\n"
 
@@ -58,7 +58,7 @@ class Port:
 
     def _busy(self) -> str:
         client = self.client
-        if client is None:
+        if client is None or (client.leaving and not self._lines):
             return ""
         since = time.strftime("%H:%M:%S UTC", time.gmtime(client.since))
         return f"Another client is at this debugger, from {client.name} since {since}. Try again later.\n"
@@ -75,11 +75,12 @@ class Port:
 
     def _attach(self, client: Client) -> bool:
         with self._changed:
-            if self.client is not None:
-                client.send(self._busy())
+            refusal = self._busy()
+            if refusal:
+                client.send(refusal)
                 return False
+            self.detach()
             self.client = client
-            self._lines.clear()
             self.gave_up = False
             if self.holder is None:
                 self._greeted = client
@@ -105,7 +106,7 @@ class Port:
             if len(self._lines) >= _MOST_LINES:
                 client.send("Too many lines at a time.\n")
                 return False
-            if line != _SHOW or self.holder is not None:
+            if self.holder is not None or (line.strip() and line != _SHOW):  # Enter at no prompt repeats nothing
                 self._lines.append(line)
             self._changed.notify_all()
             return True
@@ -113,12 +114,10 @@ class Port:
     def _leave(self, client: Client) -> None:
         """It will send no more; what it has sent is still for prompts to come."""
         with self._changed:
+            client.leaving = True
             if self.client is not client:
                 client.close()
-            elif self._lines:
-                self._lines.append(_GONE)
-            else:
-                self.detach()
+            self._tell()
             self._changed.notify_all()
 
     def detach(self) -> None:
@@ -160,16 +159,15 @@ class Port:
                 elif self.client is not self._greeted:
                     until = None
                     self._greet(debugger)
-                elif not self._lines:
-                    self._changed.wait(60.0)
-                else:
+                elif self._lines:
                     line = self._lines.popleft()
-                    if line == _GONE:
-                        self.detach()
-                    elif line == _SHOW:
-                        debugger.show_prompt()
-                    else:
+                    if line != _SHOW:
                         return line
+                    debugger.show_prompt()
+                elif self.client.leaving:
+                    self.detach()
+                else:
+                    self._changed.wait(60.0)
 
     def _greet(self, debugger: "Debugger") -> None:
         unsent, self._unsent = self._unsent, ""
@@ -205,10 +203,7 @@ class Port:
             self._unsent = ""
             self.event({"event": "running"})
             self._note.waits, self._note.until = False, None
-            if list(self._lines) == [_GONE]:
-                self.detach()
-            else:
-                self._tell()
+            self._tell()
             self._interrupt_if_asked()
             self._changed.notify_all()
 
@@ -254,7 +249,7 @@ class Port:
 
     def _tell(self) -> None:
         if self.pid == os.getpid():
-            self._note.write(self.door.number, self.door.token, self.client is not None)
+            self._note.write(self.door.number, self.door.token, self.client is not None and not self.client.leaving)
 
     # --- the end
 
