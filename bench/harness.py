@@ -56,7 +56,8 @@ class BenchServer:
         """Returns the seconds from the start of the process until it answered."""
         self.home.mkdir(parents=True, exist_ok=True)
         self.port = self.port or free_port()
-        env = clean_env() | {"HOLDFAST_HOME": str(self.home), "HOLDFAST_SERVER_PORT": str(self.port), **self.settings}
+        env = clean_env() | {"HOLDFAST_HOME": str(self.home), "HOLDFAST_SERVER_PORT": str(self.port)}
+        env |= {"HOLDFAST_SSH_PORT": "0", **self.settings}
         began = time.monotonic()
         with open(self.home / "server.out", "ab") as out:
             command = [sys.executable, "-m", "holdfast", "up"]

@@ -38,7 +38,8 @@ class Server:
         """Returns the seconds until it answered."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
         env = {key: value for key, value in inherited.items() if key != "PYTHONDONTWRITEBYTECODE"}  # slow starts
-        env |= {"HOLDFAST_HOME": str(self.home), "HOLDFAST_SERVER_PORT": str(self.port), **self.settings}
+        env |= {"HOLDFAST_HOME": str(self.home), "HOLDFAST_SERVER_PORT": str(self.port), "HOLDFAST_SSH_PORT": "0"}
+        env |= self.settings
         self.home.mkdir(parents=True, exist_ok=True)
         with open(self.home / "server.log", "ab") as log:
             self.process = subprocess.Popen(
