@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from holdfast.core.job import Job, Role
-from holdfast.core.records import NewEvent
 from holdfast.core.states import JobState
 from holdfast.server.portal.job_filters import LIMITS
-from holdfast.services.job_closeup import JobCloseup
-from holdfast.store import jobs as job_rows
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
 
@@ -59,24 +54,17 @@ async def test_the_list_shows_what_one_wants_to_know_of_a_job(rig: Rig) -> None:
         assert "data-since=" in row  # its duration counts on
 
 
-async def test_a_held_job_stands_out_with_the_time_it_has_left(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No engine holds tasks yet: the job is in the store alone."""
-    at = rig.house.clock.now()
-    event = NewEvent(kind="submitted", message="Submitted", at=at, actor="admin", state=JobState.PENDING)
-    made = Job(name="mind-me", roles=(Role(name="main", commands=("true",)),))
-    new = job_rows.NewJob(job=made, user="admin", source="name: x\n", submitted_at=at, event=event)
-    id = (await rig.house.store.write(job_rows.insert_job, new=new)).summary.id
-    snapshot = await rig.house.store.read(job_rows.load_snapshot, id)
-    held = replace(snapshot, state=JobState.HELD, version=1)
-    await rig.house.store.write(job_rows.save, [job_rows.Saved(before_version=0, after=held)])
-    monkeypatch.setattr(JobCloseup, "held_until", lambda _, wanted: at if wanted == id else None)
+async def test_a_held_job_stands_out_with_the_time_it_has_left(rig: Rig) -> None:
+    rig.house.controller.clock = rig.house.clock.now
+    held = await rig.house.submit("name: mind-me\nhold: 2h\ncommand: exit 3\n")
+    await rig.house.until(held.id, JobState.HELD)
     async with open_desk(rig) as desk:
-        row = rows_of((await desk.get("/jobs")).text)[id]
+        row = rows_of((await desk.get("/jobs")).text)[held.id]
         home = text_of((await desk.get("/")).text)
     assert 'class="held"' in row
-    assert "ends 2026-03-01 12:00 UTC" in text_of(f"<tr {row}")
+    assert "ends 2026-03-01 14:00 UTC" in text_of(f"<tr {row}")
     assert "Held for you to look at" in home
-    assert "ends 2026-03-01 12:00 UTC" in home
+    assert "ends 2026-03-01 14:00 UTC" in home
 
 
 async def test_why_a_job_waits_or_failed_stands_below_its_name(rig: Rig) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from holdfast.core.exit_table import spec_for
 from holdfast.core.states import JobState
 from holdfast.server.portal.pages.job_sections import SECTIONS
-from holdfast.services.job_closeup import Closeup, JobCloseup
 from tests.server.rig import Rig
 
 from .desk import PASSWORD, Desk, open_desk, text_of
@@ -108,25 +106,6 @@ async def test_a_job_between_two_attempts_says_when_the_next_begins(rig: Rig) ->
         page = await told(desk, f"/jobs/{job.id}")
     assert "tried again" in page
     assert "Next attempt:" in page
-
-
-async def test_a_held_job_says_for_how_long(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No engine holds tasks yet, so the job is made up from one that runs."""
-    job = await rig.house.submit(SLEEPER)
-    await rig.house.until(job.id, JobState.RUNNING)
-    found = await rig.house.services.closeup.get(rig.house.admin, job.id)
-    summary = replace(found.record.summary, state=JobState.HELD, message="Kept for debugging")
-    until = rig.house.clock.now()
-    held = replace(found, record=replace(found.record, summary=summary), held_until=until)
-
-    async def get(*_: object) -> Closeup:
-        return held
-
-    monkeypatch.setattr(JobCloseup, "get", get)
-    async with open_desk(rig) as desk:
-        page = (await desk.get(f"/jobs/{job.id}")).text
-    assert "Kept for debugging The hold ends 2026-03-01 12:00 UTC" in text_of(page)
-    assert 'class="notice why hold"' in page
 
 
 # -- finding it
