@@ -105,3 +105,12 @@ async def test_a_groups_hold(rig: Rig) -> None:
     assert error_of(await rig.ask("PATCH", "/groups/red", json={"hold": "much"}), 400)["field"] == "hold"
     sent = await rig.post("/jobs", content=CRASH, params={"group": "red"})
     assert (await rig.get(f"/jobs/{sent.json()['id']}")).json()["job"]["hold"] == {"duration": 172800, "keep": "all"}
+
+
+async def test_following_a_log_ends_with_the_hold_where_that_is_asked_for(rig: Rig) -> None:
+    id = await held(rig)
+    followed = await rig.get(f"/jobs/{id}/log", params={"follow": True, "held": True})
+    assert "job has finished with exit code 3\n" in followed.text
+    assert "it will be reserved for 1 week" in followed.text
+    read = await rig.get(f"/jobs/{id}/log")
+    assert (read.headers["x-log-held"], read.headers["x-log-complete"], read.text) == ("true", "false", followed.text)

@@ -88,13 +88,14 @@ class LogCalls:
         start: int | None = None,
         lines: int | None = None,
         since: datetime | float | None = None,
+        through_hold: bool = False,
         patience: float = RESTART_PATIENCE,
     ) -> Flow[bytes]:
-        """A task's log, exactly as written, piece by piece; with `follow` until the task has ended. When the connection
-        breaks or the server restarts, goes on at the byte where it stopped."""
+        """A task's log, exactly as written, piece by piece; with `follow` until the task has ended, or is held unless
+        `through_hold`. When the connection breaks or the server restarts, goes on at the byte where it stopped."""
         chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
         part = {"start": start, "lines": lines, "since": _since(since)}
-        return _stream(chosen, part, follow, patience)
+        return _stream(chosen, part, _Following(wanted=follow, held=follow and not through_hold), patience)
 
     @endpoint
     def search_log(
@@ -120,14 +121,20 @@ class LogCalls:
 IDENTITY = {"Accept-Encoding": "identity"}  # byte for byte, with nothing held back to be compressed
 
 
-def _stream(chosen: Selection, part: Mapping[str, object], follow: bool, seconds: float) -> Flow[bytes]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Following:
+    wanted: bool = False
+    held: bool = False  # only until the task has ended or is held
+
+
+def _stream(chosen: Selection, part: Mapping[str, object], follow: _Following, seconds: float) -> Flow[bytes]:
     """`at` is the offset of the next byte; None until the server has said where the part begins."""
     at: int | None = None
     patience = Patience(0)  # until something answered, a missing server is an error at once
     while True:
         pause = Pause(RECONNECT)
         try:
-            if follow:
+            if follow.wanted:
                 chosen = yield from _pin(chosen)
                 patience.seconds = seconds
             reply = checked((yield Open(_request(chosen, part if at is None else {"start": at}, follow))))
@@ -138,10 +145,10 @@ def _stream(chosen: Selection, part: Mapping[str, object], follow: bool, seconds
                 at += len(data)
                 patience.reset()
                 yield Give(data)
-            if not follow or (yield from _is_over(chosen, at)):
+            if not follow.wanted or (yield from _is_over(chosen, at, follow.held)):
                 return
         except CannotConnect as error:
-            if error.silent and follow:
+            if error.silent and follow.wanted:
                 patience.reset()  # a quiet log is no failure; whether the server lives is asked before each try
             elif error.lost:
                 patience.seconds = seconds
@@ -171,22 +178,24 @@ def _pin(chosen: Selection) -> Steps[Selection]:
     return replace(chosen, ref=job.id, task=named[0].task, attempt=named[0].attempt, number=number)
 
 
-def _is_over(chosen: Selection, at: int) -> Steps[bool]:
-    """A stream also ends when the server goes down: only a complete log that was read to its end is over."""
+def _is_over(chosen: Selection, at: int, held: bool) -> Steps[bool]:
+    """A stream also ends when the server goes down: only a complete log that was read to its end is over; with `held`,
+    also that of a task that is held."""
     try:
-        reply: Reply = checked((yield _request(chosen, {"start": at, "count": 1}, False)))
+        reply: Reply = checked((yield _request(chosen, {"start": at, "count": 1}, _Following())))
     except ApiError as error:
         if error.code in ("no_log", "expired"):
             return True
         raise
-    return reply.headers.get("x-log-complete") == "true" and int(reply.headers.get("x-log-size", "0")) <= at
+    done = reply.headers.get("x-log-complete") == "true" or (held and reply.headers.get("x-log-held") == "true")
+    return done and int(reply.headers.get("x-log-size", "0")) <= at
 
 
-def _request(chosen: Selection, part: Mapping[str, object], follow: bool) -> Request:
+def _request(chosen: Selection, part: Mapping[str, object], follow: _Following) -> Request:
     return Request(
         method="GET",
         path="/api/v1" + chosen.path,
-        params=as_params(chosen.params(follow=follow, **part)),
+        params=as_params(chosen.params(follow=follow.wanted, held=follow.held or None, **part)),
         headers=IDENTITY,
         timeout=QUIET,
     )

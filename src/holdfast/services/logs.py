@@ -176,9 +176,11 @@ class Logs:
 
     # -- following
 
-    async def follow(self, chosen: Chosen, start: int) -> AsyncGenerator[tuple[int, bytes], None]:
+    async def follow(
+        self, chosen: Chosen, start: int, *, held: bool = False
+    ) -> AsyncGenerator[tuple[int, bytes], None]:
         """(offset, bytes) until the task has ended; empty bytes about once a second while nothing comes. Also before
-        the task has started."""
+        the task has started. With `held`, only until nothing comes of one that is held: that may last for weeks."""
         while (source := self._engine.log(chosen.record.attempt_id, chosen.stream)) is None:
             if chosen.record.logs_removed_at is not None or not self._may_start(chosen):
                 return
@@ -186,7 +188,13 @@ class Logs:
             await self._control.changed(chosen.job.id, TICK)
         async with aclosing(follow(source, start)) as pieces:
             async for piece in pieces:
+                if held and not piece[1] and self.is_held(chosen):
+                    return
                 yield piece
+
+    def is_held(self, chosen: Chosen) -> bool:
+        live = _find(self._control.active(chosen.job.id), chosen.record)
+        return live is not None and live.task.state is TaskState.HELD
 
     def _may_start(self, chosen: Chosen) -> bool:
         """Whether this try is still to come, or just coming."""

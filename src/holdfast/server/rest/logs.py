@@ -93,15 +93,16 @@ async def read_log(
     actor: Caller,
     services: Ask,
     follow: Annotated[bool, Query(description="Go on until the task has ended.")] = False,
+    held: Annotated[bool, Query(description="With follow: only until it has ended or is held.")] = False,
     download: Annotated[bool, Query(description="As a file to save.")] = False,
 ) -> Response:
     """The bytes of a log as they were written: all of it, or a part. `Range: bytes=a-b` works too."""
     chosen = await services.logs.choose(actor, selection)
-    headers = {"X-Log-Task": chosen.record.task.task}
+    headers = {"X-Log-Task": chosen.record.task.task, "X-Log-Held": str(services.logs.is_held(chosen)).lower()}
     if download:
         headers["Content-Disposition"] = f'attachment; filename="{chosen.file_name}"'
     if follow and not request.scope.get("holdfast.head"):
-        return await _follow_plain(services, chosen, part, headers)
+        return await _follow_plain(services, chosen, part, headers, held)
     source = services.logs.source(chosen)
     span = await _span(services, source, part)
     return answer_log(source, span, request.headers.get("range", ""), headers)
@@ -174,13 +175,15 @@ async def _span(services: Services, source: LogSource, part: Part) -> Span:
     return replace(span, start=start, end=end)
 
 
-async def _follow_plain(services: Services, chosen: Chosen, part: Part, headers: dict[str, str]) -> Response:
+async def _follow_plain(
+    services: Services, chosen: Chosen, part: Part, headers: dict[str, str], held: bool
+) -> Response:
     services.logs.check_follow(chosen)
     source = services.logs.source_if_any(chosen)
     span = Span(part.start or 0, part.start or 0, 0, False)
     if source is not None:
         span = await _span(services, source, part)
-    pieces = services.logs.follow(chosen, span.start)
+    pieces = services.logs.follow(chosen, span.start, held=held)
     return Stream(_bytes_only(pieces), media_type=PLAIN, headers={**headers, **describe_span(span)})
 
 
