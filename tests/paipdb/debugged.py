@@ -22,8 +22,8 @@ FOLDER = str(Path(paipdb.__file__).parent.parent)
 PATIENCE = 20.0
 
 
-def interpreters() -> list[str]:
-    """All that this machine has, one of each version; PAIPDB_PYTHONS names more, separated by colons."""
+def interpreters() -> dict[str, str]:
+    """By version, all that this machine has; PAIPDB_PYTHONS names more, separated by colons."""
     named = [f"python3.{minor}" for minor in range(6, 20)] + ["python3", "/usr/bin/python3"]
     candidates = [
         *os.environ.get("PAIPDB_PYTHONS", "").split(":"),
@@ -36,7 +36,7 @@ def interpreters() -> list[str]:
         version = _version(candidate)
         if version:
             found.setdefault(version, candidate)
-    return list(found.values())
+    return found
 
 
 def _version(python: str) -> str:

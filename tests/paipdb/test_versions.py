@@ -1,0 +1,152 @@
+"""Old and new Pythons: as many as are here run it; the syntax of the oldest is watched besides."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .debugged import FOLDER, Bench, Client, bench, interpreters
+
+SOURCES = sorted((Path(FOLDER) / "paipdb").glob("*.py"))
+
+TOUR = """\
+import paipdb, sys, threading
+def work(n):
+    total = 0
+    for i in range(n):
+        total += i
+    return total
+print("work", work(4))
+def in_thread():
+    x = "of the thread"
+    paipdb.settrace()
+    print("thread went on")
+thread = threading.Thread(target=in_thread, name="other")
+thread.start()
+thread.join()
+print("ready", flush=True)
+sys.stdin.readline()
+1 / 0
+"""
+
+
+INTERPRETERS = interpreters()
+
+
+@pytest.fixture(params=INTERPRETERS)
+def any_desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    with bench(tmp_path, INTERPRETERS[request.param]) as made:
+        yield made
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_the_syntax_is_that_of_python_3_6(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 6))
+
+
+def test_it_needs_nothing_but_python() -> None:
+    """Not even what an installation brings: a copy of the folder is enough."""
+    code = "import sys, paipdb, paipdb.program; print(*{name.split('.')[0] for name in sys.modules})"
+    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {FOLDER!r}); {code}"]
+    loaded = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert loaded - {"paipdb"} <= set(sys.stdlib_module_names) | {"__main__"}
+
+
+def test_a_tour(any_desk: Bench) -> None:
+    program = any_desk.debug(TOUR)
+    client = program.client()
+    client.prompt()
+    client.do("b 5, i == 2")
+    assert "train.py(5)work()" in client.do("c")
+    assert "(1, 2)" in client.do("p total, i")
+    assert "train.py(4)work()" in client.do("n")
+    where = client.do("w")
+    assert where.count("train.py(") == 2
+    assert "paipdb" not in where
+    assert "--Return--" in client.do("r")
+    assert "6" in client.do("retval")
+    assert "Deleted breakpoint 1" in client.do("clear 1")
+    client.send("interact")
+    client.wait_for(">>> ")
+    client.send("total * 7")
+    assert client.wait_for(">>> ") == "42\n>>> "
+    client.do("exit()")
+    assert "[now in thread other]" in client.do("c")
+    assert "of the thread" in client.do("p x")
+    client.send("c")
+    program.wait_for("ready", "stdout")
+    client.send("interrupt")
+    assert "train.py(16)<module>()" in client.prompt()
+    client.send("c")
+    assert program.process.stdin
+    program.process.stdin.write(b"\n")
+    program.process.stdin.flush()
+    assert "ZeroDivisionError" in client.prompt()
+    assert "(17)" in client.do("w")
+    client.send("q")
+    assert program.ends() == 1
+    assert program.stdout == "work 6\nthread went on\nready\n"
+    assert list(any_desk.notes.iterdir()) == []
+
+
+def test_steps_to_the_end(any_desk: Bench) -> None:
+    program = any_desk.debug("x = 1\ny = 2\n", env={"DEBUG_TOKEN": "off"})
+    client = Client(program.port())
+    client.prompt()
+    for _ in range(2):
+        client.do("n")
+    client.send("n\nn\nn\nn")
+    told = client.rest()
+    assert told.endswith("The program finished.\n")
+    assert "paipdb/" not in told
+    assert program.ends() == 0
+
+
+def test_steps_after_an_interrupt(any_desk: Bench) -> None:
+    program = any_desk.debug("print('running', flush=True)\nx = 0\nwhile True:\n    x += 1\n    x -= 1\n")
+    client = program.client()
+    client.prompt()
+    client.send("c")
+    program.wait_for("running", "stdout")
+    client.send("interrupt")
+    first = client.prompt()
+    for command in ("n", "s", "n"):
+        assert "train.py(" in client.do(command)
+    assert client.do("n") != first
+    client.do("b 4")
+    assert "train.py(4)" in client.do("c")
+    client.send("q")
+    assert program.ends() == 2
+
+
+def test_a_module_and_sys_exit(any_desk: Bench) -> None:
+    any_desk.write("work/__init__.py", "")
+    any_desk.write("work/train.py", "import sys\nsys.exit(int(sys.argv[1]))\n")
+    program = any_desk.start("-m", "paipdb", "-m", "work.train", "9")
+    client = program.client()
+    client.prompt()
+    client.send("c")
+    assert program.ends() == 9
+
+
+def test_a_forked_child(any_desk: Bench) -> None:
+    program = any_desk.run(
+        "import os, paipdb\npaipdb.settrace()\nchild = os.fork()\n"
+        "if not child:\n    paipdb.settrace()\n    os._exit(0)\n"
+        "print('child', os.waitpid(child, 0)[1])\n"
+    )
+    parent = program.client()
+    parent.prompt()
+    port = program.port()
+    parent.send("c")
+    child = program.client(2)
+    assert program.port(2) != port
+    assert "0" in child.prompt() + child.do("p child")
+    child.send("c")
+    assert program.ends() == 0
+    assert program.stdout == "child 0\n"
