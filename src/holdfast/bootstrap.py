@@ -121,6 +121,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
     """
     from holdfast.controller.clockwork import Clockwork
     from holdfast.controller.disk_guard import DiskGuard, MinFree
+    from holdfast.controller.gateway import GatewayOf
     from holdfast.controller.live import Limits
     from holdfast.controller.loop import Controller
     from holdfast.controller.retention import ArtifactRetention, AuditRetention, Retention
@@ -152,6 +153,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             backfill=settings.queue.backfill,
             folders=SharedFolders.at(settings.files.folder, home),
             platform=_platform(settings),
+            gateway=GatewayOf(lambda: services.ssh_gate),
             collecting=_collecting(engine, settings, home),
         )
         stack.push_async_callback(controller.close)
@@ -235,8 +237,11 @@ class _LateGateway:
             self._opening.add_done_callback(_tell_failure)
 
     async def _open(self) -> Gateway:
-        gateway = await asyncio.to_thread(self._make)
-        await gateway.open()
+        try:
+            gateway = await asyncio.to_thread(self._make)
+            await gateway.open()
+        finally:
+            self._services.ssh_gate.settled.set()  # whoever waits to know need not any longer
         return gateway
 
     def _make(self) -> Gateway:

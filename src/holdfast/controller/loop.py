@@ -42,7 +42,7 @@ from holdfast.core.queue import Queue
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import TaskState
 from holdfast.engines.base import Engine, Launch, LetsIn
-from holdfast.launching import Launcher, Platform, Surroundings
+from holdfast.launching import Gateway, Launcher, Platform, Surroundings
 from holdfast.services.changes import Changes
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import jobs as job_rows
@@ -80,6 +80,7 @@ class Controller:
         backfill: bool = False,
         folders: SharedFolders | None = None,
         platform: Platform | None = None,
+        gateway: Callable[[], Awaitable[Gateway]] | None = None,
         collecting: Collecting | None = None,
     ) -> None:
         """`derive` gives the secret bytes of a purpose (Vault.derive); without it no job has SSH keys of its own.
@@ -100,7 +101,7 @@ class Controller:
         self._trouble: str | None = None
         self._recovered = False
         self._surroundings = SurroundingsOf(
-            store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform
+            store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform, gateway=gateway
         )
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)

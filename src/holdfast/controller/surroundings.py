@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from holdfast.core.job import Dialect, Job
 from holdfast.core.records import Dataset, Group
 from holdfast.engines.base import Engine, Isolation
 from holdfast.launching import (
+    Gateway,
     Platform,
     PrimeHub,
     Surroundings,
@@ -58,14 +59,17 @@ class SurroundingsOf:
         groups: Callable[[], Mapping[str, Group]] = lambda: _NO_GROUPS,
         folders: SharedFolders | None = None,
         platform: Platform | None = None,
+        gateway: Callable[[], Awaitable[Gateway]] | None = None,
     ) -> None:
-        """`groups` gives them as they are now; who is in them is asked of the store."""
+        """`groups` gives them as they are now; who is in them is asked of the store. `gateway` may take a while when
+        the server has just started; without it, tasks reach each other by an sshd of theirs or not at all."""
         self._store = store
         self._engine = engine
         self._derive = derive
         self._groups = groups
         self._folders = folders
         self._platform = platform or Platform()
+        self._gateway = gateway
         self._reach = Reach("shared folders")
         self._slow: set[str] = set()  # folders that did not answer quickly when they were last looked at
         self._same: Surroundings | None = None  # what most jobs need, once the engine is open
@@ -81,7 +85,16 @@ class SurroundingsOf:
             return await self._openpai(snapshot, self._same)
         if job.dialect is Dialect.PRIMEHUB:
             return await self._primehub(snapshot, self._same)
-        return await self._own(snapshot, self._same)
+        same = self._same if job.task_count == 1 else await self._with_neighbours(snapshot, self._same)
+        return await self._own(snapshot, same)
+
+    async def _with_neighbours(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
+        """For tasks that are to reach each other by ssh."""
+        if self._derive is None or self._gateway is None:
+            return same
+        gateway = await self._gateway()
+        seed = None if gateway.trouble else self._derive(job_purpose(snapshot.id))
+        return replace(same, gateway=gateway, job_seed=seed)
 
     # -- our own
 
@@ -194,6 +207,7 @@ class SurroundingsOf:
         return replace(
             same,
             user_keys=await self._keys_of(snapshot.user) if user_keys else (),
+            gateway=await self._gateway() if self._gateway else None,
             job_seed=self._derive(job_purpose(snapshot.id)) if self._derive and job_key else None,
         )
 

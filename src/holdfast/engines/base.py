@@ -18,6 +18,11 @@ from holdfast.core.attempt import Observation
 from holdfast.core.job import Mount, Resources
 from holdfast.core.placement import Node
 
+# Shell options that every POSIX shell knows; others are left out where there is no bash.
+POSIX_OPTIONS = frozenset(
+    {"allexport", "errexit", "ignoreeof", "monitor", "noclobber", "noexec", "noglob", "nounset", "verbose", "xtrace"}
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:

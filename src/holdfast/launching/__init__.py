@@ -2,10 +2,11 @@
 
 from .build import Launcher
 from .given import dataset_variables, mlflow_variables
-from .surroundings import ArtifactLimits, Platform, PrimeHub, Surroundings, wants_job_key, wants_user_keys
+from .surroundings import ArtifactLimits, Gateway, Platform, PrimeHub, Surroundings, wants_job_key, wants_user_keys
 
 __all__ = [
     "ArtifactLimits",
+    "Gateway",
     "Launcher",
     "Platform",
     "PrimeHub",

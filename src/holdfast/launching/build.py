@@ -10,6 +10,7 @@ from holdfast.core.job import Dialect, Job, Role
 from holdfast.engines.base import Launch
 from holdfast.jobspec import fill_secrets
 
+from .neighbours import with_neighbours
 from .openpai import Company, Crowd, dress_openpai, openpai_filler
 from .primehub import dress_primehub
 from .surroundings import Surroundings
@@ -41,7 +42,9 @@ def _dress(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surrounding
         launch = replace(launch, env={**surroundings.variables, **launch.env})
     if surroundings.volume and surroundings.isolated:  # without a sandbox nothing appears at another path
         launch = with_volume(launch, surroundings.volume)
-    return with_files(launch, surroundings.files, isolated=surroundings.isolated) if surroundings.files else launch
+    if surroundings.files:
+        launch = with_files(launch, surroundings.files, isolated=surroundings.isolated)
+    return with_neighbours(launch, snapshot.job, surroundings) if snapshot.job.task_count > 1 else launch
 
 
 def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:

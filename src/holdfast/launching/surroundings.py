@@ -40,11 +40,22 @@ class PrimeHub:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """The SSH gateway as tasks reach it."""
+
+    host: str = ""
+    port: int = 0
+    host_key: str = ""  # its public key, one line
+    trouble: str = ""  # why there is none, a sentence; empty: it is open
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     addresses: Mapping[str, str] = field(default_factory=dict)  # node -> where others reach its tasks
     isolated: bool = True  # the task has a root filesystem of its own
     user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, as they wrote them; see wants_user_keys
     job_seed: bytes | None = None  # 32 secret bytes of this job alone; see wants_job_key
+    gateway: Gateway | None = None  # for jobs whose tasks are to reach each other; None: nobody asked
     volume: str = ""  # the folder of the machine that is the volume of the job's group; empty: it has none
     files: str = ""  # likewise what the group shares, for a job that is to see it
     variables: Mapping[str, str] = field(default_factory=dict)  # of datasets and MLflow; they may hold passwords

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from shlex import quote
 
 from holdfast.settings import SshSettings
@@ -30,6 +31,7 @@ class SshGate:
     port: int | None = None  # that it listens on; None: it does not
     host_key: str = ""  # its public key, one line
     trouble: str = ""  # why it does not listen although it should: a sentence
+    settled: asyncio.Event = field(default_factory=asyncio.Event)  # it has opened, or cannot
 
     @property
     def is_open(self) -> bool:

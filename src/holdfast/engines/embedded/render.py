@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from holdfast.engines.base import Launch
+from holdfast.engines.base import POSIX_OPTIONS, Launch
 
 HOME = "/home/jovyan"
 OWN = "/run/holdfast"  # what bubblewrap lays there last must meet no link: it would follow it out of the sandbox
@@ -31,11 +31,6 @@ CAPABILITIES = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
     "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_AUDIT_WRITE", "CAP_SETFCAP",
 )  # fmt: skip
-
-# Shell options every POSIX shell knows; others are left out where there is no bash.
-_POSIX_OPTIONS = frozenset(
-    {"allexport", "errexit", "ignoreeof", "monitor", "noclobber", "noexec", "noglob", "nounset", "verbose", "xtrace"}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +97,7 @@ def render_args(
         args += _bind(bind)
     args += ["--perms", "0555", "--ro-bind-data", str(SCRIPT_FD), SCRIPT]
     if launch.entry:
-        args += ["--perms", "0555", "--ro-bind-data", str(ENTRY_FD), ENTRY]
+        args += ["--perms", "0500", "--ro-bind-data", str(ENTRY_FD), ENTRY]  # it may hold a key
     if launch.hold:
         args += ["--perms", "0555", "--ro-bind-data", str(HOLD_FD), HOLD]
     if root.locked:
@@ -131,7 +126,7 @@ def render_command(root: Root, options: Iterable[str], script: str = SCRIPT, ent
     if entry:
         return [root.shell, entry, script]
     bash = root.shell.endswith("bash")
-    chosen = [option for option in options if bash or option in _POSIX_OPTIONS]
+    chosen = [option for option in options if bash or option in POSIX_OPTIONS]
     command = [root.shell]
     for option in chosen:
         command += ["-o", option]

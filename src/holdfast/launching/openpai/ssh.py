@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from shlex import quote
 from typing import Any
 
 from holdfast.core.attempt import TaskAttempt
 
 from ..keys import count_others, job_pair, sane_keys
+from ..neighbours import FIND_SSH, NO_CLIENT, TELL_SSH, render_hosts
 from ..shell import write_file
-from ..surroundings import Surroundings, is_on, plugin_calls
+from ..surroundings import Gateway, Surroundings, is_on, plugin_calls
 from .entry import Step
 from .parameters import number_of
 from .saying import SAY
@@ -30,17 +31,19 @@ def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, 
         return Step(
             plugin="ssh", before=f"{SAY}{_NOT_ISOLATED}{'exit 249' if is_on(parameters.get('sshbarrier')) else ''}\n"
         )
+    gateway = surroundings.gateway if surroundings.gateway and not surroundings.gateway.trouble else None
     parts = [SAY, _left_out(others), _FOLDERS]
     if seed is not None:
         pair = job_pair(seed)
         keys = [pair.public, *keys]
         parts.append(_KEY_PAIR.format(private=quote(pair.private), public=quote(pair.public + "\n")))
         parts.append(write_file("$own/known_hosts", f"* {pair.public}\n"))
-        parts.append(_CONFIG.format(hosts=quote("".join(_host_blocks(scene))).replace(_OWN, "'\"$own\"'")))
     parts.append(write_file("$own/authorized_keys", "".join(f"{key}\n" for key in keys)))
-    parts.append(_SSHD)
-    if seed is not None and is_on(parameters.get("sshbarrier")):
-        parts.append(_barrier(scene, parameters))
+    parts.append(_SSHD.replace("<without>", quote(_without(gateway))))
+    if seed is not None:
+        parts.append(_config(scene, gateway))
+        if is_on(parameters.get("sshbarrier")):
+            parts.append(_barrier(scene, parameters, gateway))
     return Step(plugin="ssh", before="".join(parts))
 
 
@@ -63,9 +66,31 @@ def _left_out(count: int) -> str:
     return f"say WARN {quote(f'{said} left out.')}\n"
 
 
-def _host_blocks(scene: Scene) -> Iterator[str]:
-    for tasks in scene.crowd.placed.values():
-        for task in tasks:
+def _without(gateway: Gateway | None) -> str:
+    """What becomes of a task that has no sshd."""
+    return "It is reached through the SSH gateway." if gateway else "Nobody can log in to it by ssh."
+
+
+def _config(scene: Scene, gateway: Gateway | None) -> str:
+    """Straight to where an sshd listens, as far as can be known: that goes on when the server does not. What this
+    task's image has, every task of the same image has."""
+    if gateway is None:
+        return _CONFIG.format(hosts=_direct(scene, scene.crowd.placed)) + TELL_SSH + _TELL_NO_CLIENT
+    roles = _roles_with_ssh(scene)
+    same = [role.name for role in scene.snapshot.job.roles if role.engine_image == scene.role.engine_image]
+    direct = f'[ "$reachable" = no ] || {_direct(scene, [name for name in same if name in roles])}'
+    others = render_hosts(scene.snapshot.id, scene.snapshot.job, gateway)
+    return _CONFIG.format(hosts=direct + others) + TELL_SSH + _TELL_NO_CLIENT
+
+
+def _direct(scene: Scene, roles: Iterable[str]) -> str:
+    blocks = quote("".join(_host_blocks(scene, roles))).replace(_OWN, "'\"$own\"'")
+    return f"printf %s {blocks}\n"
+
+
+def _host_blocks(scene: Scene, roles: Iterable[str]) -> Iterator[str]:
+    for role in roles:
+        for task in scene.crowd.placed[role]:
             yield _HOST.format(
                 names=" ".join(_names(scene, task)),
                 address=scene.crowd.address(task),
@@ -79,7 +104,7 @@ def _names(scene: Scene, task: TaskAttempt) -> list[str]:
     return [f"{spelling}-{task.index}" for spelling in reversed(scene.crowd.spellings(task.role))]
 
 
-def _barrier(scene: Scene, parameters: Mapping[str, Any]) -> str:
+def _barrier(scene: Scene, parameters: Mapping[str, Any], gateway: Gateway | None) -> str:
     """Wait for those tasks that have the plugin too."""
     minutes = BARRIER_MINUTES
     if parameters.get("sshbarrierTimeout") is not None:
@@ -91,7 +116,10 @@ def _barrier(scene: Scene, parameters: Mapping[str, Any]) -> str:
         for task in tasks
         if role in roles and (task.role, task.index) != (scene.task.role, scene.task.index)
     ]
-    return _BARRIER.format(others=" ".join(others), seconds=minutes * 60) if others else ""
+    if not others:
+        return ""
+    never = _NEVER_THROUGH if gateway else _NEVER
+    return never + _BARRIER.format(others=" ".join(others), seconds=minutes * 60)
 
 
 def _roles_with_ssh(scene: Scene) -> set[str]:
@@ -116,15 +144,9 @@ Host {names}
     LogLevel ERROR
 """
 
-# ssh and sshd look into the home folder that the image's list of users names, whatever HOME says.
-_FOLDERS = """\
+_FOLDERS = f"""\
 umask 077
-ssh=$(eval "echo ~$(id -un 2>/dev/null)" 2>/dev/null)/.ssh
-case $ssh in
-/*) mkdir -p "$ssh" 2>/dev/null || ssh=$HOME/.ssh ;;
-*) ssh=$HOME/.ssh ;;
-esac
-own=$PAI_RUNTIME_DIR/ssh
+{FIND_SSH}own=$PAI_RUNTIME_DIR/ssh
 mkdir -p "$ssh" "$own"
 """
 
@@ -139,24 +161,22 @@ for name in id_ed25519 id_rsa; do
 done
 """
 
-# Before what is there already, since ssh takes the first that it finds; in place of what an earlier job put there.
 _CONFIG = """\
 {{
-    echo '# pai-job-ssh begins'
-    printf %s {hosts}
-    printf '%s\\n' 'Host *' '# pai-job-ssh ends'
-    [ ! -f "$ssh/config" ] || sed '/^# pai-job-ssh begins/,/^# pai-job-ssh ends/d' "$ssh/config"
-}} >"$own/config"
-cat "$own/config" >"$ssh/config"
+{hosts}}} >"$own/config"
+"""
+
+_TELL_NO_CLIENT = f"""\
+[ -n "$client" ] || say WARN {quote(NO_CLIENT)}
 """
 
 _SSHD = """\
 reachable=no
 sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v sshd || :)
 if [ -z "$sshd" ] || ! command -v ssh-keygen >/dev/null; then
-    say WARN 'Nobody can log in to this task by ssh: that needs openssh-server in the image, and there is none.'
+    say WARN 'This task has no sshd: that needs openssh-server in the image, and there is none. '<without>
 elif [ "$(id -u)" != 0 ]; then
-    say WARN 'Nobody can log in to this task by ssh: its sshd would have to run as root, and the task does not.'
+    say WARN 'This task has no sshd: it would have to run as root, and the task does not. '<without>
 else
     # Tasks know each other by the key of the job: whoever else listens on a port, once it is free, is not one of them.
     key=$own/id_ed25519
@@ -190,11 +210,21 @@ else
 fi
 """
 
-_BARRIER = """\
-if [ "$reachable" = no ] || ! command -v ssh >/dev/null; then
+_NEVER = """\
+if [ "$reachable" = no ] || [ -z "$client" ]; then
     say ERROR 'The SSH barrier can never be passed: it needs openssh-server and openssh-client in the image, and root.'
     exit 249
 fi
+"""
+
+_NEVER_THROUGH = """\
+if [ -z "$client" ]; then
+    say ERROR 'The SSH barrier can never be passed: it needs openssh-client in the image.'
+    exit 249
+fi
+"""
+
+_BARRIER = """\
 waited=0
 pause=1
 for host in {others}; do
