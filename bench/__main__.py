@@ -14,7 +14,19 @@ from .harness import BUILD, Options, say
 from .rows import Row, render_table, write_json
 
 # Quiet ones first: what follows a heavy one would measure its dust.
-MEASUREMENTS = ("idle", "start", "submit", "throughput", "logs", "scale", "portal", "schedules", "crash", "first_job")
+MEASUREMENTS = (
+    "idle",
+    "start",
+    "submit",
+    "throughput",
+    "logs",
+    "scale",
+    "portal",
+    "schedules",
+    "ssh",
+    "crash",
+    "first_job",
+)
 NOT_QUICK = ("first_job",)
 
 
