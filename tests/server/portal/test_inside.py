@@ -130,7 +130,7 @@ async def test_a_held_job_says_for_how_long_and_can_be_extended(rig: Rig) -> Non
     async with open_desk(rig, "ada") as desk:
         page = (await desk.get(f"/jobs/{job}")).text
         assert 'class="notice why hold"' in page
-        assert "main-0 is held with all it has; that ends 2026-03-08 12:00 UTC" in await held(desk, job)
+        assert "Held with all it has: main-0. This ends 2026-03-08 12:00 UTC" in await held(desk, job)
         assert f"/jobs/{job}/log?task=main-0" in page  # whose log tells more
         assert "<code>3</code>" in page  # how its command ended
         answer = await desk.post(f"/jobs/{job}/hold/extend", {"by": "3d"})
@@ -156,7 +156,7 @@ async def test_files_alone_are_kept_and_the_rest_released(rig: Rig) -> None:
     job = await submit(rig, CRASH, JobState.HELD)
     async with open_desk(rig, "ada") as desk:
         assert (await desk.post(f"/jobs/{job}/hold/files")).status_code == 303
-        assert "The files of main-0 are kept" in await held(desk, job)
+        assert "Only files are kept: main-0." in await held(desk, job)
         assert "Keep files only" not in await held(desk, job)
         terminal = await desk.get(f"/jobs/{job}/terminal?task=main-0")
         assert "a shell is started on them for you" in text_of(terminal.text)

@@ -26,6 +26,10 @@ _TONES = {
     "task-retry": "warn",
     "held": "hold",
     "task-held": "hold",
+    "hold-extended": "hold",
+    "hold-files": "hold",
+    "hold-ended": "warn",
+    "debugger-waiting": "hold",
     "started": "run",
     "task-started": "run",
     "placed": "run",
@@ -96,6 +100,10 @@ def _words(visit: Visit) -> dict[str, str]:
         "tagged": visit.say("Tagged"),
         "untagged": visit.say("Tag removed"),
         "entered": visit.say("Entered"),
+        "hold-extended": visit.say("Hold extended"),
+        "hold-files": visit.say("Files kept"),
+        "hold-ended": visit.say("Hold ended"),
+        "debugger-waiting": visit.say("Debugger waiting"),
     }
 
 
