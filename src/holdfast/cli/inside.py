@@ -1,0 +1,53 @@
+"""What the commands that get inside tasks share: which task, and the command after `--`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from holdfast.sdk.address import Address
+
+TaskName = Annotated[
+    str | None,
+    typer.Argument(metavar="TASK", help="Which task: worker-0. Default: one that is held, else the first that runs."),
+]
+
+
+class RunsInside(TyperCommand):
+    """Keeps what stands after `--` apart: it is run in the task."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta["holdfast.command"] = args[cut + 1 :]
+            args = args[:cut]
+        given = [arg for arg in args if not arg.startswith("-")]  # parsing takes them away
+        try:
+            return list(super().parse_args(ctx, args))
+        except typer.TyperException as error:
+            if "unexpected extra argument" in error.format_message():
+                words = f"holdfast {ctx.info_name} {given[0]} -- {shlex.join(given[1:])}"
+                raise typer.BadParameter(f"a command goes after --: {words}", ctx=ctx) from None
+            raise
+
+
+def command_of(ctx: typer.Context) -> list[str]:
+    found: list[str] = ctx.meta.get("holdfast.command", [])
+    return found
+
+
+def as_run(words: Sequence[str]) -> dict[str, Any]:
+    """As with `submit`: one word is shell text, several are a program and its arguments; none is a shell."""
+    return {"script": words[0]} if len(words) == 1 else {"argv": list(words)}
+
+
+def find_server() -> Address:
+    """Where the server is, without loading the client that most commands use."""
+    from holdfast.sdk.address import find_address
+
+    return find_address()
