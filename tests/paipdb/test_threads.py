@@ -191,7 +191,7 @@ def test_peers_go_on_when_the_one_is_killed(desk: Bench) -> None:
 def test_peers_that_all_stop_take_turns(desk: Bench) -> None:
     desk.write("worker.py", "import paipdb, sys\nrank = sys.argv[1]\npaipdb.settrace()\nx = 1\n")
     program = desk.run(PEERS, env={"DEBUG_HOLD_PEERS": "1", "DEBUG_TOKEN": "eight-or-more"})
-    seen = set()
+    seen: set[int] = set()
     for _ in range(3):
         client = next_waiting(desk, seen)
         client.prompt()

@@ -22,7 +22,7 @@ class Client:
         self.leaving = False  # it will send no more, but may still read
         self.fresh = True  # it has sent nothing but its token
         self._received = b""
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()  # a signal may come while it is held
         for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -74,7 +74,7 @@ class Debugger(pdb.Pdb):
             port.gave_up = True
             waited = f"No client connect to server in {self.timeout:g} seconds, "
             if self.crashed or (os.environ.get("DEBUG_ON_TIMEOUT") or self.on_timeout) == "exit":
-                with contextlib.suppress(AttributeError, OSError, ValueError):
+                with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):
                     sys.stdout.write(waited + "exit\n")
                     sys.stdout.flush()
                 end(1)

@@ -29,7 +29,7 @@ class Door:
         self._serve = serve
         self._listeners: Dict[int, socket.socket] = {}
         self._asked: Optional[int] = None
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal may come while it is held
         self._strangers = 0
 
     def open(self, asked: Optional[int]) -> None:

@@ -41,7 +41,7 @@ def end_now(code: int) -> NoReturn:
 
 def flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError, ValueError):
+        with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # also when it is just written to
             stream.flush()
 
 

@@ -272,7 +272,7 @@ def _is_free(number: int) -> bool:
     return handler in (signal.SIG_DFL, signal.SIG_IGN) or is_parents
 
 
-_making = threading.Lock()
+_making = threading.RLock()  # a signal may come while it is held
 _made: Optional[Port] = None
 
 
@@ -294,7 +294,7 @@ def close_port() -> None:
 
 def _in_forked_child() -> None:
     global _made, _making
-    _making = threading.Lock()
+    _making = threading.RLock()
     if _made is not None:
         _made.abandon()
         _made = None

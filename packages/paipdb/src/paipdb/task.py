@@ -14,8 +14,11 @@ DEFAULT_TIMEOUT = 600.0
 def log(text: str) -> None:
     """One line for the job's log."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        try:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+        except RuntimeError:  # a signal came while the program wrote to it
+            os.write(2, text.encode("utf-8", "replace") + b"\n")
 
 
 def seconds_to_wait() -> float:
