@@ -26,6 +26,7 @@ import stat
 import sys
 import termios
 from _socket import SCM_RIGHTS, SOL_SOCKET, socket
+from time import monotonic, sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ REQUEST_FD = 4
 NOT_FOUND = 127
 NOT_RUNNABLE = 126
 
+_SET_UP = 10.0  # seconds a sandbox may take to be ready
+_BORN = 0.5  # seconds after which a command without a trace of us in its environment is taken to be so on purpose
+_AGAIN = 0.005
 _MOST_ENV = 2 * 1024 * 1024
 _SMALL_FILE = 64 * 1024
 _HIGHEST_FD = 4096  # we begin with five descriptors and open a few more
@@ -51,7 +55,7 @@ _NS_GET_USERNS = 0xB701
 _NEW_USER, _NEW_PID = 0x10000000, 0x20000000
 _OTHERS = {"cgroup": 0x02000000, "ipc": 0x08000000, "uts": 0x04000000, "net": 0x40000000, "mnt": 0x00020000}
 
-_PDEATHSIG, _DUMPABLE, _SECCOMP, _CAPBSET_DROP, _NO_NEW_PRIVS, _CAP_AMBIENT = 1, 4, 22, 24, 38, 47
+_PDEATHSIG, _DUMPABLE, _NAME, _SECCOMP, _CAPBSET_DROP, _NO_NEW_PRIVS, _CAP_AMBIENT = 1, 4, 15, 22, 24, 38, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION = 0x20080522
 _SECCOMP_FILTER = 2
@@ -67,7 +71,8 @@ class Refused(Exception):
 class Place:
     """The sandbox of a task: handles on its namespaces, its root, and what its processes are given.
 
-    All of it is opened through the numbers of its first process, which is seen to be that very one and alive after."""
+    All of it is opened through the number of its first process, which is seen to be that very one, and still there
+    after. That process sets the sandbox up, among the machine's own files, until it has a child: the command."""
 
     def __init__(self, pid: int, namespace: int) -> None:
         try:
@@ -76,6 +81,7 @@ class Place:
             self.pid = os.open(f"{folder}/ns/pid", os.O_RDONLY)
             if os.fstat(self.pid).st_ino != namespace:
                 raise ProcessLookupError
+            self.first = _wait_for_command(pid, handle)
             self.user = os.open(f"{folder}/ns/user", os.O_RDONLY)
             self.others = {name: os.open(f"{folder}/ns/{name}", os.O_RDONLY) for name in _OTHERS}
             self.owner = fcntl.ioctl(self.others["mnt"], _NS_GET_USERNS)
@@ -83,11 +89,13 @@ class Place:
             self.root = os.open(f"{folder}/root", os.O_PATH)
             self.limits = [(kind, resource.prlimit(pid, kind)) for kind in _LIMITS]
             self.status = _status(pid)
-            if select.select([handle], [], [], 0)[0]:
+            if _is_over(handle):
                 raise ProcessLookupError
             os.close(handle)
         except (ProcessLookupError, FileNotFoundError) as error:
             raise Refused("The task has just ended.") from error
+        if os.path.samestat(os.fstat(self.root), os.stat("/")):
+            raise Refused("The task has no files of its own.")
 
     def join_outside(self) -> None:
         """What our children are to have from their birth, and the rights to join the rest."""
@@ -111,6 +119,7 @@ def main() -> None:
     child = 0
     try:
         _prctl(_DUMPABLE, 0)
+        _libc.prctl(_NAME, b"holdfast-enter", 0, 0, 0)
         request = marshal.loads(_read(REQUEST_FD, None))
         os.close(REQUEST_FD)
         child = _start(request, control)
@@ -123,9 +132,9 @@ def _start(request: dict[str, Any], control: socket) -> int:
     """Fork the child that goes in; answers its pid."""
     joins = [os.open(path, os.O_WRONLY) for path in request["joins"]]
     place = Place(request["init"], request["namespace"]) if request["init"] else None
-    first = _first_child(request["init"] or request["runner"])
+    first = place.first if place is not None else _wait_for_command(request["runner"])
     env = _environment(first, request)
-    folder = request["workdir"] or _working_folder(first)
+    folder = _working_folder(first)
     serve = _preloaded(request)
     nowhere = os.open("/dev/null", os.O_RDWR)
     if place is not None:
@@ -197,7 +206,7 @@ def _go_in(request: dict[str, Any], control: socket, joins: list[int], place: Pl
 
 
 def _become(
-    request: dict[str, Any], env: dict[bytes, bytes], folder: bytes, serve: Callable[[int, int], None] | None
+    request: dict[str, Any], env: dict[bytes, bytes], folder: bytes, serve: Callable[[int, int, bytes], None] | None
 ) -> None:
     code = NOT_RUNNABLE
     try:
@@ -207,7 +216,7 @@ def _become(
         _close_others()
         _go_to(folder, env)
         if serve is not None:
-            serve(0, 1)
+            serve(0, 1, env.get(b"HOME", b"/"))
             code = 0
         else:
             code = _run(request, env)
@@ -312,7 +321,7 @@ def _exec(argv: list[bytes], env: dict[bytes, bytes], program: bytes = b"") -> i
     name = program or argv[0]
     folders = [b""] if b"/" in name else [path + b"/" for path in env.get(b"PATH", b"/usr/bin:/bin").split(b":")]
     worst = errno.ENOENT
-    for folder in folders:
+    for folder in folders if name else ():
         try:
             os.execve(folder + name, argv, env)
         except OSError as error:
@@ -338,32 +347,51 @@ def _complain(text: str) -> None:
 # --- looking at the task from outside, before anything is joined --------------------------------------------------
 
 
-def _first_child(pid: int) -> int:
-    """The command itself, or what runs around it: the oldest child of the sandbox's first process; 0 for none."""
-    try:
+def _wait_for_command(pid: int, handle: int | None = None) -> int:
+    """The command itself, or what runs around it: the oldest child of the sandbox's first process."""
+    end = monotonic() + _SET_UP
+    while monotonic() < end:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
-            return int((file.read(64).split() or [b"0"])[0])
-    except (OSError, ValueError):
-        return 0
+            found = file.read(64).split()
+        if found:
+            return int(found[0])
+        if handle is not None and _is_over(handle):
+            raise ProcessLookupError
+        sleep(_AGAIN)
+    raise Refused("The task is still being set up. Try again in a moment.")
+
+
+def _is_over(handle: int) -> bool:
+    return bool(select.select([handle], [], [], 0)[0])
 
 
 def _environment(first: int, request: dict[str, Any]) -> dict[bytes, bytes]:
     """What the task's command was given, as far as it left that alone; then what this session adds."""
     env: dict[bytes, bytes] = dict(request["plain_env"])
-    try:
-        fd = os.open(f"/proc/{first}/environ", os.O_RDONLY)
-        try:
-            found = _variables(_read(fd, _MOST_ENV))
-        finally:
-            os.close(fd)
-    except OSError:
-        found = {}
+    end = monotonic() + _BORN
+    found = _variables(_environ(first))
+    while request["mark"] not in found.items() and monotonic() < end:  # it may be about to run the command
+        sleep(_AGAIN)
+        found = _variables(_environ(first))
     if request["mark"] in found.items():
         env.update(found)
         for name in (b"PWD", b"OLDPWD", b"SHLVL", b"_"):
             env.pop(name, None)
     env.update(request["env"])
     return env
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return _read(fd, _MOST_ENV)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def _variables(data: bytes) -> dict[bytes, bytes]:
@@ -392,7 +420,7 @@ def _status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _preloaded(request: dict[str, Any]) -> Callable[[int, int], None] | None:
+def _preloaded(request: dict[str, Any]) -> Callable[[int, int, bytes], None] | None:
     """What is to be served instead of running a command."""
     return __import__("sftp").serve if request["kind"] == "sftp" else None
 

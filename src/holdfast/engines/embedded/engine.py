@@ -28,6 +28,7 @@ from holdfast.engines.base import (
     ImageInfo,
     Launch,
     LogSource,
+    NoEntry,
     ProcessInfo,
     Session,
     Stream,
@@ -46,6 +47,7 @@ from .options import EmbeddedOptions
 from .places import Places, delete, was_out_of_memory
 from .processes import open_child, open_pidfd
 from .recorder import Recorder
+from .reviving import Reviver
 from .scratch import Pace, timed
 from .site import Site, find_site
 from .spawning import keep_descriptors_private
@@ -78,6 +80,7 @@ class EmbeddedEngine:
         self._views = Views(home, self._options)
         self._starter: Starter | None = None
         self._entering: Entering | None = None
+        self._reviver: Reviver | None = None
         self._site: Site | None = None
         self._watch: Watch | None = None
         self._unsettled: set[str] = set()  # attempts that run, or whose last processes do, though nobody watches them
@@ -106,6 +109,7 @@ class EmbeddedEngine:
         self._site = site = find_site(self._places.home, self._options, self._views)
         self._starter = Starter(self._options, site, self._views, self._images, self._places, self._unsettled)
         self._entering = Entering(self._places, site, self._in_thread)
+        self._reviver = Reviver(self._options, site, self._views, self._images, self._places, set())
         self._nodes = (machine.find_node(self._options, site.gpus),)
         for left in (*self._places.trash(), *self._images.unfinished()):
             self._clean(delete, left)
@@ -336,6 +340,7 @@ class EmbeddedEngine:
             await self.observe([attempt_id])
         task = self._watching.get(attempt_id)
         if task is None:
+            await self._in_thread(lambda: self._end_revived(attempt_id))
             return
         kill_at = self._loop.time() + max(0.0, grace)
         first = task.kill_at is None
@@ -408,6 +413,7 @@ class EmbeddedEngine:
             await self._in_thread(lambda: self._remove(attempt_id))
 
     def _remove(self, attempt_id: str) -> None:
+        self._end_revived(attempt_id)
         name = self._places.machine_name(attempt_id)
         folder = self._places.folder(attempt_id)
         note = folder.read_start()
@@ -451,6 +457,20 @@ class EmbeddedEngine:
 
     async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await self._door.connect(attempt_id, port)
+
+    async def revive(self, launch: Launch) -> None:
+        try:
+            await self._reach_mounts(launch)
+        except Refusal as refusal:
+            raise NoEntry(refusal.message) from refusal
+        reviver = self._reviver
+        assert reviver is not None
+        if is_safe_id(launch.attempt_id):
+            await self._in_thread(lambda: reviver.revive(launch))
+
+    def _end_revived(self, attempt_id: str) -> None:
+        if self._reviver is not None and is_safe_id(attempt_id):
+            self._reviver.end(attempt_id)
 
     async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
         return await self._door.processes(attempt_id)

@@ -30,6 +30,7 @@ from .places import Places
 from .processes import COOKIE
 from .read import Claim, StartNote
 from .render import CAPABILITIES, HOME, PATH
+from .reviving import revived_of
 from .session import EmbeddedSession, Helper
 from .site import Site
 from .spawning import memory_file
@@ -39,6 +40,7 @@ _ENTER = "import sys; sys.path.append(sys.argv[1]); import enter; enter.main()"
 _CONTROL_FD, _REQUEST_FD = 3, 4  # as runtime/enter.py knows them
 _HIGH = 100  # sources of descriptors lie above every target
 _PATIENCE = 30.0  # seconds a helper may take until it is inside
+_AGAIN = 0.02  # seconds between two tries to enter a task that is still being set up
 _CONNECT = 10.0  # seconds
 _PIPE = 1 << 20  # bytes a pipe holds, where we may have that much
 _LONGEST_WORD = 128 * 1024 - 1  # of the kernel, for one argument or variable
@@ -65,6 +67,7 @@ class Door(NamedTuple):
     claim: Claim
     init: int  # the sandbox's first process; 0 without a sandbox
     namespace: int
+    home: str
 
 
 class Spawned(NamedTuple):
@@ -73,6 +76,10 @@ class Spawned(NamedTuple):
     pid: int
     control: socket.socket
     ends: list[int]  # ours, of the command's stdin, stdout and stderr; none with a terminal
+
+
+class StillSettingUp(NoEntry):
+    """It will be there in a moment."""
 
 
 class Entering:
@@ -85,7 +92,7 @@ class Entering:
 
     async def enter(self, attempt_id: str, command: Command) -> Session:
         _check_command(command)
-        helper, ends = await self._send_in(attempt_id, command)
+        helper, ends = await self._send_in_soon(attempt_id, command)
         try:
             word, terminal = await helper.first_word(_PATIENCE)
             if word != "ready":
@@ -109,6 +116,18 @@ class Entering:
             work.add_done_callback(_give_up)
             raise
         return Helper(pid, control), ends
+
+    async def _send_in_soon(self, attempt_id: str, command: Command) -> tuple[Helper, list[int]]:
+        """The same; it may have been started just now."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE
+        while True:
+            try:
+                return await self._send_in(attempt_id, command)
+            except StillSettingUp:
+                if loop.time() > until:
+                    raise
+                await asyncio.sleep(_AGAIN)
 
     def _session(self, helper: Helper, ends: Sequence[int], terminal: int | None) -> EmbeddedSession:
         if terminal is not None:
@@ -157,24 +176,30 @@ class Entering:
     def _door(self, attempt_id: str) -> Door:
         if not is_safe_id(attempt_id):
             raise NoEntry("There is no such task.")
-        folder = self._places.folder(attempt_id)
-        note = folder.read_start()
-        if note is None:
+        task = self._places.folder(attempt_id)
+        if task.read_start() is None:
             raise NoEntry("The task has not started, or nothing is left of it.")
-        if not folder.is_alive():
+        folder = next((each for each in (task, revived_of(task)) if each.is_alive()), None)
+        note = folder.read_start() if folder is not None else None
+        if folder is None or note is None:
             raise NoEntry("The task has ended.")
         claim = folder.read_claim()
         found = pids_of(claim) if note.sandbox else (0, 0)
         if found is None or claim.pid is None:
-            raise NoEntry("The task is still being set up. Try again in a moment.")
-        return Door(folder, note, claim, *found)
+            raise StillSettingUp("The task is still being set up. Try again in a moment.")
+        return Door(folder, note, claim, *found, HOME if note.sandbox else task["scratch"])
 
     def _request(self, attempt_id: str, door: Door, command: Command) -> dict[str, Any]:
         env = dict(command.env)
         if command.terminal is not None:
             env["TERM"] = command.terminal.term
-        home = HOME if door.note.sandbox else door.folder["scratch"]
-        plain = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "USER": self._site.user, "LOGNAME": self._site.user}
+        plain = {
+            "PATH": PATH,
+            "HOME": door.home,
+            "LANG": "C.UTF-8",
+            "USER": self._site.user,
+            "LOGNAME": self._site.user,
+        }
         plain["HOLDFAST_ATTEMPT"] = attempt_id
         if not door.note.sandbox:
             env[COOKIE] = self._places.machine_name(attempt_id)
@@ -190,7 +215,6 @@ class Entering:
             "init": door.init,
             "namespace": door.namespace,
             "runner": door.claim.pid,
-            "workdir": b"",
             "joins": [f"{group}/cgroup.procs" for group in door.note.cgroups],
             "capabilities": _ALLOWED,
             "seccomp": self._site.seccomp,

@@ -16,6 +16,8 @@ from .cleaning import remove_tree
 from .folder import KEPT, TaskFolder
 from .read import StartNote
 
+REVIVED = "revived"  # in a task's folder: of the sandbox laid over its files after it has ended
+
 
 class Places:
     def __init__(self, home: Path) -> None:
@@ -52,7 +54,8 @@ class Places:
 
     def in_use(self) -> set[str]:
         """Folders that tasks not put away yet stand on."""
-        notes = [TaskFolder(f"{self._tasks}/{name}").read_start() for name in self.tasks()]
+        folders = [f"{self._tasks}/{name}" for name in self.tasks()]
+        notes = [TaskFolder(path).read_start() for folder in folders for path in (folder, f"{folder}/{REVIVED}")]
         return {path for note in notes if note is not None for path in note.stands_on}
 
     def put_away(self, attempt_id: str) -> str | None:

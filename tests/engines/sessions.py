@@ -1,0 +1,68 @@
+"""Running commands inside tasks, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from holdfast.engines.base import Command, Engine, LetsIn, Session
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    errors: str
+
+
+def let_in(engine: Engine) -> LetsIn:
+    assert isinstance(engine, LetsIn)
+    return engine
+
+
+async def inside(engine: Engine, attempt_id: str, command: Command | str, given: bytes = b"") -> Said:
+    """Run a command, or a line of shell, to its end."""
+    command = Command(script=command) if isinstance(command, str) else command
+    session = await let_in(engine).enter(attempt_id, command)
+    try:
+        return await finish(session, given)
+    finally:
+        session.close()
+
+
+async def finish(session: Session, given: bytes = b"") -> Said:
+    async def feed() -> None:
+        await session.write(given)
+        session.end_input()
+
+    out, errors, code, _ = await asyncio.gather(
+        everything(session.read), everything(session.read_errors), session.wait(), feed()
+    )
+    return Said(code, out.decode(), errors.decode())
+
+
+async def everything(read: Callable[[], Awaitable[bytes]]) -> bytes:
+    found = []
+    while block := await read():
+        found.append(block)
+    return b"".join(found)
+
+
+class Screen:
+    """What has been seen of a session so far."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.text = ""
+
+    async def type(self, text: str) -> None:
+        await self.session.write(text.encode())
+
+    async def shows(self, word: str) -> str:
+        """Wait for it; answers what came up to it, and forgets that."""
+        while word not in self.text:
+            block = await self.session.read()
+            assert block, f"it ended without {word!r}: {self.text!r}"
+            self.text += block.decode("utf-8", "replace")
+        before, _, self.text = self.text.partition(word)
+        return before
