@@ -144,7 +144,7 @@ def test_interrupting(desk: Bench, line: str) -> None:
     client = come_back(program)
     client.wait_for("stop it now.\n")
     client.send(line)
-    assert "train.py(3)<module>()" in client.prompt()
+    assert re.search(r"train\.py\([23]\)<module>", client.prompt())  # it may not sleep yet
     client.send("q")
     assert program.ends() == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 from .debugged import Bench, Client, free_port
@@ -191,7 +192,7 @@ def test_a_trap_from_outside(desk: Bench) -> None:
     program.wait_for("ready", "stdout")
     os.kill(program.process.pid, signal.SIGTRAP)
     client = program.client()
-    assert "train.py(5)<module>()" in client.prompt()
+    assert re.search(r"train\.py\([345]\)<module>", client.prompt())  # it may not sleep yet
     client.send("q")
     assert program.ends() == 2
 

@@ -7,7 +7,7 @@ import pdb
 import sys
 import threading
 import types
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .console import Console, Interpreter
 from .ending import end, flush_output
@@ -37,35 +37,47 @@ class Debugger(pdb.Pdb):
     # --- stopping
 
     def interaction(self, frame: Optional[types.FrameType], trace: Any) -> None:
+        interact = super().interaction
+        self._stand(frame, trace, lambda: interact(frame, trace))
+
+    def bp_commands(self, frame: types.FrameType) -> Any:
+        run = super().bp_commands
+        given = getattr(self, "currentbp", 0) in self.commands
+        if given and sys.version_info < (3, 14):  # which then runs a breakpoint's commands outside of an interaction
+            return self._stand(frame, None, lambda: run(frame))
+        return run(frame)
+
+    def _stand(self, frame: Optional[types.FrameType], trace: Any, act: Callable[[], Any]) -> Any:
+        """Has the prompt while `act` runs."""
         port = the_port()
         if port.holder == threading.get_ident():
-            super().interaction(frame, trace)  # a command led here
-            return
+            return act()  # a command led here
         if not port.door.is_open and not opened(port, None):  # in a forked child
             self.set_continue()
-            return
+            return None
         port.take_turn()
         self.outcome = ""
+        result = None
         try:
             if port.gave_up and self.why != "crash":
                 self.set_continue()
-                return
-            self._show(port, frame, trace)
+            else:
+                self._begin(port, frame, trace)
+                with Peers().held():
+                    result = act()
         finally:
-            steps = self.outcome == "" and self.stoplineno != -1
-            port.give_turn(steps)
+            port.give_turn(steps=self.outcome == "" and self.stoplineno != -1)
             self.why = "breakpoint"
         self._act_on_outcome(port)
+        return result
 
-    def _show(self, port: Port, frame: Optional[types.FrameType], trace: Any) -> None:
-        self.timeout = seconds_to_wait()
+    def _begin(self, port: Port, frame: Optional[types.FrameType], trace: Any) -> None:
         flush_output()  # the log is read while the program stands
+        self.timeout = seconds_to_wait()
         stack, index = self.get_stack(frame, getattr(trace, "__traceback__", trace))
         at, line = stack[index]
         port.stands(self.why, self.canonic(at.f_code.co_filename), line or 0, at.f_code.co_name)
         self.console.begin()
-        with Peers().held():
-            super().interaction(frame, trace)
 
     def _act_on_outcome(self, port: Port) -> None:
         if self.outcome == "quit":

@@ -1,6 +1,7 @@
 """Between the one client and the threads of the program, of which one at a time has the prompt."""
 
 import collections
+import contextlib
 import json
 import os
 import signal
@@ -51,8 +52,9 @@ class Port:
             sys.modules["multiprocessing.util"].Finalize(None, close_port, exitpriority=0)
         self.door.open(number)
         if self._interrupt is None and threading.current_thread() is threading.main_thread() and _is_free(_WAKE):
-            self._interrupt = interrupt
-            signal.signal(_WAKE, self._woken)
+            with contextlib.suppress(ValueError):  # an interpreter within another program has no signals
+                signal.signal(_WAKE, self._woken)
+                self._interrupt = interrupt
 
     # --- the client
 
