@@ -36,13 +36,8 @@ KEY_EXCHANGES = (
     "ecdh-sha2-nistp384",
     "ecdh-sha2-nistp521",
 )
-CIPHERS = (
-    "aes256-gcm@openssh.com",
-    "aes128-gcm@openssh.com",
-    "chacha20-poly1305@openssh.com",
-    "aes256-ctr",
-    "aes128-ctr",
-)
+# Not ChaCha20, which OpenSSH would choose: here it is half as fast.
+CIPHERS = ("aes256-gcm@openssh.com", "aes128-gcm@openssh.com", "aes256-ctr", "aes192-ctr", "aes128-ctr")
 MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com", "hmac-sha2-256", "hmac-sha2-512")
 SIGNATURES = (
     "ssh-ed25519",
