@@ -125,6 +125,23 @@ def test_steps_after_an_interrupt(any_desk: Bench) -> None:
     assert program.ends() == 2
 
 
+def test_a_stop_while_it_steps(any_desk: Bench) -> None:
+    program = any_desk.run(
+        "import paipdb\ndef f():\n    paipdb.settrace()\n    y = 2\n    y = 3\n"
+        "paipdb.settrace()\nx = 1\nf()\nprint('end')\n"
+    )
+    client = program.client()
+    client.prompt()
+    told = ""
+    while "f()\n" not in told:
+        told = client.do("n")
+        assert "train.py(" in told
+    assert "train.py(" in client.do("n")
+    assert "train.py(" in client.do("s")
+    client.send("c")
+    assert program.ends() == 0
+
+
 def test_commands_of_a_breakpoint(any_desk: Bench) -> None:
     program = any_desk.debug("for i in range(3):\n    x = i * 10\nprint(x)\n", env={"DEBUG_TOKEN": "off"})
     client = Client(program.port())

@@ -238,19 +238,29 @@ def opened(port: Port, number: Optional[int]) -> bool:
 
 
 def stop_in(frame: types.FrameType, number: Optional[int]) -> None:
+    """At this frame's next line; newer Pythons: at this one."""
+    tracing = sys.gettrace()
+    sys.settrace(None)  # a debugger that is stepping would step into itself
     port = the_port()
     if port.holder == threading.get_ident():
         port.write("(a breakpoint within a command is passed over)\n")
     elif not (port.gave_up and port.client is None) and opened(port, number):
         the_debugger().set_trace(frame)
+        return
+    sys.settrace(tracing)
 
 
 def stop_in_handler(frame: Optional[types.FrameType]) -> None:
+    """At once, from the handler of a signal that came while the main thread was in this frame."""
+    tracing = sys.gettrace()
+    sys.settrace(None)
+    port = the_port()
     while frame is not None and is_internal(frame):
         frame = frame.f_back
-    port = the_port()
     if frame is not None and port.holder != threading.get_ident() and opened(port, None):
         the_debugger().stop_at_once(frame)
+    else:
+        sys.settrace(tracing)
 
 
 def post_mortem(t: Union[types.TracebackType, BaseException, None] = None) -> None:
@@ -259,8 +269,11 @@ def post_mortem(t: Union[types.TracebackType, BaseException, None] = None) -> No
     trace = getattr(t, "__traceback__", t)
     if trace is None:
         raise ValueError("there is no exception to look at: pass one, or call post_mortem where one is being handled")
+    tracing = sys.gettrace()
+    sys.settrace(None)
     if opened(the_port(), None):
         debugger = the_debugger()
         debugger.reset()
         debugger.why = "crash"
         debugger.interaction(None, t if isinstance(t, BaseException) and sys.version_info >= (3, 13) else trace)
+    sys.settrace(tracing)
