@@ -1,0 +1,96 @@
+"""What jobs are told of the SSH gateway, and which of them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+
+import pytest
+
+from holdfast.controller.gateway import GatewayOf
+from holdfast.core.job import Job, Role
+from holdfast.core.states import JobState
+from holdfast.launching import Gateway
+from holdfast.launching.keys import job_pair
+from holdfast.services.ssh_gate import SshGate
+from holdfast.settings import SshSettings
+from holdfast.store.vault import Vault
+
+from .test_loop import run, running
+
+KEY = job_pair(bytes(32)).public
+
+
+def gate(host: str = "127.0.0.1", **settings: bool) -> SshGate:
+    return SshGate(SshSettings(host=host, **settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("host", "reached"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.7", "10.0.0.7")]
+)
+def test_tasks_reach_it_where_it_listens(host: str, reached: str) -> None:
+    async def story() -> None:
+        known = gate(host)
+        known.port, known.host_key = 2200, KEY
+        known.settled.set()
+        asked = GatewayOf(lambda: known)
+        assert await asked() == Gateway(host=reached, port=2200, host_key=KEY)
+        known.port = None  # the server is about to end; the next one opens it again
+        assert (await asked()).port == 2200
+
+    run(story)
+
+
+def test_its_opening_is_waited_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        known = gate()
+        asking = asyncio.create_task(GatewayOf(lambda: known)())
+        await asyncio.sleep(0)
+        assert not asking.done()
+        known.port = 2200
+        known.settled.set()
+        assert (await asking).port == 2200
+
+    run(story)
+
+
+def test_why_there_is_none() -> None:
+    async def story() -> None:
+        off = await GatewayOf(lambda: gate(enabled=False))()
+        assert off.trouble == "The SSH gateway is switched off on this server."
+        taken = gate()
+        taken.trouble = "The SSH gateway cannot listen on 127.0.0.1:2222: Address already in use."
+        taken.settled.set()
+        assert (await GatewayOf(lambda: taken)()).trouble == taken.trouble
+
+    run(story)
+
+
+def private_part(entry: str) -> bytes:
+    block = entry.partition("-----BEGIN OPENSSH PRIVATE KEY-----")[2].partition("-----END")[0]
+    return base64.b64decode(block)
+
+
+def test_only_jobs_of_several_tasks_ask_for_it(tmp_path: Path) -> None:
+    vault = Vault.open(tmp_path / "key")
+    asked = []
+
+    async def gateway() -> Gateway:
+        asked.append(1)
+        return Gateway(host="127.0.0.1", port=2200, host_key=KEY)
+
+    async def story() -> None:
+        async with running(tmp_path, derive=vault.derive, gateway=gateway) as place:
+            entries = []
+            for instances in (1, 2):
+                id = await place.submit(
+                    Job(name="x", roles=(Role(name="w", commands=("exit 0",), instances=instances),))
+                )
+                await place.until(id, JobState.SUCCEEDED)
+                entries.append(place.engine.machine.tasks[f"{id}.0.w-0.0"].launch.entry)
+                assert bool(asked) == (instances == 2)
+            assert entries[0] == ""
+            assert vault.derive(b"ssh of job " + id.encode()) in private_part(entries[1])
+
+    run(story)
