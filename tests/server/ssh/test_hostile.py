@@ -1,0 +1,264 @@
+"""Clients that mean no good: strangers, and people who are inside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from holdfast.server.ssh import gateway, visitor
+
+from .rig import SshRig
+
+pytestmark = pytest.mark.anyio
+
+MB = 1024 * 1024
+SOON = 20.0  # seconds
+
+
+@pytest.fixture
+async def user(rig: SshRig) -> str:
+    await rig.add_key(rig.house.admin)
+    return f"{(await rig.run_job()).id}.main-0"
+
+
+@asynccontextmanager
+async def connected(rig: SshRig, user: str, **more: Any) -> AsyncIterator[asyncssh.SSHClientConnection]:
+    given = {"client_keys": [str(rig.folder / "id")], "known_hosts": None, "config": None, "agent_path": None, **more}
+    async with asyncssh.connect("127.0.0.1", rig.port, username=user, **given) as client:
+        yield client
+
+
+async def still_works(rig: SshRig, user: str) -> None:
+    assert (await rig.ssh(user, "127.0.0.1", "echo fine")).out == b"fine\n"
+
+
+# -- strangers
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-x\r\n" + b"\xff" * 100, b"SSH-1.5-x\r\n", b"x" * 100_000]
+)
+async def test_nonsense_ends_the_connection(rig: SshRig, user: str, sent: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+    writer.write(sent)
+    async with asyncio.timeout(SOON):
+        try:
+            while await reader.read(65536):
+                pass
+        except ConnectionError:
+            pass
+    writer.close()
+    await still_works(rig, user)
+    assert not rig.gateway._unknown
+
+
+async def test_strangers_who_wait_keep_few_places_and_not_for_long(
+    rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "MOST_UNKNOWN_FROM_ONE", 3)
+    silent = [await asyncio.open_connection("127.0.0.1", rig.port) for _ in range(3)]
+    for reader, _ in silent:
+        assert (await reader.readline()).startswith(b"SSH-2.0-")
+    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+    assert await asyncio.wait_for(reader.read(), SOON) == b""  # not even a greeting
+    writer.close()
+    for _, each in silent:
+        each.close()
+    async with asyncio.timeout(SOON):
+        while rig.gateway._unknown:
+            await asyncio.sleep(0.01)
+    await still_works(rig, user)
+
+
+async def test_who_does_not_log_in_has_to_leave(rig: SshRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "LOGIN_TIME", 0.2)
+    await rig.gateway.close()
+    await rig.gateway.open()
+    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+    async with asyncio.timeout(SOON):
+        while await reader.read(1000):
+            pass
+    writer.close()
+
+
+async def test_keys_are_not_tried_without_end(rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visitor, "MOST_KEYS", 2)
+    keys = [asyncssh.generate_private_key("ssh-ed25519") for _ in range(5)]
+    right = asyncssh.read_private_key(str(rig.folder / "id"))
+    with pytest.raises(asyncssh.DisconnectError, match="Too many keys"):
+        async with connected(rig, user, client_keys=[*keys, right]):
+            pass
+    await still_works(rig, user)
+
+
+async def test_passwords_are_not_tried_without_end(rig: SshRig, user: str) -> None:
+    class Guesser(asyncssh.SSHClient):
+        asked = 0
+
+        def password_auth_requested(self) -> str:
+            self.asked += 1
+            Guesser.asked = self.asked
+            return "guess"
+
+    with pytest.raises(asyncssh.DisconnectError):
+        async with connected(rig, user, client_keys=None, client_factory=Guesser, preferred_auth=["password"]):
+            pass
+    assert Guesser.asked <= visitor.MOST_PASSWORDS + 1
+
+
+async def test_a_key_that_was_only_shown_counts_for_nothing(rig: SshRig, user: str) -> None:
+    """Somebody shows the admin's public key first, and then proves to have another."""
+    eve = await rig.house.user("eve", "blue")
+    await rig.add_key(eve, "eve")
+    (rig.folder / "shown.pub").write_text((rig.folder / "id.pub").read_text())
+    words = ["ssh", *rig.options("shown.pub", LogLevel="DEBUG1"), "-i", str(rig.folder / "eve"), "-p", str(rig.port)]
+    ran = await rig.run([*words, "-l", user, "127.0.0.1", "echo in"])
+    assert "Server accepts key: " + str(rig.folder / "shown.pub") in ran.err
+    assert "Server accepts key: " + str(rig.folder / "eve") in ran.err
+    assert f"There is no job {user.partition('.')[0]}" in ran.err
+    assert (ran.code, ran.out) == (255, b"")
+
+
+# -- people who are inside
+
+
+async def test_a_client_that_takes_nothing_is_sent_little(rig: SshRig, user: str) -> None:
+    """It says that it would take 2 GiB, and does not read."""
+    async with connected(rig, user) as client:
+        flood = await client.create_process("cat /dev/zero", encoding=None, window=2**31 - 1)
+        transport: Any = client._transport
+        transport.pause_reading()
+        [inside] = rig.gateway._visitors
+        ours: Any = inside._connection._transport
+        before, same = -1, 0
+        async with asyncio.timeout(SOON):
+            while same < 10:
+                now = ours.get_write_buffer_size()
+                same = same + 1 if now == before and now > 0 else 0
+                before = now
+                await asyncio.sleep(0.02)
+        assert before < MB
+        await still_works(rig, user)
+        transport.resume_reading()
+        flood.close()
+
+
+async def test_a_task_that_reads_nothing_is_sent_little(rig: SshRig, user: str) -> None:
+    async with connected(rig, user) as client:
+        stuck = await client.create_process("sleep 1000", encoding=None)
+        sent = 0
+        async with asyncio.timeout(SOON):
+            while True:
+                stuck.stdin.write(b"x" * MB)
+                sent += MB
+                try:
+                    await asyncio.wait_for(stuck.stdin.drain(), 0.5)
+                except TimeoutError:
+                    break
+        assert sent < 20 * MB
+        await still_works(rig, user)
+        stuck.close()
+
+
+async def test_a_byte_at_a_time_is_more(rig: SshRig, user: str) -> None:
+    async with connected(rig, user) as client:
+        ran = await asyncio.wait_for(client.run("head -c 3000000 /dev/zero", encoding=None, max_pktsize=1), SOON)
+    assert ran.stdout == bytes(3_000_000)
+
+
+async def test_variables_without_end(rig: SshRig, user: str) -> None:
+    many = {f"LC_{chr(65 + n // 26)}{chr(65 + n % 26)}": "x" * 100 for n in range(600)}
+    async with connected(rig, user) as client:
+        ran = await client.run("env", env=many)
+    assert 0 < str(ran.stdout).count("LC_") <= 32
+
+
+async def test_channels_without_end(rig: SshRig, user: str) -> None:
+    async with connected(rig, user) as client:
+        shells = [await client.create_process("cat") for _ in range(visitor.MOST_CHANNELS)]
+        with pytest.raises(asyncssh.ChannelOpenError, match="At most 64"):
+            await client.create_process("cat")
+        shells[0].stdin.write_eof()
+        await shells[0].wait()
+        assert (await client.run("echo again")).stdout == "again\n"
+
+
+@pytest.mark.parametrize("port", [0, 65536, 2**32 - 1])
+async def test_ports_that_there_are_not(rig: SshRig, user: str, port: int) -> None:
+    async with connected(rig, user) as client:
+        with pytest.raises(asyncssh.ChannelOpenError, match="is no port"):
+            await client.open_connection("localhost", port)
+
+
+async def test_other_ways_out_are_closed(rig: SshRig, user: str) -> None:
+    async with connected(rig, user) as client:
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await client.open_unix_connection("/var/run/docker.sock")
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await client.open_tun()
+        with pytest.raises(asyncssh.ChannelListenError):
+            await client.start_unix_server(lambda *_: None, str(rig.folder / "socket"))
+        listeners = [await client.forward_remote_port("localhost", 0, "localhost", 1) for _ in range(10)]
+        with pytest.raises(asyncssh.ChannelListenError):
+            await client.forward_remote_port("localhost", 0, "localhost", 1)
+        listeners[0].close()
+        await listeners[0].wait_closed()
+        await client.forward_remote_port("localhost", 0, "localhost", 1)
+
+
+async def test_signals_reach_the_command(rig: SshRig, user: str) -> None:
+    async with connected(rig, user) as client:
+        waiting = await client.create_process("trap 'echo heard; exit 4' USR1; echo up; while :; do sleep 0.05; done")
+        assert await waiting.stdout.readline() == "up\n"
+        waiting.send_signal("USR1")
+        done = await asyncio.wait_for(waiting.wait(), SOON)
+    assert (done.stdout, done.exit_status) == ("heard\n", 4)
+
+
+async def test_the_key_of_a_job_listens_nowhere(rig: SshRig, user: str) -> None:
+    from holdfast.launching.keys import job_pair, job_purpose
+    from holdfast.store.vault import Vault
+
+    job_id = user.partition(".")[0]
+    pair = job_pair(Vault.open(rig.house.home / "secret.key").derive(job_purpose(job_id)))
+    async with connected(rig, user, client_keys=[asyncssh.import_private_key(pair.private)]) as client:
+        assert (await client.run("echo in")).stdout == "in\n"
+        with pytest.raises(asyncssh.ChannelListenError):
+            await client.forward_remote_port("localhost", 0, "localhost", 1)
+
+
+async def test_terminals_of_odd_kinds(rig: SshRig, user: str) -> None:
+    async with connected(rig, user) as client:
+        for term, size in (("x" * 5000, (2**32 - 1, 2**32 - 1)), ("../../etc", (0, 0)), ("a\nb", (1, 1))):
+            ran = await client.run("stty size; echo $TERM", term_type=term, term_size=size)
+            assert ran.exit_status == 0, ran
+            assert "xterm" in str(ran.stdout)
+
+
+def open_files() -> int:
+    """Besides those of the database, whose readers come as they are needed."""
+    count = 0
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            count += "holdfast.db" not in str(path.readlink())
+    return count
+
+
+async def test_no_file_is_left_open(rig: SshRig, user: str) -> None:
+    """After all this coming and going."""
+    await still_works(rig, user)
+    before = open_files()
+    for _ in range(5):
+        await still_works(rig, user)
+        async with connected(rig, user) as client:
+            await client.run("true")
+            await client.create_process("sleep 1000", term_type="xterm")
+    async with asyncio.timeout(SOON):
+        while open_files() > before:
+            await asyncio.sleep(0.02)
