@@ -465,11 +465,10 @@ class EmbeddedEngine:
             raise NoEntry(refusal.message) from refusal
         reviver = self._reviver
         assert reviver is not None
-        if is_safe_id(launch.attempt_id):
-            await self._in_thread(lambda: reviver.revive(launch))
+        await self._in_thread(lambda: reviver.revive(launch))
 
     def _end_revived(self, attempt_id: str) -> None:
-        if self._reviver is not None and is_safe_id(attempt_id):
+        if self._reviver is not None:
             self._reviver.end(attempt_id)
 
     async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:

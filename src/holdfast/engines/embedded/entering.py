@@ -31,7 +31,7 @@ from .processes import COOKIE
 from .read import Claim, StartNote
 from .render import CAPABILITIES, HOME, PATH
 from .reviving import revived_of
-from .session import EmbeddedSession, Helper
+from .session import EmbeddedSession, Helper, bounded
 from .site import Site
 from .spawning import memory_file
 
@@ -42,7 +42,7 @@ _HIGH = 100  # sources of descriptors lie above every target
 _PATIENCE = 30.0  # seconds a helper may take until it is inside
 _AGAIN = 0.02  # seconds between two tries to enter a task that is still being set up
 _CONNECT = 10.0  # seconds
-_PIPE = 1 << 20  # bytes a pipe holds, where we may have that much
+_LARGE_PIPE = 256 * 1024  # bytes; all pipes of a user together may hold only so much
 _LONGEST_WORD = 128 * 1024 - 1  # of the kernel, for one argument or variable
 _MOST_WORDS = 1024 * 1024
 _NUMBERS = {
@@ -96,7 +96,7 @@ class Entering:
         try:
             word, terminal = await helper.first_word(_PATIENCE)
             if word != "ready":
-                raise NoEntry(word.removeprefix("refused ") or "The task has just ended.")
+                raise NoEntry(word.removeprefix("refused ") or "The task could not be entered: nobody came in.")
         except BaseException as error:
             helper.kill()
             _close(ends)
@@ -115,6 +115,8 @@ class Entering:
         except asyncio.CancelledError:
             work.add_done_callback(_give_up)
             raise
+        except OSError as error:
+            raise NoEntry(f"The task cannot be entered: {error.strerror or error}.") from error
         return Helper(pid, control), ends
 
     async def _send_in_soon(self, attempt_id: str, command: Command) -> tuple[Helper, list[int]]:
@@ -162,7 +164,7 @@ class Entering:
                 if command.terminal is not None:
                     actions.append(Open(target, "/dev/null", os.O_RDWR))
                     continue
-                end, far_end = _pipe(target)
+                end, far_end = _pipe(target, large=command.kind is Inside.SFTP)
                 ours.callback(os.close, end)
                 ends.append(end)
                 actions.append(give(far_end, target))
@@ -211,7 +213,7 @@ class Entering:
             "env": _bytes_of(env),
             "plain_env": _bytes_of(plain),
             "mark": (b"HOLDFAST_ATTEMPT", _bytes(attempt_id)),
-            "terminal": (terminal.columns, terminal.rows) if terminal else None,
+            "terminal": (bounded(terminal.columns), bounded(terminal.rows)) if terminal else None,
             "init": door.init,
             "namespace": door.namespace,
             "runner": door.claim.pid,
@@ -274,11 +276,12 @@ def _check_command(command: Command) -> None:
         raise NoEntry("Files are not transferred by a terminal.")
 
 
-def _pipe(target: int) -> tuple[int, int]:
+def _pipe(target: int, *, large: bool) -> tuple[int, int]:
     """Our end and the command's, of one of its three streams."""
     reader, writer = os.pipe()
-    with suppress(OSError):  # the user has very many already
-        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE)
+    if large:
+        with suppress(OSError):  # the user has very many already
+            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _LARGE_PIPE)
     return (writer, reader) if target == 0 else (reader, writer)
 
 

@@ -21,7 +21,7 @@ from holdfast.engines.base import Launch, NoEntry
 
 from . import cgroups, ending, roots
 from .cleaning import remove_tree
-from .folder import TaskFolder, try_lock
+from .folder import TaskFolder, is_safe_id, try_lock
 from .live import pids_of
 from .places import REVIVED
 from .processes import children, open_namespace_init
@@ -54,7 +54,7 @@ class Reviver(Starter):
     def revive(self, launch: Launch) -> None:
         """NoEntry when it cannot be done. Harmless when it is done, or the task itself runs."""
         folder = self._places.folder(launch.attempt_id)
-        note = folder.read_start()
+        note = folder.read_start() if is_safe_id(launch.attempt_id) else None
         if note is None or launch.attempt_id not in self._places.tasks():
             raise NoEntry("Nothing is left of the task's files.")
         if folder.is_alive():
@@ -65,7 +65,7 @@ class Reviver(Starter):
         claim = revived.open_claim()
         try:
             if try_lock(claim):
-                self._clear(revived, claim)
+                self._clear(launch.attempt_id, revived, claim)
                 self._revive_locked(replace(launch, entry=_ENTRY, hold=False, gpus=()), note, folder, claim)
         except Refusal as refusal:
             raise NoEntry(refusal.message) from refusal
@@ -75,8 +75,9 @@ class Reviver(Starter):
             os.close(claim)
         _wait_until_up(revived)
 
-    def _clear(self, revived: TaskFolder, claim: int) -> None:
+    def _clear(self, attempt_id: str, revived: TaskFolder, claim: int) -> None:
         """What one that has ended left there."""
+        self._bury(attempt_id)
         old = revived.read_start()
         if old is not None:
             cgroups.remove(old.cgroups)
@@ -118,9 +119,8 @@ class Reviver(Starter):
 
     def end(self, attempt_id: str) -> None:
         """Whoever started it. Returns when all of it has gone. Harmless when there is none."""
-        folder = self._places.folder(attempt_id)
-        revived = revived_of(folder)
-        note = revived.read_start()
+        revived = revived_of(self._places.folder(attempt_id))
+        note = revived.read_start() if is_safe_id(attempt_id) else None
         if note is None:
             return
         claim = revived.read_claim()
@@ -138,10 +138,12 @@ class Reviver(Starter):
         cgroups.remove(note.cgroups)
 
     def _bury(self, attempt_id: str) -> None:
-        runner = self._runners.pop(attempt_id, 0)
-        if runner:
-            with suppress(ChildProcessError):
-                os.waitpid(runner, 0)
+        runner = self._runners.get(attempt_id, 0)
+        try:
+            if runner and os.waitpid(runner, os.WNOHANG)[0]:
+                del self._runners[attempt_id]
+        except ChildProcessError:
+            del self._runners[attempt_id]
 
 
 def _limits(launch: Launch) -> Resources:

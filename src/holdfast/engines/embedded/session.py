@@ -22,6 +22,11 @@ _TIOCSIG = 0x40045436
 _REAP_AGAIN = 0.05  # seconds
 
 
+def bounded(size: int) -> int:
+    """Columns or rows, as a terminal can have them."""
+    return max(1, min(size, _LARGEST))
+
+
 class Output:
     """A stream that the command writes to, and others that it started."""
 
@@ -250,9 +255,8 @@ class EmbeddedSession:
 
     def resize(self, columns: int, rows: int) -> None:
         if self._terminal is not None and self._output.is_open:
-            size = (max(1, min(rows, _LARGEST)), max(1, min(columns, _LARGEST)))
             with suppress(OSError):
-                termios.tcsetwinsize(self._terminal, size)
+                termios.tcsetwinsize(self._terminal, (bounded(rows), bounded(columns)))
 
     def signal(self, number: int) -> None:
         group = 0

@@ -1,0 +1,162 @@
+"""Ended tasks whose files are kept: entered once more, and nothing of what is known of them changes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.attempt import Seen
+from holdfast.core.job import Mount
+from holdfast.engines.base import Isolation, NoEntry
+from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from holdfast.engines.embedded.cgroups import find_cgroups
+from holdfast.engines.embedded.processes import start_ticks
+from tests.contracts.engine_contract import Rig, launch, read_all
+
+from .archives import entry, shell_entries, tar
+from .ordinary import only_root_can_become_another, run_as_ordinary_user
+from .playing import folder_of, need, play
+from .sessions import inside, let_in
+from .test_entering import every_kind
+
+FAILS = "echo mine >~/file; echo said; exit 3"
+
+
+@only_root_can_become_another
+def test_an_ordinary_user_enters_ended_tasks_too() -> None:
+    run_as_ordinary_user(__file__)
+
+
+@every_kind
+def test_the_files_of_an_ended_task(tmp_path: Path, options: EmbeddedOptions | None) -> None:
+    async def scenario(rig: Rig) -> None:
+        ended = await rig.run("a", FAILS, env={"MINE": "yes"})
+        again = launch("a", FAILS, env={"MINE": "yes"})
+        await asyncio.gather(*(let_in(rig.engine).revive(again) for _ in range(3)))
+        said = await inside(rig.engine, "a", "cat ~/file; echo $MINE; echo more >>~/file")
+        assert said == (0, "mine\nyes\n", "")
+        assert len(await let_in(rig.engine).processes("a")) == 1
+        assert await rig.look("a") == ended
+        assert await read_all(rig.log("a")) == b"said\n"
+        await rig.reopen()
+        assert (await inside(rig.engine, "a", "cat ~/file")).out == "mine\nmore\n"
+        assert await rig.look("a") == ended
+
+    play(tmp_path, scenario, options)
+
+
+@every_kind
+def test_it_ends_when_it_is_stopped_or_removed(tmp_path: Path, options: EmbeddedOptions | None) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.run("a", FAILS)
+        engine = let_in(rig.engine)
+        for end in (lambda: rig.engine.stop("a", 30), lambda: rig.engine.remove("a")):
+            await engine.revive(launch("a", FAILS))
+            await inside(rig.engine, "a", "nohup sleep 600 >/dev/null 2>&1 &")
+            pids = [info.pid for info in await engine.processes("a")]
+            assert len(pids) == 2
+            await end()
+            assert [pid for pid in pids if start_ticks(pid) is not None] == []
+            assert groups_of("a") == []
+            with pytest.raises(NoEntry):
+                await engine.processes("a")
+        with pytest.raises(NoEntry, match="Nothing is left"):
+            await engine.revive(launch("a", FAILS))
+        assert await read_all(rig.log("a")) == b"said\n"
+
+    def groups_of(attempt_id: str) -> list[str]:
+        groups, _ = find_cgroups()
+        name = f"{EmbeddedEngine(tmp_path)._places.machine_name(attempt_id)}~revived"
+        return [path for path in groups.folders(name) if Path(path).exists()] if groups else []
+
+    play(tmp_path, scenario, options)
+
+
+def test_a_later_server_sweeps_it(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.run("a", FAILS)
+        await let_in(rig.engine).revive(launch("a", FAILS))
+        (standing,) = await let_in(rig.engine).processes("a")
+        await rig.reopen()
+        assert await rig.engine.sweep([]) == ["a"]
+        assert start_ticks(standing.pid) is None
+        assert not folder_of(tmp_path, "a").exists()
+
+    play(tmp_path, scenario)
+
+
+def test_who_runs_or_never_ran_is_left_alone(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
+        await let_in(rig.engine).revive(launch("a", "true"))
+        assert not Path(folder_of(tmp_path, "a")["revived"]).exists()
+        for name in ("never", "../a"):
+            with pytest.raises(NoEntry):
+                await let_in(rig.engine).revive(launch(name, "true"))
+
+    play(tmp_path, scenario)
+
+
+def test_changes_everywhere_and_mounts_are_there(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "one").write_text("1")
+    mounts = (Mount(source=str(tmp_path / "data"), target="/data"),)
+
+    async def scenario(rig: Rig) -> None:
+        script = "echo t >/tmp/t; echo v >/var/tmp/v; cat /data/one; cd /tmp/w; exit 3"
+        await rig.run("a", script, mounts=mounts, workdir="/tmp/w")
+        await let_in(rig.engine).revive(launch("a", script, mounts=mounts, workdir="/tmp/w"))
+        said = await inside(rig.engine, "a", "cat /tmp/t /var/tmp/v /data/one; pwd; cat /run/holdfast/script")
+        assert said.out == f"t\nv\n1/tmp/w\n{script}"
+
+    play(tmp_path / "home", scenario)
+
+
+def test_links_that_a_task_left_lead_nowhere(tmp_path: Path) -> None:
+    """What sets a sandbox up follows links, and sees the machine's files while it does."""
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "goal").mkdir(mode=0o777)
+    mounts = (Mount(source=str(tmp_path / "data"), target="/x/made"),)
+    goal = f"/oldroot{tmp_path}/goal"
+    ways = {
+        "mount": f"mkdir /y; mv /x /y; ln -s {goal} /x; ls -ld /x",
+        "own": f"mv /run/holdfast /run/old || :; ln -sn {goal} /run/holdfast || :; ls -ld /run/holdfast",
+    }
+
+    async def scenario(rig: Rig) -> None:
+        for name, way in ways.items():
+            seen = await rig.run(name, f"{way}; echo done; exit 3", mounts=mounts)
+            assert seen.code == 3, await read_all(rig.log(name))
+            if b"->" not in await read_all(rig.log(name)):
+                continue  # the task could not even make it
+            with pytest.raises(NoEntry, match="a link in the way of"):
+                await let_in(rig.engine).revive(launch(name, way, mounts=mounts))
+        assert list((tmp_path / "goal").iterdir()) == []
+
+    play(tmp_path / "home", scenario)
+
+
+def test_it_stands_on_the_image_that_it_ran_on(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+
+    async def scenario(rig: Rig) -> None:
+        engine = rig.engine
+        assert isinstance(engine, EmbeddedEngine)
+        for version in ("one", "two"):
+            file = tmp_path / f"{version}.tar"
+            file.write_bytes(tar([*shell_entries(), entry("version", f"{version}\n".encode())]))
+            await engine.import_image("mine", file)
+            assert (await rig.run(version, "cat /version; exit 3", image="mine")).seen is Seen.EXITED
+        for version in ("one", "two"):
+            await let_in(engine).revive(launch(version, "", image="mine"))
+            assert (await inside(engine, version, "read line </version; echo $line")).out == f"{version}\n"
+        await engine.stop("one", 0)
+        await engine.remove_image("mine")
+        with pytest.raises(NoEntry, match="image"):
+            await let_in(engine).revive(launch("one", "", image="mine"))
+
+    play(tmp_path / "home", scenario)
