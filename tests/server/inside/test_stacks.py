@@ -1,0 +1,110 @@
+"""Where the programs of a task are right now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.services import stacks
+from tests.server.rig import Rig
+from tests.services.house import PATIENCE
+
+from .lines import running
+
+pytestmark = pytest.mark.anyio
+
+HUNG = """
+import threading
+lock = threading.Lock()
+lock.acquire()
+def wait_for_lock():
+    lock.acquire()
+def first():
+    second()
+def second():
+    threading.Event().wait()
+threading.Thread(target=wait_for_lock, name="loader", daemon=True).start()
+first()
+"""
+
+
+Processes = list[dict[str, Any]]
+
+
+async def stacks_of(rig: Rig, command: str, there: Callable[[Processes], bool], program: str = HUNG) -> Processes:
+    """Once what is meant is `there`."""
+    job = await running(rig, json.dumps({"name": "hung", "env": {"PROGRAM": program}, "command": command}))
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            reply = await rig.get(f"/jobs/{job.id}/tasks/main-0/stacks")
+            assert reply.status_code == 200 or "still being set up" in reply.text
+            processes: Processes = reply.json().get("processes", [])
+            if there(processes):
+                return processes
+
+
+def calls(process: dict[str, Any]) -> set[str]:
+    return {frame["function"] for thread in process["threads"] for frame in thread["frames"]}
+
+
+def hangs(processes: Processes) -> bool:
+    return any({"second", "wait_for_lock"} <= calls(each) for each in processes)
+
+
+def runs(command: str) -> Callable[[Processes], bool]:
+    return lambda processes: any(each["command"] == command for each in processes)
+
+
+def fails(words: str) -> Callable[[Processes], bool]:
+    return lambda processes: any(words in (each["error"] or "") for each in processes)
+
+
+async def test_every_thread_of_a_hung_program(rig: Rig) -> None:
+    processes = await stacks_of(rig, 'exec python3 -c "$PROGRAM"', hangs)
+    python = [each for each in processes if each["python"]]
+    assert len(python) == 1
+    assert python[0]["error"] is None
+    main = next(thread for thread in python[0]["threads"] if {"first"} <= {f["function"] for f in thread["frames"]})
+    names = [frame["function"] for frame in main["frames"]]
+    assert names.index("second") < names.index("first")  # the innermost first
+    assert next(frame["line"] for frame in main["frames"] if frame["function"] == "first") == 8
+
+
+async def test_another_program_tells_what_it_waits_for(rig: Rig) -> None:
+    processes = await stacks_of(rig, "sleep 1000; true", runs("sleep 1000"))
+    sleeping = next(each for each in processes if each["command"] == "sleep 1000")
+    assert (sleeping["python"], sleeping["threads"], sleeping["state"]) == (False, [], "sleeping")
+    shell = next(each for each in processes if each["pid"] == sleeping["parent"])
+    assert "bash" in shell["command"]
+
+
+def _lies(processes: Processes) -> bool:
+    return any(each["command"] == "./python3 1000" and each["python"] for each in processes)
+
+
+async def test_a_program_that_only_claims_to_be_python_is_told(rig: Rig) -> None:
+    processes = await stacks_of(rig, "cp /bin/sleep python3; ./python3 1000", _lies)
+    liar = next(each for each in processes if each["command"] == "./python3 1000")
+    assert liar["threads"] == []
+    assert liar["error"]
+
+
+async def test_many_programs_are_looked_into_only_so_far(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "MOST", 1)
+    both = 'python3 -c "$PROGRAM" & python3 -c "$PROGRAM"'
+    processes = await stacks_of(rig, both, lambda all: hangs(all) and fails("Not looked into")(all))
+    assert sorted(bool(each["threads"]) for each in processes if each["python"]) == [False, True]
+
+
+async def test_what_takes_too_long_is_given_up(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "TIME", -1.0)
+    await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("took longer"))
+
+
+async def test_a_stack_that_is_too_long_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "MOST_OUTPUT", 100)
+    await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("too long"))
