@@ -27,7 +27,7 @@ pytestmark = [
 # As in the guide, but for the download: where that would have put the debugger, it lies already.
 JOB = """
 protocolVersion: 2
-name: guide
+name: NAME
 type: job
 parameters: {epochs: 3}
 prerequisites: [{protocolVersion: 2, type: dockerimage, name: image, uri: host}]
@@ -84,9 +84,10 @@ print("the answer is", secret)
 SECOND_COMMAND = "PYTHONPATH=$PYTHONPATH:/pai_data/debug DEBUG_TIMEOUT=600 python3 train.py"
 
 
-def job(program: str, command: str, **variables: str) -> str:
+def job(name: str, program: str, command: str, **variables: str) -> str:
     settings = "".join(f"export {name}={value}; " for name, value in variables.items())
-    return JOB.replace("PROGRAM", program.replace("\n", "\n        ")).replace("COMMAND", f"{settings}{command}")
+    text = JOB.replace("NAME", name).replace("PROGRAM", program.replace("\n", "\n        "))
+    return text.replace("COMMAND", f"{settings}{command}")
 
 
 class Netcat:
@@ -131,10 +132,10 @@ def netcat(host: str, port: int) -> Iterator[Netcat]:
         process.communicate()
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     need(Isolation.FULL, Isolation.READ_ONLY)
-    server = Server(tmp_path / "home", HOLDFAST_SSH_PORT="0")
+    server = Server(tmp_path_factory.mktemp("guide") / "home", HOLDFAST_SSH_PORT="0")
     server.start()
     try:
         yield server
@@ -142,11 +143,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
         server.stop()
 
 
-def place_of(server: Server) -> tuple[str, int]:
+def place_of(server: Server, job: dict[str, Any]) -> tuple[str, int]:
     """Host and port of the debugger, from where the guide finds them."""
     headers = {"Authorization": f"Bearer {server.token}"}
     with server.client() as client:
-        reply = client.get(f"{server.url}/rest-server/api/v1/user/admin/jobs/guide", headers=headers)
+        reply = client.get(f"{server.url}/rest-server/api/v1/user/admin/jobs/{job['name']}", headers=headers)
     task = reply.json()["taskRoles"]["train"]["taskStatuses"][0]
     return task["containerIp"], int(task["containerPorts"]["debug"])
 
@@ -169,9 +170,9 @@ def log_of(server: Server, job: dict[str, Any]) -> str:
 
 
 def test_the_first_way_from_the_beginning(server: Server) -> None:
-    submitted = server.submit(job(FIRST, FIRST_COMMAND))
+    submitted = server.submit(job("first", FIRST, FIRST_COMMAND))
     debugger = waiting(server, submitted)
-    host, port = place_of(server)
+    host, port = place_of(server, submitted)
     assert (debugger["task"], debugger["why"], debugger["port"]) == ("train-0", "start", port)
     with netcat(host, port) as client:
         client.until("Token: ")
@@ -197,9 +198,10 @@ def test_the_first_way_from_the_beginning(server: Server) -> None:
 
 @pytest.mark.parametrize("asked", [True, False], ids=["token", "no token"])
 def test_the_second_way_from_a_breakpoint(server: Server, asked: bool) -> None:
-    submitted = server.submit(job(SECOND, SECOND_COMMAND, **({} if asked else {"DEBUG_TOKEN": "off"})))
+    variables = {} if asked else {"DEBUG_TOKEN": "off"}
+    submitted = server.submit(job(f"second-{asked}".lower(), SECOND, SECOND_COMMAND, **variables))
     debugger = waiting(server, submitted)
-    host, port = place_of(server)
+    host, port = place_of(server, submitted)
     assert (Path(debugger["file"]).name, debugger["why"], debugger["port"]) == ("train.py", "breakpoint", port)
     assert bool(debugger["token"]) == asked
     with netcat(host, port) as client:
@@ -214,9 +216,9 @@ def test_the_second_way_from_a_breakpoint(server: Server, asked: bool) -> None:
 
 
 def test_q_ends_the_job_as_one_that_failed(server: Server) -> None:
-    submitted = server.submit(job(FIRST, FIRST_COMMAND, DEBUG_TOKEN="off"))
+    submitted = server.submit(job("quits", FIRST, FIRST_COMMAND, DEBUG_TOKEN="off"))
     waiting(server, submitted)
-    with netcat(*place_of(server)) as client:
+    with netcat(*place_of(server, submitted)) as client:
         client.until("(Pdb) ")
         client.type("q")
         end = server.wait(submitted["id"])
