@@ -39,9 +39,9 @@ def serving(home: Path, **settings: str) -> Iterator[Server]:
         server.stop()
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with serving(tmp_path / "home") as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("between") / "home") as server:
         yield server
 
 
@@ -161,14 +161,14 @@ def until_said(server: Server, job: dict[str, Any], task: str, text: str) -> Non
 # -- images that have no sshd, and no more than they need
 
 
-def import_tiny(server: Server, tmp_path: Path, *programs: str) -> None:
+def import_image(server: Server, tmp_path: Path, name: str, *programs: str) -> None:
     paths = [str(shutil.which(name)) for name in programs]
     users = entry("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
-    file = tmp_path / "tiny.tar"
+    file = tmp_path / "image.tar"
     layer = tar([*shell_entries(*paths), users, link("usr/bin", "../bin")])  # scp names /usr/bin/ssh
     file.write_bytes(docker_archive([layer], config()))
     env = {**os.environ, "HOLDFAST_HOME": str(server.home)}
-    command = [sys.executable, "-m", "holdfast", "image", "import", "tiny:1", str(file)]
+    command = [sys.executable, "-m", "holdfast", "image", "import", name, str(file)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -205,7 +205,7 @@ extras:
 
 
 def test_openpais_plugin_works_in_an_image_without_an_sshd(server: Server, tmp_path: Path) -> None:
-    import_tiny(server, tmp_path, *PROGRAMS)
+    import_image(server, tmp_path, "tiny:1", *PROGRAMS)
     said = "\n".join(run(server, OPENPAI, "Worker_1-0"))
     assert "reached Worker_1-0 Worker_1-1 of admin~openpai" in said, said
     assert "SSH barrier passed" in said
@@ -228,13 +228,14 @@ roles:
 
 
 def test_our_own_jobs_need_no_bash_either(server: Server, tmp_path: Path) -> None:
-    import_tiny(server, tmp_path, *PROGRAMS)
-    assert run(server, TINY, "lead-0") == []
+    import_image(server, tmp_path, "own:1", *PROGRAMS)
+    assert run(server, TINY.replace("tiny:1", "own:1"), "lead-0") == []
 
 
 def test_an_image_without_a_client_is_said_to_have_none(server: Server, tmp_path: Path) -> None:
-    import_tiny(server, tmp_path, *PROGRAMS[2:])
-    job = server.submit(TINY.replace("until ssh worker-0 true 2>/dev/null; do sleep 0.1; done", "ssh worker-0"))
+    import_image(server, tmp_path, "bare:1", *PROGRAMS[2:])
+    text = TINY.replace("tiny:1", "bare:1")
+    job = server.submit(text.replace("until ssh worker-0 true 2>/dev/null; do sleep 0.1; done", "ssh worker-0"))
     assert server.wait(job["id"])["state"] == "Failed"
     assert log_of(server, job, "lead-0").count("There is no ssh client (openssh-client) in the image") == 1
 
