@@ -123,6 +123,20 @@ def test_quitting_a_program_that_catches_everything_is_no_success(desk: Bench) -
     assert program.stdout == "caught\ngoes on\n"
 
 
+def test_quitting_does_not_wait_for_threads_that_never_end(desk: Bench) -> None:
+    program = desk.debug(
+        "import threading, paipdb.ending\n"
+        "paipdb.ending.LAST_WORDS = 0.2\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "x = 1\n"
+    )
+    client = program.client()
+    client.prompt()
+    client.do("until 4")
+    client.send("q")
+    assert program.ends() == 2
+
+
 def test_sys_exit_keeps_its_code(desk: Bench) -> None:
     program = desk.debug("import sys\nprint('once')\nsys.exit(7)\n")
     client = program.client()

@@ -64,8 +64,11 @@ class Client:
         except OSError:
             return b""
 
-    def close(self) -> None:
-        """Also where a forked child has a copy of the connection."""
+    def hang_up(self) -> None:
+        """Also where a forked child has a copy of the connection. Whoever reads from it notices."""
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.hang_up()
         self.connection.close()

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, List, Optional
 
 from .clients import Client
 from .task import address_of_task, log, new_token, port_of_task, seconds_to_wait
@@ -30,7 +30,7 @@ class Door:
         self._listeners: Dict[int, socket.socket] = {}
         self._asked: Optional[int] = None
         self._guard = threading.RLock()  # a signal may come while it is held
-        self._strangers = 0
+        self._strangers: List[Client] = []
 
     def open(self, asked: Optional[int]) -> None:
         """Listens on the port asked for, or on the task's, or on a free one. OSError: not even that can be had."""
@@ -78,13 +78,11 @@ class Door:
             client.close()
 
     def _lets_in(self, client: Client) -> bool:
-        with self._guard:
-            crowded = self._strangers >= _MOST_STRANGERS
-            refusal = "Too many connections at a time. Try again in a minute.\n" if crowded else self._busy()
-            self._strangers += 0 if refusal else 1
+        refusal = self._busy()
         if refusal:
             client.send(refusal)
             return False
+        self._add_stranger(client)
         try:
             client.connection.settimeout(_PATIENCE)
             known = not self.token or self._knows_token(client)
@@ -94,7 +92,14 @@ class Door:
             return False
         finally:
             with self._guard:
-                self._strangers -= 1
+                self._strangers.remove(client)
+
+    def _add_stranger(self, client: Client) -> None:
+        """Too many of them: the first ones go, so that nobody can keep others out by doing nothing."""
+        with self._guard:
+            for oldest in self._strangers[: 1 - _MOST_STRANGERS]:
+                oldest.hang_up()
+            self._strangers.append(client)
 
     def _knows_token(self, client: Client) -> bool:
         for left in reversed(range(_TRIES)):
