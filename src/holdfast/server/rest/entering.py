@@ -44,7 +44,7 @@ async def _why_not(services: Services, actor: Caller, ref: str) -> str | None:
 
 
 @router.post("/ssh/keys", response_model=models.ShortKeyView, status_code=201)
-async def add_short_key(request: Request, body: models.NewShortKey, services: Ask) -> Response:
+async def add_short_key(request: Request, body: models.NewShortKey, actor: Caller, services: Ask) -> Response:
     """A public key that opens the SSH gateway for whoever asks, for ten minutes; whoever is inside by then stays."""
     gate = services.ssh_gate
     if not gate.is_open:
@@ -55,7 +55,7 @@ async def add_short_key(request: Request, body: models.NewShortKey, services: As
 
 
 @router.post("/jobs/{ref}/tickets", response_model=models.TicketView, status_code=201)
-async def add_ticket(request: Request, ref: str, services: Ask) -> Response:
+async def add_ticket(request: Request, ref: str, actor: Caller, services: Ask) -> Response:
     """Shown once, within half a minute, in place of a login: `?ticket=` where a WebSocket leads into this job."""
     ticket = await services.tickets.issue(token_of(request), ref)
     return answer({"ticket": ticket, "expires_in": LASTS}, 201)
