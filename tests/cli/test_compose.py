@@ -32,7 +32,6 @@ def test_everything_that_can_be_asked_for_is_understood_by_the_server() -> None:
         time_limit="2h",
         retry=3,
         priority=5,
-        hold=True,
         files=True,
     )
     found = parse_job(json.dumps(job)).job
@@ -41,7 +40,7 @@ def test_everything_that_can_be_asked_for_is_understood_by_the_server() -> None:
     assert (role.resources.cpu, role.resources.memory, role.resources.gpu) == (0.5, 512 << 20, 1)
     assert role.env["B"] == "x=y"
     assert [(mount.target, mount.read_only) for mount in role.mounts] == [("/data", True), ("/out", False)]
-    assert (found.max_retries, found.priority, found.hold is not None, found.files) == (3, 5, True, True)
+    assert (found.max_retries, found.priority, found.files) == (3, 5, True)
 
 
 def test_one_argument_is_shell_text_and_several_are_words() -> None:

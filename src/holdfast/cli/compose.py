@@ -29,7 +29,6 @@ def compose_job(
     time_limit: str | None = None,
     retry: int | None = None,
     priority: int | None = None,
-    hold: bool = False,
     files: bool = False,
 ) -> dict[str, Any]:
     """A job in Holdfast's own form; what was not asked for is left to the server."""
@@ -47,7 +46,6 @@ def compose_job(
         time_limit=time_limit,
         retry=retry,
         priority=priority,
-        hold=True if hold else None,
         files=True if files else None,
     )
 

@@ -13,6 +13,7 @@ from holdfast.core.errors import HoldfastError
 from . import output
 from .artifact_words import warn_of_artifacts
 from .exitcodes import exit_code_of
+from .holds import time_left
 from .quantities import show_span, utc_now
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ def say_end(job: JobDetail) -> None:
     style = "green" if str(job.state) == "Succeeded" else "yellow" if not job.state.final else "red"
     why = f": {output.safe(job.message)}" if job.message and job.message != str(job.state) else ""
     text = f"{output.safe(job.name)} ({job.id}) {str(job.state).lower()}{f' after {took}' if took else ''}{why}"
-    output.note(text, style)
-    if str(job.state) in ("Failed", "Held"):
+    left = f", {time_left(job.held_until, utc_now())}" if job.held_until else ""
+    output.note(text + left, style)
+    if str(job.state) == "Held":
+        output.hint(f"holdfast ssh {job.id}", f"holdfast logs {job.id}", f"holdfast release {job.id}")
+    elif str(job.state) == "Failed":
         output.hint(f"holdfast show {job.id}", f"holdfast logs {job.id}", f"holdfast rerun {job.id}")

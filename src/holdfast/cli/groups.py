@@ -34,6 +34,13 @@ TimeLimit = Annotated[
     str | None, typer.Option(help="How long its jobs may run: 12h; 0: no limit; default: the server's own.")
 ]
 
+Hold = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOLD",
+        help="Keep failed tasks of jobs that do not say: on, 7d, files, files:7d; off.",
+    ),
+]
 DisplayName = Annotated[str | None, typer.Option(help="What people call it.")]
 Volume = Annotated[bool | None, typer.Option("--volume/--no-volume", help="Whether its jobs find a folder that stays.")]
 VolumeSize = Annotated[
@@ -111,6 +118,7 @@ def add_group(
     volume_size: VolumeSize = None,
     own_jobs: LaunchOnly = None,
     home_link: HomeLink = None,
+    hold: Hold = None,
     json: Json = False,
 ) -> None:
     """Add a group."""
@@ -126,6 +134,7 @@ def add_group(
             volume_capacity=None if volume_size is None else _bound(volume_size, int, "--volume-size"),
             launch_only=own_jobs,
             home_symlink=home_link,
+            hold=hold,
         )
     _say(group, "Added", json)
     output.hint(f"holdfast group member add {group.name} USER")
@@ -147,6 +156,7 @@ def change_group(
     volume_size: VolumeSize = None,
     own_jobs: LaunchOnly = None,
     home_link: HomeLink = None,
+    hold: Hold = None,
     json: Json = False,
 ) -> None:
     """Change a group; what is not given stays."""
@@ -167,6 +177,8 @@ def change_group(
             change["user_quota"] = _quota(now.user_quota, user_cpu, user_memory, user_gpu)
         if time_limit is not None:
             change["time_limit"] = _seconds(time_limit)
+        if hold is not None:
+            change["hold"] = hold
         group = client.change_group(name, **change)
     _say(group, "Changed", json)
 
@@ -254,6 +266,7 @@ def _lines(group: Group, use: GroupUse) -> list[tuple[str, str]]:
         ("in use", _amount(use.used) or "nothing"),
         ("per user", _bounds(group.user_quota)),
         ("time limit", _limit(group.time_limit)),
+        ("hold", group.hold or ""),
         ("volume", _volume(group)),
     ]
 
@@ -301,6 +314,7 @@ def _summary(group: Group) -> str:
         f"quota {_bounds(group.quota)}",
         f"per user {_bounds(group.user_quota)}",
         f"time limit {_limit(group.time_limit)}",
+        f"hold {group.hold}" if group.hold else "",
         f"volume {_volume(group)}" if group.shared_volume else "",
         group.description,
     ]

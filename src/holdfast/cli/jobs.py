@@ -15,6 +15,8 @@ from . import output
 from .artifact_words import all_events, artifact_lines
 from .exitcodes import exit_code_of
 from .follow import RESTART_PATIENCE, say_end, say_lost, stay, wait_for_end
+from .hold_options import Hold, HoldFiles, HoldFor, hold_word
+from .holds import with_time_left
 from .options import Follow, JobRef, JobRefs, Json, Wait, connect
 from .quantities import parse_duration, show_duration, show_instant, show_span, since_instant, utc_now
 from .showing import show_job
@@ -95,7 +97,7 @@ def _cells(job: JobSummary, now: datetime) -> dict[str, object]:
         "GROUP": job.group,
         "AGE": show_duration((now - job.submitted_at).total_seconds()),
         "RAN": show_span(job.started_at, job.finished_at, now),
-        "MESSAGE": "" if job.message == job.state else job.message,
+        "MESSAGE": with_time_left(job, now),
     }
 
 
@@ -103,6 +105,8 @@ def _say_more(items: tuple[JobSummary, ...], cursor: str | None, asked: Sequence
     if cursor:
         again = shlex.join(["holdfast", "ls", *(output.safe(word) for word in asked)])
         output.hint(f"{again} --more {cursor}", f"{again} --all")
+    elif items and str(items[0].state) == "Held":
+        output.hint(f"holdfast ssh {items[0].id}", f"holdfast release {items[0].id}")
     elif items:
         output.hint(f"holdfast show {items[0].id}", f"holdfast logs {items[0].id}")
     else:
@@ -160,12 +164,23 @@ def _stopped(job: JobDetail) -> str:
     return f"{'has ended' if job.stop else 'had ended before'} ({str(job.state).lower()})"
 
 
-def rerun(job: JobRef, follow: Follow = False, wait: Wait = False, json: Json = False) -> None:
+def rerun(
+    job: JobRef,
+    hold: Hold = None,
+    hold_for: HoldFor = None,
+    hold_files: HoldFiles = False,
+    follow: Follow = False,
+    wait: Wait = False,
+    json: Json = False,
+) -> None:
     """Submit the same job anew."""
+    keep = hold_word(hold, hold_for, hold_files)
     with connect() as client:
-        sent = client.rerun(job)
+        sent = client.rerun(job, hold=keep)
         if not json or follow:
             output.note(f"Submitted {output.safe(sent.name)} again as {sent.id}.", "bold")
+        for warning in sent.warnings:
+            output.note(f"warning: {output.safe(warning)}", "yellow")
         if follow or wait:
             stay(client, sent, follow=follow, json=json)
     if json:

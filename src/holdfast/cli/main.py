@@ -16,8 +16,11 @@ from . import (
     artifacts,
     audit,
     datasets,
+    debug,
     files,
+    forward,
     groups,
+    holds,
     images,
     instance_types,
     jobs,
@@ -30,16 +33,20 @@ from . import (
     secrets,
     serve,
     session,
+    ssh,
+    stack,
     submit,
     top,
     usage,
 )
+from . import exec as execute
 from .errors import COMMAND, show_error, show_usage
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
 from .helping import explain_in_words
+from .inside import RunsInside
 from .quick import leave_out_httpx_cli, spare_conversions
 
-JOBS, PLACE, SERVER = "Jobs", "People and place", "Server"
+JOBS, INSIDE, PLACE, SERVER = "Jobs", "Inside tasks", "People and place", "Server"
 
 app = typer.Typer(
     name="holdfast",
@@ -68,8 +75,8 @@ def _root(
 
 Command = Callable[..., None]
 _JOBS: tuple[Command, ...] = (
-    jobs.ls, jobs.show, logs.logs, jobs.stop, jobs.rerun, jobs.clone, jobs.tag, jobs.wait, jobs.events,
-    top.top,
+    jobs.ls, jobs.show, logs.logs, jobs.stop, holds.release, holds.extend, jobs.rerun, jobs.clone, jobs.tag, jobs.wait,
+    jobs.events, top.top,
 )  # fmt: skip
 _SERVER: tuple[Command, ...] = (
     serve.up, serve.down, serve.status, serve.doctor, portal.portal,
@@ -82,6 +89,11 @@ for _command in _JOBS:
     app.command(rich_help_panel=JOBS)(_command)
 app.add_typer(schedules.schedules, name="schedule", rich_help_panel=JOBS)
 app.add_typer(artifacts.artifacts, name="artifacts", rich_help_panel=JOBS)
+app.command(cls=RunsInside, rich_help_panel=INSIDE)(ssh.ssh)
+app.command(name="exec", cls=RunsInside, rich_help_panel=INSIDE)(execute.run)
+app.command(rich_help_panel=INSIDE)(forward.forward)
+app.command(rich_help_panel=INSIDE)(debug.debug)
+app.command(rich_help_panel=INSIDE)(stack.stack)
 app.add_typer(files.files, name="files", rich_help_panel=PLACE)
 app.add_typer(images.images, name="image", rich_help_panel=PLACE)
 app.add_typer(instance_types.instance_types, name="instance-type", rich_help_panel=PLACE)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import output
 from .artifact_words import shortened
+from .holds import held_words
 from .quantities import show_count, show_duration, show_instant, show_size, show_span, utc_now
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
 MOST_WARNINGS = 5
+MOST_HELD = 20  # tasks whose time left is told
 TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS")
 
 
@@ -66,6 +68,9 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
         yield "finished", show_instant(job.finished_at)
     if job.exit_code is not None:
         yield "exit code", job.exit_code
+    for task in job.tasks[:MOST_HELD]:
+        if task.held and task.state == "Held":
+            yield "held", f"{task.task} {held_words(task.held, now)}"
     yield from _roles(job)
     yield "asks for", _amount(job)
     yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
@@ -160,7 +165,9 @@ def _ports(task: Task) -> str:
 
 
 def _show_next(job: JobDetail) -> None:
-    if not job.state.final:
+    if str(job.state) == "Held":
+        output.hint(f"holdfast ssh {job.id}", f"holdfast extend {job.id}", f"holdfast release {job.id}")
+    elif not job.state.final:
         output.hint(f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif str(job.state) == "Succeeded":
         output.hint(f"holdfast logs {job.id}", f"holdfast clone {job.id}")

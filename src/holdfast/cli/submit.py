@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 from . import output
 from .compose import absolute_mount, compose_job
 from .follow import stay
+from .hold_options import Hold, HoldFiles, HoldFor, hold_word
 from .instance_types import complete_instance_type
 from .options import Follow, Json, Wait, connect
 
@@ -88,12 +89,6 @@ Instances = Annotated[int | None, typer.Option(help="How many tasks.", rich_help
 TimeLimit = Annotated[str | None, typer.Option(help="How long it may run: 90m, 2h, none.", rich_help_panel=JOB_OPTIONS)]
 Retry = Annotated[int | None, typer.Option(help="Tries after a failure.", rich_help_panel=JOB_OPTIONS)]
 Priority = Annotated[int | None, typer.Option(help="Higher goes first.", rich_help_panel=JOB_OPTIONS)]
-Hold = Annotated[
-    bool,
-    typer.Option(
-        "--hold", hidden=True, help="Ask to keep a failed task: recorded; comes later.", rich_help_panel=JOB_OPTIONS
-    ),
-]
 
 
 def submit(
@@ -115,15 +110,17 @@ def submit(
     time_limit: TimeLimit = None,
     retry: Retry = None,
     priority: Priority = None,
-    hold: Hold = False,
+    hold: Hold = None,
+    hold_for: HoldFor = None,
+    hold_files: HoldFiles = False,
     follow: Follow = False,
     wait: Wait = False,
     json: Json = False,
 ) -> None:
     """Submit a job: `holdfast submit FILE`, or `holdfast submit -- command…`."""
-    job = _job(ctx, file)
+    job, keep = _job(ctx, file), hold_word(hold, hold_for, hold_files)
     with connect() as client:
-        sent = client.submit(job, group=group, dialect=dialect)
+        sent = client.submit(job, group=group, dialect=dialect, hold=keep)
         if not json or follow:
             output.note(f"Submitted {output.safe(sent.name)} as {sent.id}.", "bold")
         for warning in sent.warnings:
@@ -156,14 +153,16 @@ def plan(
     time_limit: TimeLimit = None,
     retry: Retry = None,
     priority: Priority = None,
-    hold: Hold = False,
+    hold: Hold = None,
+    hold_for: HoldFor = None,
+    hold_files: HoldFiles = False,
     yaml: Annotated[bool, typer.Option("--yaml", help="Print the job in Holdfast's own YAML.")] = False,
     json: Json = False,
 ) -> None:
     """Say what would happen to a job, without submitting it."""
-    job = _job(ctx, file)
+    job, keep = _job(ctx, file), hold_word(hold, hold_for, hold_files)
     with connect() as client:
-        found = client.plan(job, group=group, dialect=dialect)
+        found = client.plan(job, group=group, dialect=dialect, hold=keep)
     if json:
         output.emit_json(found)
     elif yaml:
@@ -212,7 +211,7 @@ def _job(ctx: typer.Context, file: str | None) -> bytes | dict[str, Any]:
 DESCRIBING = frozenset(
     (
         "name", "image", "instance_type", "cpu", "memory", "gpu", "env", "mount", "dataset", "instances",
-        "time_limit", "retry", "priority", "hold", "files",
+        "time_limit", "retry", "priority", "files",
     )
 )
 # fmt: on

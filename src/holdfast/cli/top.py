@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from . import output
+from .holds import with_time_left
 from .options import Json, connect
 from .quantities import show_size, show_span, utc_now
 
@@ -115,7 +116,7 @@ def _jobs(jobs: tuple[JobSummary, ...]) -> RenderableType:
             f"{job.resources.cpu:g}",
             show_size(job.resources.memory),
             job.resources.gpu or "",
-            "" if job.message == job.state else job.message,
+            with_time_left(job, now),
         ]
         for job in jobs
     ]
