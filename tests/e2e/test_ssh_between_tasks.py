@@ -85,6 +85,8 @@ roles:
 
 def test_one_task_reaches_the_others_by_name(server: Server) -> None:
     said = run(server, TWO_ROLES, "lead-0")
+    events = server.get("/jobs/two-roles/events").json()["items"]
+    assert [event for event in events if event["kind"] == "entered"] == []  # nobody came from outside
     assert said == ["names worker-0 worker-1 lead-0", "is 0", "worker-1", "same", "status 7", "600"]
 
 

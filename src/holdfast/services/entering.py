@@ -21,7 +21,7 @@ from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 
-from .control import Control, Revives
+from .control import Control
 from .finding import LONGEST_REF, find_job, readable_groups
 from .nearest import nearest
 from .refusals import Unavailable
@@ -113,17 +113,28 @@ class Entering:
 
     # -- inside
 
-    async def enter(self, actor: Actor, ref: str, task: str | None, command: Command, *, way: str = "ssh") -> Session:
-        """Run something in a task. Whoever gets the session closes it. `way` is told in the job's events."""
+    async def enter(
+        self,
+        actor: Actor,
+        ref: str,
+        task: str | None,
+        command: Command,
+        *,
+        way: str = "ssh",
+        from_within: bool = False,
+    ) -> Session:
+        """Run something in a task. Whoever gets the session closes it. `way` is told in the job's events.
+        `from_within`: for another task of the same job, which is no event and takes no place of its user's."""
         entrance = await self.find(actor, ref, task)
         engine = await self._open(entrance)
-        release = self._sessions.take(actor.name)
+        release = self._sessions.take(entrance.job.id if from_within else actor.name)
         try:
             session = await engine.enter(entrance.attempt_id, command)
         except BaseException as error:
             release()
             raise _translated(error) from None
-        self._tell(actor, entrance, way)
+        if not from_within:
+            self._tell(actor, entrance, way)
         return _Counted(session, release)
 
     async def connect(self, actor: Actor, ref: str, task: str | None, port: int) -> PortStream:
@@ -144,11 +155,6 @@ class Entering:
         if self._engine is None:
             raise UserError("What runs the jobs here lets nobody in", hint="The logs tell what a job does.")
         if entrance.files_only:
-            if not isinstance(self._control, Revives):
-                raise UserError(
-                    f"{entrance.task} of {entrance.job.id} is held with its files only, and cannot be entered",
-                    hint="Hold with `keep: all` to get inside later.",
-                )
             try:
                 await self._control.revive(entrance.job.id, entrance.task)
             except NoEntry as error:

@@ -133,12 +133,18 @@ class Visitor(asyncssh.SSHServer):
         self._gateway.known(self)
         self._watching = asyncio.create_task(self._watch())
 
+    @property
+    def _own_job(self) -> str:
+        """Of whoever comes by the key of a job; empty for people."""
+        return self._proof.job_id if self._proof is not None else ""
+
     # -- where it leads
 
     async def enter(self, command: Command) -> Session:
         inside = await self._find()
         job, task = inside.entrance.job, inside.entrance.task
-        return await self._services.entering.enter(inside.actor, job.id, task, command, way="ssh")
+        enter = self._services.entering.enter
+        return await enter(inside.actor, job.id, task, command, way="ssh", from_within=bool(self._own_job))
 
     async def _find(self) -> _Inside:
         """As things stand now."""
@@ -164,8 +170,7 @@ class Visitor(asyncssh.SSHServer):
         raise max(reversed(refusals), key=_tells, default=_names_nothing(self._name))
 
     async def _try(self, goal: Goal, actor: Actor) -> _Inside:
-        only = self._proof.job_id if self._proof is not None else ""
-        if only and goal.ref != only:
+        if self._own_job and goal.ref != self._own_job:
             raise NotFound("The key of a job opens its own tasks alone")
         return _Inside(actor, await self._services.entering.find(actor, goal.ref, goal.task))
 
@@ -181,10 +186,10 @@ class Visitor(asyncssh.SSHServer):
             await logins.changed(mark, LOOK_EVERY)
 
     def _settle(self, actors: Sequence[Actor]) -> None:
-        """It counts as one of its user's."""
+        """It counts as one of its user's, or of its job's."""
         for actor in actors[:1]:
             try:
-                self._give_back = self._gateway.places.take(actor.name)
+                self._give_back = self._gateway.places.take(self._own_job or actor.name)
             except UserError as error:
                 self.send_away(error.message)
 
@@ -228,7 +233,7 @@ class Visitor(asyncssh.SSHServer):
         return is_loopback(host) or host in (entrance.task, *self._gateway.addresses())
 
     async def server_requested(self, listen_host: str, listen_port: int) -> Listener | bool:
-        own = self._proof is not None and not self._proof.job_id
+        own = self._proof is not None and not self._own_job
         allowed = listen_host in LISTENED_ON and (listen_port == 0 or listen_port >= LOWEST_PORT)
         if not own or not allowed or self._listeners >= MOST_LISTENERS:
             return False
