@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from holdfast.core.attempt import Debugger, JobSnapshot, TaskAttempt
 from holdfast.core.holding import HoldRequest
@@ -81,11 +81,7 @@ class Control(Protocol):
         """Quotas changed."""
         ...
 
-
-@runtime_checkable
-class Revives(Protocol):
-    """What a controller may do besides."""
-
     async def revive(self, job_id: str, task: str) -> None:
-        """Let a task that is held with its files only be entered. Harmless when it can be; UserError when not."""
+        """Let a task that is held with its files only be entered. Harmless when it can be; NotFound when it is not held
+        any more, NoEntry when its files cannot be entered."""
         ...
