@@ -142,6 +142,21 @@ def test_a_stop_while_it_steps(any_desk: Bench) -> None:
     assert program.ends() == 0
 
 
+def test_an_endless_command(any_desk: Bench) -> None:
+    program = any_desk.debug("x = 1\nprint(x)\n")
+    client = program.client()
+    client.prompt()
+    client.do("n")
+    for command in ("while True: x += 1", "import time; time.sleep(300)"):
+        client.send(f"exec(\"print('begun')\\n{command}\")")
+        client.wait_for("begun\n")
+        client.socket.sendall(b"\x03")
+        assert "KeyboardInterrupt" in client.prompt()
+    assert "('x', True)" in client.do("p 'x', x > 0")
+    client.send("c")
+    assert program.ends() == 0
+
+
 def test_commands_of_a_breakpoint(any_desk: Bench) -> None:
     program = any_desk.debug("for i in range(3):\n    x = i * 10\nprint(x)\n", env={"DEBUG_TOKEN": "off"})
     client = Client(program.port())

@@ -151,7 +151,7 @@ class Debugger(pdb.Pdb):
     # --- commands
 
     def onecmd(self, line: str) -> bool:
-        with self.console.as_standard():
+        with self.console.as_standard(), the_port().command():
             return bool(super().onecmd(line))
 
     def do_quit(self, arg: str) -> bool:

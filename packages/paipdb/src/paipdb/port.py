@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import types
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, Optional
 
 from .clients import EVENTS, Client
 from .door import Door
@@ -44,6 +44,9 @@ class Port:
         self._last_thread = ""
         self._interrupt: Optional[Callable[[Optional[types.FrameType]], None]] = None
         self._interrupting = False
+        self._aborting = False
+        self._command: Optional[int] = None  # the thread that carries one out
+        self._reading = False
         self._note = Note()
 
     def open(self, number: Optional[int], interrupt: Callable[[Optional[types.FrameType]], None]) -> None:
@@ -103,6 +106,11 @@ class Port:
             elif self.holder is None and line.strip() in ("interrupt", "\x03"):
                 self._wake_main()
                 return True
+            elif line == "\x03" and self._command is not None and not self._reading and self._interrupt is not None:
+                self._aborting = True
+                self._lines.clear()  # as a terminal does
+                signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
+                return True
             elif line == "\x03":
                 line = _SHOW
             if len(self._lines) >= _MOST_LINES:
@@ -147,6 +155,13 @@ class Port:
 
     def read_line(self, debugger: "Debugger") -> Optional[str]:
         """The client's next line; waits for a client where there is none. None: none came in time."""
+        self._reading = True
+        try:
+            return self._wait_for_line(debugger)
+        finally:
+            self._reading = False
+
+    def _wait_for_line(self, debugger: "Debugger") -> Optional[str]:
         until: Optional[float] = None
         with self._changed:
             while True:
@@ -223,7 +238,19 @@ class Port:
             self._interrupting = True
             signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
 
+    @contextlib.contextmanager
+    def command(self) -> Iterator[None]:
+        """While a command of the client's is carried out, Ctrl-C ends that."""
+        self._command = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._command = None
+
     def _woken(self, number: int, frame: Optional[types.FrameType]) -> None:
+        aborting, self._aborting = self._aborting, False
+        if aborting and self._command == threading.get_ident() and not self._reading:
+            raise KeyboardInterrupt
         if self._interrupting and self._interrupt is not None and self.pid == os.getpid():
             self._interrupting = False
             self._interrupt(frame)
