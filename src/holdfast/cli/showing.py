@@ -68,9 +68,9 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
         yield "finished", show_instant(job.finished_at)
     if job.exit_code is not None:
         yield "exit code", job.exit_code
-    for task in job.tasks[:MOST_HELD]:
-        if task.held and task.state == "Held":
-            yield "held", f"{task.task} {held_words(task.held, now)}"
+    for task in [task for task in job.tasks if task.held and task.state == "Held"][:MOST_HELD]:
+        assert task.held is not None
+        yield "held", f"{task.task} {held_words(task.held, now)}"
     yield from _roles(job)
     yield "asks for", _amount(job)
     yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
