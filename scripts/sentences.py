@@ -30,7 +30,7 @@ _NOT_SAID = ("log.", "logging.", "re.", "TypeVar(", "AssertionError(")
 _FOREIGN = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|PRAGMA|CREATE|WHERE|ORDER BY|NULL|JOIN|RECURSIVE|LIMIT|CASE|AND|AS|CAST|SHOW)\b"
     r"|\bseq\b|\{\{\}\}|\bt\.\w|:\w+, :|^\w[\w.]* ([<>]=?|=|\||\+) "  # SQL, and types
-    r"|^(set|export|cd|exec|ulimit|mkdir|trap|umask|holdfast|pip) |[;{] \w+ -|^!f\(\)|^\* !"  # commands
+    r"|^(set|export|cd|exec|ulimit|mkdir|trap|umask|holdfast|pip|import) |[;{] \w+ -|^!f\(\)|^\* !"  # commands
     r"|\\[bsn(\[]|</|<(span|time|p|div)\b|\n|^<%|Proc-Type:|\(\?:|\[\w\w\]|^bytes \*"  # patterns, HTML, lines
 )
 _BLANK = re.compile(r"\{[a-z_0-9]+\}")

@@ -100,8 +100,9 @@ class Holds:
             raise NotFound(f"{job.name} has no task {task[:100]}", field="task", hint=nearest(task, names))
         found = [each for each in self._held(job.id) if task in (None, each.task)]
         if not found:
-            what = "Nothing" if task is None else task
-            raise Conflict(f"{what} of {job.name} ({job.id}) is held", hint=_not_held(live.tasks))
+            where = f"{job.name} ({job.id})"
+            said = f"Nothing of {where} is held" if task is None else f"{task} of {where} is not held"
+            raise Conflict(said, hint=_not_held(live.tasks))
         return job, found
 
     def _held(self, job_id: str) -> list[TaskAttempt]:
