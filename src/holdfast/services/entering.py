@@ -67,6 +67,7 @@ class Entering:
         self._clock = clock
         self._monotonic = monotonic
         self._sessions = Places("sessions", sessions_per_user, SESSIONS_IN_ALL)
+        self._between = Places("sessions between tasks", sessions_per_user, SESSIONS_IN_ALL)  # by job
         self._ports = Places("connections to ports", sessions_per_user * PORTS_PER_SESSION, PORTS_IN_ALL)
         self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
@@ -127,7 +128,7 @@ class Entering:
         `from_within`: for another task of the same job, which is no event and takes no place of its user's."""
         entrance = await self.find(actor, ref, task)
         engine = await self._open(entrance)
-        release = self._sessions.take(entrance.job.id if from_within else actor.name)
+        release = self._between.take(entrance.job.id) if from_within else self._sessions.take(actor.name)
         try:
             session = await engine.enter(entrance.attempt_id, command)
         except BaseException as error:

@@ -11,6 +11,7 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.placement import Quota
 from holdfast.launching.keys import job_pair, job_purpose
+from holdfast.server.ssh.gateway import SPARE
 from holdfast.services.groups import GroupChange
 from holdfast.services.users import UserChange
 from holdfast.store.vault import Vault
@@ -288,6 +289,19 @@ async def test_only_so_many_sessions(rig: SshRig) -> None:
     release[0]()
     assert (await rig.ssh(job.id, "127.0.0.1", MINE)).code == 0
     assert (await rig.ssh(job.id, "127.0.0.1", MINE)).code == 0  # the one before has gone
+
+
+async def test_only_so_many_connections(rig: SshRig) -> None:
+    await rig.add_key(rig.house.admin)
+    job = await rig.run_job()
+    key = own_key(rig, job.id)
+    most = rig.house.services.settings.ssh.sessions_per_user + SPARE
+    taken = [rig.gateway.places.take("admin") for _ in range(most)]
+    ran = await rig.ssh(job.id, "127.0.0.1", "sleep 1000")
+    assert ran.code == 255
+    assert (await rig.ssh(job.id, "127.0.0.1", MINE, key=key)).out == b"42\n"  # tasks have places of their own
+    taken[0]()
+    assert (await rig.ssh(job.id, "127.0.0.1", MINE)).code == 0
 
 
 async def test_who_entered_is_told_once_an_hour(rig: SshRig) -> None:

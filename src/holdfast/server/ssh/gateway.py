@@ -58,6 +58,7 @@ class Gateway:
         self._pair = job_pair(seed)
         most = services.settings.ssh.sessions_per_user + SPARE
         self.places = Places("SSH connections", most, MOST_IN_ALL)
+        self.places_between = Places("SSH connections between tasks", most, MOST_IN_ALL // 2)  # by job
         self._visitors: set[Visitor] = set()
         self._unknown: dict[Visitor, str] = {}  # -> address
         self._addresses: Counter[str] = Counter()  # of those

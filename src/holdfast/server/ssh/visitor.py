@@ -189,7 +189,8 @@ class Visitor(asyncssh.SSHServer):
         """It counts as one of its user's, or of its job's."""
         for actor in actors[:1]:
             try:
-                self._give_back = self._gateway.places.take(self._own_job or actor.name)
+                between, places = self._gateway.places_between, self._gateway.places
+                self._give_back = between.take(self._own_job) if self._own_job else places.take(actor.name)
             except UserError as error:
                 self.send_away(error.message)
 
