@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.job import GIB
+from holdfast.core.job import GIB, Hold
 from holdfast.core.placement import Quota
 from holdfast.core.states import JobState
 from holdfast.services.groups import GroupChange
@@ -50,6 +50,18 @@ async def test_failures_say_why(hub: Hub) -> None:
     assert shown["phase"] == "Failed"
     assert shown["reason"] == "PodFailed"
     assert shown["message"].startswith("Job failed due to Error: Exit code 3")
+
+
+async def test_a_held_job_runs_on_to_its_clients(hub: Hub) -> None:
+    """PrimeHub's form does not ask for it: the group's jobs are held."""
+    await hub.house.services.groups.change(hub.house.admin, "red", GroupChange(hold=Hold()))
+    made = await hub.ann.data(CREATE, data={**JOB, "command": "exit 3"})
+    assert (await hub.house.until(made["id"], JobState.HELD)).state is JobState.HELD
+    shown = await hub.ann.job(made["id"], "phase", "finishTime", "cancel")
+    assert shown == {"phase": "Running", "finishTime": None, "cancel": False}
+    await hub.ann.data(CANCEL, where={"id": made["id"]})
+    ended = await hub.house.until(made["id"])
+    assert (ended.state, ended.exit_code) == (JobState.FAILED, 3)
 
 
 async def test_a_job_with_an_image_that_nobody_knows_fails_later(hub: Hub) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from holdfast.core.attempt import TaskAttempt
 from holdfast.core.identity import container_uid, task_uid
 from holdfast.core.records import TaskRecord
 
@@ -32,7 +34,7 @@ def task_part(shown: ShownAttempt, tries: Tries) -> dict[str, Any]:
         "accountableRetries": newest.user_retries,
         "createdTime": millis(shown.created_at),
         "launchedTime": millis(_first_start(tries)),
-        "completedTime": millis(newest.finished_at),
+        "completedTime": millis(_completed(newest)),
     }
 
 
@@ -43,7 +45,7 @@ def try_part(shown: ShownAttempt, record: TaskRecord) -> dict[str, Any]:
         "attemptState": states.try_state(task),
         "currentAttemptCreatedTime": millis(task.placed_at if task.number else shown.created_at),
         "currentAttemptLaunchedTime": millis(task.started_at or task.finished_at),
-        "currentAttemptCompletedTime": millis(task.finished_at),
+        "currentAttemptCompletedTime": millis(_completed(task)),
     }
 
 
@@ -76,6 +78,11 @@ def log_path(shown: ShownAttempt, record: TaskRecord) -> str:
         f"/api/v2/jobs/{job}/attempts/{shown.number}/taskRoles/{role}/taskIndex/{task.index}"
         f"/attempts/{task.number}/logs"
     )
+
+
+def _completed(task: TaskAttempt) -> datetime | None:
+    """One that is held runs on, as OpenPAI's clients know it."""
+    return task.finished_at if task.state.ended else None
 
 
 def _first_start(tries: Tries) -> Any:
