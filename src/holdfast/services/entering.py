@@ -43,6 +43,7 @@ class Entrance:
     job: JobSummary
     task: str  # worker-0
     attempt_id: str
+    attempt: int = 0  # of the job
     held: bool = False
     files_only: bool = False  # held, and none of its processes are left
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by the names that the job gave them
@@ -181,7 +182,14 @@ class Entering:
     async def _save(self, actor: Actor, entrance: Entrance, way: str) -> None:
         job = entrance.job
         message = f"{actor.name} entered {entrance.task} by {way}"
-        event = NewEvent(kind="entered", message=message, at=self._clock(), actor=actor.name, task=entrance.task)
+        event = NewEvent(
+            kind="entered",
+            message=message,
+            at=self._clock(),
+            actor=actor.name,
+            task=entrance.task,
+            attempt=entrance.attempt,
+        )
         try:
             await self._store.write(event_rows.note_event, job.id, event)
         except StoreError as error:  # a full disk keeps nobody out
@@ -280,6 +288,7 @@ def _entrance(job: JobSummary, snapshot: JobSnapshot, task: TaskAttempt) -> Entr
         job=job,
         task=task.task,
         attempt_id=snapshot.attempt_id(task),
+        attempt=snapshot.attempt,
         held=task.state is TaskState.HELD,
         files_only=task.held is not None and task.held.ended,
         ports=task.ports,

@@ -213,6 +213,21 @@ async def test_names_of_the_task_itself(rig: SshRig, user: str, host: str) -> No
     assert ran.out == b"HELLO", ran.err
 
 
+async def test_all_ports_of_the_task_by_a_proxy(rig: SshRig, user: str) -> None:
+    """As remote editors reach what they started."""
+    proxy = free_port()
+    async with echo_server() as there, running(rig.ssh_words(user, "-N", "-D", str(proxy), "127.0.0.1")):
+        await until_open(proxy)
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy)
+        writer.write(b"\x05\x01\x00")
+        assert await reader.readexactly(2) == b"\x05\x00"
+        writer.write(b"\x05\x01\x00\x03" + bytes([9]) + b"localhost" + there.to_bytes(2, "big"))
+        assert (await asyncio.wait_for(reader.readexactly(10), 20))[1] == 0
+        writer.write(b"hello")
+        assert await asyncio.wait_for(reader.readexactly(5), 20) == b"HELLO"
+        writer.close()
+
+
 async def forwarded(rig: SshRig, user: str, to: str) -> Ran:
     """With what ssh says of it, which it does not at its quietest."""
     words = ["ssh", *rig.options(LogLevel="INFO"), "-p", str(rig.port), "-l", user, "-W", to, "127.0.0.1"]
@@ -244,6 +259,14 @@ async def test_a_port_of_the_client_there(rig: SshRig, user: str) -> None:
             ]
         with pytest.raises(OSError, match=r"refused|Connect call failed"):
             await ask(there, b"x")  # its listener has gone with the connection
+
+
+async def test_a_task_reaches_the_clients_port(rig: SshRig, user: str) -> None:
+    there = free_port()
+    async with echo_server() as here:
+        ask_inside = f"exec 3<>/dev/tcp/127.0.0.1/{there}; echo hello >&3; head -n 1 <&3"
+        ran = await rig.ssh(user, "-R", f"{there}:127.0.0.1:{here}", "127.0.0.1", ask_inside)
+    assert (ran.code, ran.out) == (0, b"HELLO\n"), ran.err
 
 
 async def test_a_port_there_of_the_servers_choice(rig: SshRig, user: str) -> None:
