@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pwd
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -192,6 +193,23 @@ def test_openpais_tasks_go_straight_to_an_sshd_and_else_through_the_gateway(tmp_
     place = [settings(ran.out)[key] for key in ("hostname", "port", "user")]
     assert place == (["10.0.0.12", "20002", "root"] if sshd else ["127.0.0.1", "2222", "j1.worker-1"])
     assert ("It is reached through the SSH gateway." in ran.err) != sshd
+
+
+def test_openpais_barrier_asks_little_of_the_gateway() -> None:
+    """One task goes to see the others, if they all wait for that."""
+    leads, follows = "reach ': >/run/holdfast/ssh-barrier'", "until [ -e /run/holdfast/ssh-barrier ]"
+    role = {"dockerImage": "image", "resourcePerInstance": {"cpu": 1, "memoryMB": 1, "gpu": 0}, "commands": ["true"]}
+    roles = {"worker": role, "ps": role}
+    together = [ssh(jobssh=True, sshbarrier=True)]
+    apart = [{**ssh(jobssh=True), "taskroles": ["worker"]}, {**together[0], "taskroles": ["ps"]}]
+    for calls, found in ((together, [(True, False), (False, True)]), (apart, [(False, False), (False, False)])):
+        snapshot = placed(with_plugins(["true"], *calls, taskRoles=roles))
+        entries = [launch_of(snapshot, number, gateway=GATEWAY, job_seed=SEED).entry for number in (0, 1)]
+        assert [(_holds(entry, leads), _holds(entry, follows)) for entry in entries] == found
+
+
+def _holds(entry: str, text: str) -> bool:
+    return shlex.quote(text)[1:-1] in entry
 
 
 def test_openpais_tasks_of_another_image_are_behind_the_gateway() -> None:

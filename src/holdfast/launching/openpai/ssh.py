@@ -110,16 +110,34 @@ def _barrier(scene: Scene, parameters: Mapping[str, Any], gateway: Gateway | Non
     if parameters.get("sshbarrierTimeout") is not None:
         minutes = number_of(parameters, "sshbarrierTimeout", least=1, most=_LONGEST_BARRIER)
     roles = _roles_with_ssh(scene)
-    others = [
-        _names(scene, task)[0]
-        for role, tasks in scene.crowd.placed.items()
-        for task in tasks
-        if role in roles and (task.role, task.index) != (scene.task.role, scene.task.index)
+    tasks = [
+        _names(scene, task)[0] for role in scene.crowd.placed if role in roles for task in scene.crowd.placed[role]
     ]
+    me = _names(scene, scene.task)[0]
+    others = [task for task in tasks if task != me]
     if not others:
         return ""
-    never = _NEVER_THROUGH if gateway else _NEVER
-    return never + _BARRIER.format(others=" ".join(others), seconds=minutes * 60)
+    parts = [
+        _NEVER_THROUGH if gateway else _NEVER,
+        _BARRIER.format(others=" ".join(others), seconds=minutes * 60),
+        _led_by(tasks[0], me) if gateway and _are_alike(scene, roles) else "reach true\n",
+        _PASSED,
+    ]
+    return "".join(parts)
+
+
+def _are_alike(scene: Scene, roles: Iterable[str]) -> bool:
+    """Either all of these tasks have an sshd or none has, and all of them have the barrier."""
+    job = scene.snapshot.job
+    calls = [call for call in plugin_calls(job) if call.get("plugin") == "ssh"]
+    return len(calls) == 1 and len({job.role(role).engine_image for role in roles}) == 1
+
+
+def _led_by(first: str, me: str) -> str:
+    """Through the gateway the first task reaches all others and tells them. If each went to see every other, that would
+    be thousands of logins, all at the same server."""
+    through = _LEAD if me == first else _FOLLOW.format(first=first)
+    return f'if [ "$reachable" = yes ]; then\n    reach true\nelse\n{through}fi\n'
 
 
 def _roles_with_ssh(scene: Scene) -> set[str]:
@@ -131,6 +149,7 @@ def _roles_with_ssh(scene: Scene) -> set[str]:
 
 _NOT_ISOLATED = "say WARN 'There is no ssh between or into these tasks: jobs are not isolated on this machine.'\n"
 
+_TOLD = "/run/holdfast/ssh-barrier"  # a file: all tasks have been seen to answer
 _OWN = "<own>"  # put in by the shell, which knows it; no role and no address holds it
 _HOST = """\
 Host {names}
@@ -227,16 +246,36 @@ fi
 _BARRIER = """\
 waited=0
 pause=1
-for host in {others}; do
-    until ssh -o BatchMode=yes -o ConnectTimeout=10 "$host" true </dev/null 2>/dev/null; do
-        if [ "$waited" -ge {seconds} ]; then
-            say ERROR "SSH barrier reaches max retry count: $host did not answer within {seconds} seconds."
-            exit 249
-        fi
-        sleep "$pause"
-        waited=$((waited + pause))
-        pause=$((pause < 10 ? pause + 1 : 10))
+rest() {{
+    if [ "$waited" -ge {seconds} ]; then
+        say ERROR "SSH barrier reaches max retry count: $1 did not answer within {seconds} seconds."
+        exit 249
+    fi
+    sleep "$pause"
+    waited=$((waited + pause))
+    pause=$((pause < 10 ? pause + 1 : 10))
+}}
+reach() {{
+    for host in {others}; do
+        until ssh -o BatchMode=yes -o ConnectTimeout=10 "$host" "$1" </dev/null 2>/dev/null; do
+            rest "$host"
+        done
     done
-done
+}}
+"""
+
+_LEAD = f"""\
+    reach true
+    reach ': >{_TOLD}'
+"""
+
+_FOLLOW = f"""\
+    until [ -e {_TOLD} ]; do
+        pause=1
+        rest {{first}}
+    done
+"""
+
+_PASSED = """\
 say INFO 'SSH barrier passed: every other task answers.'
 """
