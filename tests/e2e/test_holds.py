@@ -149,6 +149,25 @@ def test_files_make_room_when_the_disk_is_nearly_full(server: Server) -> None:
     assert server.get(f"/jobs/{whole}").json()["state"] == "Held"
 
 
+def test_the_admins_limits(tmp_path: Path) -> None:
+    limits = {"HOLDFAST_HOLD_PER_USER": "1", "HOLDFAST_HOLD_DURATION": "86400", "HOLDFAST_HOLD_LONGEST": "172800"}
+    server = Server(tmp_path / "home", **limits)
+    server.start()
+    try:
+        id = held(server, "true")
+        assert "it will be reserved for 1 day" in log_of(server, id)
+        second = server.wait(server.submit(CRASH, hold="true")["id"])
+        assert (second["state"], second["exit_code"]) == ("Failed", 3)
+        told = [event["message"] for event in server.get(f"/jobs/{second['id']}/events").json()["items"]]
+        assert any("is not held" in message and "may have 1" in message for message in told), told
+        with server.client() as client:
+            refused = client.post(f"/jobs/{id}/hold", json={"for": "2d"})
+        assert "2 days in all" in refused.json()["error"]["message"]
+    finally:
+        _stop_jobs(server)
+        server.stop()
+
+
 def _stop_jobs(server: Server) -> None:
     """Nothing of a failing test stays behind."""
     if server.process is None or server.process.poll() is not None:

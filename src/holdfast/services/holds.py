@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -67,9 +68,8 @@ class Holds:
         if by is not None and until is not None:
             raise UserError("Say for how much longer, or until when, not both", field="until")
         job, tasks = await self._find(actor, ref, task)
-        ends = [self._end(each, by, until) for each in tasks]
-        for each, end in zip(tasks, ends, strict=True):
-            await self._ask(job, actor, Ask.EXTEND, each.task, until=end)
+        ends = {each.task: self._end(each, by, until) for each in tasks}
+        await asyncio.gather(*(self._ask(job, actor, Ask.EXTEND, name, end) for name, end in ends.items()))
         return self._now(job, tasks)
 
     async def keep_files(self, actor: Actor, ref: str, *, task: str | None = None) -> HeldJob:
@@ -78,8 +78,7 @@ class Holds:
         whole = [each for each in tasks if each.held and each.held.keep is Keep.ALL]
         if not whole:
             raise Conflict(f"Of {_names(tasks)} only the files are kept already")
-        for each in whole:
-            await self._ask(job, actor, Ask.KEEP_FILES, each.task)
+        await self._ask(job, actor, Ask.KEEP_FILES, task)
         return self._now(job, tasks)
 
     async def release(self, actor: Actor, ref: str, *, task: str | None = None) -> tuple[JobSummary, tuple[str, ...]]:
