@@ -36,7 +36,7 @@ def test_a_wrong_token(desk: Bench) -> None:
         client.wait_for("Token: ")
         client.send("guess")
         client.wait_for("That is not the token.")
-    assert client.rest() == " The job's page and log show it.\n"
+    assert client.rest() == " Look for it on the job's page, or in the log.\n"
     assert "(Pdb)" in program.client().prompt()
 
 

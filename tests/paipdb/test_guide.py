@@ -69,17 +69,23 @@ def task(ann: Pai, name: str) -> dict[str, Any]:
     return dict(ann.job(name)["taskRoles"]["worker"]["taskStatuses"][0])
 
 
-def waiting(ann: Pai, name: str) -> re.Match[str]:
-    """The line of the log that names the token: the program waits."""
+def waiting(server: Server, ann: Pai, name: str) -> tuple[str, str, str]:
+    """Host, port and token, once the program waits: the first two from its log, the token from the job's page."""
     began = time.monotonic()
     while time.monotonic() - began < PATIENCE:
         log = ann.log(name, "worker") if task(ann, name)["taskState"] == "RUNNING" else ""
-        found = re.search(r"nc (\S+) (\d+), token (\S+)\n", log)
-        if found:
-            return found
+        found = re.search(r"nc (\S+) (\d+);", log)
+        debuggers = described(server, name)["debuggers"]
+        if found and debuggers:
+            return found[1], found[2], str(debuggers[0]["token"])
         assert ann.job(name)["jobStatus"]["state"] in ("WAITING", "RUNNING"), ann.log(name, "worker")
         time.sleep(0.1)
     raise AssertionError(ann.log(name, "worker"))
+
+
+def described(server: Server, name: str) -> dict[str, Any]:
+    (job,) = [each for each in server.get("/jobs").json()["items"] if each["name"] == name]
+    return dict(server.get(f"/jobs/{job['id']}").json())
 
 
 def netcat(host: str, port: str, *lines: str) -> str:
@@ -90,10 +96,10 @@ def netcat(host: str, port: str, *lines: str) -> str:
     return done.stdout
 
 
-def test_a_program_run_by_the_debugger(ann: Pai) -> None:
+def test_a_program_run_by_the_debugger(server: Server, ann: Pai) -> None:
     script = "import sys\nprint('epochs', sys.argv[1])\nloss = 1\nloss = loss / 2\nprint('loss', loss)"
     submit(ann, "guide_one", script, "python3 -m paipdb train.py 3")
-    host, port, token = waiting(ann, "guide_one").groups()
+    host, port, token = waiting(server, ann, "guide_one")
     assert (host, [port]) == (task(ann, "guide_one")["containerIp"], ports_of(ann, "guide_one"))
     told = netcat(host, port, token, "b 5", "c", "p loss", "loss = 7", "c")
     assert "train.py(1)<module>()" in told
@@ -106,19 +112,19 @@ def test_a_program_run_by_the_debugger(ann: Pai) -> None:
     assert f"paipdb is running on {host}:{port}\n" in log
 
 
-def test_a_breakpoint_in_the_program(ann: Pai) -> None:
+def test_a_breakpoint_in_the_program(server: Server, ann: Pai) -> None:
     port = "int(os.environ['PAI_CONTAINER_HOST_debug_PORT_LIST'])"
     script = f"import os, paipdb\nloss = 1\npaipdb.settrace(port={port})\nloss += 1"
     submit(ann, "guide_two", script, "python3 train.py")
-    host, port, token = waiting(ann, "guide_two").groups()
+    host, port, token = waiting(server, ann, "guide_two")
     assert [port] == ports_of(ann, "guide_two")
     assert "(Pdb) 1\n" in netcat(host, port, token, "p loss", "c")
     assert ann.end("guide_two")["jobStatus"]["state"] == "SUCCEEDED"
 
 
-def test_quitting_fails_the_job(ann: Pai) -> None:
+def test_quitting_fails_the_job(server: Server, ann: Pai) -> None:
     submit(ann, "guide_quit", "print('never')", "python3 -m paipdb train.py")
-    host, port, token = waiting(ann, "guide_quit").groups()
+    host, port, token = waiting(server, ann, "guide_quit")
     netcat(host, port, token, "q")
     ended = ann.end("guide_quit")
     assert ended["jobStatus"]["state"] == "FAILED"
@@ -127,9 +133,9 @@ def test_quitting_fails_the_job(ann: Pai) -> None:
 
 def test_the_platform_knows_and_attaches(server: Server, ann: Pai) -> None:
     submit(ann, "guide_three", "x = 41\nx += 1\nprint(x)", "python3 -m paipdb train.py")
-    waiting(ann, "guide_three")
-    (job,) = [each for each in server.get("/jobs").json()["items"] if each["name"] == "guide_three"]
-    (debugger,) = server.get(f"/jobs/{job['id']}").json()["debuggers"]
+    waiting(server, ann, "guide_three")
+    job = described(server, "guide_three")
+    (debugger,) = job["debuggers"]
     assert debugger["file"].endswith("/train.py")
     assert (debugger["line"], debugger["why"], debugger["waits"], debugger["attached"]) == (1, "start", True, False)
     attach = [sys.executable, "-m", "holdfast", "debug", job["id"]]

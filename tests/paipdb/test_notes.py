@@ -87,6 +87,7 @@ def test_notes_of_killed_processes_are_cleared_away(desk: Bench) -> None:
 def test_without_a_folder(desk: Bench) -> None:
     for folder in ("", "/nonexistent/notes", "/proc"):
         program = desk.debug("x = 1\n", env={"HOLDFAST_NOTES": folder})
+        program.wait_for(r"attach with: nc 127\.0\.0\.1 \d+, token \S{12}\n")
         client = program.client()
         client.prompt()
         client.send("c")

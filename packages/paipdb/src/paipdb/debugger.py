@@ -59,7 +59,7 @@ class Debugger(pdb.Pdb):
         self.outcome = ""
         result = None
         try:
-            if port.gave_up and self.why != "crash":
+            if port.gave_up and port.client is None and self.why != "crash":
                 self.set_continue()
             else:
                 self._begin(port, frame, trace)

@@ -110,7 +110,9 @@ class Door:
             if hmac.compare_digest(line.strip().encode("utf-8"), self.token.encode("utf-8")):
                 return True
             time.sleep(1.0)
-            client.send("That is not the token.%s\n" % ("" if left else " The job's page and log show it."))
+            client.send(
+                "That is not the token.%s\n" % ("" if left else " Look for it on the job's page, or in the log.")
+            )
         return False
 
     @property

@@ -12,6 +12,7 @@ class Note:
     def __init__(self) -> None:
         self.until: Optional[float] = None
         self.waits = False
+        self.is_told = False  # it could be written
         self._place: Dict[str, Any] = {}
         folder = os.environ.get("HOLDFAST_NOTES", "")
         self._path = os.path.join(folder, f"debugger-{os.getpid()}-1.json") if folder else ""
@@ -38,10 +39,12 @@ class Note:
         facts.update(self._place, until=self.until, waits=self.waits)
         folder, name = os.path.split(self._path)
         draft = os.path.join(folder, ".tmp-" + name)
+        self.is_told = False
         with contextlib.suppress(OSError):
             with open(draft, "w") as file:
                 file.write(json.dumps(facts))
             os.replace(draft, self._path)
+            self.is_told = True
 
     def remove(self) -> None:
         self._place = {}

@@ -115,6 +115,7 @@ class Port:
                 line = _SHOW
             if len(self._lines) >= _MOST_LINES:
                 client.send("Too many lines at a time.\n")
+                self.detach()
                 return False
             if self.holder is not None or (line.strip() and line != _SHOW):  # Enter at no prompt repeats nothing
                 self._lines.append(line)
@@ -269,12 +270,17 @@ class Port:
         job, task = job_and_task()
         ends = time.strftime(" until %H:%M:%S UTC", time.gmtime(self._note.until)) if self._note.until else ""
         where = "{}:{}{}".format(shown(self._note.file), self._note.line, f" ({task})" if task else "")
-        token = f", token {self.door.token}" if self.door.token else ""
-        by_port = f"nc {self.door.address} {self.door.number}{token}"
+        by_port = f"nc {self.door.address} {self.door.number}{self._token_to_log()}"
         by_name = " ".join(["holdfast debug", job, task]).rstrip() if job else ""
         log(f"paipdb: waiting at {where}{ends}; attach with: {by_name or by_port}")
         if by_name:
             log(f"paipdb: or by its port: {by_port}")
+
+    def _token_to_log(self) -> str:
+        """More people may read a job's log than may get inside it, so it is not told where there is another way."""
+        if not self.door.token:
+            return ""
+        return "; the job's page shows the token" if self._note.is_told else f", token {self.door.token}"
 
     def _tell(self) -> None:
         if self.pid == os.getpid():
