@@ -24,7 +24,7 @@ def _no_process_is_left() -> Iterator[None]:
 def place() -> Iterator[dict[str, str]]:
     """The environment of a user with a server of their own."""
     home = Path(tempfile.mkdtemp(prefix="holdfast-cli-"))
-    env = clean_env(home)
+    env = clean_env(home, HOLDFAST_SSH_PORT="0")  # others may have the usual one
     try:
         started = run_program("up", "--detach", "--port", "0", "--json", env=env)
         assert started.code == 0, started.err

@@ -66,6 +66,7 @@ def open_tunnel(client: Client, ref: str, task: str | None, asked: str, local: i
     from holdfast.sdk.inside import open_port
 
     job = client.job(ref)
+    client.ticket(job.id)  # refused now, not at the first connection, to who may not get in
     found = choose_task(job, task)
     if found is None:
         open_port(client.address, job.id, task, asked).close()  # which is refused, and says why

@@ -26,14 +26,15 @@ class RunsInside(TyperCommand):
             cut = args.index("--")
             ctx.meta["holdfast.command"] = args[cut + 1 :]
             args = args[:cut]
-        given = [arg for arg in args if not arg.startswith("-")]  # parsing takes them away
+        given = list(args)  # parsing takes them away
         try:
             return list(super().parse_args(ctx, args))
         except typer.TyperException as error:
-            if "unexpected extra argument" in error.format_message():
-                words = f"holdfast {ctx.info_name} {given[0]} -- {shlex.join(given[1:])}"
-                raise typer.BadParameter(f"a command goes after --: {words}", ctx=ctx) from None
-            raise
+            told = error.format_message()
+            if "holdfast.command" in ctx.meta or not told.startswith(("Got unexpected extra", "No such option")):
+                raise
+            words = shlex.join(["holdfast", ctx.info_name, *given[:1], "--", *given[1:]])
+            raise typer.BadParameter(f"{told}. A command goes after --: {words}", ctx=ctx) from None
 
 
 def command_of(ctx: typer.Context) -> list[str]:

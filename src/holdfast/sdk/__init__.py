@@ -8,7 +8,7 @@ from .errors import ApiError, BadAddress, CannotConnect, ClientError, Unexpected
 
 if TYPE_CHECKING:
     from .client import AsyncClient, Client
-    from .inside_models import Debugger, ShortKey, SshLine, SshLines, Stacks
+    from .inside_models import Debugger, ShortKey, SshLine, SshLines, Stacks, Ticket
     from .models import (
         Artifacts,
         Attempt,
@@ -98,6 +98,7 @@ __all__ = [
     "Stacks",
     "Status",
     "Task",
+    "Ticket",
     "Token",
     "UnexpectedReply",
     "User",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .exchange import Call, as_a, call, endpoint, segment
-from .inside_models import ShortKey, SshLines, Stacks
+from .inside_models import ShortKey, SshLines, Stacks, Ticket
 
 
 class EnteringCalls:
@@ -16,6 +16,11 @@ class EnteringCalls:
     def add_short_key(self, public_key: str) -> Call[ShortKey]:
         """Let a public key open the SSH gateway for you, for some minutes."""
         return call("POST", "/ssh/keys", as_a(ShortKey), body={"public_key": public_key}, repeatable=True)
+
+    @endpoint
+    def ticket(self, ref: str) -> Call[Ticket]:
+        """What a page shows instead of its login to open one line into a job; refused to those who cannot enter it."""
+        return call("POST", f"/jobs/{segment(ref)}/tickets", as_a(Ticket), repeatable=True)
 
     @endpoint
     def stacks(self, ref: str, task: str | None = None) -> Call[Stacks]:

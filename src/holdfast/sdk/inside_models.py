@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
@@ -85,3 +85,9 @@ class ShortKey:
     port: int
     host_key: str = ""
     expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    ticket: str = field(repr=False)
+    expires_in: float = 0.0  # seconds

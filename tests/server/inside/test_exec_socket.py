@@ -86,7 +86,7 @@ async def test_keys_go_through_a_terminal(rig: Rig) -> None:
     job = await running(rig)
     async with open_line(rig, f"{job.id}/tasks/-/exec") as wire:
         wire.say({"argv": ["sh"], "terminal": {}})
-        wire.give(b"echo rea''dy; sleep 1000\r")
+        wire.give(b"sh -c \"echo rea''dy; exec sleep 1000\"\r")
         await _read(wire, b"ready")
         wire.give(b"\x03")
         wire.give(b"exit 5\r")
