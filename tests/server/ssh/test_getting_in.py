@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.placement import Quota
 from holdfast.launching.keys import job_pair, job_purpose
+from holdfast.server.ssh import visitor
 from holdfast.server.ssh.gateway import SPARE
 from holdfast.services.groups import GroupChange
 from holdfast.services.users import UserChange
+from holdfast.store.errors import StoreError
 from holdfast.store.vault import Vault
 
 from .rig import JOB, Ran, SshRig
@@ -344,3 +347,55 @@ async def test_jobs_are_found_by_what_they_are_called_now(rig: SshRig) -> None:
     await rig.house.run("name: train\ncommand: exit 0\n")
     await rig.run_job(JOB)
     assert (await rig.ssh("train", "127.0.0.1", MINE)).out == b"42\n"
+
+
+async def test_what_fails_here_is_told_in_the_log(
+    rig: SshRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.add_key(rig.house.admin)
+    job = await rig.run_job()
+
+    async def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("on purpose")
+
+    for service, verb in ((rig.house.services.ssh_logins, "by_key"), (rig.house.services.entering, "enter")):
+        with monkeypatch.context() as patch:
+            patch.setattr(service, verb, fail)
+            ran = await rig.ssh(job.id, "127.0.0.1", MINE)
+        assert ran.code == 255
+        assert "on purpose" not in ran.err
+        assert "could not let somebody in by ssh" in caplog.text
+        assert "on purpose" in caplog.text
+        caplog.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.house.services.entering, "connect", fail)
+        assert (await rig.ssh(job.id, "-W", "localhost:80", "127.0.0.1")).code == 255
+    assert "could not let somebody in by ssh" in caplog.text
+    assert (await rig.ssh(job.id, "127.0.0.1", MINE)).out == b"42\n"
+
+
+async def test_a_database_that_is_away_sends_nobody_out(
+    rig: SshRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(visitor, "LOOK_AGAIN", 0.05)
+    ann = await rig.house.user("ann", "red")
+    await rig.add_key(ann, "ann")
+    await rig.run_job(HERS, ann)
+    logins, away = rig.house.services.ssh_logins, asyncio.Event()
+
+    async def fail(blob: bytes) -> list[Actor]:
+        away.set()
+        raise StoreError("The database is away")
+
+    async with Screen(rig.ssh_words("hers", "-tt", "127.0.0.1", key="ann")) as screen:
+        screen.type("echo $((40 + 2))\n")
+        await screen.until("42")
+        with monkeypatch.context() as patch:
+            patch.setattr(logins, "_owners", fail)
+            await rig.house.services.users.update(rig.house.admin, "ann", UserChange(email="ann@example.org"))
+            await asyncio.wait_for(away.wait(), 20)
+            screen.type("echo $((50 + 2))\n")
+            await screen.until("52")
+        assert "could not look who is inside" in caplog.text
+        await lose_key(rig, ann)  # looked at once it is back
+        assert await screen.end() == 255

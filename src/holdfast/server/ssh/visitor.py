@@ -16,6 +16,7 @@ from holdfast.engines.base import Command, Session
 from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.entering import Entrance, once
 from holdfast.services.ssh_logins import Proof
+from holdfast.store.errors import StoreError
 
 from .flow import Gate, PortChannel, SessionChannel, gate_of
 from .names import Goal, readings
@@ -32,6 +33,7 @@ MOST_PASSWORDS = 4
 MOST_CHANNELS = 64
 MOST_LISTENERS = 10
 LOOK_EVERY = 60.0  # seconds after which it is looked whether somebody may still be inside
+LOOK_AGAIN = 5.0  # seconds, where that could not be told
 
 TOKEN_WANTED = "The password is an API token: `holdfast token create` makes one.\n"  # noqa: S105 - said to people
 
@@ -107,7 +109,11 @@ class Visitor(asyncssh.SSHServer):
         if self._keys > 2 * MOST_KEYS:  # each is shown, and then proved
             raise _enough("Too many keys were tried")
         job_id = next((goal.job_id for goal in self._goals if goal.job_id), "")
-        claim = await self._services.ssh_logins.by_key(key.public_data, job_id)
+        try:
+            claim = await self._services.ssh_logins.by_key(key.public_data, job_id)
+        except Exception as error:  # the library would say nothing of it
+            self._failed(error)
+            return False
         self._claim = claim
         return claim is not None
 
@@ -122,10 +128,18 @@ class Visitor(asyncssh.SSHServer):
         except UserError as error:
             self._connection.send_auth_banner(f"{error.message}. {error.hint or ''}\n")
             return False
+        except Exception as error:
+            self._failed(error)
+            return False
         if claim is None and self._passwords == 1:
             self._connection.send_auth_banner(TOKEN_WANTED)
         self._claim = claim
         return claim is not None
+
+    def _failed(self, error: Exception) -> None:
+        log.error(
+            "could not let somebody in by ssh", extra={"event": "internal-error", "error": repr(error)}, exc_info=error
+        )
 
     def auth_completed(self) -> None:
         """Called in the same step as the last `validate_…` whose proof held, so that it is this one's claim."""
@@ -176,13 +190,21 @@ class Visitor(asyncssh.SSHServer):
 
     async def _watch(self) -> None:
         """Ends the connection of whoever has lost the right to it."""
-        logins = self._services.ssh_logins
-        self._settle(await self._proof.actors() if self._proof is not None else ())
+        logins, settled = self._services.ssh_logins, False
         while True:
             mark = logins.mark  # before the look, so that what changes meanwhile is looked at, too
-            if not await self._may_stay():
+            try:
+                actors = await self._proof.actors() if self._proof is not None else ()
+            except StoreError as error:
+                log.warning("could not look who is inside", extra={"event": "ssh", "error": str(error)})
+                await asyncio.sleep(LOOK_AGAIN)
+                continue
+            if not self._may_stay(actors):
                 self.send_away("You may not be inside any more")
                 return
+            if not settled:
+                self._settle(actors)
+                settled = True
             await logins.changed(mark, LOOK_EVERY)
 
     def _settle(self, actors: Sequence[Actor]) -> None:
@@ -194,8 +216,7 @@ class Visitor(asyncssh.SSHServer):
             except UserError as error:
                 self.send_away(error.message)
 
-    async def _may_stay(self) -> bool:
-        actors = await self._proof.actors() if self._proof is not None else ()
+    def _may_stay(self, actors: Sequence[Actor]) -> bool:
         if self._inside is None:
             return bool(actors)
         job, name = self._inside.entrance.job, self._inside.actor.name
@@ -225,6 +246,10 @@ class Visitor(asyncssh.SSHServer):
         except UserError as error:
             release()
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, error.message) from None
+        except Exception as error:
+            release()
+            self._failed(error)
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "Something went wrong here") from None
         except BaseException:
             release()
             raise
