@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.server import Server
+from tests.e2e.server import PATIENCE, Server
 
 from .place import Pai, place
 
 SAMPLES = Path(__file__).parents[2] / "examples" / "openpai"
+BANNER = "======   The job container failed, so it will be reserved for 1 week   ======\n"
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +40,16 @@ def ann(server: Server) -> Iterator[Pai]:
 
 def run(ann: Pai, name: str) -> dict[str, Any]:
     """The end of the sample `name`, which is the job's name as well."""
+    begin(ann, name)
+    return ann.end(name)
+
+
+def begin(ann: Pai, name: str) -> None:
     path = SAMPLES / f"{name}.yaml"
     if path.exists():
         ann.submit(path.read_text())
     else:
         ann.submit_first((SAMPLES / f"{name}.json").read_text())
-    return ann.end(name)
 
 
 def tasks(job: dict[str, Any], role: str) -> list[dict[str, Any]]:
@@ -187,7 +193,16 @@ def test_protocol_v1(ann: Pai) -> None:
 
 
 def test_protocol_v1_for_debugging(ann: Pai) -> None:
-    job = run(ann, "v1-debug")
+    """It is reserved when it has failed, and ends as failed as it was when it is stopped."""
+    begin(ann, "v1-debug")
+    began = time.monotonic()
+    while "holdfast-held" not in (job := ann.job("v1-debug"))["tags"] or BANNER not in ann.log("v1-debug", "worker"):
+        assert time.monotonic() - began < PATIENCE, job
+        time.sleep(0.1)
+    assert state(job) == "RUNNING"
+    said = "the script goes on after a failure\n\nisDebug is true\njob has finished with exit code 3\n"
+    assert ann.log("v1-debug", "worker").startswith(said)
+    ann.http.put("/v1/user/ann/jobs/v1-debug/executionType", json={"value": "STOP"}).raise_for_status()
+    job = ann.end("v1-debug")
     assert state(job) == "FAILED"
     assert job["jobStatus"]["appExitMessages"]["runtime"]["originUserExitCode"] == 3
-    assert ann.log("v1-debug", "worker") == "the script goes on after a failure\n\nisDebug is true\n"
