@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .console import Console, Interpreter
 from .ending import end, flush_output
-from .peers import Peers
+from .peers import peers_held
 from .port import Port, the_port
 from .task import DEFAULT_TIMEOUT, log, seconds_to_wait
 
@@ -63,7 +63,7 @@ class Debugger(pdb.Pdb):
                 self.set_continue()
             else:
                 self._begin(port, frame, trace)
-                with Peers().held():
+                with peers_held():
                     result = act()
         finally:
             port.give_turn(steps=self.outcome == "" and self.stoplineno != -1)

@@ -1,89 +1,62 @@
 """Other processes of the task, which can be made to stand while one of them is debugged."""
 
 import contextlib
-import fcntl
 import os
 import subprocess
 import sys
 import tempfile
-from typing import Iterator, List, Optional
+from typing import Iterator, Optional
 
+from . import standstill
 from .task import log
 
+_told = False
 
-class Peers:
-    """With DEBUG_HOLD_PEERS=1, the Python processes that this one's parent started stand while a prompt is open.
 
-    A helper stops them and lets them go on again, also when this process is killed. Where two processes reach a
-    breakpoint at a time, the second must not stop the first: whoever has the lock does.
+@contextlib.contextmanager
+def peers_held() -> Iterator[None]:
+    """With DEBUG_HOLD_PEERS=1, the Python processes that this one's parent started stand meanwhile.
+
+    A helper sees to it, which outlives this process if that is killed. Whoever is at a prompt itself is left alone.
     """
-
-    _HELPER = """if True:
-        import os, signal, sys
-        def send(number):
-            for pid in sys.argv[1:]:
-                try:
-                    os.kill(int(pid), number)
-                except OSError:
-                    pass
-        send(signal.SIGSTOP)
-        sys.stdin.readline()
-        send(signal.SIGCONT)
-    """
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        pids = self._others() if os.environ.get("DEBUG_HOLD_PEERS", "").lower() in ("1", "yes", "true", "on") else []
-        lock = self._locked() if pids else None
-        helper = self._helper(pids) if lock is not None else None
-        try:
-            yield
-        finally:
-            if helper is not None and helper.stdin is not None:
-                with contextlib.suppress(OSError):
-                    helper.stdin.write(b"go on\n")
-                    helper.stdin.close()
-                helper.wait()
-            if lock is not None:
-                os.close(lock)
-
-    def _others(self) -> List[str]:
-        parent = os.getppid()
+    if os.environ.get("DEBUG_HOLD_PEERS", "").lower() not in ("1", "yes", "true", "on"):
+        yield
+        return
+    folder = tempfile.gettempdir()
+    mark = standstill.mark_of(folder, os.getpid())
+    with contextlib.suppress(OSError):
+        os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    helper = _start_helper(folder)
+    try:
+        yield
+    finally:
         with contextlib.suppress(OSError):
-            return [pid for pid in os.listdir("/proc") if pid.isdigit() and self._is_peer(pid, parent)]
-        return []
+            os.remove(mark)
+        if helper is not None and helper.stdin is not None:
+            with contextlib.suppress(OSError):
+                helper.stdin.write(b"go on\n")
+                helper.stdin.close()
+            helper.wait()
 
-    @staticmethod
-    def _is_peer(pid: str, parent: int) -> bool:
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                own_parent = int(file.read().rpartition(")")[2].split()[1])
-            program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-            same_user = os.stat(f"/proc/{pid}").st_uid == os.getuid()
-        except (OSError, IndexError, ValueError):
-            return False
-        return own_parent == parent > 1 and int(pid) != os.getpid() and same_user and program.startswith("python")
 
-    @staticmethod
-    def _locked() -> Optional[int]:
-        name = f"paipdb-peers-{os.getuid()}-{os.getppid()}"
-        try:
-            lock = os.open(os.path.join(tempfile.gettempdir(), name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except OSError:
-            os.close(lock)
-            return None
-
-    def _helper(self, pids: List[str]) -> Optional["subprocess.Popen[bytes]"]:
-        command = [sys.executable or "python3", "-I", "-S", "-c", self._HELPER, *pids]
-        try:
-            helper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-        except OSError as problem:
-            log(f"paipdb: the other processes of this task cannot be stopped: {problem}")
-            return None
-        log("paipdb: processes {} stand until this one goes on".format(", ".join(pids)))
-        return helper
+def _start_helper(folder: str) -> Optional["subprocess.Popen[bytes]"]:
+    global _told
+    program = [
+        sys.executable or "python3",
+        "-I",
+        "-S",
+        standstill.__file__,
+        folder,
+        str(os.getpid()),
+        str(os.getppid()),
+    ]
+    null = subprocess.DEVNULL
+    try:
+        helper = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True)
+    except OSError as problem:
+        log(f"paipdb: the other processes of this task cannot be made to stand: {problem}")
+        return None
+    if not _told:
+        _told = True
+        log("paipdb: the other Python processes of this task stand while this one does")
+    return helper
