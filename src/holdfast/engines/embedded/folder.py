@@ -88,7 +88,7 @@ class TaskFolder:
             return 1
 
     def announce(self, key: str, text: str) -> None:
-        """Add to the log, unless that was done under this key before. A crash may add it twice, and never not at all."""
+        """Add to the log, unless that was done under this key before. A crash may add it twice, never not at all."""
         if not is_safe_id(key) or os.path.lexists(self[f"said.{key}"]):
             return
         fd = os.open(self["stdout"], os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
