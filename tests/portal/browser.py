@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,9 +63,12 @@ class Window:
         self.page.goto(f"{self.server.url}{path}")
 
 
-def keep_pictures(page: Page, name: str, **more: Any) -> None:
-    """How a page looks in the light theme and in the dark one, below build/ for whoever wants to see it."""
+def keep_pictures(page: Page, name: str, *schemes: str, **more: Any) -> None:
+    """How a page looks in the dark theme and in the light one, below build/ for whoever wants to see it and says so by
+    HOLDFAST_PICTURES: no test looks at them, and a picture takes longer than most of what is tested."""
+    if not os.environ.get("HOLDFAST_PICTURES"):
+        return
     PICTURES.mkdir(parents=True, exist_ok=True)
-    for scheme in ("dark", "light"):
+    for scheme in schemes or ("dark", "light"):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.screenshot(path=PICTURES / f"{name}-{scheme}.png", full_page=True, **more)

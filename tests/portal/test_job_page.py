@@ -10,7 +10,6 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.server import Server
-from tests.npm import BUILD
 
 from .axe import findings
 from .browser import Window, keep_pictures
@@ -125,14 +124,6 @@ def test_artifacts_are_looked_at_and_texts_copied(open_window: Callable[..., Win
 
 
 @pytest.fixture
-def screenshots() -> Path:
-    """Kept for people to look at."""
-    folder = BUILD / "screenshots"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@pytest.fixture
 def failed(server: Server) -> str:
     lines = ["mkdir -p ~/artifacts", "touch ~/artifacts/a", "exit 9"]
     head = f"name: page-{'failed-' * 12}long\nretry: {{max: 1}}\nports: {{http: 1}}\n"
@@ -150,12 +141,12 @@ def test_every_section_can_be_used_by_all(window: Window, failed: str) -> None:
         assert findings(window.page) == []
 
 
-def test_it_fits_a_phone(open_window: Callable[..., Window], failed: str, screenshots: Path) -> None:
+def test_it_fits_a_phone(open_window: Callable[..., Window], failed: str) -> None:
     window = open_window(viewport={"width": 360, "height": 700}, has_touch=True, is_mobile=True)
     for section in ("", "tasks", "events", "artifacts", "configuration"):
         window.go(f"/jobs/{failed}?section={section}")
         assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, section
-        window.page.screenshot(path=screenshots / f"job-{section or 'overview'}-phone.png", full_page=True)
+        keep_pictures(window.page, f"job-{section or 'overview'}-phone", "light")
     assert findings(window.page) == []
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.e2e.server import Server
 
 from .axe import findings
-from .browser import PICTURES, Window, keep_pictures
+from .browser import Window, keep_pictures
 
 PASTE = """([text]) => {
   const data = new DataTransfer();
@@ -278,7 +278,7 @@ def test_it_fits_a_phone(open_window: Callable[..., Window]) -> None:
     page = open_new(window)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     expect(page.get_by_role("button", name="Submit")).to_be_visible()
-    page.screenshot(path=PICTURES / "new-job-phone.png", full_page=True)
+    keep_pictures(page, "new-job-phone", "light")
 
 
 def test_a_login_that_ended_loses_nothing_that_was_typed(window: Window) -> None:
