@@ -114,6 +114,16 @@ def test_ctrl_c_stops_a_program_that_runs_and_q_ends_it(place: Env, waiting: str
     assert run_program("wait", waiting, env=place).code == 2
 
 
+def test_who_looks_at_the_job_or_its_log_is_told(place: Env, waiting: str) -> None:
+    with at_terminal("logs", "-f", waiting, env=place, columns=150) as terminal:
+        terminal.until(b"debugger waiting at train.py:6 in main-0 until ")
+        terminal.until(f": holdfast debug {waiting} main-0".encode())
+    shown = run_program("show", waiting, env=place).text
+    assert "waits at train.py:6 in main-0" in shown
+    found = run_program("show", "--json", waiting, env=place).json["debuggers"]
+    assert [(each["task"], each["line"], each["waits"]) for each in found] == [("main-0", 6, True)]
+
+
 def test_it_waits_for_a_job_that_has_not_started(place: Env, tmp_path: Path) -> None:
     job = submit(place, tmp_path)
     code, out, _ = typed(b"q\n", "--wait", "1m", job, env=place)

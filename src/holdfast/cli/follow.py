@@ -12,6 +12,7 @@ from holdfast.core.errors import HoldfastError
 
 from . import output
 from .artifact_words import warn_of_artifacts
+from .debugger_notice import telling_of_debuggers
 from .exitcodes import exit_code_of
 from .holds import time_left
 from .quantities import show_span, utc_now
@@ -26,7 +27,11 @@ RESTART_PATIENCE = 60.0  # seconds for a server that is being restarted
 def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
     """Wait for the end, with the log or without; ends the command with the job's exit code."""
     client.patience = RESTART_PATIENCE  # it answered before, so it is worth waiting for
-    ended = follow_log(client, job.id) if follow else wait_for_end(client, job.id)
+    if follow:
+        with telling_of_debuggers(job.id):
+            ended = follow_log(client, job.id)
+    else:
+        ended = wait_for_end(client, job.id)
     if json:
         output.emit_json(ended)
     else:

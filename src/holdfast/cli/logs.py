@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import output
+from .debugger_notice import telling_of_debuggers
 from .follow import say_whose
 from .options import JobRef, Json, connect
 from .quantities import parse_since
@@ -58,8 +60,9 @@ def logs(
             lines=tail,
             since=start,
         )
-        for piece in pieces:
-            output.emit_bytes(piece)
+        with telling_of_debuggers(job) if follow else nullcontext():
+            for piece in pieces:
+                output.emit_bytes(piece)
 
 
 def _whose(client: Client, ref: str, attempt: int | None) -> str | None:

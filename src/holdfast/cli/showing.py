@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from . import output
 from .artifact_words import shortened
+from .debugger_notice import free, place_of
 from .holds import held_words
 from .quantities import show_count, show_duration, show_instant, show_size, show_span, utc_now
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from holdfast.sdk import Attempt, JobDetail, Task
+    from holdfast.sdk import Attempt, Debugger, JobDetail, Task
 
 COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
 MOST_WARNINGS = 5
+MOST_DEBUGGERS = 10
 MOST_HELD = 20  # tasks whose time left is told
 TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS")
 
@@ -71,6 +73,8 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
     for task in [task for task in job.tasks if task.held and task.state == "Held"][:MOST_HELD]:
         assert task.held is not None
         yield "held", f"{task.task} {held_words(task.held, now)}"
+    for debugger in job.debuggers[:MOST_DEBUGGERS]:
+        yield "debugger", f"{_stands(debugger)} {place_of(debugger)}"
     yield from _roles(job)
     yield "asks for", _amount(job)
     yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
@@ -89,6 +93,12 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
         yield "tags", ", ".join(job.tags)
     if job.isolation == "none":
         yield "isolation", "none: this job is not isolated from others on the machine"
+
+
+def _stands(debugger: Debugger) -> str:
+    if debugger.attached:
+        return "has somebody at it,"
+    return "waits at" if debugger.waits else "is there, last at"
 
 
 def _retried(job: JobDetail) -> str:
@@ -165,7 +175,9 @@ def _ports(task: Task) -> str:
 
 
 def _show_next(job: JobDetail) -> None:
-    if str(job.state) == "Held":
+    if free(job.debuggers):
+        output.hint(f"holdfast debug {job.id}", f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
+    elif str(job.state) == "Held":
         output.hint(f"holdfast ssh {job.id}", f"holdfast extend {job.id}", f"holdfast release {job.id}")
     elif not job.state.final:
         output.hint(f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
