@@ -169,6 +169,22 @@ def log_of(server: Server, job: dict[str, Any]) -> str:
     return server.get(f"/jobs/{job['id']}/log").text
 
 
+PLAIN = """
+name: plain
+env: {PYTHONPATH: /opt/mine}
+commands:
+  - echo $PYTHONPATH
+  - cd /tmp && python3 -c 'import paipdb; print(paipdb.__file__)'
+"""
+
+
+def test_our_own_jobs_have_the_debugger_as_well(server: Server) -> None:
+    submitted = server.submit(PLAIN)
+    assert server.wait(submitted["id"])["state"] == "Succeeded", log_of(server, submitted)
+    place = "/run/holdfast/lib"
+    assert log_of(server, submitted).splitlines() == [f"/opt/mine:{place}", f"{place}/paipdb/__init__.py"]
+
+
 def test_the_first_way_from_the_beginning(server: Server) -> None:
     submitted = server.submit(job("first", FIRST, FIRST_COMMAND))
     debugger = waiting(server, submitted)
