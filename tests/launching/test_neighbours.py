@@ -102,6 +102,16 @@ def test_shell_options_and_exit_status_stay(tmp_path: Path, command: str, code: 
     assert (ran.code, ran.out, ran.err) == (code, "", "")
 
 
+def test_options_that_come_with_the_environment_are_for_the_command(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    found = launch(job_of("echo ssh; echo $-"))
+    broken = found.entry.replace("own=/run/holdfast/ssh", "own=/proc/none")
+    ran = run(tmp_path, replace(found, entry=broken, env={**found.env, "SHELLOPTS": "errexit:noglob:nounset"}))
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "ssh"), ran.err
+    assert {"e", "f", "u"} <= set(ran.out.splitlines()[1])
+    assert "its config cannot be written in this image" in ran.err
+
+
 def test_variables_of_the_setting_up_stay_in_it(tmp_path: Path) -> None:
     ran = run(tmp_path, launch(job_of("echo ${own-}${ssh-}${config-}${client-}; umask; pwd")))
     assert ran.out.splitlines()[:2] == ["", "0022"]

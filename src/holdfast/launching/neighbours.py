@@ -138,8 +138,10 @@ Match user {job}.*
 __
 """
 
+# Options that the environment gives to bash are for the command.
 _PREPARE = """\
 (
+set +eu
 umask 077
 {find}own=/run/holdfast/ssh
 (
