@@ -14,10 +14,10 @@ import pytest
 from holdfast.core.attempt import Seen
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Command, Inside, Isolation, NoEntry, Session, Terminal
-from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import pids_in
 from holdfast.engines.embedded.processes import start_ticks
-from tests.contracts.engine_contract import PATIENCE, Rig
+from tests.contracts.engine_contract import PATIENCE, Rig, launch
 
 from .ordinary import ROOT, only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, need, play
@@ -89,6 +89,7 @@ def test_it_counts_against_the_tasks_limits(tmp_path: Path) -> None:
         if not note.cgroups:
             pytest.skip("there are no control groups for us to use here")
         session = await let_in(rig.engine).enter("a", Command(argv=("sleep", "601")))
+        await runs(rig, "a", ("sleep", "601"))
         (mine,) = [info.pid for info in await let_in(rig.engine).processes("a") if info.command[-1] == "601"]
         for group in note.cgroups:
             assert mine in pids_in([group])
@@ -192,7 +193,8 @@ def test_closing_hangs_up(tmp_path: Path, options: EmbeddedOptions | None) -> No
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", STAND)
         for name, terminal in (("pipes", None), ("terminal", Terminal())):
-            script = f"trap 'echo >~/{name}; exit' HUP; echo ready; while :; do sleep 0.02; done"
+            # Bash tells of its child's end, and would die of telling nobody.
+            script = f"exec 2>/dev/null; trap 'echo >~/{name}; exit' HUP; echo ready; while :; do sleep 0.02; done"
             session = await let_in(rig.engine).enter("a", Command(script=script, terminal=terminal))
             await Screen(session).shows("ready")
             reading, waiting = asyncio.create_task(everything(session.read)), asyncio.create_task(session.wait())
@@ -236,6 +238,71 @@ def test_sessions_end_with_their_task(tmp_path: Path, options: EmbeddedOptions |
     play(tmp_path, scenario, options)
 
 
+PATIENT = "trap 'until [ -e ~/left ]; do sleep 0.02; done; exit' TERM; echo up; sleep 600 & wait; wait"
+
+
+def test_sessions_are_asked_to_end_with_the_rest(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", PATIENT)
+        script = "trap 'echo >~/left; exit 7' TERM; echo ready; while :; do sleep 0.02; done 2>/dev/null"
+        session = await let_in(rig.engine).enter("a", Command(script=script))
+        await Screen(session).shows("ready")
+        await rig.engine.stop("a", PATIENCE)
+        await rig.end_of("a")
+        assert await session.wait() in (7, 137)  # it left before the rest did
+        session.close()
+
+    play(tmp_path, scenario)
+
+
+def test_a_held_task(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        workdir = None if rig.engine.health().isolation is Isolation.NONE else "/tmp/w"
+        await rig.engine.start(launch("a", "echo mine >file; exit 3", hold=True, env={"MINE": "yes"}, workdir=workdir))
+        while (await rig.look("a")).seen is not Seen.HELD:
+            await asyncio.sleep(0.01)
+        said = await inside(rig.engine, "a", "cat file; echo $MINE; pwd")
+        assert said.out.split()[:2] == ["mine", "yes"]
+        assert workdir is None or said.out.split()[2] == workdir
+        assert (await rig.look("a")).seen is Seen.HELD
+        await rig.engine.stop("a", PATIENCE)
+        assert (await rig.end_of("a")).code == 3
+
+    for number, options in enumerate((None, PLAIN)):
+        play(tmp_path / str(number), scenario, options)
+
+
+def test_in_the_event_loop_that_servers_use(tmp_path: Path) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def go() -> None:
+        rig = Rig(lambda: EmbeddedEngine(tmp_path))
+        await rig.open()
+        try:
+            await rig.start_and_wait_for(b"up", "a", STAND)
+            said = await inside(rig.engine, "a", "wc -c; echo to you >&2; exit 3", b"x" * 3 * MIB)
+            assert said == (3, f"{3 * MIB}\n", "to you\n")
+            session = await let_in(rig.engine).enter("a", SHELL)
+            screen = Screen(session)
+            await screen.type("echo a$((1 + 1))b\n")
+            await screen.shows("a2b")
+            await screen.type("exit 5\n")
+            await everything(session.read)
+            assert await session.wait() == 5
+            session.close()
+            closed = await let_in(rig.engine).enter("a", SHELL)
+            reading = asyncio.create_task(everything(closed.read))
+            await asyncio.sleep(0)
+            closed.close()
+            await reading
+        finally:
+            await rig.engine.sweep([])
+            await rig.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(go(), PATIENCE))
+
+
 def test_who_is_not_there_cannot_be_entered(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         assert (await rig.run("a", "true")).seen is Seen.EXITED
@@ -269,16 +336,16 @@ def test_fifty_at_once(tmp_path: Path) -> None:
 
 
 def test_much_goes_both_ways(tmp_path: Path) -> None:
-    """More than any buffer holds; nothing is lost when it has ended before everything is read."""
-    much = 8 * MIB
+    """More than any buffer holds; and nothing is lost when it has ended before it is read."""
+    much, little = 8 * MIB, 60 * 1024
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", STAND)
         said = await inside(rig.engine, "a", f"head -c {much} | wc -c; cat >/dev/null", b"x" * (much + 1))
         assert said.out == f"{much}\n"
-        session = await let_in(rig.engine).enter("a", Command(script=f"head -c {MIB} /dev/zero; exit 4"))
+        session = await let_in(rig.engine).enter("a", Command(script=f"head -c {little} /dev/zero; exit 4"))
         assert await session.wait() == 4
-        assert await everything(session.read) == bytes(MIB)
+        assert await everything(session.read) == bytes(little)
         session.close()
 
     play(tmp_path, scenario)

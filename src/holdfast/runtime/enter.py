@@ -44,6 +44,7 @@ _AGAIN = 0.005
 _MOST_ENV = 2 * 1024 * 1024
 _SMALL_FILE = 64 * 1024
 _OWN_NAME = b"holdfast-enter"
+_ENDED = "The task has just ended."
 _HIGHEST_FD = 4096  # we begin with five descriptors and open a few more
 _HANGUP, _CONTINUE = 1, 18
 _SIGNALS = range(1, 65)
@@ -94,7 +95,7 @@ class Place:
                 raise ProcessLookupError
             os.close(handle)
         except (ProcessLookupError, FileNotFoundError) as error:
-            raise Refused("The task has just ended.") from error
+            raise Refused(_ENDED) from error
         if os.path.samestat(os.fstat(self.root), os.stat("/")):
             raise Refused("The task has no files of its own.")
 
@@ -364,12 +365,15 @@ def _wait_for_command(pid: int, handle: int | None = None) -> int:
     """The command itself, or what runs around it: the oldest child of the sandbox's first process."""
     end = monotonic() + _SET_UP
     while monotonic() < end:
-        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
-            found = file.read(64).split()
+        try:
+            with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+                found = file.read(64).split()
+        except OSError as error:
+            raise Refused(_ENDED) from error
         if found:
             return int(found[0])
         if handle is not None and _is_over(handle):
-            raise ProcessLookupError
+            raise Refused(_ENDED)
         sleep(_AGAIN)
     raise Refused("The task is still being set up. Try again in a moment.")
 

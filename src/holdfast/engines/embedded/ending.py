@@ -11,7 +11,16 @@ from typing import NamedTuple
 from . import cgroups
 from .folder import TaskFolder
 from .live import pids_of
-from .processes import children, descendants, open_namespace_init, resident, send, start_ticks, with_cookie
+from .processes import (
+    children,
+    descendants,
+    in_namespace,
+    open_namespace_init,
+    resident,
+    send,
+    start_ticks,
+    with_cookie,
+)
 from .read import StartNote
 
 _ROUNDS = 50
@@ -24,6 +33,7 @@ class Target(NamedTuple):
     folder: TaskFolder
     note: StartNote | None
     runner: int  # 0 when it has ended
+    helpers: tuple[int, ...] = ()  # of sessions: outside themselves, their children are inside
 
     @property
     def sandbox(self) -> bool:
@@ -77,9 +87,14 @@ def _users_pids(target: Target) -> list[int]:
     if fd is None:
         return []
     try:
-        return descendants(init)
+        return [*descendants(init), *(pid for pid in _guests(target) if in_namespace(pid, namespace))]
     finally:
         os.close(fd)
+
+
+def _guests(target: Target) -> list[int]:
+    """What sessions run, also before it carries the attempt's cookie."""
+    return [pid for helper in target.helpers for pid in descendants(helper)]
 
 
 def _kill_sandbox(target: Target) -> None:
@@ -97,10 +112,11 @@ def _kill_sandbox(target: Target) -> None:
 
 
 def plain_pids(target: Target) -> list[int]:
-    """Without a namespace: children, members of the group, and whoever still carries the attempt's cookie."""
+    """Without a namespace: children, members of the group, guests, and whoever carries the attempt's cookie."""
     found = dict.fromkeys(descendants(target.runner) if target.runner else ())
     found.update(dict.fromkeys(cgroups.pids_in(target.groups)))
     found.update(dict.fromkeys(with_cookie(target.cookie)))
+    found.update(dict.fromkeys(_guests(target)))
     found.pop(target.runner, None)
     found.pop(os.getpid(), None)
     return [pid for pid in found if start_ticks(pid) is not None]

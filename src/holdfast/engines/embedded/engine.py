@@ -406,7 +406,7 @@ class EmbeddedEngine:
 
     def _target(self, task: LiveTask) -> ending.Target:
         cookie = self._places.machine_name(task.attempt_id)
-        return ending.Target(cookie, task.folder, task.note, task.pid)
+        return ending.Target(cookie, task.folder, task.note, task.pid, self._door.helpers(task.attempt_id))
 
     async def remove(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id) and self._watching.get(attempt_id) is None:

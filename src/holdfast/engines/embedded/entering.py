@@ -12,13 +12,12 @@ import marshal
 import os
 import socket
 import sys
-import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.engines.base import Command, Inside, NoEntry, ProcessInfo, Session
+from holdfast.engines.base import Command, Inside, Isolation, NoEntry, ProcessInfo, Session
 
 from . import ending, libc
 from .folder import TaskFolder, is_safe_id
@@ -88,7 +87,7 @@ class Entering:
         self._site = site
         self._in_thread = in_thread
         self._interpreter = Interpreter()
-        self._sessions: weakref.WeakSet[EmbeddedSession] = weakref.WeakSet()
+        self._sessions: dict[EmbeddedSession, str] = {}  # those whose command runs -> attempt id
 
     async def enter(self, attempt_id: str, command: Command) -> Session:
         _check_command(command)
@@ -96,7 +95,7 @@ class Entering:
         try:
             word, terminal = await helper.first_word(_PATIENCE)
             if word != "ready":
-                raise NoEntry(word.removeprefix("refused ") or "The task could not be entered: nobody came in.")
+                raise NoEntry(_why(word))
         except BaseException as error:
             helper.kill()
             _close(ends)
@@ -104,7 +103,9 @@ class Entering:
                 raise NoEntry("The task does not answer: it may be stopped, or short of memory.") from error
             raise
         session = self._session(helper, ends, terminal)
-        self._sessions.add(session)
+        self._sessions[session] = attempt_id
+        helper.ended.add_done_callback(lambda _: self._sessions.pop(session, None))
+        await self._see_that_it_stays(attempt_id, session)
         return session
 
     async def _send_in(self, attempt_id: str, command: Command) -> tuple[Helper, list[int]]:
@@ -131,11 +132,25 @@ class Entering:
                     raise
                 await asyncio.sleep(_AGAIN)
 
+    async def _see_that_it_stays(self, attempt_id: str, session: EmbeddedSession) -> None:
+        """Without a namespace that ends with the task, who came in while the others were ended would stay behind."""
+        if self._site.isolation is Isolation.NONE:
+            try:
+                await self._in_thread(lambda: self._door(attempt_id))
+            except BaseException:
+                session.close()
+                raise
+
     def _session(self, helper: Helper, ends: Sequence[int], terminal: int | None) -> EmbeddedSession:
         if terminal is not None:
             return EmbeddedSession(helper, terminal, os.dup(terminal), None, terminal)
         stdin, stdout, stderr = ends
         return EmbeddedSession(helper, stdout, stdin, stderr, None)
+
+    def helpers(self, attempt_id: str) -> tuple[int, ...]:
+        """The processes outside that wait for what sessions of this server run in a task. Safe in a thread."""
+        found = [session.helper for session, entered in list(self._sessions.items()) if entered == attempt_id]
+        return tuple(pid for pid in found if pid is not None)
 
     def close(self) -> None:
         for session in list(self._sessions):
@@ -246,6 +261,13 @@ class Entering:
             return inhabitants(door.init, door.namespace)
         target = ending.Target(self._places.machine_name(attempt_id), door.folder, door.note, door.claim.pid or 0)
         return inhabitants(0, 0, ending.plain_pids(target))
+
+
+def _why(word: str) -> str:
+    """What a helper said that is not inside."""
+    if word.startswith("exit "):
+        return "The task has just ended."
+    return word.removeprefix("refused ") or "The task could not be entered: what was to go in was killed on its way."
 
 
 def _give_up(work: asyncio.Future[Spawned]) -> None:

@@ -165,7 +165,7 @@ class Helper:
     def __init__(self, pid: int, control: socket.socket) -> None:
         control.setblocking(False)
         self._loop = asyncio.get_running_loop()
-        self._pid = pid
+        self.pid = pid
         self._control = control
         self._first: asyncio.Future[tuple[str, int | None]] = self._loop.create_future()
         self.ended: asyncio.Future[int] = self._loop.create_future()
@@ -198,17 +198,21 @@ class Helper:
             self.ended.set_result(code)
         self.close()
 
+    @property
+    def is_open(self) -> bool:
+        return self._control.fileno() >= 0
+
     def signal(self, number: int, group: int) -> None:
         with suppress(OSError, ValueError):
             self._control.send(b"signal %d %d" % (number, group))
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
         self.close()
 
     def close(self) -> None:
-        if self._control.fileno() >= 0:
+        if self.is_open:
             self._loop.remove_reader(self._control.fileno())
             self._control.close()
             if not self.ended.done():
@@ -217,7 +221,7 @@ class Helper:
 
     def _bury(self) -> None:
         try:
-            if os.waitpid(self._pid, os.WNOHANG)[0] == 0 and not self._loop.is_closed():
+            if os.waitpid(self.pid, os.WNOHANG)[0] == 0 and not self._loop.is_closed():
                 self._loop.call_later(_REAP_AGAIN, self._bury)
         except ChildProcessError:
             return
@@ -239,6 +243,11 @@ class EmbeddedSession:
         if self._errors is not None:
             self._errors.command_ended()
         self._input.close()
+
+    @property
+    def helper(self) -> int | None:
+        """The pid of what waits for the command, while it does."""
+        return self._helper.pid if self._helper.is_open else None
 
     async def read(self) -> bytes:
         return await self._output.read()
