@@ -62,8 +62,8 @@ class Debugger(pdb.Pdb):
             if port.gave_up and port.client is None and self.why != "crash":
                 self.set_continue()
             else:
-                self._begin(port, frame, trace)
-                with peers_held():
+                with peers_held():  # first: whom the platform names as waiting must not be made to stand
+                    self._begin(port, frame, trace)
                     result = act()
         finally:
             port.give_turn(steps=self.outcome == "" and self.stoplineno != -1)
