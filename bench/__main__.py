@@ -23,6 +23,7 @@ MEASUREMENTS = (
     "scale",
     "portal",
     "schedules",
+    "inside",
     "ssh",
     "crash",
     "first_job",
