@@ -19,7 +19,7 @@ from typing import Any
 import paipdb
 
 FOLDER = str(Path(paipdb.__file__).parent.parent)
-PATIENCE = 20.0
+PATIENCE = 60.0  # seconds; only ever reached when something is broken
 
 
 def interpreters() -> dict[str, str]:
