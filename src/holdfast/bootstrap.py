@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.controller.artifacts import Collecting
     from holdfast.controller.holds import HoldLimits
     from holdfast.launching import Platform
-    from holdfast.server.ssh.gateway import Gateway
     from holdfast.services import Services
 
 log = logging.getLogger(__name__)
@@ -190,6 +189,7 @@ async def _serve(
 ) -> None:
     from holdfast.server.app import create_app
     from holdfast.server.http import run_http
+    from holdfast.server.ssh.door import Door
 
     set_up_log()
     async with parts(home, settings) as (services, first_password):
@@ -207,54 +207,19 @@ async def _serve(
             home / "server.json", {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()}
         )
 
-        gateway = _LateGateway(home, services)
-
         def ready() -> None:
             gc.freeze()
             gc.enable()
-            gateway.open_soon()
             if on_ready:
                 on_ready(info)
 
+        door = Door(services)
+        door.open()
         try:
             await run_http(create_app(services), listener, on_ready=ready, last_requests=LAST_REQUESTS)
         finally:
             (home / "server.json").unlink(missing_ok=True)
-            await gateway.close()
-
-
-class _LateGateway:
-    """The SSH gateway, opened once the server answers: loading its library would hold up the start."""
-
-    def __init__(self, home: Path, services: Services) -> None:
-        self._home = home
-        self._services = services
-        self._opening: asyncio.Task[Gateway] | None = None
-
-    def open_soon(self) -> None:
-        if self._services.settings.ssh.enabled:
-            self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(_tell_failure)
-
-    async def _open(self) -> Gateway:
-        try:
-            gateway = await asyncio.to_thread(self._make)
-            await gateway.open()
-        finally:
-            self._services.ssh_gate.settled.set()  # whoever waits to know need not any longer
-        return gateway
-
-    def _make(self) -> Gateway:
-        from holdfast.server.ssh.gateway import HOST_KEY, Gateway
-        from holdfast.store.vault import Vault
-
-        return Gateway(self._services, Vault.open(self._home / "secret.key").derive(HOST_KEY))
-
-    async def close(self) -> None:
-        if self._opening is not None:
-            await asyncio.wait([self._opening])
-            if self._opening.exception() is None:
-                await self._opening.result().close()
+            await door.close()
 
 
 def _was_used(home: Path) -> bool:
@@ -279,7 +244,7 @@ async def _background(stack: AsyncExitStack, *work: Coroutine[Any, Any, None]) -
         stack.push_async_callback(_end, task)
 
 
-def _tell_failure(task: asyncio.Task[Any]) -> None:
+def _tell_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error("work in the background failed", extra={"event": "background"}, exc_info=task.exception())
 

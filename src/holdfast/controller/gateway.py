@@ -29,5 +29,5 @@ class GatewayOf:
             await asyncio.wait_for(gate.settled.wait(), PATIENCE)
         if gate.port is not None:
             host = _EVERYWHERE.get(gate.settings.host, gate.settings.host)
-            self._open = Gateway(host=host, port=gate.port, host_key=gate.host_key)
+            self._open = Gateway(host=host, port=gate.port, host_key=await gate.find_key())
         return self._open or Gateway(trouble=gate.trouble or "The SSH gateway is not open.")

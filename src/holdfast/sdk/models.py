@@ -297,7 +297,6 @@ class Gateway:
     enabled: bool = False
     host: str | None = None  # None: it does not listen
     port: int | None = None
-    host_key: str | None = None
     trouble: str | None = None  # why it does not listen although it should
 
 

@@ -172,7 +172,7 @@ def build_services(
         stacks=Stacks(entering, engine),
         tickets=Tickets(access, entering, monotonic=monotonic),
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
-        ssh_gate=SshGate(settings.ssh),
+        ssh_gate=SshGate(settings.ssh, derive),
         images=images,
         image_aliases=image_aliases,
         instance_types=instance_types,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from shlex import quote
 
+from holdfast.launching.keys import Pair, job_pair
 from holdfast.settings import SshSettings
 
 from .entering import Entrance
 
 SSH_PORT = 22
+HOST_KEY = b"ssh-host-key"  # what the seed of the host key is derived for
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +31,28 @@ class SshGate:
     """Told by whoever opens the gateway."""
 
     settings: SshSettings
+    derive: Callable[[bytes], bytes] | None = None
     port: int | None = None  # that it listens on; None: it does not
-    host_key: str = ""  # its public key, one line
+    host_key: str = ""  # its public key, one line; see `find_key`
     trouble: str = ""  # why it does not listen although it should: a sentence
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # it has opened, or cannot
 
     @property
     def is_open(self) -> bool:
         return self.port is not None
+
+    def pair(self) -> Pair:
+        """Its host key: the same at every start. Blocks for a moment, the first time."""
+        if self.derive is None:
+            raise RuntimeError("nothing to derive the host key from")
+        return job_pair(self.derive(HOST_KEY))
+
+    async def find_key(self) -> str:
+        """`host_key`, found when it is first asked for: what that takes need not be loaded before."""
+        if not self.host_key and self.derive is not None:
+            pair = await asyncio.to_thread(self.pair)
+            self.host_key = " ".join(pair.public.split(" ")[:2])
+        return self.host_key
 
     def host(self, reached_by: str) -> str:
         """Where people find it, who found us by that name or address."""

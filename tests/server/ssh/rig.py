@@ -13,10 +13,10 @@ from pathlib import Path
 from holdfast.core.access import Actor
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
+from holdfast.server.ssh.door import Door
 from holdfast.server.ssh.gateway import Gateway
 from tests.services.house import PATIENCE, House
 
-SEED = b"k" * 32
 JOB = "name: train\ncommand: sleep 1000\n"
 
 
@@ -101,9 +101,9 @@ class SshRig:
 @asynccontextmanager
 async def open_gateway(house: House, folder: Path) -> AsyncIterator[SshRig]:
     folder.mkdir()
-    gateway = Gateway(house.services, SEED)
-    await gateway.open()
+    door = Door(house.services)
+    door.open()
     try:
-        yield SshRig(house, gateway, folder)
+        yield SshRig(house, await door.answer(), folder)
     finally:
-        await gateway.close()
+        await door.close()

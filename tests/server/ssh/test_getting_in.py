@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from pathlib import Path
+from dataclasses import replace
 
 import asyncssh
 import pytest
@@ -13,6 +13,7 @@ from holdfast.core.access import Actor
 from holdfast.core.placement import Quota
 from holdfast.launching.keys import job_pair, job_purpose
 from holdfast.server.ssh import visitor
+from holdfast.server.ssh.door import Door
 from holdfast.server.ssh.gateway import SPARE
 from holdfast.services.groups import GroupChange
 from holdfast.services.users import UserChange
@@ -318,15 +319,12 @@ async def test_who_entered_is_told_once_an_hour(rig: SshRig) -> None:
     assert await rig.visits(job.id) == ["admin entered main-0 by ssh"] * 2
 
 
-async def test_a_port_that_is_taken_is_told(rig: SshRig, tmp_path: Path) -> None:
-    from holdfast.server.ssh.gateway import Gateway
-
-    services = rig.house.services
-    taken = services.settings.ssh.model_copy(update={"port": rig.port})
-    second = Gateway(services, b"x" * 32)
-    object.__setattr__(services, "settings", services.settings.model_copy(update={"ssh": taken}))
-    await second.open()
-    assert f"cannot listen on 127.0.0.1:{taken.port}" in services.ssh_gate.trouble
+async def test_a_port_that_is_taken_is_told(rig: SshRig) -> None:
+    services, port = rig.house.services, rig.port
+    taken = services.settings.ssh.model_copy(update={"port": port})
+    second = Door(replace(services, settings=services.settings.model_copy(update={"ssh": taken})))
+    second.open()
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in services.ssh_gate.trouble
     await second.close()
 
 

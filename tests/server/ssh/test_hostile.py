@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.server.ssh import gateway, visitor
 
-from .rig import SshRig
+from .rig import SshRig, open_gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -76,15 +76,14 @@ async def test_strangers_who_wait_keep_few_places_and_not_for_long(
     await still_works(rig, user)
 
 
-async def test_who_does_not_log_in_has_to_leave(rig: SshRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_log_in_has_to_leave(rig: SshRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "LOGIN_TIME", 0.2)
-    await rig.gateway.close()
-    await rig.gateway.open()
-    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
-    async with asyncio.timeout(SOON):
-        while await reader.read(1000):
-            pass
-    writer.close()
+    async with open_gateway(rig.house, tmp_path / "second") as hasty:
+        reader, writer = await asyncio.open_connection("127.0.0.1", hasty.port)
+        async with asyncio.timeout(SOON):
+            while await reader.read(1000):
+                pass
+        writer.close()
 
 
 async def test_keys_are_not_tried_without_end(rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch) -> None:

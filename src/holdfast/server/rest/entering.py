@@ -32,7 +32,8 @@ async def show_ssh(request: Request, ref: str, actor: Caller, services: Ask) -> 
     if not entrances:
         reason = await _why_not(services, actor, ref)
     gate = services.ssh_gate
-    return answer({"items": show_lines(request, gate, entrances), "host_key": gate.host_key or None, "reason": reason})
+    key = await gate.find_key() if gate.is_open else None
+    return answer({"items": show_lines(request, gate, entrances), "host_key": key, "reason": reason})
 
 
 async def _why_not(services: Services, actor: Caller, ref: str) -> str | None:
@@ -50,7 +51,7 @@ async def add_short_key(request: Request, body: models.NewShortKey, actor: Calle
     if not gate.is_open:
         raise Unavailable(gate.trouble.rstrip(".") or "The SSH gateway is off", hint="See `holdfast doctor`.")
     until = await services.ssh_logins.remember(token_of(request), body.public_key)
-    where = {"host": gate.host(host_of(request)), "port": gate.public_port, "host_key": gate.host_key}
+    where = {"host": gate.host(host_of(request)), "port": gate.public_port, "host_key": await gate.find_key()}
     return answer({**where, "expires_at": show_time(until)}, 201)
 
 

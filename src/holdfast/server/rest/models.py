@@ -650,7 +650,6 @@ class GatewayView(Given):
     enabled: bool
     host: str | None = Field(description="Where people find it; null: it does not listen.")
     port: int | None
-    host_key: str | None
     trouble: str | None = Field(description="Why it does not listen although it should.")
 
 

@@ -59,7 +59,6 @@ async def show_status(request: Request, actor: Caller, services: Ask) -> Respons
                 "enabled": gate.settings.enabled,
                 "host": gate.host(host_of(request)) if gate.is_open else None,
                 "port": gate.public_port if gate.is_open else None,
-                "host_key": gate.host_key or None,
                 "trouble": gate.trouble or None,
             },
         }

@@ -1,24 +1,21 @@
-"""Listens for SSH clients. Strangers can neither fill the memory nor keep others waiting: few may be unknown at one
+"""Takes SSH clients in. Strangers can neither fill the memory nor keep others waiting: few may be unknown at one
 time, and not for long."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import asyncssh
 
-from holdfast.launching.keys import job_pair
 from holdfast.services import Services
 from holdfast.services.entering import Places, once
 
 from .visitor import Visitor
 
-log = logging.getLogger(__name__)
-
-HOST_KEY = b"ssh-host-key"  # what its seed is derived for
 LOGIN_TIME = 30.0  # seconds that somebody has to log in
 ALIVE_EVERY = 30.0  # seconds after which a silent client is asked whether it is there
 MOST_SILENT = 4  # such questions without an answer
@@ -52,10 +49,8 @@ SIGNATURES = (
 
 
 class Gateway:
-    def __init__(self, services: Services, seed: bytes) -> None:
-        """`seed`: what its host key is made of, the same at every start."""
+    def __init__(self, services: Services) -> None:
         self.services = services
-        self._pair = job_pair(seed)
         most = services.settings.ssh.sessions_per_user + SPARE
         self.places = Places("SSH connections", most, MOST_IN_ALL)
         self.places_between = Places("SSH connections between tasks", most, MOST_IN_ALL // 2)  # by job
@@ -66,26 +61,14 @@ class Gateway:
 
     # -- open and shut
 
-    async def open(self) -> None:
-        """Listen, and say where. A port that is taken keeps nothing else from working."""
-        settings, gate = self.services.settings.ssh, self.services.ssh_gate
-        gate.host_key = " ".join(self._pair.public.split(" ")[:2])
-        try:
-            self._acceptor = await self._listen(settings.host, settings.port)
-        except OSError as error:
-            why = error.strerror or str(error)
-            gate.trouble = f"The SSH gateway cannot listen on {settings.host}:{settings.port}: {why}."
-            log.warning("the ssh gateway is off", extra={"event": "ssh", "error": gate.trouble})
-            return
-        gate.port = self._acceptor.get_addresses()[0][1]
-
-    async def _listen(self, host: str, port: int) -> asyncssh.SSHAcceptor:
+    async def serve(self, listener: socket.socket) -> None:
+        """Take clients in who come there, until `close`."""
         asyncssh.set_log_level(logging.WARNING)  # below, it writes down what people do
-        return await asyncssh.listen(
-            host,
-            port,
+        pair = self.services.ssh_gate.pair()
+        self._acceptor = await asyncssh.listen(
+            sock=listener,
             server_factory=lambda: Visitor(self),
-            server_host_keys=[asyncssh.import_private_key(self._pair.private)],
+            server_host_keys=[asyncssh.import_private_key(pair.private)],
             server_version="Holdfast",
             config=None,
             gss_host=None,
@@ -103,14 +86,11 @@ class Gateway:
             login_timeout=LOGIN_TIME,
             keepalive_interval=ALIVE_EVERY,
             keepalive_count_max=MOST_SILENT,
-            backlog=256,
         )
 
     async def close(self) -> None:
-        self.services.ssh_gate.port = None
-        if self._acceptor is None:
-            return
-        self._acceptor.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for visitor in list(self._visitors):
             visitor.send_away("The server stops; tasks run on")
         waited = 0.0
