@@ -13,6 +13,7 @@ from tests.e2e.server import Server
 from .axe import findings
 from .browser import Window, keep_pictures
 from .people import add_user, client_of
+from .test_languages import Tour
 
 LIGHT = "resources: {cpu: 0.1, memory: 128Mi}\n"
 PROGRAM = """\
@@ -136,7 +137,9 @@ def test_pdb_in_the_page(open_window: Callable[..., Window], server: Server, sub
     expect(page.locator("#log")).to_contain_text("trained 6")
 
 
-def test_a_held_job_is_looked_into_and_let_go(window: Window, submit: Callable[[str, str], str]) -> None:
+def test_a_held_job_is_looked_into_and_let_go(
+    window: Window, open_window: Callable[..., Window], submit: Callable[[str, str], str]
+) -> None:
     page = window.page
     job = submit("ada", f"name: inside-held\nhold: 2h\n{LIGHT}command: |\n  echo left > evidence\n  exit 3\n")
     window.go(f"/jobs/{job}")
@@ -152,6 +155,12 @@ def test_a_held_job_is_looked_into_and_let_go(window: Window, submit: Callable[[
     page.get_by_role("link", name="What its programs are doing").click()
     expect(page.get_by_role("heading", name="Stacks of inside-held")).to_be_visible()
     assert findings(page) == []
+    phone = open_window(locale="zh-CN", viewport={"width": 390, "height": 844})
+    tour = Tour(phone, "zh-Hans", own={"ada", "default", "host", "inside", "held", "main"})
+    for path in ("", "/terminal?task=main-0", "/stacks?task=main-0", "?section=events", "/debugger?task=main-0"):
+        tour.visit(f"/jobs/{job}{path}", f"inside-{path[1:4]}")
+        assert phone.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    assert tour.english == {}
     window.go(f"/jobs/{job}")
     page.get_by_role("button", name="Keep files only").click()
     page.locator("#confirm").get_by_role("button", name="Yes").click()

@@ -272,3 +272,15 @@ async def test_stacks_are_shown_to_be_read_and_copied(rig: Rig) -> None:
         assert page.text.count('class="card stack-process"') == 2
         rig.house.engine.inside = []  # type: ignore[attr-defined]
         assert "Nothing runs in this task." in (await desk.get(f"/jobs/{job}/stacks")).text
+
+
+async def test_what_the_api_said_is_told_in_the_language_of_the_page(rig: Rig) -> None:
+    said = {"message": "No debugger waits in job-1", "hint": "Try again in a while."}
+    async with open_desk(rig, "ada") as desk:
+        assert (await desk.get("/told", params=said)).json() == {
+            "text": "No debugger waits in job-1. Try again in a while."
+        }
+        desk.client.cookies.set("holdfast_language", "zh-Hans")
+        assert (await desk.get("/told", params=said)).json() == {"text": "job-1 中没有调试器在等待。请过一会儿再试。"}
+        long = (await desk.get("/told", params={"message": "<b>" * 5000})).json()["text"]
+        assert len(long) <= 2100

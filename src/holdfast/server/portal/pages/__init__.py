@@ -27,6 +27,7 @@ from . import (
     terminal,
     token_code,
     tokens,
+    told,
 )
 
 # new_job comes first, job last: its /jobs/{ref} takes what the others leave.
@@ -56,5 +57,6 @@ PAGES = (
     terminal,
     token_code,
     tokens,
+    told,
     job,
 )

@@ -50,6 +50,7 @@ class DebuggerView {
     const heard = {
       data: (bytes, taken) => line === this.#line && (stream.add(bytes), taken()),
       said: (words) => line === this.#line && this.#said(words),
+      refused: (why) => line === this.#line && this.#end("refused", { why }),
       closed: () => line === this.#line && !this.#over && this.#end("gone"),
     };
     const line = new TaskLine(this.section.dataset.job, this.section.dataset.line, heard);
@@ -59,7 +60,6 @@ class DebuggerView {
   #said(words) {
     if (words.entered) this.#line.send(HELLO);
     if (words.end) this.#end("gone");
-    if (words.error !== undefined) this.#end("refused", { why: [words.error, words.hint].filter(Boolean).join(". ") });
   }
 
   #event(event) {

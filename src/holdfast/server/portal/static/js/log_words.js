@@ -14,13 +14,24 @@ export class Words {
   /** Say it where it is read out. */
   tell(name, names = {}) {
     const text = this.say(name, names);
-    if (this.element.textContent !== text) this.element.textContent = text;
+    if (text.includes("`")) this.element.replaceChildren(...coded(text));
+    else if (this.element.textContent !== text) this.element.textContent = text;
   }
 
   /** One or many. */
   count(name, number) {
     return this.say(number === 1 ? `${name}One` : `${name}Many`, { n: number.toLocaleString() });
   }
+}
+
+// What stands between backticks is code.
+function coded(text) {
+  return text.split("`").map((part, at) => {
+    if (at % 2 === 0) return part;
+    const code = document.createElement("code");
+    code.textContent = part;
+    return code;
+  });
 }
 
 export function showBytes(count) {

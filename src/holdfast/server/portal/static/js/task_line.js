@@ -12,8 +12,8 @@ export class TaskLine {
   #told = 0;
 
   /**
-   * `heard` has data(bytes, taken), which calls taken() once they are shown; said(words); closed(). `first` is what the
-   * server is told at once, if anything. A line is opened once: whoever comes back opens another.
+   * `heard` has data(bytes, taken), which calls taken() once they are shown; said(words); refused(why); closed(). `first`
+   * is what the server is told at once, if anything. A line is opened once: whoever comes back opens another.
    */
   constructor(job, address, heard, first = null) {
     this.heard = heard;
@@ -51,7 +51,9 @@ export class TaskLine {
   // From the first words on the server is told what was shown, and then sends no more than that can keep up with.
   #said(words) {
     if (words.entered) this.say({ taken: 0 });
-    this.heard.said(words);
+    if (words.error === undefined) this.heard.said(words);
+    else if (words.code === "not_logged_in") this.#end(LOGGED_OUT);
+    else this.#fail(words.error, words.hint);
   }
 
   #take(count) {
@@ -61,10 +63,10 @@ export class TaskLine {
     this.say({ taken: this.#taken });
   }
 
-  #fail(message, hint = "") {
+  async #fail(message, hint) {
     if (this.#closed) return;
-    this.heard.said({ error: message, hint });
-    this.#end();
+    this.#closed = true;
+    this.heard.refused(await inOurWords(message, hint));
   }
 
   #end(code) {
@@ -90,5 +92,16 @@ export class TaskLine {
   close() {
     this.#closed = true;
     this.#socket?.close();
+  }
+}
+
+// The API speaks English: the page is asked for its own language.
+async function inOurWords(message, hint) {
+  try {
+    const address = `/told?${new URLSearchParams({ message, hint: hint ?? "" })}`;
+    const answer = await fetch(address, { headers: { Accept: "application/json", "HX-Request": "true" } });
+    return (await answer.json()).text;
+  } catch {
+    return [message, hint].filter(Boolean).join(". ");
   }
 }

@@ -65,6 +65,7 @@ class TerminalView {
     const heard = {
       data: (bytes, taken) => line === this.#line && this.terminal.write(bytes, taken),
       said: (words) => line === this.#line && this.#said(words),
+      refused: (why) => line === this.#line && this.#end("refused", { why }),
       closed: () => line === this.#line && !this.#over && this.#end("lost"),
     };
     const { job, line: address } = this.section.dataset;
@@ -75,7 +76,6 @@ class TerminalView {
   #said(words) {
     if (words.entered) this.#opened();
     if (words.exit !== undefined) this.#end("exited", { code: words.exit });
-    if (words.error !== undefined) this.#end("refused", { why: [words.error, words.hint].filter(Boolean).join(". ") });
   }
 
   // The box may have another size than when it was asked for.
