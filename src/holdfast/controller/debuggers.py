@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen
 from holdfast.core.records import NewEvent
 
+LATE = timedelta(seconds=10)  # that a program may take to go on by itself
 LEAST = timedelta(minutes=1)  # between two events of one task, however often it stops
 
 
@@ -19,6 +20,14 @@ class Debuggers:
 
     def by_task(self) -> dict[str, tuple[Debugger, ...]]:
         return {_task_of(attempt_id): found for attempt_id, found in self._by_attempt.items()}
+
+    def present(self, now: datetime) -> dict[str, tuple[Debugger, ...]]:
+        """The same, less those whose time is over: a program that was killed leaves its note behind."""
+        found = {
+            task: tuple(each for each in debuggers if not _is_over(each, now))
+            for task, debuggers in self.by_task().items()
+        }
+        return {task: debuggers for task, debuggers in found.items() if debuggers}
 
     def hear(self, snapshot: JobSnapshot, observation: Observation, now: datetime) -> NewEvent | None:
         """What is to be told of it."""
@@ -52,6 +61,10 @@ def _task_of(attempt_id: str) -> str:
 
 def _calls(debugger: Debugger) -> bool:
     return debugger.waits and not debugger.attached
+
+
+def _is_over(debugger: Debugger, now: datetime) -> bool:
+    return debugger.until is not None and not debugger.attached and now - debugger.until > LATE
 
 
 def _event(attempt_id: str, snapshot: JobSnapshot, debugger: Debugger, now: datetime) -> NewEvent:

@@ -213,7 +213,7 @@ class Controller:
 
     def debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
         live = self._live.get(job_id)
-        return live.debuggers.by_task() if live else {}
+        return live.debuggers.present(self.clock()) if live else {}
 
     def held(self) -> list[tuple[JobSnapshot, TaskAttempt]]:
         return held_tasks(live.snapshot for live in self._live.values())
