@@ -351,6 +351,18 @@ def test_much_goes_both_ways(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_a_command_that_left_its_environment(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo up; exec env -i sleep 600", env={"MINE": "secret"})
+        await runs(rig, "a", ("sleep", "600"))
+        said = await inside(rig.engine, "a", "echo $HOME $HOLDFAST_ATTEMPT $MINE; type ls")
+        assert said.out.split()[1] == "a"
+        assert said.code == 0
+        assert "secret" not in said.out
+
+    play(tmp_path, scenario)
+
+
 def test_another_server_finds_the_same_environment(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", STAND, env={"MINE": "secret"})
