@@ -43,8 +43,7 @@ class SshGate:
 
     def pair(self) -> Pair:
         """Its host key: the same at every start. Blocks for a moment, the first time."""
-        if self.derive is None:
-            raise RuntimeError("nothing to derive the host key from")
+        assert self.derive is not None
         return job_pair(self.derive(HOST_KEY))
 
     async def find_key(self) -> str:

@@ -19,6 +19,7 @@ from .flow import Gate, Inbox, SessionChannel
 log = logging.getLogger(__name__)
 
 REFUSED = 255  # exit status, as ssh's own when it cannot connect
+WENT_WRONG = "Something went wrong here; the server's log tells more"
 LARGEST_TERMINAL = 2000  # columns, rows
 LONGEST_VALUE = 200
 
@@ -130,7 +131,7 @@ class Shell(asyncssh.SSHServerSession[bytes]):
             return
         except Exception as error:
             log.exception("could not let somebody in by ssh", extra={"event": "internal-error", "error": repr(error)})
-            self._refuse(UserError("Something went wrong here; the server's log tells more"))
+            self._refuse(UserError(WENT_WRONG))
             return
         try:
             self._channel.exit(await self._converse(self._session))

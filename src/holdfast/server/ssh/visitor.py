@@ -21,7 +21,7 @@ from holdfast.store.errors import StoreError
 from .flow import Gate, PortChannel, SessionChannel, gate_of
 from .names import Goal, readings
 from .ports import LISTENED_ON, LOWEST_PORT, Listener, Relay, is_loopback
-from .shells import Shell
+from .shells import WENT_WRONG, Shell
 
 if TYPE_CHECKING:
     from .gateway import Gateway
@@ -249,7 +249,7 @@ class Visitor(asyncssh.SSHServer):
         except Exception as error:
             release()
             self._failed(error)
-            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "Something went wrong here") from None
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, WENT_WRONG) from None
         except BaseException:
             release()
             raise
