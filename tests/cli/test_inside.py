@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.server import Server
+
 from .running import PATIENCE, Result, clean_env, program, run_program, start
 from .terminals import AtTerminal, at_terminal
 
@@ -237,6 +239,41 @@ def test_the_stacks_of_a_hung_program(place: Env) -> None:
     assert (found["job"], found["task"]) == (job, "main-0")
     assert any(process["python"] for process in found["processes"])
     run_program("stop", job, env=place)
+
+
+# -- of a job that failed
+
+
+@pytest.mark.parametrize("hold", ["--hold", "--hold-files"])
+def test_a_held_task_is_entered_by_one_command(place: Env, hold: str) -> None:
+    job = submit(place, "fails", "echo why > reason; exit 3", hold)
+    assert run_program("wait", job, env=place).code == 3
+    assert run_program("show", "--json", job, env=place).json["state"] == "Held"
+    for way in ("exec", "ssh"):
+        done = run_program(way, job, "--", "cat reason; exit 6", env=place)
+        assert (done.code, done.out) == (6, b"why\n"), done.err
+    run_program("release", job, env=place)
+
+
+def test_a_server_that_dies_ends_the_line(tmp_path: Path) -> None:
+    server = Server(tmp_path / "state", HOLDFAST_SSH_PORT="0")
+    server.start()
+    try:
+        env = clean_env(tmp_path)
+        job = submit(env, "left", "sleep 1000")
+        until_running(env, job)
+        pipe = subprocess.PIPE
+        process = start("exec", job, "--", "echo in; sleep 1000", env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"in\n"
+        server.kill()
+        assert process.wait(PATIENCE) == 1
+        assert b"Lost the connection" in process.stderr.read()
+        server.start()
+        run_program("stop", "--wait", job, env=env)
+    finally:
+        server.stop()
 
 
 # -- who may not, and when not

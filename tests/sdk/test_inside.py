@@ -69,9 +69,9 @@ def test_no_redirect_is_followed() -> None:
 
 
 def test_something_else_answers() -> None:
-    with answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n") as (url, _):
-        with pytest.raises(UnexpectedReply, match="HTTP 404"):
-            open_port(at(url), "train", None, 80)
+    missing = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    with answering(missing) as (url, _), pytest.raises(UnexpectedReply, match="HTTP 404"):
+        open_port(at(url), "train", None, 80)
     with answering(b"SSH-2.0-OpenSSH\r\n") as (url, _), pytest.raises(CannotConnect):
         open_port(at(url), "train", None, 80)
 
