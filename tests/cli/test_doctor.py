@@ -16,8 +16,10 @@ from holdfast.cli.doctor import (
     check_open_files,
     check_port,
     check_python,
+    check_ssh,
 )
 from holdfast.engines.base import EngineHealth, Isolation
+from holdfast.sdk.models import Gateway
 
 from .running import Cli
 
@@ -111,3 +113,20 @@ def test_doctor_beside_a_server_asks_it(cli: Cli) -> None:
     port = next(check for check in result.json["checks"] if check["name"] == "port")
     assert "a server runs at http://127.0.0.1:" in port["message"]
     assert "engine" in cli("doctor").text
+
+
+@pytest.mark.parametrize(
+    ("gateway", "status", "said"),
+    [
+        (None, "ok", "off"),
+        (Gateway(enabled=False), "ok", "off"),
+        (Gateway(enabled=True, host="here", port=2222), "ok", "at here, port 2222"),
+        (Gateway(enabled=True, trouble="The SSH gateway cannot listen."), "warn", "cannot listen"),
+        (Gateway(enabled=True), "warn", "does not listen"),
+    ],
+)
+def test_the_gateway(gateway: Gateway | None, status: str, said: str) -> None:
+    check = check_ssh(gateway)
+    assert check.status == status
+    assert said in check.message
+    assert bool(check.remedy) is (status == "warn")
