@@ -272,6 +272,18 @@ class JobsContract:
         assert opened.read(jobs.get, id).summary.message == "a\ufffdb?c"
         assert opened.read(events.list_events, id)[-1].message == "a\ufffdb?c"
 
+    def test_an_event_that_changes_nothing_of_its_job(self, opened: Opened) -> None:
+        id = opened.submit().id
+        before = opened.read(jobs.load_snapshot, id)
+        opened.write(events.note_event, id, an_event("entered", actor="ann", task="worker-0", attempt=0))
+        assert opened.read(jobs.load_snapshot, id) == before
+        opened.finish(id)
+        opened.write(events.note_event, id, an_event("entered", actor="ann", task="worker-0", attempt=0))
+        found = [event for event in opened.read(events.list_events, id) if event.kind == "entered"]
+        assert [(event.actor, event.task, event.state) for event in found] == [("ann", "worker-0", None)] * 2
+        for nobody in ("job-none", "a\0"):
+            opened.write(events.note_event, nobody, an_event("entered"))
+
     def test_active_jobs_are_those_not_final(self, opened: Opened) -> None:
         made = {state: opened.submit(state.value).id for state in JobState}
         for state, id in made.items():
