@@ -174,19 +174,16 @@ def _on_files(root: Root, lower: str) -> Root:
 
 
 def _wait_until_up(revived: TaskFolder) -> None:
+    """Whoever starts it: us, or somebody who came a moment before."""
     until = time.monotonic() + _SET_UP
-    while time.monotonic() < until:
-        claim = revived.read_claim()
-        note = revived.read_start()
-        if note is not None and claim.pid is not None:
-            first = claim.init_pid if note.sandbox else claim.pid
-            if first is not None and children(first):
-                return
-        if claim.code is not None or (claim.pid is not None and not revived.is_alive()):
-            said = revived.read_head("stderr", 500).decode("utf-8", "replace").strip()
-            raise NoEntry(f"The task's files cannot be entered: {said or 'a sandbox does not come up'}")
+    while revived.is_alive() and time.monotonic() < until:
+        claim, note = revived.read_claim(), revived.read_start()
+        first = claim.pid if note is not None and not note.sandbox else claim.init_pid
+        if note is not None and first is not None and claim.code is None and children(first):
+            return
         time.sleep(_AGAIN)
-    raise NoEntry("The task's files cannot be entered: a sandbox does not come up in time.")
+    said = revived.read_head("stderr", 500).decode("utf-8", "replace").strip()
+    raise NoEntry(f"The task's files cannot be entered: {said or 'a sandbox does not come up'}")
 
 
 # --- ways that a task may have bent -------------------------------------------------------------------------------
