@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sdk import ApiError, CannotConnect, UnexpectedReply
+from holdfast.sdk import ApiError, CannotConnect, Client, UnexpectedReply
 from holdfast.sdk.address import Address
 from holdfast.sdk.inside import open_exec, open_port
+from holdfast.sdk.plain import PlainClient, takes_plain
 
 TOKEN = "hf_secret"
 
@@ -82,3 +84,49 @@ def test_names_that_are_none_ask_nobody(job: str, task: str | None) -> None:
         with pytest.raises(ApiError):
             open_exec(at(url), job, task)
         assert asked == []
+
+
+def reply(status: str, body: object) -> bytes:
+    data = json.dumps(body).encode()
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode() + data
+
+
+def test_the_plain_client_asks_and_reads_as_the_other_does() -> None:
+    lines = {"items": [{"task": "main-0", "command": "ssh x", "port": 2222}], "host_key": "k", "reason": None}
+    with answering(reply("200 OK", lines)) as (url, asked):
+        with PlainClient(at(url)) as plain, Client(url, TOKEN) as usual:
+            assert plain.ssh_lines("my job") == usual.ssh_lines("my job")
+        first, second = (request.split(b"\r\n")[0] for request in asked)
+        assert first == second == b"GET /api/v1/jobs/my%20job/ssh HTTP/1.1"
+        assert all(f"Bearer {TOKEN}".encode() in request for request in asked)
+
+
+def test_the_plain_client_is_refused_in_the_same_words() -> None:
+    error = {"code": "conflict", "message": "It ended", "field": None, "hint": "Run it again.", "request_id": "1"}
+    with answering(reply("409 Conflict", {"error": error})) as (url, _), PlainClient(at(url)) as plain:
+        with pytest.raises(ApiError, match="It ended") as caught:
+            plain.stacks("train")
+        assert (caught.value.code, caught.value.hint) == ("conflict", "Run it again.")
+    with pytest.raises(CannotConnect, match="nothing listens"):
+        plain.stacks("train")
+
+
+def test_the_plain_client_tells_no_port_that_its_server_has_left(tmp_path: Path) -> None:
+    with answering(b"") as (url, asked):
+        (tmp_path / "server.lock").touch()
+        with pytest.raises(CannotConnect, match="no server runs there"):
+            PlainClient(at(url, lock=tmp_path / "server.lock")).stacks("train")
+        assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("url", "plain"),
+    [
+        ("http://127.0.0.1:8080", True),
+        ("http://localhost", True),
+        ("https://127.0.0.1", False),
+        ("http://a.example", False),
+    ],
+)
+def test_only_this_machine_is_asked_plainly(url: str, plain: bool) -> None:
+    assert takes_plain(at(url)) is plain

@@ -10,7 +10,9 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
+    from holdfast.sdk import Client
     from holdfast.sdk.address import Address
+    from holdfast.sdk.plain import PlainClient
 
 TaskName = Annotated[
     str | None,
@@ -52,3 +54,15 @@ def find_server() -> Address:
     from holdfast.sdk.address import find_address
 
     return find_address()
+
+
+def quick_client() -> Client | PlainClient:
+    """For the few calls that lead inside; for a server on this machine one that is loaded at once."""
+    from holdfast.sdk.plain import PlainClient, takes_plain
+
+    address = find_server()
+    if takes_plain(address):
+        return PlainClient(address)
+    from holdfast.sdk import Client
+
+    return Client()

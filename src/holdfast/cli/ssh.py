@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import output
-from .inside import TaskName, command_of
-from .options import JobRef, Json, connect
+from .inside import TaskName, command_of, quick_client
+from .options import JobRef, Json
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client, ShortKey, SshLine
+    from holdfast.sdk.plain import PlainClient
 
 HOST = "holdfast"  # the name under which the gateway's key is known
 
@@ -37,7 +38,7 @@ def ssh(
     Ends with the command's own exit code.
     """
     if print_line or config or json:
-        with connect() as client:
+        with quick_client() as client:
             line = _line(client, job, task)
         _print(line, config=config, json=json)
         return
@@ -63,7 +64,7 @@ def _run(words: list[str]) -> int:
 def _prepare(folder: Path, job: str, task: str | None) -> list[str]:
     """A key that the gateway takes for some minutes; the options that lead there."""
     key, public = _make_key(folder)
-    with connect() as client:
+    with quick_client() as client:
         known = client.add_short_key(public)
         line = _line(client, job, task)
     (folder / "known_hosts").write_text(f"{HOST} {known.host_key}\n")
@@ -82,7 +83,7 @@ def _make_key(folder: Path) -> tuple[Path, str]:
 
 
 def _options(folder: Path, key: Path, line: SshLine, known: ShortKey) -> list[str]:
-    """Nothing of the user's own keys or known hosts is used or changed."""
+    """Nothing of the user's own keys, known hosts and configuration is used or changed."""
     given = {
         "IdentityFile": key,
         "IdentitiesOnly": "yes",
@@ -92,14 +93,14 @@ def _options(folder: Path, key: Path, line: SshLine, known: ShortKey) -> list[st
         "HostKeyAlias": HOST,
         "StrictHostKeyChecking": "yes",
         "PreferredAuthentications": "publickey",
-        "ControlPath": "none",
+        "SendEnv": "LANG LC_*",
         "LogLevel": "ERROR",
     }
     words = [word for name, value in given.items() for word in ("-o", f"{name}={value}")]
-    return [*words, "-p", str(known.port), "-l", line.user, known.host]
+    return ["-F", "none", *words, "-p", str(known.port), "-l", line.user, known.host]
 
 
-def _line(client: Client, job: str, task: str | None) -> SshLine:
+def _line(client: Client | PlainClient, job: str, task: str | None) -> SshLine:
     """Of the task that is meant; without one as everywhere: one that is held, else the first."""
     from holdfast.core.errors import UserError
 

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from . import output
-from .inside import TaskName
-from .options import JobRef, Json, connect
+from .inside import TaskName, quick_client
+from .options import JobRef, Json
 from .quantities import show_count
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def stack(job: JobRef, task: TaskName = None, json: Json = False) -> None:
     """Show where a task's programs are right now: the Python stacks of all its processes."""
-    with connect() as client:
+    with quick_client() as client:
         found = client.stacks(job, task)
     if json:
         output.emit_json(found)
