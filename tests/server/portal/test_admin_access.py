@@ -51,7 +51,7 @@ async def test_to_others_admin_pages_are_not_there(rig: Rig) -> None:
         for rest in ("/settings", "/settings/mlflow", "/images/new", "/images/host/edit", "/images/host/delete"):
             assert (await desk.get(f"/groups/red{rest}")).status_code == 404, rest
             assert (await desk.get(f"/groups/blue{rest}")).status_code == 404, rest
-        for rest in ("/members/add", "/members/change", "/time-limit", "/mlflow", "/mlflow/remove"):
+        for rest in ("/members/add", "/members/change", "/time-limit", "/hold", "/mlflow", "/mlflow/remove"):
             answer = await desk.client.post(f"/groups/red/settings{rest}", data=proof | {"user": "bob"})
             assert answer.status_code == 404, rest
         assert (await desk.get("/groups/blue")).status_code == 404

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from holdfast.core.access import Actor
-from holdfast.core.job import GIB
+from holdfast.core.job import GIB, Hold, Keep
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
 from holdfast.services.groups import GroupChange
@@ -113,6 +113,21 @@ async def test_an_admin_of_a_group_sets_its_time_limit(rig: Rig) -> None:
         assert "soon is not a duration" in problem_at(wrong.text, "time_limit")
         assert (await desk.post("/groups/red/settings/time-limit", {"time_limit": ""})).status_code == 303
         assert (await rig.house.services.groups.get(rig.house.admin, "red")).time_limit is None
+
+
+async def test_an_admin_of_a_group_says_how_failed_tasks_are_kept(rig: Rig) -> None:
+    await people(rig)
+    groups, admin = rig.house.services.groups, rig.house.admin
+    async with open_desk(rig, "ann") as desk:
+        assert (await desk.post("/groups/red/settings/hold", {"hold": "files:2d"})).status_code == 303
+        assert (await groups.get(admin, "red")).hold == Hold(duration=timedelta(days=2), keep=Keep.FILES)
+        assert 'value="files:2d"' in (await desk.get("/groups/red/settings")).text
+        wrong = await desk.post("/groups/red/settings/hold", {"hold": "<b>"})
+        assert wrong.status_code == 400
+        assert "is not a hold" in problem_at(wrong.text, "hold")
+        for word in ("off", ""):
+            assert (await desk.post("/groups/red/settings/hold", {"hold": word})).status_code == 303
+            assert (await groups.get(admin, "red")).hold is None
 
 
 async def test_an_admin_of_a_group_sets_mlflow(rig: Rig) -> None:

@@ -133,6 +133,9 @@ async def test_a_held_job_says_for_how_long_and_can_be_extended(rig: Rig) -> Non
         assert "Held with all it has: main-0. This ends 2026-03-08 12:00 UTC" in await held(desk, job)
         assert f"/jobs/{job}/log?task=main-0" in page  # whose log tells more
         assert "<code>3</code>" in page  # how its command ended
+        assert f'href="/jobs/{job}/terminal?task=main-0"' in page.split('id="hold"', 1)[1].split("</div>", 1)[0]
+        assert "job has finished" in text_of((await desk.get(f"/jobs/{job}/log")).text)
+        assert "In its log" not in page  # what we wrote there ourselves says nothing new
         answer = await desk.post(f"/jobs/{job}/hold/extend", {"by": "3d"})
         assert answer.headers["location"] == f"/jobs/{job}"
         assert "2026-03-11 12:00 UTC" in await held(desk, job)

@@ -15,6 +15,7 @@ from holdfast.services.job_closeup import Closeup
 from ..forms import Form
 from ..routes import act
 from ..visit import Visit
+from .job_inside import inside
 from .job_view import job_address
 
 MOST = "most"  # as long as the admin allows
@@ -29,6 +30,7 @@ class HoldView:
     whole: bool  # some have all they had, so that files alone could be kept
     may_act: bool
     longer: tuple[str, ...]  # by how much it can be extended
+    terminal: str = ""  # the address of one into it, for those who may enter
 
     @property
     def files_only(self) -> bool:
@@ -48,7 +50,13 @@ def hold_view(visit: Visit, job: Closeup) -> HoldView | None:
         whole=any(each.held.keep is Keep.ALL for each in held),
         may_act=job.may_act,
         longer=(*fitting, MOST) if until < latest else (),
+        terminal=_terminal(visit, job),
     )
+
+
+def _terminal(visit: Visit, job: Closeup) -> str:
+    open_ones = visit.services.entering.tasks_of(visit.who, job.record.summary)
+    return next((inside(visit, each).terminal for each in open_ones if each.held), "")
 
 
 async def extend_hold(visit: Visit, form: Form) -> Response:

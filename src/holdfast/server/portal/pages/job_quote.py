@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from ..visit import Visit
 from .log import read_span
 
 TAIL = 64 * 1024  # bytes
+_OURS = re.compile(rb"^job has finished with exit code -?\d+\n=+\n", re.MULTILINE)  # what we add to a held task's log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,8 @@ async def quote_log(visit: Visit, job_id: str, task: str | None) -> LogQuote | N
         data, start = await _tail(visit, visit.services.logs.source(chosen))
     except (NotFound, Expired):
         return None
-    found = await asyncio.to_thread(first_error, data, start)
+    ours = _OURS.search(data)
+    found = await asyncio.to_thread(first_error, data[: ours.start()] if ours else data, start)
     if found is None:
         return None
     query = {"task": task, "attempt": chosen.record.attempt, "try": chosen.record.task.number, "start": found.start}

@@ -1,4 +1,4 @@
-"""What admins of a group change: members, time limit, MLflow and the group's own image aliases."""
+"""What admins of a group change: members, time limit, hold, MLflow and the group's own image aliases."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.responses import Response
 from holdfast.core.catalogue import ImageAlias
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.records import Group, Mlflow
+from holdfast.jobspec.holds import NOT_HELD, hold_word, parse_hold
 from holdfast.services.groups import GroupChange
 
 from ...amounts import duration_text, read_duration, read_variables, variables_text
@@ -31,6 +32,7 @@ class SettingsPage:
     mlflow: Mlflow | None
     new_member: str = ""  # as it was typed
     new_limit: str = ""
+    new_hold: str = ""
     wrongs: dict[str, Wrong]  # by field
 
 
@@ -55,6 +57,7 @@ async def _page(visit: Visit) -> SettingsPage:
         images=tuple(alias for alias in aliases if alias.owner == group.name),
         mlflow=await services.groups.mlflow(visit.who, group.name),
         new_limit=duration_text(group.time_limit),
+        new_hold=hold_word(group.hold) if group.hold else "",
         wrongs={},
     )
 
@@ -101,7 +104,7 @@ async def change_member(visit: Visit, form: Form) -> Response:
     return visit.go(target, say("{user} is no longer an admin of the group.", user=user))
 
 
-# -- time limit
+# -- time limit and hold
 
 
 async def set_limit(visit: Visit, form: Form) -> Response:
@@ -112,6 +115,17 @@ async def set_limit(visit: Visit, form: Form) -> Response:
     except UserError as error:
         return await _refused(visit, error, "time_limit", new_limit=form.raw("time_limit"))
     return visit.go(_back_to(group), visit.say("The time limit is set. Jobs that were submitted before keep theirs."))
+
+
+async def set_hold(visit: Visit, form: Form) -> Response:
+    group, word = await _group(visit), form.text("hold")
+    try:
+        hold = parse_hold(word) if word else NOT_HELD
+        change = GroupChange(hold=None if hold == NOT_HELD else hold)
+        await visit.services.groups.change(visit.who, group.name, change)
+    except UserError as error:
+        return await _refused(visit, error, "hold", new_hold=form.raw("hold"))
+    return visit.go(_back_to(group), visit.say("The hold is set, for jobs that are submitted from now on."))
 
 
 # -- MLflow
@@ -183,6 +197,7 @@ routes = [
     act(f"{_PATH}/members/add", add_member),
     act(f"{_PATH}/members/change", change_member),
     act(f"{_PATH}/time-limit", set_limit),
+    act(f"{_PATH}/hold", set_hold),
     page(f"{_PATH}/mlflow", show_mlflow),
     act(f"{_PATH}/mlflow", set_mlflow),
     act(f"{_PATH}/mlflow/remove", remove_mlflow),
