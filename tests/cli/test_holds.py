@@ -136,3 +136,10 @@ def test_a_groups_hold(cli: Cli) -> None:
     assert "hold 7d" in cli.ok("group", "set", "careful", "--hold", "7d").text
     assert json.loads(cli.ok("group", "set", "careful", "--hold", "off", "--json").text)["hold"] is None
     assert cli("group", "set", "careful", "--hold", "sometimes").code == 1
+
+
+def test_a_job_says_beforehand_what_becomes_of_it(cli: Cli) -> None:
+    job = cli.ok("submit", "--hold-for", "2d", "--cpu", "0.1", "--", "sleep 100").text.strip()
+    assert "if it fails it is held for 2d0h" in cli.ok("show", job).text
+    cli.ok("stop", job, "--wait")
+    assert "if it fails" not in cli.ok("show", job).text

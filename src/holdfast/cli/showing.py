@@ -78,6 +78,8 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
     yield from _roles(job)
     yield "asks for", _amount(job)
     yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
+    if (kept := _hold(job)) and not job.state.final:
+        yield "if it fails", kept
     if job.attempt or job.retries.user or job.retries.platform:
         yield "attempt", f"{job.attempt}{_retried(job)}"
     if job.retry_at:
@@ -99,6 +101,16 @@ def _stands(debugger: Debugger) -> str:
     if debugger.attached:
         return "has somebody at it,"
     return "waits at" if debugger.waits else "is there, last at"
+
+
+def _hold(job: JobDetail) -> str:
+    """Empty: it is not held."""
+    hold = job.job.get("hold") or {}
+    if hold.get("keep", "nothing") == "nothing" or str(job.state) == "Held":
+        return ""
+    length = hold.get("duration")
+    what = "its files are held" if hold["keep"] == "files" else "it is held"
+    return f"{what} for {show_duration(length)}" if length else what
 
 
 def _retried(job: JobDetail) -> str:

@@ -22,7 +22,7 @@ from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.exits import Cause
 from holdfast.core.explaining import explain, impossible
 from holdfast.core.holding import HoldRequest
-from holdfast.core.job import Job
+from holdfast.core.job import Job, Keep
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import (
     Assignment,
@@ -689,9 +689,11 @@ class Controller:
         return Reckoning(now, ends, lambda job_id: self._longest(self._live[job_id]))
 
     def _longest(self, live: Live) -> float | None:
-        """Seconds that an attempt may hold its place: at its limit it is asked to end, and has its grace for that."""
+        """Seconds that an attempt may have its place: at its limit it is asked to end, and has its grace for that; or
+        it fails just before, and is held."""
         policy = self._policy(live.snapshot.job)
-        return None if policy.time_limit is None else (policy.time_limit + policy.grace).total_seconds()
+        held = policy.hold.longest if policy.hold and policy.hold.keep is Keep.ALL else timedelta()
+        return None if policy.time_limit is None else (policy.time_limit + policy.grace + held).total_seconds()
 
     def _policy(self, job: Job) -> Policy:
         return Policy(
