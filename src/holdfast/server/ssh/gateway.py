@@ -17,8 +17,8 @@ from holdfast.services.entering import Places, once
 from .visitor import Visitor
 
 LOGIN_TIME = 30.0  # seconds that somebody has to log in
-ALIVE_EVERY = 30.0  # seconds after which a silent client is asked whether it is there
-MOST_SILENT = 4  # such questions without an answer
+ALIVE_EVERY = 60.0  # seconds after which a silent client is asked whether it is there
+MOST_SILENT = 10  # such questions without an answer
 MOST_UNKNOWN = 300  # connections that have not logged in
 MOST_UNKNOWN_FROM_ONE = 128  # address
 MOST_IN_ALL = 2000

@@ -7,6 +7,7 @@ import logging
 import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import asyncssh
@@ -134,16 +135,16 @@ class Shell(asyncssh.SSHServerSession[bytes]):
             self._refuse(UserError(WENT_WRONG))
             return
         try:
-            self._channel.exit(await self._converse(self._session))
-        except OSError:
-            pass  # the channel is closed
+            with suppress(OSError):
+                self._channel.exit(await self._converse(self._session))
         finally:
             self._session.close()
 
     def _refuse(self, error: UserError) -> None:
         lines = [error.message, *([error.hint] if error.hint else [])]
-        self._channel.write_stderr("".join(f"holdfast: {line}\r\n" for line in lines).encode())
-        self._channel.exit(REFUSED)
+        with suppress(OSError):  # the channel is closed
+            self._channel.write_stderr("".join(f"holdfast: {_plain(line)}\r\n" for line in lines).encode())
+            self._channel.exit(REFUSED)
 
     async def _converse(self, session: Session) -> int:
         """Until its command has ended and all that it wrote is on its way; its exit status."""
@@ -172,6 +173,11 @@ class Shell(asyncssh.SSHServerSession[bytes]):
             write(data)
             await self._room.passed()
             await self._clear.passed()
+
+
+def _plain(text: str) -> str:
+    """For a terminal: nothing that it would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _fitting(columns: int, rows: int) -> tuple[int, int]:

@@ -164,13 +164,13 @@ class Visitor(asyncssh.SSHServer):
         """As things stand now."""
         async with self._finding:
             actors = await self._proof.actors() if self._proof is not None else ()
-            if self._inside is None:
+            if actors and self._inside is None:
                 self._inside = await self._look_around(actors)
-                return self._inside
-            actor = next((actor for actor in actors if actor.name == self._inside.actor.name), None)
-            if actor is None:
+            inside = self._inside
+            actor = next((actor for actor in actors if inside and actor.name == inside.actor.name), None)
+            if inside is None or actor is None:
                 raise NotLoggedIn("What you came in with is not good any more")
-            return _Inside(actor, self._inside.entrance)
+            return _Inside(actor, inside.entrance)
 
     async def _look_around(self, actors: Sequence[Actor]) -> _Inside:
         """The first way in, or why there is none: of several reasons the one that says most."""
