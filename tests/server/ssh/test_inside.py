@@ -55,6 +55,18 @@ async def test_a_script_by_stdin_as_remote_editors_send_it(rig: SshRig, user: st
     assert (ran.code, ran.out) == (5, b"one\nLinux\n")
 
 
+async def test_a_shell_without_a_terminal(rig: SshRig, user: str) -> None:
+    ran = await rig.ssh(user, "-T", "127.0.0.1", given=b"echo one; test -t 0 || echo no terminal; exit 6\n")
+    assert (ran.code, ran.out) == (6, b"one\nno terminal\n")
+
+
+async def test_what_goes_on_in_the_background_holds_nobody_up(rig: SshRig, user: str) -> None:
+    """With its own output elsewhere, as remote editors start their servers."""
+    ran = await rig.ssh(user, "127.0.0.1", "nohup sleep 1000 >/dev/null 2>&1 </dev/null & echo $!")
+    assert ran.code == 0
+    assert (await rig.ssh(user, "127.0.0.1", f"kill {ran.out.decode().strip()}")).code == 0  # it goes on
+
+
 async def test_few_variables_come_along(rig: SshRig, user: str) -> None:
     sent = ["-o", "SetEnv=LANG=de_DE.UTF-8 LC_TIME=C LD_PRELOAD=/evil.so BASH_ENV=/evil PATH=/evil"]
     ran = await rig.ssh(user, *sent, "127.0.0.1", "env")
