@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote as shell_quote
 from urllib.parse import quote
@@ -31,12 +31,12 @@ class Inside:
     debuggers: tuple[Debugger, ...] = ()  # in it, each on a port of its own
 
 
-def insides(visit: Visit, job: JobSummary) -> Mapping[str, Inside]:
-    """By the id of the attempt; empty for whoever may not enter."""
+def insides(visit: Visit, job: JobSummary, wanted: Collection[str]) -> Mapping[str, Inside]:
+    """Of these attempts, by their ids; empty for whoever may not enter."""
     waiting: dict[str, list[Debugger]] = {}
     for each in visit.services.debuggers.of(job.id):
         waiting.setdefault(each.task, []).append(each.debugger)
-    open_ones = visit.services.entering.tasks_of(visit.who, job)
+    open_ones = [each for each in visit.services.entering.tasks_of(visit.who, job) if each.attempt_id in wanted]
     return {each.attempt_id: inside(visit, each, waiting.get(each.task, ())) for each in open_ones}
 
 

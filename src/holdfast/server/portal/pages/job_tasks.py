@@ -124,7 +124,8 @@ def _filter(visit: Visit) -> TaskFilter:
 
 
 def task_rows(visit: Visit, job: Closeup, page: TaskPage) -> tuple[TaskRow, ...]:
-    return _rows(visit, page.items, page.addresses, insides(visit, job.record.summary))
+    ways = insides(visit, job.record.summary, {record.attempt_id for record in page.items})
+    return _rows(visit, page.items, page.addresses, ways)
 
 
 async def wants_key(visit: Visit, rows: Sequence[TaskRow]) -> bool:
