@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import typer
 
 from holdfast.cli.hold_options import hold_word
 
-from .running import Cli
+from .running import PATIENCE, Cli
 
 DAY = 86400
 CRASH = ("--cpu", "0.1", "--memory", "64Mi", "--name", "crash", "--", "echo it goes wrong; exit 3")
@@ -105,8 +106,9 @@ def test_extending_it(cli: Cli) -> None:
 
 def test_files_alone_give_the_resources_back(cli: Cli) -> None:
     job = held(cli, "--hold-files")
+    began = time.monotonic()
     while not tasks(cli, job)[0]["held"]["ended"]:
-        pass
+        assert time.monotonic() - began < PATIENCE
     assert "its files only" in cli.ok("show", job).text
     assert cli.ok("group", "show", "default", "--json").json["used"]["cpu"] == 0
     cli.ok("release", job)

@@ -34,9 +34,17 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def held(server: Server, hold: str, text: str = CRASH) -> str:
     id = str(server.submit(text, hold=hold)["id"])
-    found = server.get(f"/jobs/{id}/wait", timeout=30, held=True).json()
+    found = server.get(f"/jobs/{id}/wait", timeout=50, held=True).json()
     assert found["state"] == "Held", found["message"]
     return id
+
+
+def until_ended(server: Server, id: str) -> None:
+    """Once only its files are left."""
+    began = time.monotonic()
+    while not hold_of(server, id)["ended"]:
+        assert time.monotonic() - began < PATIENCE
+        time.sleep(0.05)
 
 
 def hold_of(server: Server, id: str) -> dict[str, Any]:
@@ -137,8 +145,7 @@ def test_what_is_held_whole_counts_against_the_quota_and_files_do_not(server: Se
 
 def test_files_make_room_when_the_disk_is_nearly_full(server: Server) -> None:
     files, whole = held(server, "files"), held(server, "true")
-    while not hold_of(server, files)["ended"]:
-        time.sleep(0.05)
+    until_ended(server, files)
     server.kill()
     server.settings["HOLDFAST_HOLD_MIN_FREE_BYTES"] = str(2**62)
     server.start()
