@@ -65,9 +65,12 @@ class Debuggers:
         """To the debugger named, or the first that waits for somebody; waits so long for one. Whoever gets the stream
         closes it; nothing has been read from it but that the token is asked for."""
         job = await self._entering.job(actor, ref)
+        if task is not None:
+            with suppress(Conflict):  # it has not started yet, or is about to be tried again
+                task = (await self._entering.find(actor, job.id, task)).task
         chosen = await self._wait_for_one(actor, job, task, id, wait)
         entrance = await self._entering.find(actor, job.id, chosen.task)
-        stream = await self._entering.connect(actor, job.id, chosen.task, chosen.debugger.port)
+        stream = await self._entering.connect(actor, job.id, chosen.task, chosen.debugger.port, way="debugger")
         try:
             if chosen.debugger.token:
                 await _show_token(stream, chosen)

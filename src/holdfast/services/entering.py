@@ -139,8 +139,9 @@ class Entering:
             self._tell(actor, entrance, way)
         return _Counted(session, release)
 
-    async def connect(self, actor: Actor, ref: str, task: str | None, port: int) -> PortStream:
-        """To what listens on a port of a task. Whoever gets the stream closes it."""
+    async def connect(self, actor: Actor, ref: str, task: str | None, port: int, *, way: str = "") -> PortStream:
+        """To what listens on a port of a task. Whoever gets the stream closes it. Where a `way` is named, it is told
+        in the job's events."""
         if not 0 < port < 65536:
             raise UserError(f"{port} is no port", field="port", hint="Ports go from 1 to 65535.")
         entrance = await self.find(actor, ref, task)
@@ -151,6 +152,8 @@ class Entering:
         except BaseException as error:
             release()
             raise _translated(error) from None
+        if way:
+            self._tell(actor, entrance, way)
         return PortStream(reader, writer, release)
 
     async def _open(self, entrance: Entrance) -> LetsIn:

@@ -150,3 +150,19 @@ async def test_a_wait_ends_with_the_job(rig: Rig) -> None:
         wire.say({"taken": 0})
         await rig.house.controller.stop(job.id, "admin")
         assert (await wire.refusal())[1] == 4409
+
+
+async def test_who_was_at_a_debugger_is_an_event(rig: Rig) -> None:
+    job = await start(rig, DEBUGGER)
+    async with open_line(rig, f"{job.id}/tasks/-/debugger", query="wait=20") as wire:
+        await wire.words("entered")
+        events: list[str] = []
+        while "admin entered main-0 by debugger" not in events:
+            found = (await rig.get(f"/jobs/{job.id}/events")).json()["items"]
+            events = [event["message"] for event in found]
+
+
+async def test_a_task_that_is_not_there_is_not_waited_for(rig: Rig) -> None:
+    job = await running(rig)
+    async with open_line(rig, f"{job.id}/tasks/main-7/debugger", query="wait=3600") as wire:
+        assert (await wire.refusal())[1] == 4404

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.states import JobState
+from holdfast.server.rest import exec_socket, task_lines
+from holdfast.services.entering import Places
 from tests.server.rig import Rig, error_of
 
 from .lines import open_line, running
@@ -140,3 +142,25 @@ async def test_stacks_are_for_those_who_may_enter(rig: Rig) -> None:
     await rig.house.controller.stop(job.id, "admin")
     await rig.house.until(job.id, JobState.CANCELLED)
     error_of(await rig.get(path), 409)
+
+
+async def test_who_says_nothing_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exec_socket, "PATIENCE", 0.05)
+    job = await running(rig)
+    async with open_line(rig, f"{job.id}/tasks/-/exec") as wire:
+        said, code = await wire.refusal()
+        assert (code, "Nothing was said" in said) == (4400, True)
+
+
+async def test_one_user_opens_only_so_many_lines(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_lines, "_open", Places("lines into tasks", 1, 10))
+    job = await running(rig)
+    path = f"{job.id}/tasks/-/exec"
+    async with open_line(rig, path) as first:
+        first.say({"argv": ["sleep", "1000"]})
+        await first.words("entered")
+        async with open_line(rig, path) as second:
+            assert (await second.refusal())[1] == 4409
+    async with open_line(rig, path) as again:
+        again.say({"script": "exit 2"})
+        assert await again.words("exit") == 2

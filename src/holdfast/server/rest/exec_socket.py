@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter
+from starlette.websockets import WebSocketDisconnect
 
 from holdfast.core.errors import UserError
 from holdfast.engines.base import Command, Session, Terminal
@@ -39,8 +41,7 @@ router = APIRouter()
 
 
 async def serve_exec(line: TaskLine) -> None:
-    async with asyncio.timeout(PATIENCE):
-        command = read_command(read_words(await line.receive()))
+    command = read_command(await _first_words(line))
     entrance = await line.find()
     session = await line.services.entering.enter(await line.actor(), line.job.id, entrance.task, command, way=WAY)
     try:
@@ -48,6 +49,14 @@ async def serve_exec(line: TaskLine) -> None:
         await _Visit(line, session, command.terminal is not None).run()
     finally:
         session.close()
+
+
+async def _first_words(line: TaskLine) -> Words:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return read_words(await line.receive())
+    except TimeoutError:
+        raise UserError(f"Nothing was said within {PATIENCE:g} s", hint="The first message says what to run.") from None
 
 
 class _Visit:
@@ -99,9 +108,10 @@ class _Visit:
         return not left or (moved == self._moved and self._bytes.clear)
 
     async def _pass_out(self, read: Callable[[], Awaitable[bytes]], mark: bytes) -> None:
-        while data := await read():
-            await self._bytes.give(data, mark)
-            self._moved += len(data)
+        with suppress(WebSocketDisconnect):  # whoever listens notices
+            while data := await read():
+                await self._bytes.give(data, mark)
+                self._moved += len(data)
 
 
 # -- the first message

@@ -21,7 +21,8 @@ from holdfast.core.errors import Forbidden, NotFound, NotLoggedIn, UserError
 from holdfast.core.records import JobSummary
 from holdfast.services import Services
 from holdfast.services.audit import CLIENT_ADDRESS
-from holdfast.services.entering import Entrance
+from holdfast.services.entering import Entrance, Places
+from holdfast.services.refusals import Unavailable
 from holdfast.store.errors import StoreError
 
 from ..auth import bearer_token
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 20.0  # seconds after which a silent line looks whether its holder may still be inside
 OWN_CODES = 4000  # what is below belongs to the protocol
 ANY_TASK = "-"
+MOST_OF_ONE = 1000  # open at one time by one user: each costs the server a file, of which there are only so many
+MOST = 10_000
 LONGEST_REASON = 120  # bytes of the few that a socket's end can carry
 
 Who = Callable[[], Awaitable[Actor]]
@@ -66,6 +69,8 @@ class TaskLine(Messages):
         await self.send({"entered": {**where, **more}})
 
 
+_open = Places("lines into tasks", MOST_OF_ONE, MOST)
+
 Serve = Callable[[TaskLine], Coroutine[Any, Any, None]]
 
 
@@ -91,9 +96,13 @@ async def _run(websocket: WebSocket, serve: Serve) -> BaseException | None:
     """What it ended with, if not well."""
     try:
         line = await _let_in(websocket)
+        release = _open.take((await line.actor()).name)
     except (UserError, StoreError) as error:
         return error
-    ended = await until_one_ends(serve(line), _watch(line))
+    try:
+        ended = await until_one_ends(serve(line), _watch(line))
+    finally:
+        release()
     return next((each for each in ended if isinstance(each, Exception)), None)
 
 
@@ -138,6 +147,9 @@ def _told(error: BaseException) -> tuple[UserError, int]:
     """What to say of it, and the code to close with."""
     if isinstance(error, NotLoggedIn) and "Authorization" in (error.hint or ""):
         error.hint = f"{error.hint} Pages show a ticket instead: POST /api/v1/jobs/JOB/tickets."
+    if isinstance(error, StoreError):
+        log.error("the store could not do it", extra={"event": "store", "error": str(error)})
+        error = Unavailable("The database cannot be used right now", hint="Try again in a moment.")
     if isinstance(error, UserError):
         return error, OWN_CODES + STATUS.get(error.code, 400)
     log.error("a line into a task failed", extra={"event": "internal-error", "error": repr(error)}, exc_info=error)
