@@ -63,10 +63,14 @@ class Window:
         self.page.goto(f"{self.server.url}{path}")
 
 
+def takes_pictures() -> bool:
+    return bool(os.environ.get("HOLDFAST_PICTURES"))
+
+
 def keep_pictures(page: Page, name: str, *schemes: str, **more: Any) -> None:
     """How a page looks in the dark theme and in the light one, below build/ for whoever wants to see it and says so by
     HOLDFAST_PICTURES: no test looks at them, and a picture takes longer than most of what is tested."""
-    if not os.environ.get("HOLDFAST_PICTURES"):
+    if not takes_pictures():
         return
     PICTURES.mkdir(parents=True, exist_ok=True)
     for scheme in schemes or ("dark", "light"):

@@ -125,10 +125,17 @@ class TerminalView {
 
 async function start() {
   const section = document.querySelector("[data-terminal]");
-  const lib = section && (await bundled("terminal"));
-  if (!lib) return;
+  if (!section) return;
+  const lib = await bundled("terminal");
+  if (!lib) return showOtherWays(section);
   allowTerminalStyles();
   new TerminalView(section, lib).start();
+}
+
+// Its scripts did not come: what gets one in without them is on the page, too.
+function showOtherWays(section) {
+  section.hidden = true;
+  document.querySelector(".terminal-else").classList.remove("unscripted");
 }
 
 start();
