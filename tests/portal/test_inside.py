@@ -47,6 +47,8 @@ def submit(server: Server) -> Iterator[Callable[[str, str], str]]:
     with server.client() as client:
         for job in made:
             client.post(f"/jobs/{job}/stop").raise_for_status()
+    for job in made:
+        server.wait(job)
 
 
 def screen(page: Page) -> str:
