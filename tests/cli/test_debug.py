@@ -157,6 +157,30 @@ def test_a_process_of_an_older_python_is_told(place: Env) -> None:
     run_program("stop", job, env=place)
 
 
+NEWER = """
+mkdir fake
+echo 'import sys; sys.version_info = (3, 14, 0)' > fake/sitecustomize.py
+echo 'import sys; print("attached by", *sys.argv[1:], sys.stdin.isatty())' > fake/pdb.py
+exec python3 -c "import time; print('up', flush=True); time.sleep(1000)"
+"""
+
+
+def test_a_process_is_handed_to_pythons_own_debugger(place: Env, tmp_path: Path) -> None:
+    """Played: a Python that says it is newer than it is, whose pdb tells what it was asked for."""
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps({"name": "newer", "env": {"PYTHONPATH": "fake"}, "command": NEWER}))
+    job = run_program("submit", str(file), env=place).text.strip()
+    follower = start("logs", "-f", job, env=place, stdout=subprocess.PIPE)
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == b"up\n"
+    found = run_program("stack", "--json", job, env=place).json["processes"]
+    pid = str(next(each["pid"] for each in found if each["python"]))
+    with at_terminal("debug", "--pid", pid, job, env=place) as terminal:
+        terminal.until(f"attached by -p {pid} True".encode())
+        assert terminal.wait() == 0
+    run_program("stop", job, env=place)
+
+
 def test_vs_code_is_led_to_debugpy(place: Env, tmp_path: Path) -> None:
     """What listens there is played: debugpy is not installed with us."""
     echo = (
