@@ -65,6 +65,7 @@ def test_a_failed_task_is_held_with_all_it_has() -> None:
     made = fail(running())
     (task,) = made.after.tasks
     assert (made.after.state, task.state, task.occupies) == (JobState.HELD, TaskState.HELD, True)
+    assert (task.finished_at, task.worked_until) == (None, NOON)  # what it has counts as used
     held = held_of(made.after)
     assert (held.until, held.exit.code, held.exit.kind) == (NOON + WEEK, 2, ExitKind.USER_ERROR)
     assert [(type(step), getattr(step, "text", "")) for step in made.steps] == [(Announce, GUIDE)]
@@ -76,8 +77,9 @@ def test_a_hold_of_files_gives_the_rest_back() -> None:
     made = fail(running(), FILES)
     assert [type(step) for step in made.steps] == [Announce, Stop]
     assert made.after.tasks[0].occupies  # until its processes are gone
-    made = gone(made.after, FILES)
+    made = gone(made.after, FILES, NOON + timedelta(seconds=1))
     (task,) = made.after.tasks
+    assert task.finished_at == NOON + timedelta(seconds=1)
     assert (task.state, task.occupies, made.after.state) == (TaskState.HELD, False, JobState.HELD)
     assert not made.steps
     assert gone(made.after, FILES).tasks == ()

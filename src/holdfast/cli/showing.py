@@ -171,7 +171,7 @@ def _show_tasks(tasks: Sequence[Task]) -> None:
             task.number,
             task.node,
             show_instant(task.started_at),
-            show_span(task.started_at, task.finished_at, now),
+            show_span(task.started_at, task.held.since if task.held else task.finished_at, now),
             task.exit.message if task.exit else "",
             task.logs,
             *([listed] if any(ports) else ()),

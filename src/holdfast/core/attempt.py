@@ -36,7 +36,7 @@ class TaskAttempt:
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     placed_at: datetime | None = None
     started_at: datetime | None = None
-    finished_at: datetime | None = None
+    finished_at: datetime | None = None  # its place was given back: not yet while all of it is held
     exit: Exit | None = None
     stop: Exit | None = None  # set when we asked it to stop: the exit it will be given
     user_retries: int = 0
@@ -50,6 +50,11 @@ class TaskAttempt:
         if not self.state.live or self.node is None:
             return False
         return self.held is None or self.held.keep is Keep.ALL or not self.held.ended
+
+    @property
+    def worked_until(self) -> datetime | None:
+        """Its command ended."""
+        return self.held.since if self.held else self.finished_at
 
     @property
     def task(self) -> str:

@@ -370,7 +370,8 @@ class _Work:
             if task.stop is not None:
                 self.finish(i, task, held.exit, task.finished_at)
             elif not held.ended:
-                self.put(i, replace(task, held=replace(held, keep=Keep.FILES, ended=True)))
+                ended = replace(held, keep=Keep.FILES, ended=True)
+                self.put(i, replace(task, held=ended, finished_at=self.now))
                 self.note("hold-files", f"Only the files of {task.task} are kept on: its processes have ended", task)
         elif task.stop is not None or held.keep is Keep.FILES:
             self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
@@ -383,7 +384,7 @@ class _Work:
         hold = self.policy.hold
         if task.stop is None and hold is not None and can_be_held(reason) and self.held_now < hold.room:
             self.held_now += 1
-            self.hold(i, task, reason, hold, observation.finished_at)
+            self.hold(i, task, reason, hold)
             return
         if task.stop is None:
             task = self.put(i, replace(task, stop=reason))
@@ -391,10 +392,9 @@ class _Work:
                 self.note("not-held", f"{task.task} is not held: {hold.refusal}", task)
         self.steps.append(Stop(self.after.attempt_id(task), timedelta()))
 
-    def hold(self, i: int, task: TaskAttempt, reason: Exit, hold: HoldPolicy, at: datetime | None) -> None:
+    def hold(self, i: int, task: TaskAttempt, reason: Exit, hold: HoldPolicy) -> None:
         held = Held(since=self.now, until=self.now + hold.duration, exit=reason, keep=hold.keep)
-        at = max(at or self.now, task.started_at or self.now)
-        task = self.put(i, replace(task, state=TaskState.HELD, held=held, finished_at=at))
+        task = self.put(i, replace(task, state=TaskState.HELD, held=held))
         kept = "with all it has" if hold.keep is Keep.ALL else "its files only"
         text = f"{task.task}: {reason.message}; held for {_show_duration(hold.duration)}, {kept}"
         self.note("task-held", text, task)

@@ -59,7 +59,7 @@ def _cells(record: TaskRecord, addresses: Mapping[str, str]) -> tuple[object, ..
         *(task.task, task.role, task.index, record.attempt, task.number, task.state.value),
         *(task.node or "", addresses.get(task.node or "", ""), ports, " ".join(map(str, task.gpus))),
         *(_time(task.placed_at), _time(task.started_at), _time(task.finished_at)),
-        _seconds(task.started_at, task.finished_at),
+        _seconds(task.started_at, task.worked_until),
         *(("", "", "", "", "") if exit is None else (
             "" if exit.code is None else exit.code,
             *(exit.kind.value, exit.message, meaning_of(exit).reason, hint_for(exit)),
