@@ -107,6 +107,7 @@ class NumberedQuery:
     after_seq: int | None = None
     tags_any: tuple[str, ...] | None = None
     tags_none: tuple[str, ...] | None = None
+    held_tag: str = ""  # as if every job that is held had it
     priorities: tuple[int, ...] | None = None
     other_priorities: tuple[int, ...] | None = None  # or any priority but these
     order: Order = Order.SUBMITTED

@@ -137,15 +137,23 @@ def _rest(conn: Connection, query: NumberedQuery) -> list[Condition] | None:
         if has_text is None:
             return None
         rest.append(has_text)
+    rest += _has_tags(conn, query)
+    has_priority = _has_priority(conn, query)
+    return rest if has_priority is None else [*rest, has_priority]
+
+
+def _has_tags(conn: Connection, query: NumberedQuery) -> Iterator[Condition]:
+    held = f"state = '{JobState.HELD.value}'"
     if query.tags_any is not None:
         tags = list_value(conn, distinct_storable(query.tags_any))
-        rest.append(Condition(f"seq IN (SELECT job_seq FROM job_tags WHERE {any_of(conn, 'tag')})", (tags,)))  # noqa: S608
+        has_one = f"seq IN (SELECT job_seq FROM job_tags WHERE {any_of(conn, 'tag')})"  # noqa: S608
+        yield Condition(f"({has_one} OR {held})" if query.held_tag in query.tags_any else has_one, (tags,))
     if query.tags_none:
         tags = list_value(conn, distinct_storable(query.tags_none))
         has_one = f"EXISTS (SELECT 1 FROM job_tags WHERE job_seq = seq AND {any_of(conn, 'tag')})"  # noqa: S608
-        rest.append(Condition(f"NOT {has_one}", (tags,)))
-    has_priority = _has_priority(conn, query)
-    return rest if has_priority is None else [*rest, has_priority]
+        yield Condition(
+            f"NOT ({has_one} OR {held})" if query.held_tag in query.tags_none else f"NOT {has_one}", (tags,)
+        )
 
 
 def _between(query: NumberedQuery) -> Iterator[Condition]:

@@ -46,6 +46,10 @@ async def test_is_debug_keeps_a_failed_container(pai: Pai) -> None:
     assert (await pai.user.get(f"{JOBS}/debug")).json()["jobStatus"]["state"] == "RUNNING"
     listed = (await pai.user.get("/v2/jobs")).json()
     assert [(each["name"], each["state"]) for each in listed] == [("debug", "RUNNING")]
+    for words, found in (("tagsContain=holdfast-held", 1), ("tagsContain=x,holdfast-held&state=RUNNING", 1)):
+        assert len((await pai.user.get(f"/v2/jobs?{words}")).json()) == found
+    for words, found in (("tagsContain=x", 0), ("tagsNotContain=holdfast-held", 0), ("tagsNotContain=x", 1)):
+        assert len((await pai.user.get(f"/v2/jobs?{words}")).json()) == found
     stopped = await pai.user.put("/v2/jobs/alice~debug/executionType", json={"value": "STOP"})
     assert stopped.status_code == 202
     ended = await pai.house.until(id)

@@ -137,6 +137,7 @@ def read_query(call: Call) -> NumberedQuery | None:
         text=call.query("keyword") or None,
         tags_any=_words(call, "tagsContain"),
         tags_none=_words(call, "tagsNotContain"),
+        held_tag=HELD_TAG,
         priorities=priorities or None,
         other_priorities=others,
         order=order,
