@@ -129,7 +129,9 @@ class Stacks:
             return replace(found, error=f"Not looked into: only the first {MOST} of a task are")
         try:
             async with self._turns, asyncio.timeout_at(until):
-                return replace(found, threads=await _spy(info.pid))
+                on_cpu = await asyncio.to_thread(_on_cpu, info.pid)  # before it is made to stand still
+                threads = await _spy(info.pid)
+                return replace(found, threads=tuple(_told_by_kernel(each, on_cpu) for each in threads))
         except _Failed as error:
             return replace(found, error=str(error))
         except TimeoutError:
@@ -230,6 +232,25 @@ def _by_kernel(pid: int) -> tuple[str, str]:
     except OSError:
         waits_in = ""
     return STATES.get(letter, letter), waits_in
+
+
+def _on_cpu(pid: int) -> dict[int, bool]:
+    """By its threads' numbers, those within the task and those outside: whether each is on a CPU, or about to be."""
+    within: dict[int, bool] = {}
+    outside: dict[int, bool] = {}
+    with suppress(OSError), os.scandir(f"/proc/{pid}/task") as listing:
+        for entry, _ in zip(listing, range(MOST_THREADS), strict=False):
+            with suppress(OSError):
+                status = _proc(pid, f"task/{entry.name}/status").decode("utf-8", "replace").splitlines()
+                facts = dict(line.split(":", 1) for line in status if ":" in line)
+                busy = facts.get("State", "").strip().startswith("R")
+                within[int(facts.get("NSpid", entry.name).split()[-1])] = outside[int(entry.name)] = busy
+    return {**outside, **within}
+
+
+def _told_by_kernel(thread: Thread, on_cpu: dict[int, bool]) -> Thread:
+    """py-spy asks the kernel of threads by the numbers that the task knows, and takes those not found for busy."""
+    return replace(thread, active=on_cpu.get(thread.id, thread.active))
 
 
 def _proc(pid: int, name: str) -> bytes:

@@ -74,6 +74,31 @@ async def test_every_thread_of_a_hung_program(rig: Rig) -> None:
     assert next(frame["line"] for frame in main["frames"] if frame["function"] == "first") == 8
 
 
+BUSY = """
+import threading
+def sleep():
+    threading.Event().wait()
+threading.Thread(target=sleep, daemon=True).start()
+def count():
+    while True:
+        pass
+count()
+"""
+
+
+async def test_who_works_is_told_from_who_waits(rig: Rig) -> None:
+    both = await stacks_of(
+        rig, 'exec python3 -c "$PROGRAM"', lambda all: any({"count", "sleep"} <= calls(each) for each in all), BUSY
+    )
+    threads = [thread for each in both for thread in each["threads"]]
+    active = {function: thread["active"] for thread in threads for function in _functions(thread)}
+    assert (active["count"], active["sleep"]) == (True, False)
+
+
+def _functions(thread: dict[str, Any]) -> list[str]:
+    return [frame["function"] for frame in thread["frames"]]
+
+
 async def test_another_program_tells_what_it_waits_for(rig: Rig) -> None:
     processes = await stacks_of(rig, "sleep 1000; true", runs("sleep 1000"))
     sleeping = next(each for each in processes if each["command"] == "sleep 1000")
