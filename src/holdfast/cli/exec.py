@@ -67,13 +67,20 @@ def _show(line: Line, terminal: bool) -> int:
         elif terminal:
             output.emit_bytes(message)
         elif message[0] == STDERR:
-            sys.stderr.buffer.write(message[1:])
-            sys.stderr.buffer.flush()
+            _emit_error(message[1:])
         else:
             output.emit_bytes(message[1:])
     from holdfast.sdk import UnexpectedReply
 
     raise UnexpectedReply("The line ended before the command did")
+
+
+def _emit_error(data: bytes) -> None:
+    try:
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+    except BrokenPipeError:
+        raise output.ReaderGone from None
 
 
 def _terminal() -> Terminal:
