@@ -11,6 +11,7 @@ from holdfast.core.attempt import Seen
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, NoEntry
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from holdfast.engines.embedded import engine as engine_module
 from holdfast.engines.embedded.cgroups import find_cgroups
 from holdfast.engines.embedded.processes import start_ticks
 from tests.contracts.engine_contract import Rig, launch, read_all
@@ -45,6 +46,25 @@ def test_the_files_of_an_ended_task(tmp_path: Path, options: EmbeddedOptions | N
         assert await rig.look("a") == ended
 
     play(tmp_path, scenario, options)
+
+
+def test_it_goes_when_nobody_is_inside_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "_LEFT_ALONE", 0.3)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.run("a", FAILS)
+        engine = let_in(rig.engine)
+        await engine.revive(launch("a", FAILS))
+        await inside(rig.engine, "a", "nohup setsid sleep 600 >/dev/null 2>&1 & sleep 1")  # it is kept that long
+        pids = [info.pid for info in await engine.processes("a")]
+        while any(start_ticks(pid) for pid in pids):
+            await asyncio.sleep(0.01)
+        with pytest.raises(NoEntry):
+            await inside(rig.engine, "a", "true")
+        await engine.revive(launch("a", FAILS))
+        assert (await inside(rig.engine, "a", "cat ~/file")).out == "mine\n"
+
+    play(tmp_path, scenario)
 
 
 @every_kind

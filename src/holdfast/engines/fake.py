@@ -105,7 +105,7 @@ class FakeEngine:
         if not task.launch.hold:
             self.finish(attempt_id, code, oom=oom)
         elif task.seen.seen is Seen.RUNNING:
-            self._tell(task, replace(self._present(task), seen=Seen.HELD, code=code, oom=oom, finished_at=self._now()))
+            self._tell(task, replace(self._present(task), seen=Seen.HELD, code=code, oom=oom))
 
     def debug(self, attempt_id: str, *debuggers: Debugger) -> None:
         """These debuggers wait in it from now on."""

@@ -67,6 +67,7 @@ _KILL_AGAIN = 1.0  # seconds between two tries to kill one that will not go
 _CLAIM_WAIT = 5.0  # seconds a spawned runner may take to say who it is
 _MEMORY_EVERY = 1.0  # seconds
 _CLEAN_AFTER = 60.0  # seconds a replaced image stays for those who are just starting on it
+_LEFT_ALONE = 60.0  # seconds between looks whether anybody is inside a task that was revived
 _COMPLAINT = 500  # bytes of stderr that explain a failed set-up
 
 
@@ -81,6 +82,7 @@ class EmbeddedEngine:
         self._starter: Starter | None = None
         self._entering: Entering | None = None
         self._reviver: Reviver | None = None
+        self._revived: dict[str, asyncio.TimerHandle] = {}  # when it is to be seen whether anybody is inside
         self._site: Site | None = None
         self._watch: Watch | None = None
         self._unsettled: set[str] = set()  # attempts that run, or whose last processes do, though nobody watches them
@@ -100,6 +102,9 @@ class EmbeddedEngine:
         keep_descriptors_private()
         await self._in_thread(self._settle_in)
         self._watch = Watch(self._ended, self._heard)
+        assert self._reviver is not None
+        for attempt_id in await self._in_thread(self._reviver.known):
+            self._keep_revived(attempt_id)
         self._background(self._watch_memory())
         self._background(self._watch_scratch())
 
@@ -126,6 +131,8 @@ class EmbeddedEngine:
             self._watch.close()
             self._watch = None
             self._door.close()
+            for timer in self._revived.values():
+                timer.cancel()
             for task in self._work:
                 task.cancel()
             await self._in_thread(lambda: self._views.leave(self._places.in_use()))
@@ -252,7 +259,7 @@ class EmbeddedEngine:
         note = folder.read_start()
         if folder.is_alive():
             running = read.running(attempt_id, note, folder.read_claim(), uptime())
-            return read.with_notes(running, read_notes(folder), partial(was_out_of_memory, folder, note))
+            return read.with_notes(running, note, read_notes(folder), partial(was_out_of_memory, folder, note))
         claim = folder.read_claim()
         if claim.code is not None:
             return self._end(attempt_id, folder, note, claim)
@@ -260,7 +267,7 @@ class EmbeddedEngine:
 
     def _end(self, attempt_id: str, folder: TaskFolder, note: read.StartNote | None, claim: read.Claim) -> Observation:
         oom = claim.code != 0 and was_out_of_memory(folder, note)
-        complaint = "" if claim.command_code is not None else _text(folder.read_head("stderr", _COMPLAINT))
+        complaint = "" if claim.command_code is not None else quoted(folder.read_head("stderr", _COMPLAINT))
         return read.ended(
             attempt_id,
             note,
@@ -297,7 +304,7 @@ class EmbeddedEngine:
             elapsed=max(0.0, uptime() - task.started_at),
             warning=task.note.warning if task.note else "",
         )
-        return read.with_notes(seen, task.notes, partial(was_out_of_memory, task.folder, task.note))
+        return read.with_notes(seen, task.note, task.notes, partial(was_out_of_memory, task.folder, task.note))
 
     def _heard(self, task: LiveTask) -> None:
         """Told by the watch: its notes say something new."""
@@ -466,6 +473,21 @@ class EmbeddedEngine:
         reviver = self._reviver
         assert reviver is not None
         await self._in_thread(lambda: reviver.revive(launch))
+        self._keep_revived(launch.attempt_id)
+
+    def _keep_revived(self, attempt_id: str) -> None:
+        """Nobody counts what it uses: so it goes some time after the last who was inside."""
+        timer = self._revived.pop(attempt_id, None)
+        if timer is not None:
+            timer.cancel()
+        self._revived[attempt_id] = self._loop.call_later(_LEFT_ALONE, self._is_left, attempt_id)
+
+    def _is_left(self, attempt_id: str) -> None:
+        if self._door.helpers(attempt_id):
+            self._keep_revived(attempt_id)
+        else:
+            self._revived.pop(attempt_id, None)
+            self._background(self._in_thread(lambda: self._end_revived(attempt_id)))
 
     def _end_revived(self, attempt_id: str) -> None:
         if self._reviver is not None:
@@ -540,7 +562,3 @@ class EmbeddedEngine:
         self._work.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("background work failed", exc_info=task.exception())
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")

@@ -36,6 +36,9 @@ class TaskFolder:
     def exists(self) -> bool:
         return os.path.isdir(self.path)
 
+    def holds(self, name: str) -> bool:
+        return os.path.lexists(self[name])
+
     def read_start(self) -> StartNote | None:
         try:
             return parse_start(os.readlink(self["start"]))

@@ -50,26 +50,23 @@ def read_notes(folder: TaskFolder) -> Notes:
     except OSError:
         return Notes()
     try:
-        code, at = _read_held(fd)
-        return Notes(code, at, tuple(islice(_debuggers(fd), _MOST_DEBUGGERS)))
+        return Notes(_read_held(fd), tuple(islice(_debuggers(fd), _MOST_DEBUGGERS)))
     finally:
         os.close(fd)
 
 
-def _read_held(folder: int) -> tuple[int | None, datetime | None]:
-    data, at = _read(folder, HELD)
-    found = re.fullmatch(rb"held ([0-9]{1,3})\n", data)
+def _read_held(folder: int) -> int | None:
+    found = re.fullmatch(rb"held ([0-9]{1,3})\n", _read(folder, HELD))
     code = int(found[1]) if found else 0
-    return (code, datetime.fromtimestamp(at, UTC)) if 0 < code < 256 else (None, None)
+    return code if 0 < code < 256 else None
 
 
 def _debuggers(folder: int) -> Iterator[Debugger]:
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in islice(entries, _MOST_NAMES) if _DEBUGGER.match(entry.name))
     for name in names:
-        data, _ = _read(folder, name)
         with suppress(ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            yield _debugger(name.removesuffix(".json"), json.loads(data))
+            yield _debugger(name.removesuffix(".json"), json.loads(_read(folder, name)))
 
 
 def _debugger(id: str, said: dict[str, Any]) -> Debugger:
@@ -109,18 +106,17 @@ def _instant(value: Any) -> datetime:
     return datetime.fromtimestamp(value, UTC)
 
 
-def _read(folder: int, name: str) -> tuple[bytes, float]:
-    """A plain file's bytes and when it was written; nothing when it is anything else, or larger than any note."""
+def _read(folder: int, name: str) -> bytes:
+    """A plain file's bytes; nothing when it is anything else, or larger than any note."""
     try:
         fd = os.open(name, _OPEN, dir_fd=folder)
     except OSError:
-        return b"", 0.0
+        return b""
     try:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-            return b"", 0.0
-        return os.pread(fd, _LARGEST, 0), min(max(status.st_mtime, _OLDEST), _NEWEST)
+        plain = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST
+        return os.pread(fd, _LARGEST, 0) if plain else b""
     except OSError:
-        return b"", 0.0
+        return b""
     finally:
         os.close(fd)

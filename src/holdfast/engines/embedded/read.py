@@ -31,11 +31,12 @@ class StartNote:
     memory: int = 0  # bytes to be enforced from outside; 0: the kernel does it
     home: str = ""  # where in the task's folder its home lies; empty: elsewhere, as when something is mounted there
     scratch: int = 0  # most bytes that its home may hold; 0: not watched
+    hold: bool = False  # when its command fails it stands still, and says so
 
     def render(self) -> str:
         at = int(self.at.timestamp() * 1000)
         fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.stands_on, self.warning]
-        fields += [self.home, self.scratch]
+        fields += [self.home, self.scratch, int(self.hold)]
         return json.dumps(fields, separators=(",", ":"))
 
 
@@ -43,7 +44,7 @@ def parse_start(text: str) -> StartNote | None:
     """None for anything we did not write."""
     try:
         _version, boot, at, sandbox, memory, cgroups, stands_on, warning, *more = json.loads(text)
-        home, scratch = more or ("", 0)  # of an older release
+        home, scratch, hold = list(more) + ["", 0, False][len(more) :]  # fewer were written by older releases
         return StartNote(
             boot=str(boot),
             at=datetime.fromtimestamp(at / 1000, UTC),
@@ -54,6 +55,7 @@ def parse_start(text: str) -> StartNote | None:
             warning=str(warning),
             home=str(home),
             scratch=int(scratch),
+            hold=bool(hold),
         )
     except (ValueError, TypeError, OverflowError, OSError):
         return None
@@ -78,7 +80,6 @@ class Notes:
     """What the task told itself."""
 
     code: int | None = None  # its command failed with it, and it stands still
-    at: datetime | None = None  # when it said so
     debuggers: tuple[Debugger, ...] = ()
 
 
@@ -123,14 +124,15 @@ def running(attempt_id: str, note: StartNote | None, claim: Claim, uptime: float
     )
 
 
-def with_notes(running: Observation, notes: Notes, was_out_of_memory: Callable[[], bool]) -> Observation:
-    """What it tells itself, on top of what is seen from outside."""
-    if notes.code is None:
+def with_notes(
+    running: Observation, start: StartNote | None, notes: Notes, was_out_of_memory: Callable[[], bool]
+) -> Observation:
+    """What it tells itself, on top of what is seen from outside. That it stands still is believed of those alone that
+    were started so."""
+    if notes.code is None or start is None or not start.hold:
         return replace(running, debuggers=notes.debuggers)
-    began = running.started_at
-    at = max(notes.at, began) if notes.at and began else None
     oom = was_out_of_memory()
-    return replace(running, seen=Seen.HELD, code=notes.code, finished_at=at, oom=oom, debuggers=notes.debuggers)
+    return replace(running, seen=Seen.HELD, code=notes.code, oom=oom, debuggers=notes.debuggers)
 
 
 def ended(

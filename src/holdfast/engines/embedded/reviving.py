@@ -16,10 +16,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
-from holdfast.core.job import GIB, HOST_IMAGE, Resources
+from holdfast.core.errors import quoted
+from holdfast.core.job import GIB, HOST_IMAGE, MIB, Resources
 from holdfast.engines.base import Launch, NoEntry
 
-from . import cgroups, ending, roots
+from . import cgroups, ending
 from .cleaning import remove_tree
 from .folder import TaskFolder, is_safe_id, try_lock
 from .live import pids_of
@@ -33,7 +34,8 @@ from .starting import Refusal, Starter
 _ENTRY = """trap 'exit 0' TERM INT HUP
 while :; do kill -STOP "$$"; done
 """
-_LIMITS = Resources(cpu=1.0, memory=2 * GIB)
+_MOST = Resources(cpu=1.0, memory=2 * GIB)
+_LEAST_MEMORY = 256 * MIB  # bytes; a shell and what one looks around with
 _SET_UP = 30.0  # seconds
 _END = 10.0  # seconds its last processes may take to go
 _AGAIN = 0.005
@@ -88,12 +90,11 @@ class Reviver(Starter):
 
     def _revive_locked(self, launch: Launch, note: StartNote, folder: TaskFolder, claim: int) -> None:
         revived = revived_of(folder)
-        root = self._with_library(self._same_root(launch, note, folder))
-        roots.make_folders(folder, root)
+        root = self._with_library(self._same_root(launch, note, folder))  # its folders were made when it started
         groups: tuple[str, ...] = ()
         if self._site.groups is not None:
             name = f"{self._places.machine_name(launch.attempt_id)}~{REVIVED}"
-            groups = self._site.groups.make(name, _LIMITS, self._options.pids_max)
+            groups = self._site.groups.make(name, _limits(launch), self._options.pids_max)
         try:
             with ExitStack() as opened:
                 order = self._order(replace(launch, resources=_limits(launch)), folder, root, groups, opened)
@@ -114,6 +115,10 @@ class Reviver(Starter):
         if root.env is None or not note.stands_on or note.stands_on[0] == root.lower:
             return root
         return _on_files(root, note.stands_on[0])
+
+    def known(self) -> list[str]:
+        """Attempts that were revived, by us or by an earlier server."""
+        return [name for name in self._places.tasks() if self._places.folder(name).holds(REVIVED)]
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
@@ -147,7 +152,10 @@ class Reviver(Starter):
 
 
 def _limits(launch: Launch) -> Resources:
-    return replace(_LIMITS, shm=launch.resources.shm)
+    """Nobody counts it: so never more than the task had, and no more than looking around takes."""
+    asked = launch.resources
+    memory = min(max(asked.memory, _LEAST_MEMORY), _MOST.memory)
+    return Resources(cpu=min(asked.cpu, _MOST.cpu), memory=memory, shm=asked.shm)
 
 
 def _on_files(root: Root, lower: str) -> Root:
@@ -182,7 +190,7 @@ def _wait_until_up(revived: TaskFolder) -> None:
         if note is not None and first is not None and claim.code is None and children(first):
             return
         time.sleep(_AGAIN)
-    said = revived.read_head("stderr", 500).decode("utf-8", "replace").strip()
+    said = quoted(revived.read_head("stderr", 500))
     raise NoEntry(f"The task's files cannot be entered: {said or 'a sandbox does not come up'}")
 
 

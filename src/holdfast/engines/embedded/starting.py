@@ -158,6 +158,7 @@ class Starter:
             memory=0 if groups else launch.resources.memory,
             home=self._home(launch, root),
             scratch=launch.scratch or 0,
+            hold=launch.hold,
         )
 
     def _home(self, launch: Launch, root: Root) -> str:
