@@ -87,3 +87,9 @@ class InvalidJob(UserError):
 
 class EngineError(HoldfastError):
     """An engine could not do what it was asked."""
+
+
+def quoted(said: bytes) -> str:
+    """What a program said, as it may stand in a message: on one line, and nothing in it that a terminal would obey."""
+    text = " ".join(said.decode("utf-8", "replace").split())
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import Debugger
-from holdfast.core.errors import Conflict, UserError
+from holdfast.core.errors import Conflict, UserError, quoted
 from holdfast.core.records import JobSummary
 
 from .control import Control
@@ -125,7 +125,7 @@ async def _show_token(stream: PortStream, chosen: Waiting) -> None:
             stream.writer.write(chosen.debugger.token.encode() + b"\n")
             await stream.writer.drain()
     except asyncio.IncompleteReadError as error:
-        said = error.partial.decode("utf-8", "replace").strip()[:LONGEST_REFUSAL]
+        said = quoted(error.partial)[:LONGEST_REFUSAL]
         raise Conflict(said or f"The debugger in {chosen.task} is gone", hint="Try again in a moment.") from None
     except (asyncio.LimitOverrunError, TimeoutError, OSError):
         raise UserError(

@@ -118,6 +118,12 @@ async def test_a_debugger_is_reached_without_its_token(rig: Rig) -> None:
         assert b"you said p x\n" in await bytes_until(wire, b"(Pdb) ")
 
 
+async def test_words_of_a_debugger_that_refuses_move_no_cursor(rig: Rig) -> None:
+    job = await start(rig, DEBUGGER.replace("Token: ", "\\x1b]0;mine\\x07go away").replace("readline()", "close()"))
+    async with open_line(rig, f"{job.id}/tasks/-/debugger", query="wait=20") as wire:
+        assert await wire.refusal() == ("?]0;mine?go away", 4409)
+
+
 async def test_who_may_only_look_sees_that_it_waits_but_not_how_to_get_there(rig: Rig) -> None:
     job = await start(rig, DEBUGGER)
     async with open_line(rig, f"{job.id}/tasks/-/debugger", query="wait=20") as wire:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.core.attempt import Observation, Seen
-from holdfast.core.errors import EngineError
+from holdfast.core.errors import EngineError, quoted
 from holdfast.core.exits import Cause
 from holdfast.core.placement import Node
 from holdfast.engines.base import (
