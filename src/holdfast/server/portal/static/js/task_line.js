@@ -3,6 +3,7 @@ import { csrf } from "./htmx.js";
 import { toLogin } from "./live.js";
 
 const LOGGED_OUT = 4401;
+const MOST = 32 * 1024; // bytes of one message; the server takes no larger ones
 const TELL_AFTER = 64 * 1024; // bytes shown, of which the server has not been told: it sends only a little ahead
 
 export class TaskLine {
@@ -82,7 +83,8 @@ export class TaskLine {
 
   /** Bytes, or text as UTF-8. What nobody takes any more is dropped. */
   send(data) {
-    if (this.isOpen) this.#socket.send(typeof data === "string" ? new TextEncoder().encode(data) : data);
+    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+    for (let at = 0; this.isOpen && at < bytes.length; at += MOST) this.#socket.send(bytes.subarray(at, at + MOST));
   }
 
   say(words) {
