@@ -80,6 +80,29 @@ def key_blobs(extension: Mapping[str, Any]) -> list[bytes]:
     return [base64.b64decode(key.value.split(" ")[1]) for each in _kept(extension) if (key := _read(each)) is not None]
 
 
+def refuse_others_keys(
+    conn: Connection, user: str, extension: Mapping[str, Any], before: Mapping[str, Any], field: str
+) -> None:
+    """Conflict when a key that comes to `extension` is another user's: whoever holds it is one person. Public keys are
+    no secret, so that anybody could claim them."""
+    new = set(key_blobs(extension)).difference(key_blobs(before))
+    if not new:
+        return
+    for other in people.list_users(conn):
+        if other.name != user and not new.isdisjoint(key_blobs(other.extension)):
+            raise others_key(field)
+
+
+def others_key(field: str) -> Conflict:
+    """Whose it is, is not told."""
+    return Conflict(
+        "Another user has this SSH key",
+        field=field,
+        hint="Everybody needs a key of their own: `ssh-keygen -t ed25519` makes a pair. "
+        "If this one is yours, ask an admin to take it from them.",
+    )
+
+
 def check_public_key(value: str, field: str = "value") -> str:
     """As one sane line."""
     text = value.strip()
@@ -139,6 +162,7 @@ def _add(conn: Connection, user: str, kept: dict[str, Any], id: str) -> None:
         raise Conflict("You have this key already", field="value")
     if len(before) >= MOST_KEYS:
         raise UserError(f"A user has at most {MOST_KEYS} SSH keys", field="value", hint="Remove some first.")
+    refuse_others_keys(conn, user, {SSH_KEYS: [kept]}, extension, "value")
     _keep(conn, user, extension, [*before, kept])
 
 

@@ -22,7 +22,7 @@ from .access_tokens import AccessTokens
 from .audit import AuditedStore
 from .failed_logins import FailedLogins
 from .guessing import Guesses
-from .keys import check_public_key, key_blobs
+from .keys import check_public_key, key_blobs, others_key
 
 LASTS = 600.0  # seconds that a short-lived key is good for a login
 MOST_OF_ONE = 20  # short-lived keys of one user
@@ -125,6 +125,10 @@ class SshLogins:
         line = check_public_key(public_key, "public_key")
         known = await self._access.known(login)
         blob, user, now = base64.b64decode(line.split(" ")[1]), known.actor.name, self._monotonic()
+        if any(owner.name != user for owner in await self._owners(blob)):
+            raise others_key("public_key")
+        if any(each.user != user for each in self._good_short() if each.blob == blob):
+            raise others_key("public_key")
         others = [each for each in self._good_short() if not (each.blob == blob and each.user == user)]
         own = [each for each in others if each.user == user]
         spare = own[: max(0, len(own) - MOST_OF_ONE + 1)]

@@ -23,6 +23,7 @@ from .access_tokens import AccessTokens, Kind, end_tokens
 from .audit import AuditedStore, Deed, given
 from .extensions import check_extension, merge
 from .guessing import Guesses
+from .keys import refuse_others_keys
 from .names import LONGEST_EMAIL, check_text, check_user_name
 from .nearest import need_group, no_user
 from .passwords import Passwords, check_password, generate_password
@@ -282,6 +283,7 @@ def _make_first(conn: Connection, hashed: str, now: datetime) -> bool:
 
 def _create(conn: Connection, user: User, hashed: str | None) -> None:
     people.create_user(conn, user=user, password_hash=hashed)
+    refuse_others_keys(conn, user.name, user.extension, {}, "extension.sshKeys")
     if schedule_rows.any_of(conn, user=user.name):
         raise Conflict(
             f"Schedules of an earlier user {user.name} are on record, and would run as the new one",
@@ -301,6 +303,7 @@ def _update(conn: Connection, name: str, change: UserChange, hashed: str | None)
     if change.extension is not None:
         extension = merge(before.extension, change.extension, replace=change.replace_extension)
         check_extension(extension)
+        refuse_others_keys(conn, name, extension, before.extension, "extension.sshKeys")
         people.set_user_extension(conn, name, extension)
     if hashed is not None:
         _set_password(conn, name, hashed)

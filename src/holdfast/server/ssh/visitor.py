@@ -203,18 +203,25 @@ class Visitor(asyncssh.SSHServer):
                 self.send_away("You may not be inside any more")
                 return
             if not settled:
-                self._settle(actors)
+                await self._settle(actors)
                 settled = True
             await logins.changed(mark, LOOK_EVERY)
 
-    def _settle(self, actors: Sequence[Actor]) -> None:
+    async def _settle(self, actors: Sequence[Actor]) -> None:
         """It counts as one of its user's, or of its job's."""
-        for actor in actors[:1]:
-            try:
-                between, places = self._gateway.places_between, self._gateway.places
-                self._give_back = between.take(self._own_job) if self._own_job else places.take(actor.name)
-            except UserError as error:
-                self.send_away(error.message)
+        name = actors[0].name if len(actors) == 1 else await self._who_enters(actors)
+        try:
+            between, places = self._gateway.places_between, self._gateway.places
+            self._give_back = between.take(self._own_job) if self._own_job else places.take(name)
+        except UserError as error:
+            self.send_away(error.message)
+
+    async def _who_enters(self, actors: Sequence[Actor]) -> str:
+        """Of those who have one key since before that was refused: the one whom it leads in."""
+        try:
+            return (await self._find()).actor.name
+        except (UserError, StoreError):
+            return actors[0].name  # nobody gets in
 
     def _may_stay(self, actors: Sequence[Actor]) -> bool:
         if self._inside is None:
