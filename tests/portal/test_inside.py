@@ -154,7 +154,7 @@ def test_a_held_job_is_looked_into_and_let_go(
     expect(page.locator(".ways")).to_contain_text(f"holdfast ssh {job} main-0")
     keep_pictures(page, "job-held")
     assert findings(page) == []
-    page.get_by_role("link", name="What its programs are doing").click()
+    page.get_by_role("link", name="Stacks of main-0").click()
     expect(page.get_by_role("heading", name="Stacks of inside-held")).to_be_visible()
     assert findings(page) == []
     phone = open_window(locale="zh-CN", viewport={"width": 390, "height": 844})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +209,9 @@ async def test_a_debugger_that_waits_is_shown_in_the_list_and_on_the_jobs_page(r
         console = (await desk.get(f"/jobs/{job}/debugger?task=main-0")).text
         assert f'data-line="/api/v1/jobs/{job}/tasks/main-0/debugger"' in console
         assert f"holdfast debug {job} main-0" in console
+        debug(rig, job, waiting(rig, until=datetime(2031, 5, 6, 7, 8, tzinfo=UTC)))
+        for path in (f"/jobs/{job}", "/jobs", f"/jobs/{job}/calls"):
+            assert "ends 2031-05-06 07:08 UTC" in text_of((await desk.get(path)).text)
         debug(rig, job, waiting(rig, attached=True))
         assert "main-0 is being debugged at train.py:42" in text_of((await desk.get("/jobs")).text)
         debug(rig, job)

@@ -22,6 +22,7 @@ class WaitingDebugger:
     address: str  # of its page; empty for whoever may not enter
     since: datetime
     attached: bool = False  # somebody is at it
+    until: datetime | None = None  # then it waits no more
 
 
 def waiting_debuggers(services: Services, actor: Actor, job: JobSummary) -> tuple[WaitingDebugger, ...]:
@@ -37,6 +38,7 @@ def waiting_debuggers(services: Services, actor: Actor, job: JobSummary) -> tupl
             f"/jobs/{job.id}/debugger?task={quote(each.task, safe='')}" if enters else "",
             each.debugger.since,
             each.debugger.attached,
+            each.debugger.until,
         )
         for each in found[:MOST]
     )
