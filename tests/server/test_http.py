@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from holdfast.core.states import JobState
+from holdfast.server import websocket_protocol
 from holdfast.server.http import run_http
 
 from .rig import Rig
@@ -24,9 +25,12 @@ PATIENCE = 20
 
 
 @asynccontextmanager
-async def serving(rig: Rig) -> AsyncIterator[int]:
-    """The port of a server around the rig's application; stopped by a signal, as in life."""
+async def serving(rig: Rig, *, most_unsent: int | None = None) -> AsyncIterator[int]:
+    """The port of a server around the rig's application; stopped by a signal, as in life. `most_unsent`: bytes that the
+    kernel keeps for those who do not read."""
     listener = socket.socket()
+    if most_unsent is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, most_unsent)
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     ready = asyncio.Event()
@@ -122,19 +126,57 @@ async def test_an_open_follower_does_not_keep_the_server_from_stopping(rig: Rig)
     writer.close()
 
 
+async def open_page_socket(port: int, login: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host = f"127.0.0.1:{port}"
+    head = f"GET /live/jobs HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n"
+    head += f"Cookie: holdfast_{port}={login}\r\n"
+    head += "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    head += "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+    reader, writer = await asyncio.open_connection(sock=connection, limit=4096)
+    writer.write(head.encode())
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    return reader, writer
+
+
 async def test_nonsense_through_a_socket_ends_it_without_a_word(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     login = await rig.house.services.tokens.login_as("admin", "test")
     async with serving(rig) as port:
-        host = f"127.0.0.1:{port}"
-        head = f"GET /live/jobs HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n"
-        head += f"Cookie: holdfast_{port}={login.text}\r\n"
-        head += "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        head += "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(head.encode())
-        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+        reader, writer = await open_page_socket(port, login.text)
         writer.write(b"\x81\x82\0\0\0\0\xff\xfe")  # a text that is none
         answer = await asyncio.wait_for(reader.read(), PATIENCE)
         writer.close()
     assert answer.endswith(b"\x88\x02" + (1007).to_bytes(2, "big"))
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_pings_that_nobody_reads_the_answers_of_fill_no_memory(rig: Rig) -> None:
+    login = await rig.house.services.tokens.login_as("admin", "test")
+    pings = [b"\x89\xfd\0\0\0\0" + f"{number:0125}".encode() for number in range(20_000)]
+    async with serving(rig, most_unsent=8192) as port:
+        reader, writer = await open_page_socket(port, login.text)
+        for at in range(0, len(pings), 500):
+            writer.write(b"".join(pings[at : at + 500]))
+            await asyncio.wait_for(writer.drain(), PATIENCE)
+        answered = b""
+        async with asyncio.timeout(PATIENCE):
+            while not answered.endswith(pings[-1][6:]):  # the newest is answered, once there is room
+                answered += await reader.read(65536)
+        writer.close()
+    assert len(answered) < len(pings) * 127 / 2
+
+
+async def test_a_socket_that_was_closed_does_not_wait_for_one_who_reads_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket_protocol, "LAST_WORDS", 0.3)
+    pings = b"\x89\xfd\0\0\0\0" + b"x" * 125
+    async with serving(rig, most_unsent=8192) as port:
+        _, writer = await open_page_socket(port, "nobody")  # which is told so, and closed
+        with pytest.raises(ConnectionError):
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    writer.write(pings * 500)
+                    await writer.drain()
+        writer.close()

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from .websocket_protocol import BoundedProtocol
+
 MOST_MESSAGE = 64 * 1024  # bytes, of what a page sends through its socket
 KEEP_ALIVE = 75  # seconds an idle connection stays open
 
@@ -24,7 +26,7 @@ async def run_http(
         app,
         loop="none",  # it runs in ours
         http="httptools",
-        ws="websockets-sansio",
+        ws=BoundedProtocol,
         ws_max_size=MOST_MESSAGE,
         ws_per_message_deflate=False,
         lifespan="off",
