@@ -122,6 +122,35 @@ async def test_others_are_told_no_more_than_they_may_know(open_house_: House) ->
     assert [entrance.task for entrance in await entering.tasks(ann, job)] == ["main-0"]
 
 
+async def test_a_name_leads_into_ones_own_job_first(open_house_: House) -> None:
+    """Whatever others call theirs, and however new they are."""
+    house, entering = open_house_, open_house_.services.entering
+    ann, bob = await house.user("ann", "red"), await house.user("bob", "red")
+    await house.user("cid", "red")
+    await house.services.groups.set_member(house.admin, "red", "cid", admin=True)
+    cid = Actor(name="cid", groups={"red": True})
+    text = "name: train\ngroup: red\ncommand: sleep 1000\n"
+    own = {actor.name: await running(house, text, actor) for actor in (house.admin, ann, cid)}
+    theirs = await running(house, text, bob)
+    for actor in (house.admin, ann, cid):
+        assert (await entering.find(actor, "train")).job.id == own[actor.name]
+        assert [entrance.job.id for entrance in await entering.tasks(actor, "train")] == [own[actor.name]]
+        assert (await entering.find(actor, "train")).whose(actor) == ""
+    assert (await entering.find(house.admin, "bob~train")).job.id == theirs
+    assert (await entering.find(cid, theirs)).whose(cid) == f"train ({theirs}) of bob, main-0"
+
+
+async def test_else_into_one_that_may_be_entered(open_house_: House) -> None:
+    house, entering = open_house_, open_house_.services.entering
+    ann, eve = await house.user("ann", "red"), await house.user("eve", "blue")
+    led, other = await running(house, HERS, ann), await running(house, HERS.replace("red", "blue"), eve)
+    cid = Actor(name="cid", groups={"red": True, "blue": False})
+    assert (await entering.find(cid, "hers")).job.id == led
+    assert (await entering.find(house.admin, "hers")).job.id == other
+    with pytest.raises(Forbidden, match="only eve and admins of blue may get inside"):
+        await entering.find(Actor(name="dan", groups={"red": False, "blue": False}), "hers")
+
+
 # -- which
 
 

@@ -48,6 +48,11 @@ class Entrance:
     files_only: bool = False  # held, and none of its processes are left
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by the names that the job gave them
 
+    def whose(self, actor: Actor) -> str:
+        """To be told to whoever enters a job that is not their own; empty where it is."""
+        job = self.job
+        return "" if job.user == actor.name else f"{job.name} ({job.id}) of {job.user}, {self.task}"
+
 
 class Entering:
     """The one place that lets people into tasks, whichever way they come."""
@@ -104,14 +109,24 @@ class Entering:
         return _entrance(job, snapshot, _choose(snapshot, task, self._control.waiting(job.id)))
 
     async def _find_job(self, actor: Actor, ref: str) -> JobSummary:
-        """Also by user~job, as OpenPAI's clients name jobs."""
+        """Also by user~job, as OpenPAI's clients name jobs. Where several have a name: the actor's own, else one that
+        they may enter, so that nobody leads others into a job by what they call it."""
         user, tilde, name = ref.partition("~")
         groups = readable_groups(actor)
         if tilde and groups != () and len(ref) <= LONGEST_REF:
             found = await self._store.read(job_rows.newest_named, user, name, groups)
             if found is not None:
                 return found
-        return await find_job(self._store, actor, ref)
+        newest = await find_job(self._store, actor, ref)
+        if newest.user == actor.name or newest.id == ref:
+            return newest
+        own = await self._store.read(job_rows.newest_named, actor.name, ref, groups)
+        if own is not None:
+            return own
+        led = tuple(group for group, admin in actor.groups.items() if admin)
+        if not led or may_enter(actor, newest.group, newest.user):
+            return newest
+        return await self._store.read(job_rows.find, ref, led) or newest
 
     # -- inside
 

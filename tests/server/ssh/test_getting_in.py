@@ -154,6 +154,22 @@ async def test_the_groups_admin_and_the_owner_enter(rig: SshRig) -> None:
         assert (await rig.ssh("hers", "127.0.0.1", MINE, key=key)).out == b"42\n"
 
 
+async def test_whose_job_it_is_when_it_is_not_ones_own(rig: SshRig) -> None:
+    ann = await rig.house.user("ann", "red")
+    await rig.add_key(ann, "ann")
+    await rig.add_key(rig.house.admin)
+    hers = await rig.run_job(HERS, ann)
+    ran = await rig.ssh("hers", "127.0.0.1", f"{MINE}; echo own >&2")
+    assert (ran.out, ran.err) == (b"42\n", f"holdfast: hers ({hers.id}) of ann, main-0\r\nown\n")
+    assert (await rig.ssh("hers", "127.0.0.1", MINE, key="ann")).err == ""
+    mine = await rig.run_job(HERS.replace("group: red\n", ""))
+    assert (await rig.ssh("hers", "127.0.0.1", "echo $HOLDFAST_JOB")).out.decode().strip() == mine.id
+    copied = await rig.run(
+        ["scp", *rig.options(User=hers.id), "-P", str(rig.port), str(rig.folder / "id.pub"), "127.0.0.1:copy"]
+    )
+    assert copied.code == 0, copied.err
+
+
 async def test_of_those_who_share_a_key_the_one_who_may(rig: SshRig) -> None:
     """As they may from before it was refused. Also the connection counts as theirs."""
     abe, zoe = await rig.house.user("abe", "red"), await rig.house.user("zoe", "blue")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -27,11 +27,12 @@ LONGEST_VALUE = 200
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _VARIABLE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]{1,20}|COLORTERM|TZ")
 
-Enter = Callable[[Command], Awaitable[Session]]
+Enter = Callable[[Command], Awaitable[tuple[Session, str]]]
 
 
 class Shell(asyncssh.SSHServerSession[bytes]):
-    """One channel. `enter` starts its command, `clear` is open while the client takes what it is sent."""
+    """One channel. `enter` starts its command and knows what to say first, `clear` is open while the client takes what
+    it is sent."""
 
     def __init__(self, enter: Enter, clear: Gate, ended: Callable[[], None]) -> None:
         self._enter = enter
@@ -126,7 +127,7 @@ class Shell(asyncssh.SSHServerSession[bytes]):
 
     async def _run(self) -> None:
         try:
-            self._session = await self._enter(self._command)
+            self._session, first = await self._enter(self._command)
         except UserError as error:
             self._refuse(error)
             return
@@ -136,6 +137,7 @@ class Shell(asyncssh.SSHServerSession[bytes]):
             return
         try:
             with suppress(OSError):
+                self._say([first] if first else [])
                 self._channel.exit(await self._converse(self._session))
         finally:
             self._session.close()
@@ -143,8 +145,12 @@ class Shell(asyncssh.SSHServerSession[bytes]):
     def _refuse(self, error: UserError) -> None:
         lines = [error.message, *([error.hint] if error.hint else [])]
         with suppress(OSError):  # the channel is closed
-            self._channel.write_stderr("".join(f"holdfast: {_plain(line)}\r\n" for line in lines).encode())
+            self._say(lines)
             self._channel.exit(REFUSED)
+
+    def _say(self, lines: Sequence[str]) -> None:
+        if lines:
+            self._channel.write_stderr("".join(f"holdfast: {_plain(line)}\r\n" for line in lines).encode())
 
     async def _converse(self, session: Session) -> int:
         """Until its command has ended and all that it wrote is on its way; its exit status."""

@@ -154,11 +154,13 @@ class Visitor(asyncssh.SSHServer):
 
     # -- where it leads
 
-    async def enter(self, command: Command) -> Session:
+    async def enter(self, command: Command) -> tuple[Session, str]:
+        """With what is to be said first."""
         inside = await self._find()
         job, task = inside.entrance.job, inside.entrance.task
         enter = self._services.entering.enter
-        return await enter(inside.actor, job.id, task, command, way="ssh", from_within=bool(self._own_job))
+        session = await enter(inside.actor, job.id, task, command, way="ssh", from_within=bool(self._own_job))
+        return session, inside.entrance.whose(inside.actor)
 
     async def _find(self) -> _Inside:
         """As things stand now."""
