@@ -44,7 +44,9 @@ def test_a_debugger_that_waits(folder: TaskFolder) -> None:
     put(folder, "debugger-7-1.json", json.dumps(WAITS))
     (found,) = read_notes(folder).debuggers
     assert (found.file, found.line, found.port, found.token) == ("/home/jovyan/train.py", 42, 15001, "abc")
-    assert (found.until, found.waits, found.attached) == (None, True, False)
+    assert (found.until, found.waits, found.attached, found.local) == (None, True, False, False)
+    put(folder, "debugger-7-1.json", json.dumps(WAITS | {"local": True}))
+    assert read_notes(folder).debuggers[0].local
 
 
 @pytest.mark.parametrize(

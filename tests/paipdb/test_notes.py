@@ -25,6 +25,7 @@ def test_somebody_is_waited_for(desk: Bench) -> None:
         "function": "<module>",
         "why": "start",
         "port": port,
+        "local": True,
         "token": token,
         "attached": False,
         "waits": True,

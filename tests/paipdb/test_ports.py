@@ -72,6 +72,7 @@ def test_how_to_attach_stands_in_the_log(desk: Bench) -> None:
         r"attach with: holdfast debug job-7 worker-1\n"
         rf"paipdb: or by its port: nc [\d.]+ {port}; the job's page shows the token\n"
     )
+    assert desk.note()["local"] is False
     assert "12345678" not in program.stderr  # more people may read a log than may get inside
 
 

@@ -154,6 +154,7 @@ class Debugger:
     function: str = ""
     why: str = ""  # start, breakpoint or crash
     port: int = 0
+    local: bool = False  # the port is reached from the task's machine alone
     token: str = ""  # what it asks of whoever comes by the port; empty: nothing
     since: datetime
     until: datetime | None = None  # then it goes on, or ends, by itself

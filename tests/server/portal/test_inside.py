@@ -205,6 +205,7 @@ async def test_a_debugger_that_waits_is_shown_in_the_list_and_on_the_jobs_page(r
             assert f'href="/jobs/{job}/debugger?task=main-0"' in shown
         assert re.search(r'data-copy="nc [\d.]+ 5000"', page)
         assert 'data-copy="s3cret"' in page
+        assert f'data-copy="holdfast debug {job} main-0"' in page
         assert (await desk.get(f"/jobs/{job}/debugger")).headers["location"].endswith("?task=main-0")
         console = (await desk.get(f"/jobs/{job}/debugger?task=main-0")).text
         assert f'data-line="/api/v1/jobs/{job}/tasks/main-0/debugger"' in console
@@ -223,6 +224,15 @@ async def test_a_debugger_that_waits_is_shown_in_the_list_and_on_the_jobs_page(r
             assert "debugger waiting at train.py:42 in main-0" in text_of(page)
             assert "/debugger" not in page
             assert "s3cret" not in page
+
+
+async def test_debuggers_of_one_task_are_told_apart(rig: Rig) -> None:
+    job = await submit(rig, SLEEPER, JobState.RUNNING)
+    debug(rig, job, waiting(rig), waiting(rig, id="d2", port=5001, local=True))
+    async with open_desk(rig, "ada") as desk:
+        page = (await desk.get(f"/jobs/{job}")).text
+    assert [f'data-copy="holdfast debug {job} main-0 --id {id}"' in page for id in ("d1", "d2")] == [True, True]
+    assert 'data-copy="nc 127.0.0.1 5001"' in page  # which no other machine reaches
 
 
 async def test_what_a_task_says_of_its_debugger_is_not_trusted(rig: Rig) -> None:

@@ -25,6 +25,7 @@ class Door:
         self.token = new_token()
         self.number = 0  # the port to tell people
         self.address = ""
+        self.is_local = False  # reached from this machine alone
         self._busy = busy
         self._serve = serve
         self._listeners: Dict[int, socket.socket] = {}
@@ -44,7 +45,8 @@ class Door:
 
     def _listen(self, wanted: Optional[int]) -> None:
         listener = _wanted(wanted) if wanted is not None else None
-        self.address = address_of_task() if listener else "127.0.0.1"
+        self.is_local = listener is None
+        self.address = "127.0.0.1" if self.is_local else address_of_task()
         listener = listener or _bound("127.0.0.1", 0)
         self.number = listener.getsockname()[1]
         self._listeners[self.number] = listener

@@ -32,11 +32,11 @@ class Note:
     def line(self) -> int:
         return int(self._place.get("line", 0))
 
-    def write(self, port: int, token: str, attached: bool) -> None:
+    def write(self, port: int, is_local: bool, token: str, attached: bool) -> None:
         if not self._path or not self._place:
             return
-        facts = {"version": 1, "pid": os.getpid(), "port": port, "token": token[:200], "attached": attached}
-        facts.update(self._place, until=self.until, waits=self.waits)
+        facts = {"version": 1, "pid": os.getpid(), "port": port, "local": is_local, "token": token[:200]}
+        facts.update(self._place, until=self.until, waits=self.waits, attached=attached)
         folder, name = os.path.split(self._path)
         draft = os.path.join(folder, ".tmp-" + name)
         self.is_told = False

@@ -284,7 +284,8 @@ class Port:
 
     def _tell(self) -> None:
         if self.pid == os.getpid():
-            self._note.write(self.door.number, self.door.token, self.client is not None and not self.client.leaving)
+            attached = self.client is not None and not self.client.leaving
+            self._note.write(self.door.number, self.door.is_local, self.door.token, attached)
 
     # --- the end
 

@@ -79,6 +79,7 @@ def _debugger(id: str, said: dict[str, Any]) -> Debugger:
         function=_text(said.get("function", ""), 200),
         why=said["why"] if said["why"] in _WHYS else "",
         port=_number(said["port"], 65535),
+        local=said.get("local") is True,
         token=_text(said.get("token", ""), _LONGEST_TOKEN),
         since=_instant(said["since"]),
         until=None if until is None else _instant(until),

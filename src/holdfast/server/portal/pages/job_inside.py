@@ -30,6 +30,13 @@ class Inside:
     files_only: bool
     debuggers: tuple[Debugger, ...] = ()  # in it, each on a port of its own
 
+    @property
+    def debug(self) -> tuple[str, ...]:
+        """The lines that lead to them, by name where there are several."""
+        line = self.cli.replace("holdfast ssh", "holdfast debug", 1)
+        several = len(self.debuggers) > 1
+        return tuple(f"{line} --id {shell_quote(each.id)}" if several else line for each in self.debuggers)
+
 
 def insides(visit: Visit, job: JobSummary, wanted: Collection[str]) -> Mapping[str, Inside]:
     """Of these attempts, by their ids; empty for whoever may not enter."""
