@@ -146,7 +146,7 @@ class Reviver(Starter):
         runner = self._runners.get(attempt_id, 0)
         try:
             if runner and os.waitpid(runner, os.WNOHANG)[0]:
-                del self._runners[attempt_id]
+                self._runners.pop(attempt_id, None)
         except ChildProcessError:
             del self._runners[attempt_id]
 
