@@ -215,6 +215,33 @@ def test_openpais_plugin_works_in_an_image_without_an_sshd(server: Server, tmp_p
     assert "there is none. It is reached through the SSH gateway." in said
 
 
+PLAIN = """
+protocolVersion: 2
+name: plain
+type: job
+prerequisites: [{type: dockerimage, name: image, uri: host}]
+taskRoles:
+  Lead_1:
+    instances: 1
+    dockerImage: image
+    resourcePerInstance: {cpu: 1, memoryMB: 256, gpu: 0}
+    commands:
+      - until ssh worker-1 true 2>/dev/null; do sleep 0.1; done
+      - me=$PAI_CURRENT_TASK_ROLE_NAME-$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX
+      - echo "reached $(ssh $me 'echo $HOLDFAST_TASK') $(ssh worker-1 'echo $HOLDFAST_TASK of $PAI_JOB_NAME')"
+      - for task in worker-0 worker-1; do ssh $task touch /tmp/done || true; done
+  worker:
+    instances: 2
+    dockerImage: image
+    resourcePerInstance: {cpu: 1, memoryMB: 256, gpu: 0}
+    commands: ['until [ -e /tmp/done ]; do sleep 0.05; done']
+"""
+
+
+def test_openpais_jobs_need_no_plugin_for_it(server: Server) -> None:
+    assert run(server, PLAIN, "Lead_1-0") == ["reached Lead_1-0 worker-1 of admin~plain"]
+
+
 TINY = """
 name: tiny
 roles:

@@ -19,9 +19,10 @@ from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
 from holdfast.launching import Gateway
 from holdfast.launching.keys import job_pair
+from holdfast.launching.neighbours import MOST_WRITTEN
 from tests.engines.playing import need
 
-from .scene import launch_of, placed, run, with_plugins
+from .scene import launch_of, placed, run, v1_job, v2_job, with_plugins
 from .test_ssh import SEED, run_together, ssh
 
 KEY = job_pair(bytes(32)).public.rpartition(" ")[0]
@@ -183,6 +184,94 @@ def test_a_home_that_is_mounted_keeps_what_it_has(tmp_path: Path, old: bool) -> 
     assert config.count("# job-ssh begins") == 1, config
     assert (kept / ".ssh" / "config").is_symlink()
     assert sorted(path.name for path in (kept / "dotfiles").iterdir()) == ["config"]
+
+
+# -- OpenPAI's jobs, without its plugin
+
+
+def openpai(job: Job, number: int = 0, gateway: Gateway = GATEWAY) -> Launch:
+    return launch_of(placed(job), number, gateway=gateway, job_seed=None if gateway.trouble else SEED)
+
+
+OWN_NAME = "$PAI_CURRENT_TASK_ROLE_NAME-$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
+
+
+@needs_client
+@pytest.mark.parametrize("dialect", [Dialect.OPENPAI_V1, Dialect.OPENPAI_V2])
+@pytest.mark.parametrize(("host", "task"), [("Ps_1-1", "ps1-1"), ("ps1-1", "ps1-1"), (OWN_NAME, "ps1-0")])
+def test_openpais_tasks_know_each_other_without_a_plugin(
+    tmp_path: Path, dialect: Dialect, host: str, task: str
+) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    if dialect is Dialect.OPENPAI_V1:
+        job = v1_job(f"ssh -G {host}", role={"name": "Ps_1", "taskNumber": 2})
+    else:
+        size = {"cpu": 1, "memoryMB": 1, "gpu": 0}
+        role = {"dockerImage": "image", "resourcePerInstance": size, "commands": [f"ssh -G {host}"], "instances": 2}
+        job = v2_job([], taskRoles={"Ps_1": role})
+    ran = run(tmp_path, openpai(job))
+    assert ran.code == 0, ran.err
+    assert [settings(ran.out)[key] for key in ("hostname", "port", "user")] == ["127.0.0.1", "2222", f"j1.{task}"]
+    assert ran.err == ""
+
+
+@needs_client
+def test_openpais_plugins_find_them_too(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    call = {"plugin": "cmd", "parameters": {"preCommands": ["ssh -G worker-1"]}}
+    ran = run(tmp_path, openpai(with_plugins(["false"], call, role={"instances": 2})))
+    assert (ran.code, settings(ran.out)["user"]) == (1, "j1.worker-1"), ran.err
+
+
+ONLY_PS = {"taskroles": ["ps"]}
+
+
+@pytest.mark.parametrize(
+    ("call", "gang", "told"),
+    [
+        (ssh(jobssh=False), True, False),
+        (ssh(jobssh="<% $parameters.no %>"), True, False),
+        (ssh(jobssh=True), True, False),  # it does so itself
+        (ssh(jobssh=True), False, True),
+        (ssh(jobssh=False), False, False),
+        (ssh(userssh={"value": ""}), True, True),
+        ({**ssh(jobssh=False), **ONLY_PS}, True, True),
+        ({**ssh(jobssh=True), **ONLY_PS}, True, True),
+    ],
+)
+def test_who_says_jobssh_has_said_it_all(call: Mapping[str, Any], gang: bool, told: bool) -> None:
+    job = with_plugins(
+        ["true"], call, role={"instances": 2}, extras={"gangAllocation": gang}, parameters={"no": "false"}
+    )
+    assert ("own=/run/holdfast/ssh" in openpai(job).entry) == told
+
+
+def test_openpais_jobs_of_one_task_pay_nothing_for_it() -> None:
+    assert "holdfast/ssh" not in openpai(v2_job(["true"])).entry
+
+
+def test_openpais_jobs_that_use_ssh_hear_why_there_is_none(tmp_path: Path) -> None:
+    uses, does_not = (v2_job([f"echo {word}; false"], role={"instances": 2}) for word in ("ssh", "hello"))
+    ran = run(tmp_path, openpai(uses, gateway=SHUT))
+    assert (ran.code, ran.out) == (1, "ssh\n")
+    why = "There is no ssh between the tasks of this job. The SSH gateway is switched off on this server."
+    assert ran.err.endswith(f"[openpai-runtime] [WARN] {why}\n")
+    assert "There is no ssh" not in openpai(does_not, gateway=SHUT).entry
+
+
+@needs_client
+def test_names_that_are_written_out_are_those_of_the_loop(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    show = "cat /run/holdfast/ssh/config"
+    own = run(tmp_path / "own", launch(job_of(show, 123, roles={"Ps_1": {"commands": ["true"], "instances": 2}})))
+    size = {"dockerImage": "image", "resourcePerInstance": {"cpu": 1, "memoryMB": 1, "gpu": 0}, "commands": [show]}
+    roles = {"worker": {**size, "instances": 123}, "Ps_1": {**size, "instances": 2}}
+    found = openpai(v2_job([], taskRoles=roles))
+    assert "hosts()" not in found.entry
+    assert run(tmp_path / "openpai", found).out == own.out
+    assert own.out.count("Host ") == 125
+    many = openpai(v2_job(["true"], role={"instances": MOST_WRITTEN + 1}))
+    assert ("hosts()" in many.entry, f"Host worker-{MOST_WRITTEN}" in many.entry) == (True, False)
 
 
 # -- OpenPAI's plugin

@@ -202,13 +202,15 @@ class SurroundingsOf:
 
     async def _openpai(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
         user_keys, job_key = wants_user_keys(snapshot.job), wants_job_key(snapshot.job)
+        if snapshot.job.task_count > 1:
+            same = await self._with_neighbours(snapshot, same)
         if not user_keys and not job_key:
             return same
         return replace(
             same,
             user_keys=await self._keys_of(snapshot.user) if user_keys else (),
             gateway=await self._gateway() if self._gateway else None,
-            job_seed=self._derive(job_purpose(snapshot.id)) if self._derive and job_key else None,
+            job_seed=self._derive(job_purpose(snapshot.id)) if self._derive and job_key else same.job_seed,
         )
 
     async def _keys_of(self, name: str) -> tuple[str, ...]:

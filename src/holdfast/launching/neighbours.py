@@ -7,7 +7,7 @@ itself, `$ssh` the one where ssh looks for its config. An image needs the client
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from shlex import quote
 
@@ -19,6 +19,7 @@ from .keys import job_pair
 from .shell import write_file
 from .surroundings import Gateway, Surroundings
 
+MOST_WRITTEN = 2000  # tasks of a job whose names stand in a script one by one
 NO_CLIENT = "There is no ssh client (openssh-client) in the image: without one this task cannot reach the others."
 _NOT_WRITTEN = "There is no ssh between the tasks of this job: its config cannot be written in this image."
 
@@ -27,35 +28,60 @@ _ASKS = re.compile(r"\b(ssh|scp|sftp|rsync|pdsh|mpirun|mpiexec|orterun|horovodru
 
 def with_neighbours(launch: Launch, job: Job, surroundings: Surroundings) -> Launch:
     """The launch of one of several tasks; its script runs as it would without."""
+    prepared = prepare_neighbours(launch.job_id, job, surroundings, _say if asks_for_ssh(launch.script) else None)
+    return replace(launch, entry=prepared + _run(launch)) if prepared else launch
+
+
+def asks_for_ssh(script: str) -> bool:
+    """Others need not hear of what they do without."""
+    return _ASKS.search(script) is not None
+
+
+def prepare_neighbours(
+    job_id: str, job: Job, surroundings: Surroundings, say: Callable[[str], str] | None, *, once: bool = False
+) -> str:
+    """What a task runs first, the same for all of its job. `say` makes a command that tells a sentence; None: nothing
+    is told. `once`: the text is made for all of them together, so it may take longer to make and less to run.
+    Variables and options of the shell that runs it stay as they are."""
     gateway, seed = surroundings.gateway, surroundings.job_seed
     if gateway is None:
-        return launch
-    asks = _ASKS.search(launch.script) is not None  # others need not hear of what they do without
+        return ""
     trouble = gateway.trouble if surroundings.isolated else "Jobs are not isolated on this machine."
     if seed is None or trouble:
-        said = f"There is no ssh between the tasks of this job. {trouble}".rstrip()
-        return replace(launch, entry=_say(said) + _run(launch)) if asks else launch
-    prepared = _PREPARE.format(
+        return say(f"There is no ssh between the tasks of this job. {trouble}".rstrip()) if say else ""
+    return _PREPARE.format(
         find=FIND_SSH,
         key=write_file("$own/id_ed25519", job_pair(seed).private),
-        hosts=render_hosts(launch.job_id, job, gateway),
+        hosts=render_hosts(job_id, job, gateway, written=once and job.task_count <= MOST_WRITTEN),
         tell=TELL_SSH,
-        not_written=_say(_NOT_WRITTEN) if asks else ":\n",
-        no_client=_say(NO_CLIENT) if asks else ":\n",
+        not_written=say(_NOT_WRITTEN) if say else ":\n",
+        no_client=say(NO_CLIENT) if say else ":\n",
     )
-    return replace(launch, entry=prepared + _run(launch))
 
 
-def render_hosts(job_id: str, job: Job, gateway: Gateway) -> str:
-    """Says how ssh finds every task of the job. A loop, for a role may have thousands."""
+def render_hosts(job_id: str, job: Job, gateway: Gateway, *, written: bool = False) -> str:
+    """Says how ssh finds every task of the job. A loop, for a role may have thousands; or all `written` out, which asks
+    far less of the shell."""
     plain = plain_roles(role.name for role in job.roles)
     roles = [
         (plain[role.name], role.name if role.name != plain[role.name] else "", role.instances) for role in job.roles
     ]
-    calls = "".join(f"hosts {quote(name)} {quote(other)} {count}\n" for name, other, count in roles)
+    if written:
+        hosts = f"printf %s {quote(''.join(_hosts(job_id, *role) for role in roles))}\n"
+    else:
+        calls = (f"hosts {quote(name)} {quote(other)} {count}\n" for name, other, count in roles)
+        hosts = _HOSTS.format(job=quote(job_id)) + "".join(calls)
     known = write_file("$own/gateway", f"* {gateway.host_key}\n")
     way = _GATEWAY.format(job=job_id, host=gateway.host, port=gateway.port)
-    return _HOSTS.format(job=quote(job_id)) + calls + way + known
+    return hosts + way + known
+
+
+def _hosts(job_id: str, name: str, other: str, count: int) -> str:
+    """The same as the shell's `hosts` says."""
+    return "".join(
+        f"Host {name}-{number}{f' {other}-{number}' if other else ''}\n    User {job_id}.{name}-{number}\n"
+        for number in range(count)
+    )
 
 
 def _say(text: str) -> str:
@@ -112,13 +138,21 @@ if [ -z "$include" ] || ! grep -qsxF "$include" "$config"; then
 fi
 """
 
+# Written ten at a time: a call of the system for each would be most of what it costs.
 _HOSTS = """\
 hosts() {{
     number=0
+    told=
     while [ "$number" -lt "$3" ]; do
-        printf 'Host %s%s\\n    User %s\\n' "$1-$number" "${{2:+ $2-$number}}" {job}".$1-$number"
+        told="${{told}}Host $1-$number${{2:+ $2-$number}}
+    User "{job}".$1-$number
+"
         number=$((number + 1))
+        case $number in
+        *0) printf %s "$told" && told= ;;
+        esac
     done
+    printf %s "$told"
 }}
 """
 

@@ -54,7 +54,7 @@ class Surroundings:
     addresses: Mapping[str, str] = field(default_factory=dict)  # node -> where others reach its tasks
     isolated: bool = True  # the task has a root filesystem of its own
     user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, as they wrote them; see wants_user_keys
-    job_seed: bytes | None = None  # 32 secret bytes of this job alone; see wants_job_key
+    job_seed: bytes | None = None  # 32 secret bytes of this job alone; see wants_job_key, wants_neighbours
     gateway: Gateway | None = None  # for jobs whose tasks are to reach each other; None: nobody asked
     volume: str = ""  # the folder of the machine that is the volume of the job's group; empty: it has none
     files: str = ""  # likewise what the group shares, for a job that is to see it
@@ -74,6 +74,15 @@ def wants_job_key(job: Job) -> bool:
     )  # a reference may turn out to be true
 
 
+def wants_neighbours(job: Job, role: str) -> bool:
+    """Tasks of this role of an OpenPAI job are told of the others although no plugin does so. Who says `jobssh` has
+    said it all, but for tasks that are not placed together: of those the plugin knows nothing."""
+    if job.task_count == 1:
+        return False
+    said = [parameters["jobssh"] for parameters in _ssh_calls(job, role) if "jobssh" in parameters]
+    return all(is_on(value) and not job.gang for value in said)
+
+
 def is_on(value: Any) -> bool:
     """As OpenPAI's plugins read what is true or false: `"True"` is true as well."""
     return str(value).lower() == "true"
@@ -85,7 +94,9 @@ def plugin_calls(job: Job) -> list[Mapping[str, Any]]:
     return [call for call in ours.get("plugins", ()) if isinstance(call, Mapping)]
 
 
-def _ssh_calls(job: Job) -> Iterator[Mapping[str, Any]]:
+def _ssh_calls(job: Job, role: str | None = None) -> Iterator[Mapping[str, Any]]:
+    """What the plugin is told, for this role or for any."""
     for call in plugin_calls(job):
-        if call.get("plugin") == "ssh" and isinstance(call.get("parameters"), Mapping):
+        meant = role is None or role in call.get("taskroles", (role,))
+        if meant and call.get("plugin") == "ssh" and isinstance(call.get("parameters"), Mapping):
             yield call["parameters"]

@@ -11,7 +11,8 @@ from holdfast.engines.base import Launch
 from holdfast.jobspec import MASK
 from holdfast.jobspec.templates import has_secrets
 
-from ..surroundings import Surroundings
+from ..neighbours import asks_for_ssh
+from ..surroundings import Surroundings, wants_neighbours
 from .entry import SYSTEM_PLACE, Entry, render_entry
 from .filling import openpai_config
 from .fitting import Company, fit_variables
@@ -39,8 +40,15 @@ def dress_openpai(launch: Launch, task: TaskAttempt, company: Company, surroundi
         shell_options=launch.shell_options,
         steps=plugin_steps(scene, surroundings),
         notes=tuple(notes),
+        neighbours=_neighbours(launch.script, scene, company, surroundings),
     )
     return replace(launch, env=fitted.env, entry=render_entry(entry))
+
+
+def _neighbours(script: str, scene: Scene, company: Company, surroundings: Surroundings) -> str:
+    if not wants_neighbours(scene.snapshot.job, scene.task.role):
+        return ""
+    return company.neighbours(surroundings, tell=asks_for_ssh(script))
 
 
 def _touches(target: str) -> bool:

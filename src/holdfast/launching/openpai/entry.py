@@ -37,6 +37,7 @@ class Entry:
     shell_options: tuple[str, ...]
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()  # to be said before anything runs
+    neighbours: str = ""  # commands that tell ssh of the other tasks; see prepare_neighbours
 
 
 def render_entry(entry: Entry) -> str:
@@ -55,6 +56,7 @@ def render_entry(entry: Entry) -> str:
         _RUN,
         _RUN_STEP if entry.steps else "",
         *(f"say WARN {quote(note)}\n" for note in entry.notes),
+        entry.neighbours,
         *_run_steps(enumerate(entry.steps), "before"),
         _USER.format(options=_options(entry.shell_options), posix=_options(_posix(entry.shell_options))),
         *_run_steps(reversed(list(enumerate(entry.steps))), "after"),

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
+from ..neighbours import prepare_neighbours
 from ..shell import exports
+from ..surroundings import Surroundings
+from .saying import warning
 from .variables import Crowd, Scene, own_variables, task_variables
 
 MOST_VARIABLES = 1900  # engines take 2000, and add some
@@ -53,6 +56,7 @@ class Company:
     def __init__(self, crowd: Crowd) -> None:
         self.crowd = crowd
         self.count = sum(map(len, crowd.placed.values()))
+        self._neighbours: dict[bool, str] = {}
 
     @cached_property
     def alone(self) -> Shared:
@@ -65,6 +69,14 @@ class Company:
             return None
         everyone = [task for tasks in self.crowd.placed.values() for task in tasks]
         return Shared({**self.crowd.variables, **task_variables(self.crowd, everyone)})
+
+    def neighbours(self, surroundings: Surroundings, *, tell: bool) -> str:
+        """How they reach each other by ssh, and if `tell`, a line in the log where they do not."""
+        if tell not in self._neighbours:
+            snapshot = self.crowd.snapshot
+            say = warning if tell else None
+            self._neighbours[tell] = prepare_neighbours(snapshot.id, snapshot.job, surroundings, say, once=True)
+        return self._neighbours[tell]
 
 
 def fit_variables(scene: Scene, company: Company, given: Mapping[str, str]) -> Fitted:

@@ -1,5 +1,7 @@
 """How the runtime says something in a task's log."""
 
+from shlex import quote
+
 # One line of the runtime's own, on stderr, so that a task's output is its own. `say LEVEL WORDS`
 SAY = """\
 say() {
@@ -10,3 +12,8 @@ say() {
     fi
 }
 """
+
+
+def warning(sentence: str) -> str:
+    """A command, for a script that has `say`."""
+    return f"say WARN {quote(sentence)}\n"
