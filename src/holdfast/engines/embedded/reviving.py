@@ -143,12 +143,13 @@ class Reviver(Starter):
         cgroups.remove(note.cgroups)
 
     def _bury(self, attempt_id: str) -> None:
+        """Two may come at a time."""
         runner = self._runners.get(attempt_id, 0)
-        try:
-            if runner and os.waitpid(runner, os.WNOHANG)[0]:
-                self._runners.pop(attempt_id, None)
-        except ChildProcessError:
-            del self._runners[attempt_id]
+        lives = False
+        with suppress(ChildProcessError):
+            lives = bool(runner) and os.waitpid(runner, os.WNOHANG)[0] == 0
+        if not lives:
+            self._runners.pop(attempt_id, None)
 
 
 def _limits(launch: Launch) -> Resources:
