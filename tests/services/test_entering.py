@@ -14,7 +14,7 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.states import JobState
 from holdfast.engines.base import Command, Launch, NoEntry, ProcessInfo, Session
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.entering import Entering, Places
+from holdfast.services.entering import Entering, Places, PlacesBetween
 from holdfast.services.refusals import Unavailable
 
 from .house import House, open_house
@@ -249,6 +249,21 @@ async def test_places_end_for_all_when_they_are_taken() -> None:
     places.take("eve")
     with pytest.raises(Unavailable):
         places.take("eve")
+
+
+async def test_places_between_tasks_are_counted_by_job_and_by_user() -> None:
+    places = PlacesBetween("sessions between tasks", most=200, in_all=1000)
+    taken = [places.take(job, "ann") for job in ("one", "two") for _ in range(150)]
+    with pytest.raises(Conflict, match="You have 300 sessions between tasks open already"):
+        places.take("three", "ann")
+    [places.take("bob's", "bob") for _ in range(200)]
+    with pytest.raises(Conflict, match="You have 200"):
+        places.take("bob's", "bob")
+    taken[0]()
+    taken[0]()
+    places.take("three", "ann")
+    with pytest.raises(Conflict):
+        places.take("three", "ann")
 
 
 async def told(house: House, entering: Entering, job: str) -> list[str]:

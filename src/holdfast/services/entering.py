@@ -29,6 +29,7 @@ from .refusals import Unavailable
 log = logging.getLogger(__name__)
 
 SESSIONS_IN_ALL = 1000
+BETWEEN_OF_ONE = 300  # sessions, and connections, between tasks of all jobs of one user
 PORTS_IN_ALL = 10_000
 PORTS_PER_SESSION = 10  # so many connections to ports may one user have for each session that they may have
 TOLD_AGAIN_AFTER = 3600.0  # seconds between two events of the same user, task and way
@@ -73,7 +74,7 @@ class Entering:
         self._clock = clock
         self._monotonic = monotonic
         self._sessions = Places("sessions", sessions_per_user, SESSIONS_IN_ALL)
-        self._between = Places("sessions between tasks", sessions_per_user, SESSIONS_IN_ALL)  # by job
+        self._between = PlacesBetween("sessions between tasks", sessions_per_user, SESSIONS_IN_ALL)
         self._ports = Places("connections to ports", sessions_per_user * PORTS_PER_SESSION, PORTS_IN_ALL)
         self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
@@ -144,7 +145,7 @@ class Entering:
         `from_within`: for another task of the same job, which is no event and takes no place of its user's."""
         entrance = await self.find(actor, ref, task)
         engine = await self._open(entrance)
-        release = self._between.take(entrance.job.id) if from_within else self._sessions.take(actor.name)
+        release = self._take(actor, entrance, from_within)
         try:
             session = await engine.enter(entrance.attempt_id, command)
         except BaseException as error:
@@ -153,6 +154,11 @@ class Entering:
         if not from_within:
             self._tell(actor, entrance, way)
         return _Counted(session, release)
+
+    def _take(self, actor: Actor, entrance: Entrance, from_within: bool) -> Callable[[], None]:
+        if from_within:
+            return self._between.take(entrance.job.id, actor.name)
+        return self._sessions.take(actor.name)
 
     async def connect(self, actor: Actor, ref: str, task: str | None, port: int, *, way: str = "") -> PortStream:
         """To what listens on a port of a task. Whoever gets the stream closes it. Where a `way` is named, it is told
@@ -238,6 +244,28 @@ class Places:
         self._taken[user] -= 1
         if not self._taken[user]:
             del self._taken[user]
+
+
+class PlacesBetween:
+    """The same between tasks: by one job, by all jobs of one user, and in all."""
+
+    def __init__(self, what: str, most: int, in_all: int) -> None:
+        self._of_jobs = Places(what, most, in_all)
+        self._of_users = Places(what, BETWEEN_OF_ONE, in_all)
+
+    def take(self, job_id: str, user: str) -> Callable[[], None]:
+        give_back = self._of_jobs.take(job_id)
+        try:
+            give_back_too = self._of_users.take(user)
+        except UserError:
+            give_back()
+            raise
+
+        def leave() -> None:
+            give_back()
+            give_back_too()
+
+        return once(leave)
 
 
 def once(act: Callable[[], None]) -> Callable[[], None]:

@@ -277,6 +277,37 @@ async def test_the_key_of_a_job_opens_its_own_tasks_alone(rig: SshRig) -> None:
     await closed(await rig.ssh("pair", "127.0.0.1", MINE, key=key), "Permission denied")
 
 
+async def test_the_key_of_a_job_is_good_where_tasks_run_alone(rig: SshRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever carries it off from there has nothing."""
+    job = await rig.run_job()
+    await rig.add_key(rig.house.admin)
+    key = own_key(rig, job.id)
+    far, made = "192.0.2.7", visitor.Visitor.connection_made
+
+    def from_afar(self: visitor.Visitor, conn: asyncssh.SSHServerConnection) -> None:
+        made(self, conn)
+        self.address = far
+
+    monkeypatch.setattr(visitor.Visitor, "connection_made", from_afar)
+    await closed(await rig.ssh(job.id, "127.0.0.1", MINE, key=key), "Permission denied")
+    assert (await rig.ssh(job.id, "127.0.0.1", MINE)).out == b"42\n"  # people come from anywhere
+    [node] = rig.house.engine.nodes()
+    monkeypatch.setattr(rig.house.engine, "_nodes", [replace(node, address=far)])
+    assert (await rig.ssh(job.id, "127.0.0.1", MINE, key=key)).out == b"42\n"
+    far = "127.0.0.1"  # as the machine calls itself
+    monkeypatch.setattr(rig.house.engine, "_nodes", [])
+    assert (await rig.ssh(job.id, "127.0.0.1", MINE, key=key)).out == b"42\n"
+
+
+async def test_all_jobs_of_one_user_share_the_places_between_tasks(rig: SshRig) -> None:
+    one, two = await rig.run_job(), await rig.run_job()
+    key, taken = own_key(rig, one.id), [rig.gateway.places_between.take(f"job-{n}", "admin") for n in range(300)]
+    await closed(await rig.ssh(one.id, "127.0.0.1", "sleep 1000", key=key))
+    taken[0]()
+    assert (await rig.ssh(one.id, "127.0.0.1", MINE, key=key)).out == b"42\n"
+    assert (await rig.ssh(two.id, "127.0.0.1", MINE, key=own_key(rig, two.id))).out == b"42\n"
+
+
 async def test_the_key_of_a_job_dies_with_its_owners_account(rig: SshRig) -> None:
     ann = await rig.house.user("ann", "red")
     job = await rig.run_job(HERS, ann)

@@ -10,8 +10,9 @@ from typing import Any
 
 import asyncssh
 import pytest
+from asyncssh.packet import String, UInt32
 
-from holdfast.server.ssh import gateway, visitor
+from holdfast.server.ssh import gateway, ports, visitor
 
 from .rig import SshRig, open_gateway
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 MB = 1024 * 1024
 SOON = 20.0  # seconds
+MSG_GLOBAL_REQUEST = 80
 
 
 @pytest.fixture
@@ -62,18 +64,60 @@ async def test_strangers_who_wait_keep_few_places_and_not_for_long(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway, "MOST_UNKNOWN_FROM_ONE", 3)
-    silent = [await asyncio.open_connection("127.0.0.1", rig.port) for _ in range(3)]
-    for reader, _ in silent:
-        assert (await reader.readline()).startswith(b"SSH-2.0-")
-    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
-    assert await asyncio.wait_for(reader.read(), SOON) == b""  # not even a greeting
-    writer.close()
+    silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (1, 2, 3, 1)]  # one machine, whatever it is called
+    reader, _ = silent[0]
+    with suppress(ConnectionError):  # who has waited longest makes room
+        while await asyncio.wait_for(reader.read(1000), SOON):
+            pass
+    assert len(rig.gateway._unknown) == 3
+    await still_works(rig, user)  # and so for those who log in
     for _, each in silent:
         each.close()
     async with asyncio.timeout(SOON):
         while rig.gateway._unknown:
             await asyncio.sleep(0.01)
     await still_works(rig, user)
+
+
+async def wait_silently(rig: SshRig, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port, local_addr=(address, 0))
+    assert (await asyncio.wait_for(reader.readline(), SOON)).startswith(b"SSH-2.0-")
+    return reader, writer
+
+
+async def test_strangers_from_many_places_keep_nobody_out(
+    rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "MOST_UNKNOWN", 3)
+    monkeypatch.setattr(gateway, "neighbourhood", lambda address: address)
+    silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (2, 3, 2, 4)]
+    reader, _ = silent[0]  # of those from where most are, the oldest
+    with suppress(ConnectionError):
+        while await asyncio.wait_for(reader.read(1000), SOON):
+            pass
+    assert sorted(rig.gateway._unknown.values()) == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    await still_works(rig, user)
+    for _, each in silent:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "counts_as"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("127.8.9.10", "loopback"),
+        ("::1", "loopback"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", "unknown"),
+    ],
+)
+async def test_what_counts_as_one_address(address: str, counts_as: str) -> None:
+    assert ports.neighbourhood(address) == counts_as
 
 
 async def test_who_does_not_log_in_has_to_leave(rig: SshRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,6 +253,62 @@ async def test_other_ways_out_are_closed(rig: SshRig, user: str) -> None:
         listeners[0].close()
         await listeners[0].wait_closed()
         await client.forward_remote_port("localhost", 0, "localhost", 1)
+
+
+async def test_who_asks_to_listen_and_leaves_at_once_leaves_no_listener(rig: SshRig, user: str) -> None:
+    await still_works(rig, user)
+    before = listening()
+    for pause in range(10):
+        async with connected(rig, user) as client:
+            for _ in range(visitor.MOST_LISTENERS):
+                client.send_packet(MSG_GLOBAL_REQUEST, String("tcpip-forward"), b"\1", String("127.0.0.1"), UInt32(0))
+            await asyncio.sleep(pause / 1000)  # so that it happens at one moment and another
+            client.abort()
+    await still_works(rig, user)  # whatever they asked for is done with
+    async with asyncio.timeout(SOON):
+        while rig.gateway._visitors:
+            await asyncio.sleep(0.01)
+    assert listening() == before
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_one_who_left_while_it_was_made_ready(
+    rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    before, made, gone, over = listening(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    listen = ports.Listener.listen
+
+    async def slowly(self: ports.Listener, port: int) -> None:
+        if not early:
+            await listen(self, port)
+        made.set()
+        await gone.wait()
+        if early:
+            await listen(self, port)
+        over.set()
+
+    monkeypatch.setattr(ports.Listener, "listen", slowly)
+    async with connected(rig, user) as client:
+        client.send_packet(MSG_GLOBAL_REQUEST, String("tcpip-forward"), b"\1", String("127.0.0.1"), UInt32(0))
+        await asyncio.wait_for(made.wait(), SOON)
+        client.abort()
+    async with asyncio.timeout(SOON):
+        while rig.gateway._visitors:
+            await asyncio.sleep(0.01)
+    gone.set()
+    await asyncio.wait_for(over.wait(), SOON)
+    await asyncio.sleep(0)
+    assert listening() == before
+
+
+def listening() -> int:
+    """Sockets of this process where one can connect."""
+    own = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            own.add(str(path.readlink()))
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[3] == "0A" and f"socket:[{row[9]}]" in own for row in rows)
 
 
 async def test_signals_reach_the_command(rig: SshRig, user: str) -> None:

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator
 import asyncssh
 
 from holdfast.services import Services
-from holdfast.services.entering import Places, once
+from holdfast.services.entering import Places, PlacesBetween, once
 
+from .ports import is_loopback, neighbourhood
 from .visitor import Visitor
 
 LOGIN_TIME = 30.0  # seconds that somebody has to log in
 ALIVE_EVERY = 60.0  # seconds after which a silent client is asked whether it is there
 MOST_SILENT = 10  # such questions without an answer
 MOST_UNKNOWN = 300  # connections that have not logged in
-MOST_UNKNOWN_FROM_ONE = 128  # address
+MOST_UNKNOWN_FROM_ONE = 128  # address; all of this machine's loopback is one
 MOST_IN_ALL = 2000
 SPARE = 20  # connections that one user may have besides one for each session
 FAREWELL = 2.0  # seconds that clients get to hear that the server stops
@@ -53,9 +54,9 @@ class Gateway:
         self.services = services
         most = services.settings.ssh.sessions_per_user + SPARE
         self.places = Places("SSH connections", most, MOST_IN_ALL)
-        self.places_between = Places("SSH connections between tasks", most, MOST_IN_ALL // 2)  # by job
+        self.places_between = PlacesBetween("SSH connections between tasks", most, MOST_IN_ALL // 2)
         self._visitors: set[Visitor] = set()
-        self._unknown: dict[Visitor, str] = {}  # -> address
+        self._unknown: dict[Visitor, str] = {}  # -> where from; the oldest first
         self._addresses: Counter[str] = Counter()  # of those
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
@@ -101,16 +102,24 @@ class Gateway:
     # -- who is here
 
     def welcome(self, visitor: Visitor) -> Callable[[], None] | None:
-        """Somebody connected: what to do when they leave; None when they may not stay."""
-        address = visitor.address
-        if len(self._unknown) >= MOST_UNKNOWN or self._addresses[address] >= MOST_UNKNOWN_FROM_ONE:
-            return None
+        """Somebody connected: what to do when they leave; None when they may not stay. Where too many have not logged
+        in, the one who has had most time for it makes room: who only waits keeps nobody out."""
+        address = neighbourhood(visitor.address)
+        if self._addresses[address] >= MOST_UNKNOWN_FROM_ONE:
+            self._drop_oldest(address)
+        elif len(self._unknown) >= MOST_UNKNOWN:
+            self._drop_oldest(self._addresses.most_common(1)[0][0])
         if len(self._visitors) >= MOST_IN_ALL:
             return None
         self._visitors.add(visitor)
         self._unknown[visitor] = address
         self._addresses[address] += 1
         return once(lambda: self._left(visitor))
+
+    def _drop_oldest(self, address: str) -> None:
+        oldest = next(visitor for visitor, where in self._unknown.items() if where == address)
+        self._left(oldest)
+        oldest.drop()
 
     def known(self, visitor: Visitor) -> None:
         """They have logged in."""
@@ -129,3 +138,7 @@ class Gateway:
         for node in self.services.place.engine.nodes():
             yield node.name
             yield node.address
+
+    def is_of_tasks(self, address: str) -> bool:
+        """Whether tasks come from there: this machine, and others that run them."""
+        return is_loopback(address) or address in (node.address for node in self.services.place.engine.nodes())

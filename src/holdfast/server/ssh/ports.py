@@ -25,9 +25,27 @@ def is_loopback(host: str) -> bool:
     if host.lower() in ("localhost", "ip6-localhost"):
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(plain_address(host)).is_loopback
     except ValueError:
         return False
+
+
+def plain_address(address: str) -> str:
+    """Of version 4 where it only wears version 6's clothes."""
+    head, _, rest = address.lower().rpartition(":")
+    return rest if head == "::ffff" and "." in rest else address
+
+
+def neighbourhood(address: str) -> str:
+    """What one neighbour has for itself, and counts as one: the loopback, a network of version 6, an address of 4."""
+    address = plain_address(address)
+    if is_loopback(address):
+        return "loopback"
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else address
 
 
 class Ends(Protocol):
@@ -114,7 +132,8 @@ class _Accepted:
 
 
 class Listener(asyncssh.SSHListener):
-    """Listens here for a client; each connection goes to the client's machine."""
+    """Listens here for a client; each connection goes to the client's machine. `ended` is called when it is closed, and
+    harmless twice."""
 
     def __init__(
         self,
@@ -135,9 +154,11 @@ class Listener(asyncssh.SSHListener):
         self._port = 0
 
     async def listen(self, port: int) -> None:
-        """OSError when it cannot."""
-        self._server = await asyncio.start_server(self._accept, LISTENED_ON[self._host], port, limit=CHUNK)
+        """OSError when it cannot. Whatever comes of it, `close` ends it."""
+        host = LISTENED_ON[self._host]
+        self._server = await asyncio.start_server(self._accept, host, port, limit=CHUNK, start_serving=False)
         self._port = self._server.sockets[0].getsockname()[1]
+        await self._server.start_serving()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         release = self._take()
@@ -160,7 +181,7 @@ class Listener(asyncssh.SSHListener):
         if self._server is not None:
             self._server.close()
             self._server = None
-            self._ended()
+        self._ended()
 
     async def wait_closed(self) -> None:
         with suppress(OSError):

@@ -20,7 +20,7 @@ from holdfast.store.errors import StoreError
 
 from .flow import Gate, PortChannel, SessionChannel, gate_of
 from .names import Goal, readings
-from .ports import LISTENED_ON, LOWEST_PORT, Listener, Relay, is_loopback
+from .ports import LISTENED_ON, LOWEST_PORT, Listener, Relay, is_loopback, plain_address
 from .shells import WENT_WRONG, Shell
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class Visitor(asyncssh.SSHServer):
         self._inside: _Inside | None = None
         self._finding = asyncio.Lock()
         self._channels = 0
-        self._listeners = 0
+        self._listeners: set[Listener] = set()
+        self._has_left = False
         self._watching: asyncio.Task[None] | None = None
         self._leave: Callable[[], None] = lambda: None
         self._give_back: Callable[[], None] = lambda: None
@@ -73,7 +74,7 @@ class Visitor(asyncssh.SSHServer):
         self._connection = conn
         self._clear = gate_of(conn)
         peer = conn.get_extra_info("peername")
-        self.address = str(peer[0]) if peer else "unknown"
+        self.address = plain_address(str(peer[0])) if peer else "unknown"
         leave = self._gateway.welcome(self)
         if leave is None:
             conn.abort()
@@ -81,10 +82,16 @@ class Visitor(asyncssh.SSHServer):
         self._leave = leave
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._has_left = True
+        for listener in list(self._listeners):
+            listener.close()
         self._leave()
         self._give_back()
         if self._watching is not None:
             self._watching.cancel()
+
+    def drop(self) -> None:
+        self._connection.abort()
 
     def send_away(self, why: str) -> None:
         self._connection.disconnect(asyncssh.DISC_BY_APPLICATION, why)
@@ -108,7 +115,7 @@ class Visitor(asyncssh.SSHServer):
         self._keys += 1
         if self._keys > 2 * MOST_KEYS:  # each is shown, and then proved
             raise _enough("Too many keys were tried")
-        job_id = next((goal.job_id for goal in self._goals if goal.job_id), "")
+        job_id = next((goal.job_id for goal in self._goals if goal.job_id), "") if self._is_near else ""
         try:
             claim = await self._services.ssh_logins.by_key(key.public_data, job_id)
         except Exception as error:  # the library would say nothing of it
@@ -116,6 +123,13 @@ class Visitor(asyncssh.SSHServer):
             return False
         self._claim = claim
         return claim is not None
+
+    @property
+    def _is_near(self) -> bool:
+        """Where tasks run: from nowhere else is the key of a job taken. To itself, the machine has one address."""
+        here = self._connection.get_extra_info("sockname")
+        own = bool(here) and plain_address(str(here[0])) == self.address
+        return own or self._gateway.is_of_tasks(self.address)
 
     async def validate_password(self, username: str, password: str) -> bool:
         self._claim = None
@@ -143,6 +157,8 @@ class Visitor(asyncssh.SSHServer):
 
     def auth_completed(self) -> None:
         """Called in the same step as the last `validate_…` whose proof held, so that it is this one's claim."""
+        if self._has_left:
+            return
         self._proof = self._claim
         self._gateway.known(self)
         self._watching = asyncio.create_task(self._watch())
@@ -214,7 +230,7 @@ class Visitor(asyncssh.SSHServer):
         name = actors[0].name if len(actors) == 1 else await self._who_enters(actors)
         try:
             between, places = self._gateway.places_between, self._gateway.places
-            self._give_back = between.take(self._own_job) if self._own_job else places.take(name)
+            self._give_back = between.take(self._own_job, name) if self._own_job else places.take(name)
         except UserError as error:
             self.send_away(error.message)
 
@@ -270,23 +286,25 @@ class Visitor(asyncssh.SSHServer):
     async def server_requested(self, listen_host: str, listen_port: int) -> Listener | bool:
         own = self._proof is not None and not self._own_job
         allowed = listen_host in LISTENED_ON and (listen_port == 0 or listen_port >= LOWEST_PORT)
-        if not own or not allowed or self._listeners >= MOST_LISTENERS:
+        if not own or not allowed or len(self._listeners) >= MOST_LISTENERS:
             return False
+        listener = Listener(
+            self._connection, listen_host, self._clear, self._take_channel, lambda: self._listeners.discard(listener)
+        )
+        self._listeners.add(listener)  # at once: many may be asked for at one time
         try:
             await self._find()  # only for those who may be inside
-        except UserError:
-            return False
-        self._listeners += 1
-        listener = Listener(self._connection, listen_host, self._clear, self._take_channel, once(self._stop_listening))
-        try:
             await listener.listen(listen_port)
-        except OSError:
-            self._listeners -= 1
+        except (UserError, OSError):
+            listener.close()
+            return False
+        except BaseException:
+            listener.close()
+            raise
+        if self._has_left:  # meanwhile; the library would keep it for ever
+            listener.close()
             return False
         return listener
-
-    def _stop_listening(self) -> None:
-        self._listeners -= 1
 
     def _take_channel(self) -> Callable[[], None] | None:
         if self._channels >= MOST_CHANNELS:
