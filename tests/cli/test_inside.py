@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.ssh import _options
+from holdfast.core.errors import UserError
+from holdfast.sdk import ShortKey, SshLine
 from tests.e2e.server import Server
 
 from .running import PATIENCE, Result, clean_env, program, run_program, start
@@ -151,6 +154,27 @@ def test_ssh_without_any_key_set_up(place: Env, job: str) -> None:
     done = run_program("ssh", job, "--", "cat file; echo wrong >&2; exit 7", env=place)
     assert (done.code, done.out, done.err) == (7, b"here\n", "wrong\n")
     assert not (Path(place["HOME"]) / ".ssh").exists()
+
+
+def test_words_of_the_command_are_no_options_of_ssh(place: Env, job: str) -> None:
+    done = run_program("ssh", job, "--", "-V", env=place)
+    assert done.code not in (0, 255)  # as the task's shell says
+    assert "OpenSSH" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("user", "host"),
+    [("job-1.main-0", "-oProxyCommand=touch stolen"), ("-oProxyCommand=touch stolen", "127.0.0.1"), ("job-1", "")],
+)
+def test_a_hostile_server_gives_ssh_no_option(tmp_path: Path, user: str, host: str) -> None:
+    line = SshLine(task="main-0", command="", user=user)
+    with pytest.raises(UserError, match="which is no place for ssh"):
+        _options(tmp_path, tmp_path / "key", line, ShortKey(host=host, port=22))
+
+
+def test_what_follows_the_options_of_ssh_is_a_host(tmp_path: Path) -> None:
+    line, known = SshLine(task="main-0", command="", user="job-1"), ShortKey(host="here", port=22)
+    assert _options(tmp_path, tmp_path / "key", line, known)[-4:] == ["-l", "job-1", "--", "here"]
 
 
 def test_ssh_at_a_terminal(place: Env, job: str) -> None:

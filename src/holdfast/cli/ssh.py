@@ -47,8 +47,7 @@ def ssh(
         _no_client(job, task)
     with tempfile.TemporaryDirectory(prefix="holdfast-ssh-") as folder:
         arguments = _prepare(Path(folder), job, task)
-        words = command_of(ctx)
-        raise typer.Exit(_run([str(program), *arguments, *(["--", *words] if words else [])]))
+        raise typer.Exit(_run([str(program), *arguments, *command_of(ctx)]))
 
 
 def _run(words: list[str]) -> int:
@@ -97,7 +96,17 @@ def _options(folder: Path, key: Path, line: SshLine, known: ShortKey) -> list[st
         "LogLevel": "ERROR",
     }
     words = [word for name, value in given.items() for word in ("-o", f"{name}={value}")]
-    return ["-F", "none", *words, "-p", str(known.port), "-l", line.user, known.host]
+    user, host = _no_option(line.user), _no_option(known.host)
+    return ["-F", "none", *words, "-p", str(known.port), "-l", user, "--", host]
+
+
+def _no_option(word: str) -> str:
+    """What a server said, and ssh would take for an option of its own."""
+    from holdfast.core.errors import UserError
+
+    if not word or word.startswith("-"):
+        raise UserError(f"The server names {word[:100]!r}, which is no place for ssh", hint="Do you trust this server?")
+    return word
 
 
 def _line(client: Client | PlainClient, job: str, task: str | None) -> SshLine:
