@@ -78,6 +78,15 @@ def test_something_else_answers() -> None:
         open_port(at(url), "train", None, 80)
 
 
+def test_who_is_not_let_in_is_told_in_the_servers_words() -> None:
+    error = {"code": "not_logged_in", "message": "This token is not valid", "field": None, "hint": "Log in again."}
+    with answering(reply("401 Unauthorized", {"error": error})) as (url, _):
+        with pytest.raises(ApiError, match="This token is not valid") as caught:
+            open_exec(at(url), "train")
+        found = caught.value
+        assert (found.code, found.status, found.hint) == ("not_logged_in", 401, "Log in again.")
+
+
 @pytest.mark.parametrize(("job", "task"), [("", None), ("..", None), ("train", "a/../b")])
 def test_names_that_are_none_ask_nobody(job: str, task: str | None) -> None:
     with answering(b"") as (url, asked):

@@ -14,6 +14,9 @@ import httpx
 import pytest
 
 from holdfast.core.states import JobState
+from holdfast.sdk import ApiError
+from holdfast.sdk.address import Address
+from holdfast.sdk.inside import open_exec
 from holdfast.server import websocket_protocol
 from holdfast.server.http import run_http
 
@@ -175,8 +178,19 @@ async def test_a_socket_that_was_closed_does_not_wait_for_one_who_reads_nothing(
     async with serving(rig, most_unsent=8192) as port:
         _, writer = await open_page_socket(port, "nobody")  # which is told so, and closed
         with pytest.raises(ConnectionError):
-            async with asyncio.timeout(PATIENCE):
-                while True:
-                    writer.write(pings * 500)
-                    await writer.drain()
+            await asyncio.wait_for(send_for_ever(writer, pings * 500), PATIENCE)
         writer.close()
+
+
+async def send_for_ever(writer: asyncio.StreamWriter, data: bytes) -> None:
+    while True:
+        writer.write(data)
+        await writer.drain()
+
+
+async def test_a_line_into_a_task_is_refused_before_it_is_a_socket(rig: Rig) -> None:
+    async with serving(rig) as port:
+        address = Address(f"http://127.0.0.1:{port}", "hf_nonsense", "given")
+        with pytest.raises(ApiError) as caught:
+            await asyncio.to_thread(open_exec, address, "train")
+        assert (caught.value.code, caught.value.status) == ("not_logged_in", 401)

@@ -239,10 +239,11 @@ def checked(reply: Reply) -> Reply:
             f"The server points elsewhere: {reply.headers.get('location', '?')}",
             hint="Use that address if you trust it; tokens are never sent along to another one.",
         )
-    raise _api_error(reply)
+    raise api_error(reply)
 
 
-def _api_error(reply: Reply) -> ApiError | UnexpectedReply:
+def api_error(reply: Reply) -> ApiError | UnexpectedReply:
+    """What a refusal says."""
     try:
         error = json.loads(reply.body)["error"]
         return ApiError(

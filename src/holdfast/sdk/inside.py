@@ -21,11 +21,12 @@ from holdfast import __version__
 
 from .address import Address, hint_for, is_loopback
 from .errors import ApiError, CannotConnect, UnexpectedReply
-from .exchange import segment
+from .exchange import Reply, api_error, segment
 
 if TYPE_CHECKING:
     import ssl
 
+    from websockets.http11 import Response
     from websockets.sync.client import ClientConnection
 
 ANY_TASK = "-"  # the one that is held, else the first that runs
@@ -257,12 +258,20 @@ def _connection_that_stays() -> type[ClientConnection]:
             try:
                 super().handshake(*args, **kwargs)
             except InvalidStatus as error:
-                raise UnexpectedReply(
-                    f"The server opens no line into tasks (HTTP {error.response.status_code})",
-                    hint="Is it an older version, or does a proxy in between not know WebSockets?",
-                ) from None
+                raise _no_line(error.response) from None
 
     return Staying
+
+
+def _no_line(response: Response) -> ApiError | UnexpectedReply:
+    """In the server's own words, or for what else answers there."""
+    found = api_error(Reply(response.status_code, {}, bytes(response.body or b"")))
+    if isinstance(found, ApiError):
+        return found
+    return UnexpectedReply(
+        f"The server opens no line into tasks (HTTP {response.status_code})",
+        hint="Is it an older version, or does a proxy in between not know WebSockets?",
+    )
 
 
 def _trusted(url: str) -> ssl.SSLContext:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,6 +23,24 @@ async def running(rig: Rig, text: str = SLEEPER, actor: Actor | None = None) -> 
 
 
 class TaskWire(Wire):
+    status: int | None = None  # of the answer that it got instead of a socket
+    _answer = b""
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if not message["type"].startswith("websocket.http.response"):
+            await super()._send(message)
+            return
+        async with self._news:
+            self.status = message.get("status", self.status)
+            self._answer += message.get("body", b"")
+            self._news.notify_all()
+
+    def denial(self) -> tuple[str, int]:
+        """What it was told instead of being let in, and the HTTP status."""
+        assert not self.accepted
+        assert self.status is not None
+        return json.loads(self._answer)["error"]["message"], self.status
+
     def give(self, data: bytes) -> None:
         self._to_server.put_nowait({"type": "websocket.receive", "bytes": data})
 
@@ -72,11 +91,12 @@ async def open_line(
         "client": ("127.0.0.1", 1234),
         "server": ("test", 80),
         "subprotocols": [],
+        "extensions": {"websocket.http.response": {}},
     }
     wire = TaskWire()
     task = asyncio.create_task(rig.app(scope, wire._to_server.get, wire._send))  # type: ignore[arg-type]
     try:
-        await wire.until(lambda: wire.accepted or wire.code)
+        await wire.until(lambda: wire.accepted or wire.code or wire._answer)
         yield wire
     finally:
         wire.leave()

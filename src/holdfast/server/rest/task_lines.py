@@ -1,9 +1,9 @@
 """WebSockets that lead into tasks: who comes, where to, and how long they may stay.
 
 Login is by token as everywhere, or by `?ticket=` for pages, which cannot send headers. A browser says which site's page
-asks, and only our own may. Without a right or a task the socket is opened, told why as {"error", "code", "hint"}, and
-closed with 4000 + the HTTP status of that error. `-` in place of the task is the one that is held, else the first that
-runs.
+asks, and only our own may. Who may not enter the job gets no socket, but an error as from any other address. What goes
+wrong later is told as {"error", "code", "hint"}, and the socket is closed with 4000 + the HTTP status of that error.
+`-` in place of the task is the one that is held, else the first that runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.core.access import Actor, may_enter, refuse_entry
-from holdfast.core.errors import Forbidden, NotFound, NotLoggedIn, UserError
+from holdfast.core.errors import NotFound, NotLoggedIn, UserError
 from holdfast.core.records import JobSummary
 from holdfast.services import Services
 from holdfast.services.audit import CLIENT_ADDRESS
@@ -26,9 +26,9 @@ from holdfast.services.refusals import Unavailable
 from holdfast.store.errors import StoreError
 
 from ..auth import bearer_token
-from ..errors import STATUS
+from ..errors import STATUS, render_error
 from ..sessions import check_origin
-from ..sockets import FAILED, REFUSED, Messages, until_one_ends
+from ..sockets import FAILED, Messages, until_one_ends
 
 log = logging.getLogger(__name__)
 
@@ -78,24 +78,24 @@ def task_socket(path: str, serve: Serve) -> WebSocketRoute:
     """`path` has {ref} and {task}."""
 
     async def endpoint(websocket: WebSocket) -> None:
+        CLIENT_ADDRESS.set(websocket.client.host if websocket.client else "")
         try:
             check_origin(websocket)
-        except Forbidden:
-            await websocket.close(REFUSED)  # before it was accepted: the answer is 403
+            line = await _let_in(websocket)
+        except (UserError, StoreError) as error:
+            await websocket.send_denial_response(render_error(_told(error)[0], ""))
             return
         await websocket.accept()
-        CLIENT_ADDRESS.set(websocket.client.host if websocket.client else "")
-        error = await _run(websocket, serve)
+        ended = await _run(line, serve)
         with suppress(RuntimeError, WebSocketDisconnect):
-            await _close(websocket, error)
+            await _close(websocket, ended)
 
     return WebSocketRoute(path, endpoint)
 
 
-async def _run(websocket: WebSocket, serve: Serve) -> BaseException | None:
+async def _run(line: TaskLine, serve: Serve) -> BaseException | None:
     """What it ended with, if not well."""
     try:
-        line = await _let_in(websocket)
         release = _open.take((await line.actor()).name)
     except (UserError, StoreError) as error:
         return error
