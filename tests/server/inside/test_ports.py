@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 from holdfast.core.records import JobSummary
+from holdfast.server.rest import port_sockets
+from holdfast.services.entering import Places
+from tests.server.portal.wire import PATIENCE
 from tests.server.rig import Rig
 
 from .lines import TaskWire, open_line, running
@@ -148,6 +152,25 @@ async def test_no_debugger_waits(rig: Rig) -> None:
         async with open_line(rig, f"{job.id}/tasks/-/debugger", query=query) as wire:
             told, closed = await wire.refusal()
             assert (closed, said in told) == (code, True), told
+
+
+async def test_one_user_waits_for_only_so_many_debuggers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = Places("lines that wait for a debugger", 1, 10)
+    monkeypatch.setattr(port_sockets, "_waiting", places)
+    job, serving = await running(rig), await start(rig, DEBUGGER)
+    path = f"{job.id}/tasks/-/debugger"
+    async with open_line(rig, f"{serving.id}/tasks/-/debugger", query="wait=20") as attached:
+        await attached.words("entered")  # it does not wait any more
+        async with open_line(rig, path, query="wait=3600"):
+            async with asyncio.timeout(PATIENCE):
+                while not places._taken:
+                    await asyncio.sleep(0.01)
+            async with open_line(rig, path, query="wait=3600") as second:
+                assert await second.refusal() == ("You have 1 lines that wait for a debugger open already", 4409)
+            async with open_line(rig, path) as third:
+                assert "No debugger waits" in (await third.refusal())[0]
+        async with open_line(rig, path, query="wait=0.05") as again:
+            assert "No debugger waits" in (await again.refusal())[0]
 
 
 async def test_a_wait_ends_with_the_job(rig: Rig) -> None:

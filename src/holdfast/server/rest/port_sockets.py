@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from holdfast.core.errors import NotFound, UserError
-from holdfast.services.entering import Entrance, PortStream
+from holdfast.services.entering import Entrance, Places, PortStream
 
 from ..sockets import until_one_ends
 from .paced import LARGEST, Paced
@@ -23,8 +23,12 @@ from .task_lines import TaskLine, task_socket
 from .views import show_debugger
 
 LONGEST_WAIT = 24 * 3600.0  # seconds
+MOST_WAITING = 20  # of one user, for a debugger: whatever changes anywhere, each of them looks whether it has come
+MOST_WAITING_IN_ALL = 1000
 
 router = APIRouter()
+
+_waiting = Places("lines that wait for a debugger", MOST_WAITING, MOST_WAITING_IN_ALL)
 
 
 async def serve_port(line: TaskLine) -> None:
@@ -43,7 +47,11 @@ async def serve_debugger(line: TaskLine) -> None:
     actor, asked = await line.actor(), line.query.get("id")
 
     async def attach() -> _Opened:
-        found = await line.services.debuggers.attach(actor, line.job.id, line.wanted, id=asked, wait=wait)
+        release = _waiting.take(actor.name) if wait else lambda: None
+        try:
+            found = await line.services.debuggers.attach(actor, line.job.id, line.wanted, id=asked, wait=wait)
+        finally:
+            release()
         shown = show_debugger(found.entrance.task, found.debugger)
         return _Opened(found.stream, found.entrance, {"debugger": shown})
 
