@@ -189,6 +189,7 @@ class Inside(StrEnum):
 
     COMMAND = "command"  # `argv`, or a login shell where it is empty
     SFTP = "sftp"  # the file transfer protocol, version 3, on stdin and stdout; the image need not know it
+    STACKS = "stacks"  # py-spy's account, in JSON, of `process`; neither the image nor the task's variables have a say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +199,7 @@ class Command:
     kind: Inside = Inside.COMMAND
     argv: tuple[str, ...] = ()
     script: str = ""  # in place of argv: a line for the task's shell, as ssh hands it over
+    process: int = 0  # as the task numbers it, for STACKS
     env: Mapping[str, str] = field(default_factory=dict)  # on top of what the task's own command was given
     terminal: Terminal | None = None  # None: stdin, stdout and stderr are pipes
 

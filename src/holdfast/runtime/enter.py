@@ -3,7 +3,8 @@
     python -I -S -c "… import enter; enter.main()"
 
 It is given stdin, stdout and stderr of the command, a socket to the server on fd 3, and on fd 4 what is to be done
-(`marshal`ed: the server runs the same Python). This process stays outside, waits for the command and tells how it
+(`marshal`ed: the server runs the same Python); on fd 5 a program, where that is to be run and none of the task's. This
+process stays outside, waits for the command and tells how it
 ended; its child goes in. To the server they say `ready` (with the terminal, if one is wanted), `refused WHY`, or `exit
 CODE`; the server says `signal NUMBER GROUP`, and hangs up by closing the socket.
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 CONTROL_FD = 3
 REQUEST_FD = 4
+PROGRAM_FD = 5
 NOT_FOUND = 127
 NOT_RUNNABLE = 126
 
@@ -49,17 +51,20 @@ _HIGHEST_FD = 4096  # we begin with five descriptors and open a few more
 _HANGUP, _CONTINUE = 1, 18
 _SIGNALS = range(1, 65)
 _LIMITS = range(16)
+_SPY_MEMORY = 4 * 1024**3  # bytes of address space
+_FIRST_TO_GO = b"1000"  # where memory is short
 _PTMX = os.makedev(5, 2)
 _TIOCGPTPEER = 0x5441
 _TIOCSPTLCK = 0x40045431
 _IUTF8 = 0o40000
 _NS_GET_USERNS = 0xB701
-_NEW_USER, _NEW_PID = 0x10000000, 0x20000000
-_OTHERS = {"cgroup": 0x02000000, "ipc": 0x08000000, "uts": 0x04000000, "net": 0x40000000, "mnt": 0x00020000}
+_NEW_USER, _NEW_PID, _NEW_MOUNTS = 0x10000000, 0x20000000, 0x00020000
+_OTHERS = {"cgroup": 0x02000000, "ipc": 0x08000000, "uts": 0x04000000, "net": 0x40000000}
 
 _PDEATHSIG, _DUMPABLE, _NAME, _SECCOMP, _CAPBSET_DROP, _NO_NEW_PRIVS, _CAP_AMBIENT = 1, 4, 15, 22, 24, 38, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION = 0x20080522
+_SYS_PTRACE = 1 << 19
 _SECCOMP_FILTER = 2
 _CLOSE_RANGE = 436
 
@@ -85,8 +90,9 @@ class Place:
                 raise ProcessLookupError
             self.first = _wait_for_command(pid, handle)
             self.user = os.open(f"{folder}/ns/user", os.O_RDONLY)
-            self.others = {name: os.open(f"{folder}/ns/{name}", os.O_RDONLY) for name in _OTHERS}
-            self.owner = fcntl.ioctl(self.others["mnt"], _NS_GET_USERNS)
+            self.mount = os.open(f"{folder}/ns/mnt", os.O_RDONLY)
+            self.others = _others(folder)
+            self.owner = fcntl.ioctl(self.mount, _NS_GET_USERNS)
             self.is_deeper = os.fstat(self.owner).st_ino != os.stat("/proc/self/ns/user").st_ino
             self.root = os.open(f"{folder}/root", os.O_PATH)
             self.limits = [(kind, resource.prlimit(pid, kind)) for kind in _LIMITS]
@@ -100,34 +106,61 @@ class Place:
             raise Refused("The task has no files of its own.")
 
     def join_outside(self) -> None:
-        """What our children are to have from their birth, and the rights to join the rest."""
+        """What our children are to have from their birth, and the rights to join the rest. Its files are among that:
+        through a process that still had the machine's, a look into the task could be led there (/proc/PID/root)."""
         if self.is_deeper:
             _setns(self.owner, _NEW_USER)
+        _setns(self.mount, _NEW_MOUNTS)
+        os.fchdir(self.root)
+        os.chroot(".")
         _setns(self.pid, _NEW_PID)
 
     def join(self) -> None:
-        """The rest, with the root folder last and the user namespace of its processes, which may be a deeper one."""
-        for name, kind in _OTHERS.items():
-            if os.fstat(self.others[name]).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
-                _setns(self.others[name], kind)
-        os.fchdir(self.root)
-        os.chroot(".")
+        """The rest, with the user namespace of its processes last, which may be a deeper one."""
+        for fd, kind in self.others:
+            _setns(fd, kind)
         if os.fstat(self.user).st_ino != os.fstat(self.owner).st_ino:
             _setns(self.user, _NEW_USER)
+
+
+def _others(folder: str) -> list[tuple[int, int]]:
+    """Handles on the namespaces of other kinds that are not ours anyway."""
+    opened = {name: os.open(f"{folder}/ns/{name}", os.O_RDONLY) for name in _OTHERS}
+    return [
+        (fd, _OTHERS[name])
+        for name, fd in opened.items()
+        if os.fstat(fd).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino
+    ]
 
 
 def main() -> None:
     control = socket(fileno=CONTROL_FD)
     child = 0
     try:
-        _prctl(_DUMPABLE, 0)
-        _rename()
         request = marshal.loads(_read(REQUEST_FD, None))
         os.close(REQUEST_FD)
+        if _spies(request):
+            _go_first()
+        _prctl(_DUMPABLE, 0)
+        _rename()
         child = _start(request, control)
     except Exception as error:
         _refuse(control, error)
     _wait(child, control)
+
+
+def _spies(request: dict[str, Any]) -> bool:
+    """It is to look into a process of the task: by a program of ours, without anything that the task says."""
+    return bool(request["kind"] == "stacks")
+
+
+def _go_first() -> None:
+    """A look must not cost the task its life: where its memory is full, it is us whom the kernel ends."""
+    try:
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(_FIRST_TO_GO)
+    except OSError:
+        return
 
 
 def _rename() -> None:
@@ -146,8 +179,8 @@ def _start(request: dict[str, Any], control: socket) -> int:
     joins = [os.open(path, os.O_WRONLY) for path in request["joins"]]
     place = Place(request["init"], request["namespace"]) if request["init"] else None
     first = place.first if place is not None else _wait_for_command(request["runner"])
-    env = _environment(first, request)
-    folder = _working_folder(first)
+    env = dict(request["env"]) if _spies(request) else _environment(first, request)
+    folder = b"/" if _spies(request) else _working_folder(first)
     serve = _preloaded(request)
     sys.meta_path.clear()  # what is imported from here on would be the task's
     nowhere = os.open("/dev/null", os.O_RDWR)
@@ -212,6 +245,8 @@ def _go_in(request: dict[str, Any], control: socket, joins: list[int], place: Pl
             place.join()
             _take_limits(place)
             _take_rights(place, request)
+        if _spies(request):
+            _stay_small()
         _prctl(_PDEATHSIG, _HANGUP)
         master = _take_terminal(request) if request["terminal"] else None
         _tell(control, b"ready", master)
@@ -227,7 +262,7 @@ def _become(
         for number in _SIGNALS:
             _libc.signal(number, None)
         os.umask(0o022)
-        _close_others()
+        _close_others(_spies(request))
         _go_to(folder, env)
         if serve is not None:
             serve(0, 1, env.get(b"HOME", b"/"))
@@ -247,12 +282,24 @@ def _take_limits(place: Place) -> None:
             continue  # it may not be raised: then ours is the lower one
 
 
+def _stay_small() -> None:
+    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, _SPY_MEMORY)):
+        now = resource.getrlimit(kind)[1]
+        limit = most if now == resource.RLIM_INFINITY else min(now, most)
+        resource.setrlimit(kind, (limit, limit))
+
+
 def _take_rights(place: Place, request: dict[str, Any]) -> None:
-    """Those of the task's command. In a user namespace, only one who looks like root there has any."""
+    """Those of the task's command. In a user namespace, only one who looks like root there has any. Who looks into
+    processes may also trace them where the machine lets only their parents do so; having more rights than the task, it
+    cannot be traced by it."""
     if not place.is_deeper:
         os.setgroups([int(group) for group in place.status["Groups"].split()])
     allowed = request["capabilities"] if os.getuid() == 0 else 0
     bounding = int(place.status["CapBnd"], 16)
+    if _spies(request) and _permitted() & _SYS_PTRACE:
+        allowed |= _SYS_PTRACE
+        bounding |= _SYS_PTRACE
     for number in range(64):
         if not bounding >> number & 1 and _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:
             break  # above the last one this kernel knows
@@ -271,6 +318,13 @@ def _set_capabilities(allowed: int) -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     low, high = allowed & 0xFFFFFFFF, allowed >> 32
     _check(_libc.capset(header, (ctypes.c_uint32 * 6)(low, low, low, high, high, high)))
+
+
+def _permitted() -> int:
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    found = (ctypes.c_uint32 * 6)()
+    _check(_libc.capget(header, found))
+    return found[1] | found[4] << 32
 
 
 class _Program(ctypes.Structure):
@@ -301,9 +355,14 @@ def _take_terminal(request: dict[str, Any]) -> int:
     return master
 
 
-def _close_others() -> None:
-    if _libc.syscall(_CLOSE_RANGE, 3, ctypes.c_uint(0xFFFFFFFF), 0) != 0:
-        os.closerange(3, _HIGHEST_FD)
+def _close_others(keep_program: bool) -> None:
+    first = 3
+    if keep_program:
+        os.set_inheritable(PROGRAM_FD, False)
+        os.closerange(3, PROGRAM_FD)
+        first = PROGRAM_FD + 1
+    if _libc.syscall(_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), 0) != 0:
+        os.closerange(first, _HIGHEST_FD)
 
 
 def _go_to(folder: bytes, env: dict[bytes, bytes]) -> None:
@@ -317,6 +376,8 @@ def _go_to(folder: bytes, env: dict[bytes, bytes]) -> None:
 
 def _run(request: dict[str, Any], env: dict[bytes, bytes]) -> int:
     """Become the command; answers an exit code only when that is not possible."""
+    if _spies(request):
+        os.execve(PROGRAM_FD, request["argv"], env)
     if request["argv"]:
         return _exec(request["argv"], env)
     wanted = env.get(b"SHELL", b"")

@@ -1,8 +1,8 @@
 """Where the programs of a task are right now: the Python stacks of all its processes, by py-spy, without a change to
 the job. Of other programs, what the kernel says they wait for.
 
-What py-spy looks at belongs to the job, which may be hostile: it is a process of its own, bounded in time, memory and
-in what it may say.
+What py-spy looks at belongs to the job, which may be hostile: it runs inside the task, with the task's files and
+rights, bounded in time, memory and in what it may say.
 """
 
 from __future__ import annotations
@@ -10,27 +10,25 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, UserError
-from holdfast.engines.base import Engine, LetsIn, NoEntry, ProcessInfo
+from holdfast.engines.base import Command, Engine, Inside, LetsIn, NoEntry, ProcessInfo
 
 from .entering import Entering, Entrance
 
-AT_ONCE = 16  # of all who ask together
+AT_ONCE = 16  # processes looked into, for all who ask together
+AT_ONCE_EACH = 4
 MOST = 64  # processes looked into, of one task
 MOST_LISTED = 500
 TIME = 20.0  # seconds for all of them
-MEMORY = 4 * 1024 * 1024  # KiB of address space for one py-spy
-MOST_OUTPUT = 4 * 1024 * 1024  # bytes of its output
+MOST_OUTPUT = 1024 * 1024  # bytes that are read of one py-spy's output
 MOST_THREADS = 500
 MOST_FRAMES = 200  # of one thread, the innermost
 LONGEST = 500  # characters of any text
@@ -86,7 +84,7 @@ class Stacks:
     def __init__(self, entering: Entering, engine: Engine) -> None:
         self._entering = entering
         self._engine = engine if isinstance(engine, LetsIn) else None
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = _Turns()
 
     async def dump(self, actor: Actor, ref: str, task: str | None = None) -> TaskStacks:
         """Of a task that runs or is held, for those who may enter it; it stands still meanwhile, for milliseconds."""
@@ -97,7 +95,7 @@ class Stacks:
         inner = {info.pid: info.inner_pid for info in shown}
         until = asyncio.get_running_loop().time() + TIME
         processes = await asyncio.gather(
-            *(self._look(info, inner, until if info.pid in looked_into else None) for info in shown)
+            *(self._look(actor, entrance, info, inner, until if info.pid in looked_into else None) for info in shown)
         )
         # A number that was given to another process meanwhile would tell of somebody else's.
         still = {(info.pid, info.inner_pid) for info in await self._processes(entrance)}
@@ -112,7 +110,9 @@ class Stacks:
         except NoEntry as error:
             raise Conflict(f"{entrance.task} of {entrance.job.id}: {error}") from None
 
-    async def _look(self, info: ProcessInfo, inner: dict[int, int], until: float | None) -> Process:
+    async def _look(
+        self, actor: Actor, entrance: Entrance, info: ProcessInfo, inner: dict[int, int], until: float | None
+    ) -> Process:
         command = " ".join(info.command)[:LONGEST]
         state, waits_in = await asyncio.to_thread(_by_kernel, info.pid)
         found = Process(
@@ -128,65 +128,61 @@ class Stacks:
         if until is None:
             return replace(found, error=f"Not looked into: only the first {MOST} of a task are")
         try:
-            async with self._turns, asyncio.timeout_at(until):
+            async with asyncio.timeout_at(until), self._turns.of(actor.name):
                 on_cpu = await asyncio.to_thread(_on_cpu, info.pid)  # before it is made to stand still
-                threads = await _spy(info.pid)
+                threads = await self._spy(entrance.attempt_id, info.inner_pid)
                 return replace(found, threads=tuple(_told_by_kernel(each, on_cpu) for each in threads))
         except _Failed as error:
             return replace(found, error=str(error))
         except TimeoutError:
             return replace(found, error=f"It took longer than {TIME:g} s")
 
+    async def _spy(self, attempt_id: str, process: int) -> tuple[Thread, ...]:
+        assert self._engine is not None
+        try:
+            session = await self._engine.enter(attempt_id, Command(kind=Inside.STACKS, process=process))
+        except NoEntry as error:
+            raise _Failed(str(error)) from None
+        try:
+            session.end_input()
+            out, err = await asyncio.gather(_bounded(session.read), _bounded(session.read_errors))
+            status = await session.wait()
+        finally:
+            session.signal(signal.SIGKILL)
+            session.close()
+        if status != 0:
+            raise _Failed(_said(err))
+        return _read(out)
+
+
+class _Turns:
+    """Who asks for much waits behind themselves, not in front of others."""
+
+    def __init__(self) -> None:
+        self._all = asyncio.Semaphore(AT_ONCE)
+        self._users: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # who wait or have a turn
+
+    @asynccontextmanager
+    async def of(self, user: str) -> AsyncIterator[None]:
+        own = self._users.get(user)
+        if own is None:
+            own = self._users[user] = asyncio.Semaphore(AT_ONCE_EACH)
+        async with own, self._all:
+            yield
+
 
 class _Failed(Exception):
     """In words for people."""
 
 
-async def _spy(pid: int) -> tuple[Thread, ...]:
-    limited = ["/bin/sh", "-c", f'ulimit -c 0; ulimit -v {MEMORY}; exec "$@"', "sh"]
-    process = await asyncio.create_subprocess_exec(
-        *limited,
-        py_spy(),
-        *("dump", "--json", "--full-filenames", "--pid", str(pid)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
-        cwd="/",
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        out, err = await asyncio.gather(_bounded(process.stdout), _bounded(process.stderr))
-        status = await process.wait()
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
-    if status != 0:
-        raise _Failed(_said(err))
-    return _read(out)
-
-
-async def _bounded(stream: asyncio.StreamReader) -> bytes:
+async def _bounded(read: Callable[[], Awaitable[bytes]]) -> bytes:
     parts, size = [], 0
-    while part := await stream.read(64 * 1024):
+    while part := await read():
         parts.append(part)
         size += len(part)
         if size > MOST_OUTPUT:
             raise _Failed("Its stacks are too long to be shown")
     return b"".join(parts)
-
-
-@cache
-def py_spy() -> str:
-    """The program, installed with us or found on the way."""
-    beside = Path(sys.executable).with_name("py-spy")
-    found = str(beside) if beside.is_file() else shutil.which("py-spy")
-    if found is None:
-        raise UserError("The program py-spy is not installed where the server runs", hint="pip install py-spy")
-    return found
 
 
 def _said(err: bytes) -> str:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from holdfast.engines.base import Command, Inside, Isolation, NoEntry, ProcessInfo, Session
 
-from . import ending, libc
+from . import ending, libc, spy
 from .folder import TaskFolder, is_safe_id
 from .inhabitants import inhabitants
 from .interpreter import Interpreter
@@ -36,7 +36,7 @@ from .spawning import memory_file
 
 _RUNTIME = str(Path(__file__).parents[2] / "runtime")
 _ENTER = "import sys; sys.path.append(sys.argv[1]); import enter; enter.main()"
-_CONTROL_FD, _REQUEST_FD = 3, 4  # as runtime/enter.py knows them
+_CONTROL_FD, _REQUEST_FD, _PROGRAM_FD = 3, 4, 5  # as runtime/enter.py knows them
 _HIGH = 100  # sources of descriptors lie above every target
 _PATIENCE = 30.0  # seconds a helper may take until it is inside
 _AGAIN = 0.02  # seconds between two tries to enter a task that is still being set up
@@ -87,6 +87,7 @@ class Entering:
         self._site = site
         self._in_thread = in_thread
         self._interpreter = Interpreter()
+        self._spy = spy.Spy()
         self._sessions: dict[EmbeddedSession, str] = {}  # those whose command runs -> attempt id
 
     async def enter(self, attempt_id: str, command: Command) -> Session:
@@ -156,6 +157,7 @@ class Entering:
         for session in list(self._sessions):
             session.close()
         self._interpreter.close()
+        self._spy.close()
 
     # --- in a thread ----------------------------------------------------------------------------------------------
 
@@ -174,6 +176,8 @@ class Entering:
             control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.callback(control.close)
             actions: list[Dup | Open] = [give(far.detach(), _CONTROL_FD), give(memory_file(request), _REQUEST_FD)]
+            if command.kind is Inside.STACKS:
+                actions.append(give(self._spy.open(), _PROGRAM_FD))
             ends: list[int] = []
             for target in range(3):
                 if command.terminal is not None:
@@ -221,9 +225,10 @@ class Entering:
         if not door.note.sandbox:
             env[COOKIE] = self._places.machine_name(attempt_id)
         terminal = command.terminal
+        argv = spy.argv(command.process) if command.kind is Inside.STACKS else command.argv
         return {
             "kind": str(command.kind),
-            "argv": [_bytes(word) for word in command.argv],
+            "argv": [_bytes(word) for word in argv],
             "script": _bytes(command.script),
             "env": _bytes_of(env),
             "plain_env": _bytes_of(plain),

@@ -1,0 +1,136 @@
+"""A look into processes of a task: by a program of ours, with what the task has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from holdfast.engines.base import Command, Inside, Isolation, ProcessInfo
+from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from holdfast.engines.embedded.processes import start_ticks
+from tests.contracts.engine_contract import Rig
+
+from .archives import config, docker_archive, entry, folder, shell_entries, tar
+from .ordinary import only_root_can_become_another, run_as_ordinary_user
+from .playing import need, play
+from .sessions import inside, let_in
+from .test_modes import PLAIN
+
+HUNG = """
+import time
+def hangs():
+    time.sleep(1000)
+print("up", flush=True)
+hangs()
+"""
+
+# Who looks for a library of this one waits until somebody writes to it.
+ENDLESS = """
+import mmap, os, time
+path = os.path.abspath("libpython3.11.so.1.0")
+with open(path, "wb") as file:
+    file.write(bytes(8192))
+with open(path, "rb") as file:
+    kept = mmap.mmap(file.fileno(), 8192, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+os.unlink(path)
+for planted in (path, path + " (deleted)"):
+    os.mkfifo(planted)
+print("up", flush=True)
+time.sleep(1000)
+"""
+COPIED = """
+real="$(readlink -f "$(command -v python3)")"; export PYTHONHOME="$("$real" -c 'import sys; print(sys.base_prefix)')"
+cp "$real" python3; ./python3 -S -c "$PROGRAM"
+"""
+WAYS = "cat environ maps; head -c 1 mem; ls root/; readlink -v fd/0"
+SYS_PTRACE = 1 << 19
+
+
+@only_root_can_become_another
+def test_an_ordinary_users_tasks_too() -> None:
+    run_as_ordinary_user(__file__)
+
+
+async def process_of(rig: Rig) -> ProcessInfo:
+    (found,) = [info for info in await let_in(rig.engine).processes("a") if info.python]
+    return found
+
+
+async def assert_seen(rig: Rig) -> None:
+    look = Command(kind=Inside.STACKS, process=(await process_of(rig)).inner_pid)
+    said = await inside(rig.engine, "a", look)
+    assert said.code == 0, said
+    (thread,) = json.loads(said.out)
+    assert [frame["name"] for frame in thread["frames"]] == ["hangs", "<module>"]
+
+
+@pytest.mark.parametrize("options", [None, PLAIN], ids=["sandbox", "plain"])
+def test_a_process(tmp_path: Path, options: EmbeddedOptions | None) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", 'exec python3 -c "$PROGRAM"', env={"PROGRAM": HUNG})
+        await assert_seen(rig)
+
+    play(tmp_path, scenario, options)
+
+
+def test_an_image_that_has_nothing_but_python(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    library = Path(os.__file__).parent
+    files = [library / "os.py", *sorted((library / "encodings").glob("*.py"))]
+    modules = [entry(f"usr/lib/{library.name}/{path.relative_to(library)}", path.read_bytes()) for path in files]
+    program = f"/usr/bin/{library.name}"
+    image = tmp_path / "python.tar"
+    image.write_bytes(docker_archive([tar([*shell_entries(program), folder("usr"), *modules])], config()))
+
+    async def scenario(rig: Rig) -> None:
+        assert isinstance(rig.engine, EmbeddedEngine)
+        await rig.engine.import_image("python:1", image)
+        script = f'PYTHONHOME=/usr exec /bin/{library.name} -S -c "$PROGRAM"'
+        await rig.start_and_wait_for(b"up", "a", script, env={"PROGRAM": HUNG}, image="python:1")
+        await assert_seen(rig)
+
+    play(tmp_path / "home", scenario)
+
+
+def test_what_looks_has_the_tasks_files_and_none_of_its_variables_and_cannot_be_looked_into(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", COPIED, env={"PROGRAM": ENDLESS, "RUST_LOG": "trace"})
+        target = await process_of(rig)
+        session = await let_in(rig.engine).enter("a", Command(kind=Inside.STACKS, process=target.inner_pid))
+        spy = await _at_work(rig)
+        for kind in ("mnt", "pid", "user", "cgroup"):
+            assert Path(f"/proc/{spy.pid}/ns/{kind}").samefile(f"/proc/{target.pid}/ns/{kind}")
+        assert Path(f"/proc/{spy.pid}/cgroup").read_text() == Path(f"/proc/{target.pid}/cgroup").read_text()
+        more = _rights(spy.pid, "CapPrm") & ~_rights(target.pid, "CapPrm")
+        assert more == SYS_PTRACE
+        assert _rights(spy.pid, "NoNewPrivs") == 1
+        assert _rights(spy.pid, "Seccomp") == _rights(target.pid, "Seccomp")
+        said = await inside(rig.engine, "a", f"cd /proc/{spy.inner_pid}; {WAYS}")
+        assert said.out == ""
+        assert said.errors.lower().count("permission denied") == 5
+        session.signal(signal.SIGKILL)
+        assert await session.wait() == 128 + signal.SIGKILL
+        session.close()
+        assert start_ticks(spy.pid) is None
+
+    play(tmp_path, scenario)
+
+
+async def _at_work(rig: Rig) -> ProcessInfo:
+    while True:
+        for info in await let_in(rig.engine).processes("a"):
+            if info.command[0] == "py-spy":
+                return info
+        await asyncio.sleep(0.01)
+
+
+def _rights(pid: int, name: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:")), 16)
