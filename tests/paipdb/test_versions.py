@@ -95,6 +95,55 @@ def test_a_tour(any_desk: Bench) -> None:
     assert list(any_desk.notes.iterdir()) == []
 
 
+RARE = """\
+def double(x):
+    y = x * 2
+    return y
+total = 0
+for i in range(3):
+    total += double(i)
+print("total", total)
+"""
+
+
+def test_commands_that_are_rarely_typed(any_desk: Bench) -> None:
+    program = any_desk.debug(RARE)
+    client = program.client()
+    client.prompt()
+    assert "Breakpoint 1" in client.do("tbreak 6")
+    assert "Deleted breakpoint 1" in client.do("c")
+    assert "display total: 0" in client.do("display total")
+    assert "return y" in client.do("source double")
+    assert "Function" in client.do("whatis double")
+    client.do("alias more p %1 + 1")
+    assert "42" in client.do("more 41")
+    client.do("unalias more")
+    client.do("!extra = 40")
+    assert "42" in client.do("pp extra + 2")
+    client.do("b double")
+    client.do("condition 2 x == 2")
+    assert "x == 2" in client.do("b")
+    client.do("c")
+    assert "x = 2" in client.do("a")
+    assert "train.py(6)<module>" in client.do("u")
+    client.do("d")
+    client.do("disable 2")
+    assert "train.py(3)double()" in client.do("until 3")
+    client.do("r")
+    assert "[old: 0]" in client.do("n")
+    client.do("undisplay total")
+    assert "train.py(4)<module>" in client.do("j 4")
+    assert "total += double(i)" in client.do("ll")
+    client.send("debug double(4)")
+    client.wait_for("((Pdb)) ")
+    client.send("q")
+    client.prompt()
+    client.do("clear 2")
+    client.send("c")
+    assert program.ends() == 0
+    assert program.stdout == "total 6\n"
+
+
 def test_steps_to_the_end(any_desk: Bench) -> None:
     program = any_desk.debug("x = 1\ny = 2\n", env={"DEBUG_TOKEN": "off"})
     client = Client(program.port())
