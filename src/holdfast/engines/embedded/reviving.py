@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import stat
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -51,10 +52,18 @@ class Reviver(Starter):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        self._turns: dict[str, threading.Lock] = {}  # one that is going must have gone before it comes again
         self._runners: dict[str, int] = {}  # those that are our children
+
+    def _turn(self, attempt_id: str) -> threading.Lock:
+        return self._turns.setdefault(attempt_id, threading.Lock())
 
     def revive(self, launch: Launch) -> None:
         """NoEntry when it cannot be done. Harmless when it is done, or the task itself runs."""
+        with self._turn(launch.attempt_id):
+            self._revive(launch)
+
+    def _revive(self, launch: Launch) -> None:
         folder = self._places.folder(launch.attempt_id)
         note = folder.read_start() if is_safe_id(launch.attempt_id) else None
         if note is None or launch.attempt_id not in self._places.tasks():
@@ -124,6 +133,10 @@ class Reviver(Starter):
 
     def end(self, attempt_id: str) -> None:
         """Whoever started it. Returns when all of it has gone. Harmless when there is none."""
+        with self._turn(attempt_id):
+            self._end(attempt_id)
+
+    def _end(self, attempt_id: str) -> None:
         revived = revived_of(self._places.folder(attempt_id))
         note = revived.read_start() if is_safe_id(attempt_id) else None
         if note is None:
