@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import output
-from .inside import find_server
+from .inside import find_server, tell_whose
 from .options import JobRef, connect
 from .quantities import parse_duration
 
@@ -64,6 +64,7 @@ def _attach(job: str, task: str | None, id: str | None, seconds: float) -> None:
     if seconds and output.is_terminal(sys.stderr):
         output.note("Waiting for a debugger; Ctrl-C ends that.", "dim")
     with open_debugger(find_server(), job, task, id=id, wait=seconds) as line:
+        tell_whose(line.entered)
         output.note(_place(line.entered), "dim")
         console = Console(line)
         ended = console.run()
@@ -104,10 +105,10 @@ def _attach_to_process(job: str, task: str | None, pid: int) -> None:
 
 
 def _lead_vscode(job: str, task: str | None, port: str | None) -> None:
-    from .forward import choose_task, open_tunnel
+    from .forward import choose_task, find_to_enter, open_tunnel
 
     with connect() as client:
-        found = client.job(job)
+        found = find_to_enter(client, job)
         chosen = choose_task(found, task)
         named = port or (DEBUGPY if chosen is not None and DEBUGPY in chosen.ports else DEBUGPY_PORT)
         with open_tunnel(client, found.id, chosen.task if chosen else task, named) as tunnel:

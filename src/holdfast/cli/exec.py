@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import output
-from .inside import TaskName, as_run, command_of, find_server
+from .inside import TaskName, as_run, command_of, find_server, tell_whose
 from .options import JobRef
 
 if TYPE_CHECKING:
@@ -54,7 +54,13 @@ def run_inside(job: str, task: str | None, what: dict[str, Any], *, terminal: bo
     from holdfast.sdk.inside import open_exec
 
     shape = _terminal() if terminal else None
-    with open_exec(find_server(), job, task, terminal=shape, **what) as line, Keyboard(line, terminal) as keyboard:
+    with open_exec(find_server(), job, task, terminal=shape, **what) as line:
+        tell_whose(line.entered)
+        return _converse(line, terminal)
+
+
+def _converse(line: Line, terminal: bool) -> int:
+    with Keyboard(line, terminal) as keyboard:
         keyboard.start()
         return _show(line, terminal)
 

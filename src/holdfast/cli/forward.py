@@ -65,8 +65,7 @@ def open_tunnel(client: Client, ref: str, task: str | None, asked: str, local: i
     from holdfast.core.errors import UserError
     from holdfast.sdk.inside import open_port
 
-    job = client.job(ref)
-    client.ticket(job.id)  # refused now, not at the first connection, to who may not get in
+    job = find_to_enter(client, ref)
     found = choose_task(job, task)
     if found is None:
         open_port(client.address, job.id, task, asked).close()  # which is refused, and says why
@@ -77,6 +76,12 @@ def open_tunnel(client: Client, ref: str, task: str | None, asked: str, local: i
         raise UserError(f"{found.task} has no port named {asked}", hint=hint)
     number = int(asked) if asked.isdigit() else found.ports[asked][0]
     return Tunnel(client.address, _listen(number, local), job.id, found.task, str(number))
+
+
+def find_to_enter(client: Client, ref: str) -> JobDetail:
+    """The job that the name leads into: one's own before others'. Refused now, not at the first connection, to who may
+    not get in."""
+    return client.job(client.ticket(ref).job or ref)
 
 
 def choose_task(job: JobDetail, wanted: str | None) -> Task | None:

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from . import output
+
 if TYPE_CHECKING:
     from holdfast.sdk import Client
     from holdfast.sdk.address import Address
+    from holdfast.sdk.inside import Entered
     from holdfast.sdk.plain import PlainClient
+
+LONGEST_WHOSE = 500
 
 TaskName = Annotated[
     str | None,
@@ -47,6 +52,13 @@ def command_of(ctx: typer.Context) -> list[str]:
 def as_run(words: Sequence[str]) -> dict[str, Any]:
     """As with `submit`: one word is shell text, several are a program and its arguments; none is a shell."""
     return {"script": words[0]} if len(words) == 1 else {"argv": list(words)}
+
+
+def tell_whose(entered: Entered) -> None:
+    """Where that is not one's own job."""
+    whose = entered.more.get("whose")
+    if isinstance(whose, str) and whose:
+        output.note(f"holdfast: {output.safe(whose[:LONGEST_WHOSE])}")
 
 
 def find_server() -> Address:

@@ -91,3 +91,4 @@ class ShortKey:
 class Ticket:
     ticket: str = field(repr=False)
     expires_in: float = 0.0  # seconds
+    job: str = ""  # its id: where it leads

@@ -26,6 +26,12 @@ class _Issued:
 
 
 @dataclass(frozen=True, slots=True)
+class Issued:
+    ticket: str
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
     actor: Actor
     token_id: str  # ask `holder` whether it still holds
@@ -41,14 +47,14 @@ class Tickets:
         self._monotonic = monotonic
         self._issued: dict[bytes, _Issued] = {}  # by the digest of the ticket
 
-    async def issue(self, login: str, ref: str) -> str:
+    async def issue(self, login: str, ref: str) -> Issued:
         """For whoever is logged in by this token and may enter that job now."""
         known = await self._access.known(login)
         entrance = await self._entering.find(known.actor, ref)
         self._make_room(known.token.id)
         ticket = secrets.token_urlsafe(32)
         self._issued[_digest(ticket)] = _Issued(known.token.id, entrance.job.id, self._monotonic() + LASTS)
-        return ticket
+        return Issued(ticket, entrance.job.id)
 
     async def redeem(self, ticket: str) -> Admitted:
         """Who shows it, and for which job; NotLoggedIn when it was shown before or is too old."""

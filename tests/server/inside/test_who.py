@@ -99,6 +99,20 @@ async def test_a_token_that_is_revoked_ends_the_line(rig: Rig) -> None:
         assert (await wire.refusal())[1] == 4401
 
 
+async def test_a_name_leads_into_ones_own_job_and_whose_it_is_is_told(rig: Rig) -> None:
+    ann, bob = await rig.house.user("ann", "default"), await rig.house.user("bob", "default")
+    text = "name: train\ncommand: sleep 1000\n"
+    hers, _ = await running(rig, text, ann), await running(rig, text, bob)
+    headers = {"authorization": f"Bearer {(await rig.house.services.tokens.create(ann, name='laptop')).text}"}
+    assert (await rig.post("/jobs/train/tickets", headers=headers)).json()["job"] == hers.id
+    async with open_line(rig, "train/tasks/-/exec", headers=headers) as wire:
+        wire.say({"argv": ["sleep", "1000"]})
+        assert await wire.words("entered") == {"job": hers.id, "task": "main-0", "held": False}
+    async with open_line(rig, f"{hers.id}/tasks/-/exec") as wire:
+        wire.say({"argv": ["sleep", "1000"]})
+        assert (await wire.words("entered"))["whose"] == f"train ({hers.id}) of ann, main-0"
+
+
 async def test_a_ticket_ends_with_its_login(rig: Rig) -> None:
     ann = await rig.house.user("ann", "default")
     made = await rig.house.services.tokens.create(ann, name="laptop")

@@ -58,8 +58,8 @@ async def add_short_key(request: Request, body: models.NewShortKey, actor: Calle
 @router.post("/jobs/{ref}/tickets", response_model=models.TicketView, status_code=201)
 async def add_ticket(request: Request, ref: str, actor: Caller, services: Ask) -> Response:
     """Shown once, within half a minute, in place of a login: `?ticket=` where a WebSocket leads into this job."""
-    ticket = await services.tickets.issue(token_of(request), ref)
-    return answer({"ticket": ticket, "expires_in": LASTS}, 201)
+    issued = await services.tickets.issue(token_of(request), ref)
+    return answer({"ticket": issued.ticket, "expires_in": LASTS, "job": issued.job_id}, 201)
 
 
 def show_lines(request: Request, gate: SshGate, entrances: Iterable[Entrance]) -> list[dict[str, Any]]:

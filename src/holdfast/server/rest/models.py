@@ -179,6 +179,7 @@ class ShortKeyView(Given):
 class TicketView(Given):
     ticket: str
     expires_in: float = Field(description="Seconds.")
+    job: str = Field(description="Its id: where the ticket leads.")
 
 
 class DebuggerView(Given):
@@ -227,8 +228,12 @@ class PlanView(Given):
     reasons: list[str]
 
 
+class ListedJobView(JobView):
+    debugger: str | None = Field(description="Where one waits for somebody: train.py:42 in worker-3; the first of several.")
+
+
 class JobPageView(Given):
-    items: list[JobView]
+    items: list[ListedJobView]
     next: str | None = Field(description="Give it as `cursor` for the page after this one.")
 
 

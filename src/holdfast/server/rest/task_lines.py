@@ -64,9 +64,10 @@ class TaskLine(Messages):
         return await self.services.entering.find(await self.actor(), self.job.id, self.wanted)
 
     async def welcome(self, entrance: Entrance, **more: Any) -> None:
-        """The first words: where it leads."""
+        """The first words: where it leads, and whose that is when it is not one's own."""
+        whose = entrance.whose(await self.actor())
         where = {"job": entrance.job.id, "task": entrance.task, "held": entrance.held}
-        await self.send({"entered": {**where, **more}})
+        await self.send({"entered": {**where, **({"whose": whose} if whose else {}), **more}})
 
 
 _open = Places("lines into tasks", MOST_OF_ONE, MOST)
