@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -129,9 +128,7 @@ class Stacks:
             return replace(found, error=f"Not looked into: only the first {MOST} of a task are")
         try:
             async with asyncio.timeout_at(until), self._turns.of(actor.name):
-                on_cpu = await asyncio.to_thread(_on_cpu, info.pid)  # before it is made to stand still
-                threads = await self._spy(entrance.attempt_id, info.inner_pid)
-                return replace(found, threads=tuple(_told_by_kernel(each, on_cpu) for each in threads))
+                return replace(found, threads=await self._spy(entrance.attempt_id, info.inner_pid))
         except _Failed as error:
             return replace(found, error=str(error))
         except TimeoutError:
@@ -228,25 +225,6 @@ def _by_kernel(pid: int) -> tuple[str, str]:
     except OSError:
         waits_in = ""
     return STATES.get(letter, letter), waits_in
-
-
-def _on_cpu(pid: int) -> dict[int, bool]:
-    """By its threads' numbers, those within the task and those outside: whether each is on a CPU, or about to be."""
-    within: dict[int, bool] = {}
-    outside: dict[int, bool] = {}
-    with suppress(OSError), os.scandir(f"/proc/{pid}/task") as listing:
-        for entry, _ in zip(listing, range(MOST_THREADS), strict=False):
-            with suppress(OSError):
-                status = _proc(pid, f"task/{entry.name}/status").decode("utf-8", "replace").splitlines()
-                facts = dict(line.split(":", 1) for line in status if ":" in line)
-                busy = facts.get("State", "").strip().startswith("R")
-                within[int(facts.get("NSpid", entry.name).split()[-1])] = outside[int(entry.name)] = busy
-    return {**outside, **within}
-
-
-def _told_by_kernel(thread: Thread, on_cpu: dict[int, bool]) -> Thread:
-    """py-spy asks the kernel of threads by the numbers that the task knows, and takes those not found for busy."""
-    return replace(thread, active=on_cpu.get(thread.id, thread.active))
 
 
 def _proc(pid: int, name: str) -> bytes:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.engines.base import Engine, LetsIn, NoEntry
 from holdfast.services import stacks
 from tests.server.rig import Rig
 from tests.services.house import PATIENCE
@@ -87,12 +91,14 @@ count()
 
 
 async def test_who_works_is_told_from_who_waits(rig: Rig) -> None:
-    both = await stacks_of(
-        rig, 'exec python3 -c "$PROGRAM"', lambda all: any({"count", "sleep"} <= calls(each) for each in all), BUSY
-    )
-    threads = [thread for each in both for thread in each["threads"]]
+    """As soon as both do: they may be about to."""
+    await stacks_of(rig, 'exec python3 -c "$PROGRAM"', _one_works_and_one_waits, BUSY)
+
+
+def _one_works_and_one_waits(processes: Processes) -> bool:
+    threads = [thread for each in processes for thread in each["threads"]]
     active = {function: thread["active"] for thread in threads for function in _functions(thread)}
-    assert (active["count"], active["sleep"]) == (True, False)
+    return (active.get("count"), active.get("sleep")) == (True, False)
 
 
 def _functions(thread: dict[str, Any]) -> list[str]:
@@ -133,3 +139,87 @@ async def test_what_takes_too_long_is_given_up(rig: Rig, monkeypatch: pytest.Mon
 async def test_a_stack_that_is_too_long_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "MOST_OUTPUT", 100)
     await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("too long"))
+
+
+# The kernel names files of it that are gone, and where they were there are links out of the sandbox.
+MISLEADING = """
+import mmap, os, subprocess
+path = os.path.abspath("libpython3.11.so.1.0")
+with open(path, "wb") as file:
+    file.write(b"\\x7fELF" + bytes(8192))
+with open(path, "rb") as file:
+    kept = mmap.mmap(file.fileno(), 8192, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+for gone in (path, os.path.abspath("python3")):
+    os.unlink(gone)
+    for planted in (gone, gone + " (deleted)"):
+        os.symlink("TARGET", planted)
+subprocess.run(["sleep", "1000"])
+"""
+COPIED = """
+real="$(readlink -f "$(command -v python3)")"; export PYTHONHOME="$("$real" -c 'import sys; print(sys.base_prefix)')"
+cp "$real" python3; ./python3 -S -c "$PROGRAM"
+"""
+IN_OPEN = 0x20
+
+
+async def test_links_of_a_task_do_not_lead_the_look_to_files_of_the_machine(rig: Rig, tmp_path: Path) -> None:
+    target = tmp_path / "fifo"
+    os.mkfifo(target)
+    libc = ctypes.CDLL(None, use_errno=True)
+    notices = libc.inotify_init1(os.O_NONBLOCK)
+    try:
+        assert libc.inotify_add_watch(notices, os.fsencode(target), IN_OPEN) >= 0
+        processes = await stacks_of(rig, COPIED, runs("sleep 1000"), MISLEADING.replace("TARGET", str(target)))
+        misleading = [each for each in processes if each["python"] and "libpython" in each["command"]]
+        assert misleading
+        assert "took longer" not in (misleading[0]["error"] or "")
+        with pytest.raises(BlockingIOError):  # it was never opened
+            os.read(notices, 4096)
+    finally:
+        os.close(notices)
+
+
+# Who looks for a library of this one waits until somebody writes to it.
+ENDLESS = """
+import mmap, os, subprocess
+path = os.path.abspath("libpython3.11.so.1.0")
+with open(path, "wb") as file:
+    file.write(bytes(8192))
+with open(path, "rb") as file:
+    kept = mmap.mmap(file.fileno(), 8192, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+os.unlink(path)
+for planted in (path, path + " (deleted)"):
+    os.mkfifo(planted)
+if os.fork():
+    os.fork()
+subprocess.run(["sleep", "1000"])
+"""
+
+
+async def test_one_user_has_only_so_many_looks_at_once_and_they_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "AT_ONCE_EACH", 2)
+    monkeypatch.setattr(stacks, "TIME", 3.0)
+    job = await running(rig, json.dumps({"name": "endless", "env": {"PROGRAM": ENDLESS}, "command": COPIED}))
+    entrance = await rig.house.services.entering.find(rig.house.admin, job.id, None)
+    engine: Engine = rig.house.engine
+
+    async def count(command: str) -> int:
+        assert isinstance(engine, LetsIn)
+        try:
+            return sum(info.command[0] == command for info in await engine.processes(entrance.attempt_id))
+        except NoEntry:  # it is still being set up
+            return 0
+
+    while await count("sleep") < 3:
+        await asyncio.sleep(0.01)
+    asked = asyncio.create_task(rig.get(f"/jobs/{job.id}/tasks/main-0/stacks"))
+    most = 0
+    while not asked.done():
+        most = max(most, await count("py-spy"))
+        await asyncio.sleep(0.01)
+    assert most == 2
+    errors = [each["error"] for each in (await asked).json()["processes"] if each["python"]]
+    assert [error for error in errors if "took longer" in error] == errors
+    assert len(errors) == 3
+    while await count("py-spy"):
+        await asyncio.sleep(0.01)
