@@ -120,6 +120,11 @@ def test_who_looks_at_the_job_or_its_log_is_told(place: Env, waiting: str) -> No
         terminal.until(f": holdfast debug {waiting} main-0".encode())
     shown = run_program("show", waiting, env=place).text
     assert "waits at train.py:6 in main-0" in shown
+    for listing in (("ls",), ("top", "--once")):
+        lines = run_program(*listing, env={**place, "COLUMNS": "200"}).text.splitlines()
+        assert next(line for line in lines if waiting in line).endswith("debugger waiting at train.py:6 in main-0")
+    with at_terminal("ls", env=place, columns=150) as terminal:
+        terminal.until(f"next: holdfast debug {waiting}".encode())
     found = run_program("show", "--json", waiting, env=place).json["debuggers"]
     assert [(each["task"], each["line"], each["waits"]) for each in found] == [("main-0", 6, True)]
 

@@ -69,7 +69,9 @@ def time_left(until: datetime, now: datetime) -> str:
 
 
 def with_time_left(job: JobSummary, now: datetime) -> str:
-    """The message of a job, for one line of a list."""
+    """The message of a job, for one line of a list. Where a debugger waits for somebody, that is the message."""
+    if job.debugger:
+        return f"debugger waiting at {job.debugger}"
     if job.held_until is None:
         return "" if job.message == job.state else job.message
     return f"{job.message}, {time_left(job.held_until, now)}"

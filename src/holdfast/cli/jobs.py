@@ -102,9 +102,12 @@ def _cells(job: JobSummary, now: datetime) -> dict[str, object]:
 
 
 def _say_more(items: tuple[JobSummary, ...], cursor: str | None, asked: Sequence[str]) -> None:
+    debugged = [f"holdfast debug {job.id}" for job in items if job.debugger][:1]
     if cursor:
         again = shlex.join(["holdfast", "ls", *(output.safe(word) for word in asked)])
-        output.hint(f"{again} --more {cursor}", f"{again} --all")
+        output.hint(*debugged, f"{again} --more {cursor}", f"{again} --all")
+    elif debugged:
+        output.hint(*debugged)
     elif items and str(items[0].state) == "Held":
         output.hint(f"holdfast ssh {items[0].id}", f"holdfast release {items[0].id}")
     elif items:

@@ -76,6 +76,7 @@ class JobSummary:
     schedule: str | None = None  # id of the schedule that was due
     stopping: bool = False
     held_until: datetime | None = None  # while it is held: when the last of its failed tasks is let go
+    debugger: str | None = None  # in lists: where one waits for somebody, train.py:42 in worker-3
     warnings: tuple[str, ...] = ()  # about the job file, right after submitting
 
 

@@ -18,6 +18,7 @@ from .entering import Entering, Entrance, PortStream
 ASKS = b"Token: "
 PATIENCE = 10.0  # seconds for it to ask
 LOOK_AGAIN = 15.0  # seconds after which a wait looks whether there still is something to wait for
+LONGEST_PLACE = 80  # characters that a list shows: the task says it, and may say anything
 LONGEST_REFUSAL = 300  # characters of what it says instead
 
 
@@ -58,6 +59,13 @@ class Debuggers:
             for debugger in debuggers
         ]
         return sorted(found, key=lambda each: (not each.is_free, not each.debugger.waits, each.debugger.since))
+
+    def waits_at(self, job: JobSummary) -> str | None:
+        """train.py:42 in worker-3: the first where nobody is yet. From memory; for each job of a list."""
+        if job.state.final:
+            return None
+        first = next((each for each in self.of(job.id) if each.is_free), None)
+        return f"{first.place[-LONGEST_PLACE:]} in {first.task}" if first else None
 
     async def attach(
         self, actor: Actor, ref: str, task: str | None = None, *, id: str | None = None, wait: float = 0.0

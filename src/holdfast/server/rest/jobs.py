@@ -151,7 +151,8 @@ async def list_jobs(
         submitted_before=parse_time(before, "before"),
     )
     page = await services.jobs.list(actor, filter, limit=limit, cursor=cursor)
-    return answer({"items": [show_summary(job) for job in page.items], "next": page.next})
+    items = [{**show_summary(job), "debugger": services.debuggers.waits_at(job)} for job in page.items]
+    return answer({"items": items, "next": page.next})
 
 
 @router.post("/jobs/stop", response_model=models.StopManyView)

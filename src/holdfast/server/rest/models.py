@@ -229,7 +229,7 @@ class PlanView(Given):
 
 
 class ListedJobView(JobView):
-    debugger: str | None = Field(description="Where one waits for somebody: train.py:42 in worker-3; the first of several.")
+    debugger: str | None = Field(description="Where one waits for somebody: train.py:42 in worker-3.")
 
 
 class JobPageView(Given):
