@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 
 PUBLIC = job_pair(bytes(32)).public
 KEY = {"title": "laptop", "value": PUBLIC, "time": 1625472000000}
+OTHER_KEY = {**KEY, "value": job_pair(b"\1" * 32).public}
 
 
 def done(response: httpx.Response, status: int = 201) -> str:
@@ -54,15 +55,24 @@ async def test_one_sees_oneself_and_admins_see_all(pai: Pai) -> None:
 
 async def test_all_see_all_where_all_read_all_but_no_secrets(tmp_path: Path) -> None:
     async with open_pai(tmp_path / "home", {"access": {"reading": "users"}}) as pai:
-        extension = {"jobSSH": {"key": "private", "pubKey": "public"}, "githubPAT": "secret", "sshKeys": [KEY]}
-        await pai.house.services.users.extend(pai.house.admin, "admin", extension)
-        await pai.house.services.users.extend(pai.alice, "alice", extension)
+        secrets = {"jobSSH": {"key": "private", "pubKey": "public"}, "githubPAT": "secret"}
+        keys = {"admin": [OTHER_KEY], "alice": [KEY]}
+        for actor in (pai.house.admin, pai.alice):
+            await pai.house.services.users.extend(actor, actor.name, {**secrets, "sshKeys": keys[actor.name]})
         assert [user["username"] for user in (await pai.user.get("/v2/users")).json()] == ["admin", "alice"]
-        public = {"jobSSH": {"pubKey": "public"}, "sshKeys": [KEY]}
         for client, mine, other in ((pai.user, "alice", "admin"), (pai.admin, "admin", "alice")):
-            assert (await client.get(f"/v2/users/{mine}")).json()["extension"] == extension
+            assert (await client.get(f"/v2/users/{mine}")).json()["extension"] == {**secrets, "sshKeys": keys[mine]}
+            public = {"jobSSH": {"pubKey": "public"}, "sshKeys": keys[other]}
             assert (await client.get(f"/v2/users/{other}")).json()["extension"] == public
         refused(await pai.guest.get("/v2/users/alice"), 401, "UnauthorizedUserError")
+
+
+async def test_a_key_of_another_user_is_refused(pai: Pai) -> None:
+    await pai.house.services.users.extend(pai.house.admin, "admin", {"sshKeys": [KEY]})
+    told = await pai.user.put("/v2/users/alice/extension", json={"extension": {"sshKeys": [OTHER_KEY, KEY]}})
+    assert told.status_code == 409
+    assert "Another user has this SSH key" in told.json()["message"]
+    done(await pai.user.put("/v2/users/alice/extension", json={"extension": {"sshKeys": [OTHER_KEY]}}))
 
 
 async def test_what_clients_keep_with_a_user_is_for_that_user(tmp_path: Path) -> None:
