@@ -130,6 +130,25 @@ def test_a_file_is_held_by_option_and_a_rerun_as_before_or_not(cli: Cli, tmp_pat
         cli.ok("release", job.json["id"])
 
 
+def test_a_task_that_may_not_be_held_says_why(cli: Cli) -> None:
+    """Ten of a user may be."""
+    role = {"instances": 11, "command": "exit 3", "resources": {"cpu": 0.1, "memory": "64Mi"}}
+    text = json.dumps({"name": "crowd", "hold": True, "roles": {"worker": role}})
+    job = cli.ok("submit", "--json", "-", stdin=text.encode()).json["id"]
+    deadline = time.monotonic() + PATIENCE
+    while {task["state"] for task in tasks(cli, job)} != {"Held", "Failed"}:
+        assert time.monotonic() < deadline, cli("show", job).text
+        time.sleep(0.05)
+    shown = [line for line in cli.ok("show", job).text.splitlines() if "  not held    " in line]
+    refused = [task["task"] for task in tasks(cli, job) if task["state"] == "Failed"]
+    why = "admin has 10 held tasks, and may have 10. `holdfast release` lets one go."
+    assert shown == [f"  not held    {task}: {why}" for task in refused]
+    cli.ok("release", job)
+    cli("wait", job)
+    assert shown[0] in cli.ok("show", job).text.splitlines()
+    assert "not held" not in cli.ok("show", cli.ok("rerun", job, "--no-hold", "--json").json["id"]).text
+
+
 def test_a_groups_hold(cli: Cli) -> None:
     cli.ok("group", "add", "careful", "--hold", "files:2d")
     assert "hold        files:2d" in cli.ok("group", "show", "careful").text

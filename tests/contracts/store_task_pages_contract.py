@@ -118,3 +118,14 @@ class TaskPagesContract:
         assert [event.kind for event in newest] == ["kind-4", "kind-3", "kind-2"]
         older = opened.read(events.newest_events, job_id, newest[-1].seq, 9)
         assert [event.kind for event in older] == ["kind-1", "kind-0", "submitted"]
+
+    def test_the_first_event_of_a_kind_is_that_of_the_attempt(self, opened: Opened, job_id: str) -> None:
+        snapshot = opened.read(jobs.load_snapshot, job_id)
+        told = tuple(
+            replace(an_event(kind), attempt=attempt, message=f"{kind} {at}")
+            for at, (kind, attempt) in enumerate([("kind", 0), ("other", 1), ("kind", 1), ("kind", 1)])
+        )
+        opened.write(jobs.save, [jobs.Saved(before_version=1, after=replace(snapshot, version=2), events=told)])
+        found = [opened.read(events.first_event, job_id, "kind", attempt) for attempt in (0, 1, 2)]
+        assert [event.message if event else None for event in found] == ["kind 0", "kind 2", None]
+        assert opened.read(events.first_event, "nobody", "kind", 0) is None

@@ -13,7 +13,7 @@ from .options import JobRef, Json, connect
 from .quantities import parse_duration, parse_since, show_duration, show_instant, utc_now
 
 if TYPE_CHECKING:
-    from holdfast.sdk.models import Held, JobSummary
+    from holdfast.sdk.models import Event, Held, JobDetail, JobSummary
 
 TaskName = Annotated[
     str | None, typer.Argument(metavar="TASK", help="Which of its held tasks: worker-0. Default: all of them.")
@@ -62,6 +62,15 @@ def held_words(held: Held, now: datetime) -> str:
     """until 2026-01-31 12:00:00, 6d23h left; its files only"""
     kept = "its files only" if held.keep == "files" else "with all it has"
     return f"until {show_instant(held.until)}, {time_left(held.until, now)}; {kept}"
+
+
+def refused_hold(job: JobDetail, events: Sequence[Event]) -> str:
+    """main-0: ann has 10 held tasks, …; empty where nothing was refused, or it does not matter any more."""
+    told = [event.message for event in events if event.kind == "not-held" and event.attempt == job.attempt]
+    if not told or str(job.state) == "Succeeded":
+        return ""
+    first = told[0].replace(" is not held: ", ": ", 1)
+    return first if len(told) == 1 else f"{first} (and {len(told) - 1} more: holdfast events {job.id})"
 
 
 def time_left(until: datetime, now: datetime) -> str:

@@ -16,7 +16,7 @@ from .artifact_words import all_events, artifact_lines
 from .exitcodes import exit_code_of
 from .follow import RESTART_PATIENCE, say_end, say_lost, stay, wait_for_end
 from .hold_options import Hold, HoldFiles, HoldFor, hold_word
-from .holds import with_time_left
+from .holds import refused_hold, with_time_left
 from .options import Follow, JobRef, JobRefs, Json, Wait, connect
 from .quantities import parse_duration, show_duration, show_instant, show_span, since_instant, utc_now
 from .showing import show_job
@@ -130,7 +130,7 @@ def show(
         output.emit_json({"job": found, "attempts": tries} if attempts else found)
         return
     warnings = dict.fromkeys(event.message for event in told if event.kind == "warning")  # each once, for all its tasks
-    show_job(found, tries, list(warnings), artifact_lines(told))
+    show_job(found, tries, list(warnings), artifact_lines(told), refused_hold(found, told))
 
 
 def stop(

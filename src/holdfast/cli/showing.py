@@ -24,11 +24,18 @@ TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS"
 
 
 def show_job(
-    job: JobDetail, attempts: Sequence[Attempt], warnings: Sequence[str] = (), artifacts: Sequence[str] = ()
+    job: JobDetail,
+    attempts: Sequence[Attempt],
+    warnings: Sequence[str] = (),
+    artifacts: Sequence[str] = (),
+    not_held: str = "",
 ) -> None:
+    """`not_held`: why a failed task of it is not kept."""
     output.emit(output.render(_heading(job)))
     for label, value in _facts(job):
         output.emit(f"  {label:<11} {output.safe(value)}")
+    if not_held:
+        output.emit(f"  not held    {output.safe(not_held)}")
     for at, line in enumerate(shortened(artifacts, job.id)):
         output.emit(f"  {'' if at else 'artifacts':<11} {output.safe(line)}")
     for reason in job.waiting or ():

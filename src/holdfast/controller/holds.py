@@ -40,8 +40,10 @@ def with_room(
     policy: HoldPolicy, limits: HoldLimits, user: str, held: Sequence[tuple[JobSnapshot, TaskAttempt]]
 ) -> HoldPolicy:
     own = sum(snapshot.user == user for snapshot, _ in held)
-    if limits.per_user - own <= limits.total - len(held):
+    room, room_of_all = limits.per_user - own, limits.total - len(held)
+    if room <= room_of_all:
+        own = max(own, limits.per_user)  # by the time that one is refused, others may have taken the room there was
         refusal = f"{user} has {own} held tasks, and may have {limits.per_user}. `holdfast release` lets one go."
-        return replace(policy, room=limits.per_user - own, refusal=refusal)
-    refusal = f"{len(held)} tasks are held here, and no more than {limits.total} may be"
-    return replace(policy, room=limits.total - len(held), refusal=refusal)
+        return replace(policy, room=room, refusal=refusal)
+    refusal = f"{max(len(held), limits.total)} tasks are held here, and no more than {limits.total} may be"
+    return replace(policy, room=room_of_all, refusal=refusal)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, may_act
 from holdfast.core.attempt import TaskAttempt, task_attempt_id
-from holdfast.core.job import Job
+from holdfast.core.job import Job, Keep
 from holdfast.core.plan import fresh_tasks
 from holdfast.core.records import Event, JobAttempt, TaskRecord
 from holdfast.core.states import JobState, TaskState
@@ -134,6 +134,14 @@ class JobCloseup:
         """Newest first; those before `before`."""
         most = min(limit, MOST_EVENTS)
         return tuple(await self._store.read(event_rows.newest_events, job.record.summary.id, before, most))
+
+    async def not_held(self, job: Closeup) -> str:
+        """Why a task of it that failed is not held although the job asks for that; empty when there is none."""
+        hold, summary = job.record.job.hold, job.record.summary
+        if hold is None or hold.keep is Keep.NOTHING or summary.state not in (JobState.FAILED, JobState.HELD):
+            return ""
+        found = await self._store.read(event_rows.first_event, summary.id, "not-held", summary.attempt)
+        return found.message if found else ""
 
     async def first_events(self, job: Closeup, limit: int = 50) -> tuple[Event, ...]:
         """Oldest first: how it was submitted, with the warnings of that."""

@@ -26,6 +26,10 @@ _NEWEST = text(
     "SELECT * FROM events WHERE job_seq = (SELECT seq FROM jobs WHERE id = :job_id) AND seq < :before"
     " ORDER BY seq DESC LIMIT :limit"
 )
+_FIRST_OF_KIND = text(
+    "SELECT * FROM events WHERE job_seq = (SELECT seq FROM jobs WHERE id = :job_id) AND kind = :kind"
+    " AND attempt = :attempt ORDER BY seq LIMIT 1"
+)
 
 
 def insert_events(conn: Connection, values: Sequence[dict[str, Any]]) -> None:
@@ -52,6 +56,12 @@ def newest_events(conn: Connection, job_id: str, before_seq: int | None, limit: 
     before = LARGEST if before_seq is None else before_seq
     rows = conn.execute(_NEWEST, {"job_id": storable(job_id), "before": before, "limit": limit})
     return [_event(job_id, row) for row in rows]
+
+
+def first_event(conn: Connection, job_id: str, kind: str, attempt: int) -> Event | None:
+    """Of that kind, in that attempt of the job. Every event of the job is looked at where there is none."""
+    row = conn.execute(_FIRST_OF_KIND, {"job_id": storable(job_id), "kind": kind, "attempt": attempt}).first()
+    return _event(job_id, row) if row is not None else None
 
 
 def _event(job_id: str, row: Row[Any]) -> Event:

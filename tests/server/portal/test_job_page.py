@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from holdfast.controller.holds import HoldLimits
 from holdfast.core.exit_table import spec_for
 from holdfast.core.states import JobState
 from holdfast.server.portal.pages.job_sections import SECTIONS
-from tests.server.rig import Rig
+from tests.server.rig import Rig, open_rig
+from tests.services.house import open_house
 
 from .desk import PASSWORD, Desk, open_desk, text_of
 
@@ -301,6 +305,23 @@ async def test_warnings_are_shown_first(rig: Rig) -> None:
     job = await rig.house.submit("name: kept\ncommand: echo hi\nhold: 365d\n")
     async with open_desk(rig) as desk:
         assert "a failed task is kept for 4 weeks at most on this server" in await told(desk, f"/jobs/{job.id}")
+
+
+async def test_a_job_that_may_not_be_held_says_why(tmp_path: Path) -> None:
+    text = "name: first\nhold: true\ncommand: exit 3\n"
+    async with open_house(tmp_path / "home") as house, open_rig(house) as rig:
+        house.controller.limits = replace(house.controller.limits, hold=HoldLimits(per_user=1))
+        first = await house.submit(text)
+        await house.until(first.id, JobState.HELD)
+        second = await house.run("name: one\nhold: true\ncommand: exit 3\n")
+        other = await house.run("name: other\ncommand: exit 3\n")
+        async with open_desk(rig) as desk:
+            why = "is not held: admin has 1 held tasks, and may have 1."
+            assert why not in await told(desk, f"/jobs/{first.id}?section=configuration")
+            assert (await told(desk, f"/jobs/{second.id}?section=configuration")).count(f"main-0 {why}") == 1
+            assert "is not held" not in await told(desk, f"/jobs/{other.id}?section=configuration")
+            desk.client.headers["Accept-Language"] = "zh-TW"
+            assert "main-0 未被保留：admin 有 1 個已保留的任務" in await told(desk, f"/jobs/{second.id}")
 
 
 async def test_a_job_that_can_never_run_says_so_once_and_that_its_task_never_started(rig: Rig) -> None:

@@ -31,6 +31,7 @@ class Why:
     task: str | None = None  # the one that decided
     log_task: str | None = None  # the one whose log tells more
     quote: LogQuote | None = None  # what that log says went wrong
+    not_held: str = ""  # why a failed task is not kept, where the job asks for that
     next_try: datetime | None = None
     ends_by: datetime | None = None  # its time is up then
 
@@ -51,6 +52,7 @@ async def why(visit: Visit, job: Closeup) -> Why:
         task=outcome.task if outcome is not None and summary.task_count > 1 else None,
         log_task=log_task,
         quote=await quote_log(visit, summary.id, log_task),
+        not_held=visit.tell(await visit.services.closeup.not_held(job)),
         next_try=summary.retry_at,
         ends_by=_ends_by(job),
     )
