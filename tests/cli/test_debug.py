@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.pdb_console import PROMPT
+from holdfast.cli.pdb_console import PROMPT, command_of
 
 from .running import PATIENCE, program, run_program, start
 from .terminals import at_terminal
@@ -67,6 +67,42 @@ def test_lines_are_piped_in_and_the_program_stays(place: Env, waiting: str) -> N
     assert f"holdfast debug {waiting}" in err  # how to come back
     again = typed(b"n\np total\n", waiting, "main-0", env=place)
     assert "(Pdb) 43\n" in again[1]
+
+
+def test_a_program_that_runs_on_is_left_at_the_end_of_what_was_piped_in(place: Env, waiting: str) -> None:
+    code, out, err = typed(b"p secret_number\nc\n", "--wait", "1m", waiting, env=place)
+    assert (code, "(Pdb) 42\n" in out) == (0, True), err
+    follower = start("logs", "-f", waiting, env=place, stdout=subprocess.PIPE)
+    assert follower.stdout is not None
+    while not follower.stdout.readline().startswith(b"total 43"):
+        pass  # it runs on
+    assert run_program("show", "--json", waiting, env=place).json["state"] == "Running"
+
+
+def test_an_answer_that_takes_long_is_waited_for(place: Env, waiting: str) -> None:
+    slow = b"import time; time.sleep(1.5); print('sl' + 'ow')\n"
+    code, out, err = typed(slow, "--wait", "1m", waiting, env=place)
+    assert (code, "slow\n" in out) == (0, True), err
+
+
+def test_a_pipe_that_stays_open_is_no_end(place: Env, waiting: str) -> None:
+    asking = start("debug", "--wait", "1m", waiting, env=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert asking.stdin is not None
+    asking.stdin.write(b"import time\nn\nuntil\n")
+    asking.stdin.flush()
+    assert asking.stdout is not None
+    while b"for step in" not in asking.stdout.readline():
+        pass
+    asking.stdin.write(b"q\n")  # and the program ends before the pipe does
+    asking.stdin.flush()
+    assert asking.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"), [("c", "c"), (" until 7", "until"), ("b 7 ;; c", "c"), ("p ';;'", "'"), ("", "")]
+)
+def test_what_is_done_last(typed: str, command: str) -> None:
+    assert command_of(typed) == command
 
 
 def test_a_prompt_with_history_and_completion(place: Env, waiting: str) -> None:

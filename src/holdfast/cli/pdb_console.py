@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import output
+from .piped_lines import PipedLines
 
 if TYPE_CHECKING:
     from holdfast.sdk.inside import Line
@@ -22,6 +23,7 @@ HISTORY = 2000  # lines
 WORDS = 5000  # that completion remembers
 LONGEST_PARTIAL = 64 * 1024  # bytes without an end of line that are kept back
 SETTLED = 0.3  # seconds after which text without an end of line is taken for a question
+SILENCE = 0.5  # seconds without a word from a program that runs, after which nobody is waited for who types no more
 INTERRUPT = b"\x03"
 
 PROMPT = re.compile(rb"(?:\(+(?:Pdb|com)\)+ |>>> |\.\.\. )\Z")
@@ -31,6 +33,8 @@ COMMANDS = (
     "enable", "exceptions", "help", "ignore", "interact", "interrupt", "jump", "list", "longlist", "next", "pp",
     "quit", "return", "source", "step", "tbreak", "unalias", "undisplay", "until", "up", "whatis", "where",
 )  # fmt: skip
+# Commands that need not be answered soon.
+RUNNING_ON = ("c", "cont", "continue", "n", "next", "r", "return", "s", "step", "unt", "until")
 
 
 class Console:
@@ -40,6 +44,8 @@ class Console:
         self._partial = b""  # of the last line
         self._words: dict[str, None] = {}
         self._on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        self._piped = None if self._on_terminal else PipedLines(lambda: self._arrived.put(b""))
+        self._command = ""  # the last that was sent
 
     def run(self) -> bool:
         """Until one of both sides leaves. True: the program did."""
@@ -56,6 +62,7 @@ class Console:
                 except EOFError:
                     output.emit()
                     return False
+                self._command = command_of(text) or self._command  # an empty line is the one before again
                 self._line.send(text.encode("utf-8", "replace") + b"\n")
 
     def _listen(self) -> None:
@@ -72,12 +79,16 @@ class Console:
     # -- what it says
 
     def _read_to_prompt(self) -> bool:
-        """Shows all that comes before the next prompt; False at the end."""
+        """Shows all that comes before the next prompt; False at the end. EOFError where it may not come for long, and
+        nothing more will be typed."""
         while not PROMPT.search(self._partial):
+            leaves = self._piped is not None and self._piped.are_over and self._command in RUNNING_ON
             try:
-                piece = self._arrived.get(timeout=SETTLED if self._partial else None)
+                piece = self._arrived.get(timeout=SETTLED if self._partial else SILENCE if leaves else None)
             except queue.Empty:
-                return True  # it seems to wait for an answer
+                if self._partial:
+                    return True  # it seems to wait for an answer
+                raise EOFError from None
             if isinstance(piece, BaseException):
                 raise piece
             if piece is None:
@@ -111,14 +122,11 @@ class Console:
     def _ask(self) -> str:
         """EOFError when nothing more will be typed."""
         prompt, self._partial = self._partial.decode("utf-8", "replace"), b""
-        if self._on_terminal:
+        if self._piped is None:
             typed = input(prompt)
         else:
             output.emit_bytes(prompt.encode("utf-8", "replace"))
-            read = sys.stdin.readline()
-            if not read:
-                raise EOFError
-            typed = read.rstrip("\n")
+            typed = self._piped.take()
         self._remember(typed)
         return typed
 
@@ -160,6 +168,11 @@ class Console:
         commands = [word for word in COMMANDS if word.startswith(begun)] if first else []
         words = sorted(word for word in self._words if word.startswith(begun) and word not in commands)
         return [*commands, *words] if begun else commands
+
+
+def command_of(typed: str) -> str:
+    """The word that says what is done last: c of `b 7 ;; c`."""
+    return next(iter(typed.rpartition(";;")[2].split()), "")
 
 
 def history_file() -> Path:
