@@ -13,6 +13,7 @@ import pytest
 from holdfast.engines.base import Command, Inside, Isolation, ProcessInfo
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.processes import start_ticks
+from holdfast.engines.embedded.session import EmbeddedSession
 from tests.contracts.engine_contract import Rig
 
 from .archives import config, docker_archive, entry, folder, shell_entries, tar
@@ -119,6 +120,23 @@ def test_what_looks_has_the_tasks_files_and_none_of_its_variables_and_cannot_be_
         assert await session.wait() == 128 + signal.SIGKILL
         session.close()
         assert start_ticks(spy.pid) is None
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can look at what goes in")
+def test_what_goes_in_has_no_files_of_the_machine_from_its_birth(tmp_path: Path) -> None:
+    """Nor has what it is born of: a look that may trace could follow a link of the task's through it."""
+    need(Isolation.FULL, Isolation.READ_ONLY)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", 'exec python3 -c "$PROGRAM"', env={"PROGRAM": HUNG})
+        target = await process_of(rig)
+        session = await let_in(rig.engine).enter("a", Command(argv=("cat",)))
+        assert isinstance(session, EmbeddedSession)
+        for place in ("root", "ns/mnt"):
+            assert Path(f"/proc/{session.helper}/{place}").samefile(f"/proc/{target.pid}/{place}")
+        session.close()
 
     play(tmp_path, scenario)
 
