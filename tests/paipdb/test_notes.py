@@ -44,6 +44,19 @@ def test_somebody_is_at_it(desk: Bench) -> None:
     assert desk.note()["line"] in (4, 5)
 
 
+def test_a_jump_is_told(desk: Bench) -> None:
+    program = desk.debug("a = 1\nb = 2\nc = 3\n")
+    client = program.client()
+    client.prompt()
+    client.do("jump 3")
+    assert desk.note()["line"] == 3
+    client.do("j 2")
+    assert desk.note()["line"] == 2
+    client.do("j nowhere")
+    assert (desk.note()["line"], desk.note()["why"]) == (2, "start")
+    assert "next line that will be executed" in client.do("help jump")
+
+
 def test_the_program_runs(desk: Bench) -> None:
     program = desk.debug("print('running', flush=True)\ninput()\n")
     client = program.client()

@@ -75,9 +75,11 @@ class Debugger(pdb.Pdb):
         flush_output()  # the log is read while the program stands
         self.timeout = seconds_to_wait()
         stack, index = self.get_stack(frame, getattr(trace, "__traceback__", trace))
-        at, line = stack[index]
-        port.stands(self.why, self.canonic(at.f_code.co_filename), line or 0, at.f_code.co_name)
+        self._note_place(port, *stack[index])
         self.console.begin()
+
+    def _note_place(self, port: Port, frame: types.FrameType, line: Optional[int]) -> None:
+        port.stands(self.why, self.canonic(frame.f_code.co_filename), line or 0, frame.f_code.co_name)
 
     def _act_on_outcome(self, port: Port) -> None:
         if self.outcome == "quit":
@@ -176,6 +178,15 @@ class Debugger(pdb.Pdb):
         self.outcome = "timeout"
         self.set_continue()
         return True
+
+    def do_jump(self, arg: str) -> None:
+        before = self.stack[self.curindex]
+        super().do_jump(arg)
+        if self.stack[self.curindex] != before:
+            self._note_place(the_port(), *self.stack[self.curindex])
+
+    do_jump.__doc__ = pdb.Pdb.do_jump.__doc__
+    do_j = do_jump
 
     def do_run(self, arg: str) -> None:
         """run | restart
