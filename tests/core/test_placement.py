@@ -351,3 +351,48 @@ def test_tells_that_room_is_set_aside_for_a_job_of_another_group() -> None:
     assert explain(entry, queue, ledger) == (
         "What is free is set aside for jobs that came before it and ask for more.",
     )
+
+
+# -- what held tasks keep
+
+
+def test_tells_what_held_tasks_have_of_what_is_missing_and_not_whose_they_are() -> None:
+    ledger = Ledger([node(cpu=4)])
+    queue = queue_of(waiting("mine", cpu=1), waiting("secret", cpu=2, user="bob", group="blue", tasks=1))
+    assert placed(queue, ledger) == ["mine", "secret"]
+    entry = waiting("next", cpu=2)
+    asks = "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 14 GiB of memory."
+    give = "their owners give that back by `holdfast release` or `holdfast extend --files-only`."
+    both = ["mine.0", "secret.0", "gone.0"]
+    assert explain(entry, Queue(), ledger) == (asks,)
+    assert explain(entry, Queue(), ledger, held=both) == (asks, f"Held tasks (2) have 3 cores; {give}")
+    assert explain(entry, Queue(), ledger, held=["secret.0"]) == (asks, f"Held tasks (1) have 2 cores; {give}")
+    assert explain(waiting("small", cpu=1), Queue(), ledger, held=both) == ()
+
+
+def test_held_tasks_that_have_nothing_of_what_is_missing_are_not_told() -> None:
+    ledger = Ledger([node(cpu=8, gpus=1)])
+    assert placed(queue_of(waiting("held", cpu=1), waiting("runs", cpu=1, gpu=1)), ledger) == ["held", "runs"]
+    assert len(explain(waiting("next", cpu=1, gpu=1), Queue(), ledger, held=["held.0"])) == 1
+
+
+def test_held_tasks_count_for_the_quotas_of_their_own_group_and_user() -> None:
+    ledger = Ledger([node(cpu=16)], {"red": (Quota(cpu=4), Quota()), "blue": (Quota(), Quota(memory=2 * GIB))})
+    queue = queue_of(
+        waiting("a", cpu=3, user="bob"),
+        waiting("b", cpu=1, group="blue", user="bob"),
+        waiting("c", cpu=1, group="blue", memory=2 * GIB),
+    )
+    assert placed(queue, ledger) == ["a", "b", "c"]
+    held = ["a.0", "b.0", "c.0"]
+    assert "Held tasks (1) have 3 cores;" in explain(waiting("d", cpu=2), Queue(), ledger, held=held)[-1]
+    reasons = explain(waiting("e", group="blue"), Queue(), ledger, held=held)
+    assert "Held tasks (1) have 2 GiB of memory;" in reasons[-1]
+    assert len(explain(waiting("e", group="blue"), Queue(), ledger, held=["a.0", "b.0"])) == 1
+
+
+def test_held_tasks_are_told_where_enough_is_free_but_not_on_one_machine() -> None:
+    ledger = Ledger([node(cpu=4), node("two", cpu=4)])
+    assert placed(queue_of(waiting("a", cpu=3, tasks=2)), ledger) == ["a"]
+    told = explain(waiting("b", cpu=2), Queue(), ledger, held=["a.0"])[-1]
+    assert told.startswith("Held tasks (1) have 3 cores, 1 GiB of memory;")

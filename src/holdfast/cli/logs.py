@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +12,7 @@ from .debugger_notice import telling_of_debuggers
 from .follow import say_whose
 from .options import JobRef, Json, connect
 from .quantities import parse_since
+from .waiting_notice import telling_why_it_waits
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client
@@ -60,7 +61,10 @@ def logs(
             lines=tail,
             since=start,
         )
-        with telling_of_debuggers(job) if follow else nullcontext():
+        with ExitStack() as notices:
+            if follow:
+                notices.enter_context(telling_of_debuggers(job))
+                notices.enter_context(telling_why_it_waits(job))
             for piece in pieces:
                 output.emit_bytes(piece)
 

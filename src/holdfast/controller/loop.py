@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -236,11 +236,12 @@ class Controller:
     def waiting(self, job_id: str) -> tuple[str, ...]:
         live = self._live.get(job_id)
         entries = [self.queue.get(id) for id in live.queued] if live else []
-        reasons = [reason for entry in entries if entry for reason in self._explain(entry)]
-        return tuple(dict.fromkeys(reasons))
+        return self._explain([entry for entry in entries if entry])
 
-    def _explain(self, entry: Waiting) -> tuple[str, ...]:
-        return explain(entry, self.queue, self.ledger, backfill=self.backfill)
+    def _explain(self, entries: Sequence[Waiting]) -> tuple[str, ...]:
+        held = [snapshot.attempt_id(task) for snapshot, task in self.held()] if entries else []
+        told = (explain(entry, self.queue, self.ledger, backfill=self.backfill, held=held) for entry in entries)
+        return tuple(dict.fromkeys(reason for reasons in told for reason in reasons))
 
     def verdict(self, job: Job, user: str) -> Verdict:
         trial = JobSnapshot(id="trial", job=job, user=user, submitted_at=self.clock())
@@ -248,7 +249,7 @@ class Controller:
         never = tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, self.ledger)))
         if never:
             return Verdict("never", never)
-        reasons = tuple(dict.fromkeys(text for entry in entries for text in self._explain(entry)))
+        reasons = self._explain(entries)
         return Verdict("wait" if reasons else "now", reasons)
 
     def use(self) -> tuple[list[NodeUse], list[GroupUse]]:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from .fitting import fit, fit_amounts, lacks_ports
 from .ledger import Ledger
-from .placement import EPSILON, Amount, Quota, Waiting, show_amount, show_bytes, show_cores, show_gpus, sum_of
+from .placement import (
+    EPSILON,
+    Amount,
+    Quota,
+    Waiting,
+    show_amount,
+    show_bytes,
+    show_cores,
+    show_gpus,
+    show_parts,
+    sum_of,
+)
 from .queue import Queue
 from .walking import Walk
 
@@ -30,10 +41,15 @@ def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def explain(waiting: Waiting, queue: Queue, ledger: Ledger, *, backfill: bool = False) -> tuple[str, ...]:
-    """Every reason why it is not running now, in plain words; empty when it would be placed."""
+def explain(
+    waiting: Waiting, queue: Queue, ledger: Ledger, *, backfill: bool = False, held: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Every reason why it is not running now, in plain words; empty when it would be placed. `held`: ids of failed
+    tasks that are kept for debugging, and might be let go."""
     reasons = _own_reasons(waiting, ledger)
-    if not reasons:
+    if reasons:
+        reasons += _with_held(waiting, ledger, held)
+    else:
         reasons += _held_up(waiting, queue, ledger, backfill)
     ahead = queue.ahead(waiting)
     if ahead:
@@ -57,6 +73,52 @@ def _own_reasons(waiting: Waiting, ledger: Ledger) -> list[str]:
     elif lacks_ports(waiting.requests, spots, ledger.free_ports):
         reasons.append("Too few ports are free for its tasks.")
     return reasons
+
+
+def _with_held(waiting: Waiting, ledger: Ledger, held: Collection[str]) -> list[str]:
+    """What held tasks have of that which it lacks. Not whose they are: they may be of groups that nobody here sees."""
+    group, user = waiting.group, waiting.user
+    group_quota, user_quota = ledger.quota_of(group)
+    of_group = _beyond(group_quota, ledger.used_by(group), waiting.total)
+    of_user = _beyond(user_quota, ledger.used_by_user(group, user), waiting.total)
+    of_machines = _short_of(waiting, ledger)
+    found = []
+    for spot in (ledger.held[id] for id in held if id in ledger.held):
+        has = spot.needs.least(of_machines) if spot.node in ledger.nodes else Amount()
+        if spot.group == group:
+            has = has.most(spot.amount.least(of_group))
+            has = has.most(spot.amount.least(of_user)) if spot.user == user else has
+        if has != Amount():
+            found.append(has)
+    if not found:
+        return []
+    count, shown = len(found), show_parts(sum_of(found))
+    return [
+        f"Held tasks ({count}) have {shown}; their owners give that back by "
+        "`holdfast release` or `holdfast extend --files-only`."
+    ]
+
+
+_ALL = Amount(cpu=float("inf"), memory=1 << 63, gpu=1 << 63)
+
+
+def _beyond(quota: Quota, used: Amount, asked: Amount) -> Amount:
+    """All of each kind of which the quota has too little, nothing of the others."""
+    after = used.plus(asked)
+    return Amount(
+        cpu=_ALL.cpu if quota.cpu is not None and after.cpu > quota.cpu + EPSILON else 0.0,
+        memory=_ALL.memory if quota.memory is not None and after.memory > quota.memory else 0,
+        gpu=_ALL.gpu if quota.gpu is not None and after.gpu > quota.gpu else 0,
+    )
+
+
+def _short_of(waiting: Waiting, ledger: Ledger) -> Amount:
+    """The same of the machines; where enough is free in all but not together, of each kind it asks for."""
+    if fit(waiting.requests, ledger.free, ledger) is not None:
+        return Amount()
+    free = sum_of(ledger.free.values())
+    short = _beyond(Quota(cpu=free.cpu, memory=free.memory, gpu=free.gpu), Amount(), waiting.needs)
+    return _beyond(Quota(cpu=0, memory=0, gpu=0), Amount(), waiting.needs) if short == Amount() else short
 
 
 def _held_up(waiting: Waiting, queue: Queue, ledger: Ledger, backfill: bool) -> list[str]:

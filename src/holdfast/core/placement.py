@@ -200,6 +200,14 @@ def show_amount(amount: Amount) -> str:
     return ", ".join(parts)
 
 
+def show_parts(amount: Amount) -> str:
+    """The same, without what there is none of."""
+    parts = [show_cores(round(amount.cpu, 3))] if amount.cpu > EPSILON else []
+    parts += [f"{show_bytes(amount.memory)} of memory"] if amount.memory else []
+    parts += [show_gpus(amount.gpu)] if amount.gpu else []
+    return ", ".join(parts)
+
+
 def sum_of(amounts: Iterable[Amount]) -> Amount:
     cpu, memory, gpu = 0.0, 0, 0
     for amount in amounts:
