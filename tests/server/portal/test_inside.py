@@ -228,9 +228,18 @@ async def test_a_debugger_that_waits_is_shown_in_the_list_and_on_the_jobs_page(r
 
 async def test_debuggers_of_one_task_are_told_apart(rig: Rig) -> None:
     job = await submit(rig, SLEEPER, JobState.RUNNING)
-    debug(rig, job, waiting(rig), waiting(rig, id="d2", port=5001, local=True))
+    debug(rig, job, waiting(rig), waiting(rig, id="d2", port=5001, local=True, function='<"step">'))
     async with open_desk(rig, "ada") as desk:
         page = (await desk.get(f"/jobs/{job}")).text
+        second = (await desk.get(f"/jobs/{job}/debugger?task=main-0&id=d2")).text
+        odd = (await desk.get(f"/jobs/{job}/debugger", params={"task": "main-0", "id": ODD + "&wait=9"})).text
+        moved = await desk.get("/jobs/sleeper/debugger?task=main-0&id=d2")
+    assert f'href="/jobs/{job}/debugger?task=main-0&amp;id=d1">' in page
+    assert f'href="/jobs/{job}/debugger?task=main-0&amp;id=d2" title="&lt;&#34;step&#34;&gt;">' in page
+    assert f'data-line="/api/v1/jobs/{job}/tasks/main-0/debugger?id=d2"' in second
+    assert f"holdfast debug {job} main-0 --id d2" in second
+    assert ("<b>odd" in odd, "%26wait%3D9" in odd) == (False, True)
+    assert moved.headers["location"] == f"/jobs/{job}/debugger?task=main-0&id=d2"
     assert [f'data-copy="holdfast debug {job} main-0 --id {id}"' in page for id in ("d1", "d2")] == [True, True]
     assert 'data-copy="nc 127.0.0.1 5001"' in page  # which no other machine reaches
 

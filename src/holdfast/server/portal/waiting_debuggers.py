@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
@@ -23,6 +24,7 @@ class WaitingDebugger:
     since: datetime
     attached: bool = False  # somebody is at it
     until: datetime | None = None  # then it waits no more
+    function: str = ""  # in which it stands
 
 
 def waiting_debuggers(services: Services, actor: Actor, job: JobSummary) -> tuple[WaitingDebugger, ...]:
@@ -30,15 +32,23 @@ def waiting_debuggers(services: Services, actor: Actor, job: JobSummary) -> tupl
     if job.state.final or job.state is JobState.PENDING:
         return ()
     enters = may_enter(actor, job.group, job.user)
-    found = [each for each in services.debuggers.of(job.id) if each.debugger.waits]
+    present = services.debuggers.of(job.id)
+    in_task = Counter(each.task for each in present)
+    found = [each for each in present if each.debugger.waits]
     return tuple(
         WaitingDebugger(
             each.task,
             each.place[-LONGEST:],
-            f"/jobs/{job.id}/debugger?task={quote(each.task, safe='')}" if enters else "",
+            debugger_address(job.id, each.task, each.debugger.id if in_task[each.task] > 1 else "") if enters else "",
             each.debugger.since,
             each.debugger.attached,
             each.debugger.until,
+            each.debugger.function[:LONGEST],
         )
         for each in found[:MOST]
     )
+
+
+def debugger_address(job: str, task: str, id: str = "") -> str:
+    """Of the page of a task's debugger: that one of several, or whichever comes first."""
+    return f"/jobs/{job}/debugger?task={quote(task, safe='')}" + (f"&id={quote(id, safe='')}" if id else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote as shell_quote
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
@@ -11,27 +12,31 @@ from holdfast.core.records import JobSummary
 
 from ..routes import page
 from ..visit import Visit, own_path
+from ..waiting_debuggers import debugger_address
 from .job_inside import Inside, inside
 
-LONGEST = 300  # characters of a task's name
+LONGEST = 300  # characters of the name of a task or of a debugger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebuggerPage:
     job: JobSummary
     task: str
+    id: str = ""  # of one of several in it; empty: whichever comes first
     tasks: tuple[str, ...]  # that have a debugger, and the one that is shown
     lines: tuple[str, ...] = ()  # to come in by another way
 
     @property
     def line(self) -> str:
         """Where the browser opens it."""
-        return f"/api/v1/jobs/{self.job.id}/tasks/{quote(self.task, safe='')}/debugger"
+        line = f"/api/v1/jobs/{self.job.id}/tasks/{quote(self.task, safe='')}/debugger"
+        return f"{line}?id={quote(self.id, safe='')}" if self.id else line
 
 
 async def show_debugger(visit: Visit) -> Response:
     """A script that looks again is told of the job alone: a line that is open stays."""
-    ref, task = visit.request.path_params["ref"], visit.request.query_params.get("task", "")[:LONGEST]
+    asked = visit.request.query_params
+    ref, task, id = visit.request.path_params["ref"], asked.get("task", "")[:LONGEST], asked.get("id", "")[:LONGEST]
     if visit.wants_part:
         job = (await visit.services.jobs.record(visit.who, ref)).summary
         return await visit.show("debugger/_head.html", DebuggerPage(job=job, task=task, tasks=_names(visit, job, task)))
@@ -39,19 +44,21 @@ async def show_debugger(visit: Visit) -> Response:
     first = next(iter(visit.services.debuggers.of(known.id)), None)
     entrance = await visit.services.entering.find(visit.who, known.id, task or (first.task if first else None))
     if (ref, task) != (entrance.job.id, entrance.task):
-        address = f"/jobs/{entrance.job.id}/debugger?task={quote(entrance.task, safe='')}"
+        address = debugger_address(entrance.job.id, entrance.task, id if task else "")
         return RedirectResponse(own_path(address), 302)
     found = DebuggerPage(
         job=entrance.job,
         task=task,
+        id=id,
         tasks=_names(visit, entrance.job, task),
-        lines=_lines(inside(visit, entrance)),
+        lines=_lines(inside(visit, entrance), id),
     )
     return await visit.show("debugger/detail.html", found)
 
 
-def _lines(way: Inside) -> tuple[str, ...]:
-    return tuple(filter(None, (way.cli.replace("holdfast ssh", "holdfast debug", 1), way.ssh)))
+def _lines(way: Inside, id: str) -> tuple[str, ...]:
+    debug = way.cli.replace("holdfast ssh", "holdfast debug", 1)
+    return tuple(filter(None, (f"{debug} --id {shell_quote(id)}" if debug and id else debug, way.ssh)))
 
 
 def _names(visit: Visit, job: JobSummary, shown: str) -> tuple[str, ...]:
