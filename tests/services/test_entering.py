@@ -140,6 +140,20 @@ async def test_a_name_leads_into_ones_own_job_first(open_house_: House) -> None:
     assert (await entering.find(cid, theirs)).whose(cid) == f"train ({theirs}) of bob, main-0"
 
 
+async def test_a_name_leads_into_ones_own_job_that_lives_before_those_that_ended(open_house_: House) -> None:
+    house, entering = open_house_, open_house_.services.entering
+    ann, bob = await house.user("ann", "red"), await house.user("bob", "red")
+    text = "name: train\ngroup: red\ncommand: sleep 1000\n"
+    await running(house, text, ann)
+    lives = await running(house, text, ann)
+    await running(house, text, bob)
+    over = (await house.submit(text.replace("sleep 1000", "exit 0"), ann)).id
+    await house.until(over)
+    assert (await entering.find(ann, "train")).job.id == lives
+    with pytest.raises(Conflict, match=f"{over} ended"):
+        await entering.find(ann, over)
+
+
 async def test_else_into_one_that_may_be_entered(open_house_: House) -> None:
     house, entering = open_house_, open_house_.services.entering
     ann, eve = await house.user("ann", "red"), await house.user("eve", "blue")

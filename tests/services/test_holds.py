@@ -149,6 +149,24 @@ async def test_what_is_not_held(house: House) -> None:
             await verb(house.admin, "nothing")
 
 
+async def test_a_name_means_ones_own_that_is_held_before_those_that_ended(house: House) -> None:
+    ann, bob = await house.user("ann", "red"), await house.user("bob", "red")
+    text = f"{HELD}group: red\n"
+    older, newer = await held(house, text, ann), await held(house, text, ann)
+    await held(house, text, bob)
+    over = await house.until((await house.submit("name: crash\ngroup: red\ncommand: exit 0\n", ann)).id)
+    holds = house.services.holds
+    assert (await holds.extend(ann, "crash", by=DAY)).job.id == newer.id
+    with pytest.raises(Conflict, match="has ended, and nothing of it is held") as refused:
+        await holds.release(ann, over.id)
+    assert refused.value.hint is None  # it succeeded
+    for job in (newer, older):
+        assert (await holds.release(ann, "crash"))[0].id == job.id
+        assert (await house.until(job.id)).state is JobState.FAILED
+    with pytest.raises(Conflict, match=over.id):
+        await holds.release(ann, "crash")  # bob's is not meant
+
+
 # -- who may
 
 

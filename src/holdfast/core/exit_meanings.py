@@ -23,7 +23,7 @@ _KNOWN: dict[int, Meaning] = {
     126: Meaning(
         "A command was found, but it cannot be run: it is not executable, is a folder, or was built for another kind "
         "of machine.",
-        ("Make the file executable with `chmod +x`, or name the program that runs it, such as `python train.py`.",),
+        ("Make the file executable with `chmod +x`, or name the program that runs it, such as `python3 train.py`.",),
     ),
     127: Meaning(
         "A command was not found: its name is mistyped, or the program is not in the image.",

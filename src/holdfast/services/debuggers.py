@@ -118,11 +118,11 @@ class Debuggers:
         if task is not None and others:
             return Conflict(f"No debugger waits in {task} of {job.id}", hint=f"One waits in {others[0]}.")
         hint = (
-            "Have the program call `import paipdb; paipdb.settrace()`, or run it by `python -m paipdb`; "
+            "Have the program call `import paipdb; paipdb.settrace()`, or run it by `python3 -m paipdb`; "
             f"`holdfast stack {job.id}` shows where it is now."
         )
         if entrance.held:
-            hint = f"It failed and is held: `holdfast ssh {job.id}` gets inside, and `python -m paipdb` runs it again."
+            hint = f"It failed and is held: `holdfast ssh {job.id}` gets inside, and `python3 -m paipdb` runs it again."
         return Conflict(f"No debugger waits in {job.id}", hint=hint)
 
 

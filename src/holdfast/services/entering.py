@@ -22,7 +22,7 @@ from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 
 from .control import Control
-from .finding import LONGEST_REF, find_job, readable_groups
+from .finding import LONGEST_REF, find_job, newest_live, readable_groups
 from .nearest import nearest
 from .refusals import Unavailable
 
@@ -119,15 +119,26 @@ class Entering:
             if found is not None:
                 return found
         newest = await find_job(self._store, actor, ref)
-        if newest.user == actor.name or newest.id == ref:
+        if newest.id == ref:
             return newest
-        own = await self._store.read(job_rows.newest_named, actor.name, ref, groups)
+        own: JobSummary | None = newest
+        if newest.user != actor.name:
+            own = await self._store.read(job_rows.newest_named, actor.name, ref, groups)
         if own is not None:
-            return own
+            return await self._rather_live(actor, own, ref)
         led = tuple(group for group, admin in actor.groups.items() if admin)
         if not led or may_enter(actor, newest.group, newest.user):
             return newest
         return await self._store.read(job_rows.find, ref, led) or newest
+
+    async def _rather_live(self, actor: Actor, own: JobSummary, name: str) -> JobSummary:
+        """Where the newest of a name has ended: the newest that has not."""
+        if own.name != name or self._control.active(own.id) is not None:
+            return own
+        found = (self._control.active(use.job) for use in self._control.use_by_jobs())
+        snapshots = [snapshot for snapshot in found if snapshot is not None]
+        snapshots += [snapshot for snapshot, _ in self._control.held()]  # files alone have no place
+        return await newest_live(self._store, actor, name, snapshots) or own
 
     # -- inside
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from holdfast.core.access import Actor, may_act, refuse_act
+from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import NotFound
 from holdfast.core.records import JobSummary
 from holdfast.store import jobs as job_rows
@@ -52,6 +54,15 @@ async def _own_of_that_name(store: Store, actor: Actor, name: str) -> JobSummary
     if own is None and led:
         return await store.read(job_rows.find, name, led)
     return own
+
+
+async def newest_live(store: Store, actor: Actor, name: str, live: Iterable[JobSnapshot]) -> JobSummary | None:
+    """The newest of those jobs that has this name and is the actor's own; of the same instant, the last."""
+    own = [snapshot for snapshot in live if snapshot.user == actor.name and snapshot.job.name == name]
+    newest = max(reversed(own), key=lambda snapshot: snapshot.submitted_at, default=None)
+    if newest is None or (groups := readable_groups(actor)) == ():
+        return None
+    return await store.read(job_rows.find, newest.id, groups)
 
 
 def readable_groups(actor: Actor) -> tuple[str, ...] | None:

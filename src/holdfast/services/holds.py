@@ -18,7 +18,7 @@ from holdfast.settings import HoldSettings
 from holdfast.store.database import Store
 
 from .control import Control
-from .finding import find_job, find_own_job
+from .finding import find_job, find_own_job, newest_live
 from .nearest import nearest
 
 
@@ -90,10 +90,11 @@ class Holds:
     # -- what they are made of
 
     async def _find(self, actor: Actor, ref: str, task: str | None) -> tuple[JobSummary, list[TaskAttempt]]:
-        job = await find_own_job(self._store, actor, ref)
+        job = await self._find_job(actor, ref)
         live = self._control.active(job.id)
         if live is None:
-            hint = f"Run it again and keep it: `holdfast rerun {job.id} --hold`."
+            failed = job.state is JobState.FAILED
+            hint = f"Run it again and keep it: `holdfast rerun {job.id} --hold`." if failed else None
             raise Conflict(f"{job.name} ({job.id}) has ended, and nothing of it is held", hint=hint)
         if task is not None and task not in (names := [each.task for each in live.tasks]):
             raise NotFound(f"{job.name} has no task {task[:100]}", field="task", hint=nearest(task, names))
@@ -103,6 +104,14 @@ class Holds:
             said = f"Nothing of {where} is held" if task is None else f"{task} of {where} is not held"
             raise Conflict(said, hint=_not_held(live.tasks))
         return job, found
+
+    async def _find_job(self, actor: Actor, ref: str) -> JobSummary:
+        """By a name whose newest job has ended: the newest of the actor's own that is held."""
+        job = await find_own_job(self._store, actor, ref)
+        if job.name != ref or self._control.active(job.id) is not None:
+            return job
+        held = [snapshot for snapshot, task in self._control.held() if task.stop is None]
+        return await newest_live(self._store, actor, ref, held) or job
 
     def _held(self, job_id: str) -> list[TaskAttempt]:
         live = self._control.active(job_id)
