@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 
 from holdfast.cli.hold_options import hold_word
 
-from .running import PATIENCE, Cli
+from .running import PATIENCE, Cli, start
 
 DAY = 86400
 CRASH = ("--cpu", "0.1", "--memory", "64Mi", "--name", "crash", "--", "echo it goes wrong; exit 3")
@@ -164,3 +165,30 @@ def test_a_job_says_beforehand_what_becomes_of_it(cli: Cli) -> None:
     assert "if it fails it is held for 2d0h" in cli.ok("show", job).text
     cli.ok("stop", job, "--wait")
     assert "if it fails" not in cli.ok("show", job).text
+
+
+@pytest.mark.parametrize("by", ["submit", "logs"])
+def test_whoever_follows_a_job_is_told_once_that_held_tasks_have_what_it_waits_for(
+    cli: Cli, place: dict[str, str], by: str
+) -> None:
+    group = f"narrow-{by}"
+    cli.ok("group", "add", group, "--cpu", "0.15")
+    job = held(cli, "--hold", "--group", group)
+    submit = ("submit", "--group", group, "--cpu", "0.1", "--memory", "64Mi")
+    args: tuple[str, ...] = (*submit, "--follow", "--", "echo it runs")
+    if by == "logs":
+        args = ("logs", "--follow", cli.ok(*submit, "--", "echo it runs").text.strip())
+    follower = start(*args, env=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert follower.stderr is not None
+    said: list[str] = []
+    while not any("Held tasks" in line for line in said):
+        line = follower.stderr.readline().decode()
+        assert line, said
+        said.append(line)
+    assert f"waits: The quota of group {group} is 0.15 cores, 0.1 in use, 0.1 asked for.\n" in said
+    assert said[-1].startswith(
+        "waits: Held tasks (1) have 0.1 cores; their owners give that back by `holdfast release`"
+    )
+    cli.ok("release", job)
+    out, rest = follower.communicate(timeout=PATIENCE)
+    assert (follower.returncode, out.splitlines()[-1], b"waits:" in rest) == (0, b"it runs", False)

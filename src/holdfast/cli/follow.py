@@ -16,6 +16,7 @@ from .debugger_notice import telling_of_debuggers
 from .exitcodes import exit_code_of
 from .holds import time_left
 from .quantities import show_span, utc_now
+from .waiting_notice import telling_why_it_waits
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client, JobDetail, JobSummary, Task
@@ -28,7 +29,7 @@ def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
     """Wait for the end, with the log or without; ends the command with the job's exit code."""
     client.patience = RESTART_PATIENCE  # it answered before, so it is worth waiting for
     if follow:
-        with telling_of_debuggers(job.id):
+        with telling_of_debuggers(job.id), telling_why_it_waits(job.id):
             ended = follow_log(client, job.id)
     else:
         ended = wait_for_end(client, job.id)
