@@ -147,6 +147,8 @@ def test_ctrl_c_stops_a_program_that_runs_and_q_ends_it(place: Env, waiting: str
         terminal.until(b"(Pdb) ")
         terminal.type(b"q\r")
         assert terminal.wait() == 0
+        assert terminal.seen.count(b"The program ends with exit code 2.") == 1
+        assert b"without the debugger" not in terminal.seen
     assert run_program("wait", waiting, env=place).code == 2
 
 

@@ -19,7 +19,7 @@ from holdfast.core.errors import UserError
 from holdfast.sdk import ShortKey, SshLine
 from tests.e2e.server import Server
 
-from .running import PATIENCE, Result, clean_env, program, run_program, start
+from .running import PATIENCE, Result, clean_env, program, run_on_terminal, run_program, start
 from .terminals import AtTerminal, at_terminal
 
 Env = dict[str, str]
@@ -141,10 +141,11 @@ def test_a_terminal_is_as_it_was_when_the_command_is_ended(place: Env, job: str)
 
 
 def test_a_command_without_dashes_is_told(place: Env, job: str) -> None:
-    for words in (("ls", "-l"), ("main-0", "ls")):
-        done = run_program("exec", job, *words, env=place)
-        assert done.code == 2
-        assert f"holdfast exec {job} -- " in done.err
+    for words, meant in ((("ls", "-l"), "-- ls -l"), (("main-0", "ls", "/"), "main-0 -- ls /")):
+        for way in ("exec", "ssh"):
+            done = run_program(way, job, *words, env=place)
+            assert done.code == 2
+            assert f"holdfast {way} {job} {meant}" in " ".join(done.err.split())
 
 
 # -- ssh
@@ -191,6 +192,30 @@ def test_the_line_and_the_entry_for_ones_own_key(place: Env, job: str) -> None:
     entry = run_program("ssh", "--config", job, env=place).text.split()
     assert entry[::2] == ["Host", "HostName", "Port", "User"]
     assert run_program("ssh", "--json", job, env=place).json["command"] == line.strip()
+
+
+def test_ssh_and_exec_say_the_same_of_a_task_that_is_not_there(place: Env, job: str) -> None:
+    ways = [run_program(way, job, "nosuch", env=place) for way in ("ssh", "exec")]
+    assert [done.code for done in ways] == [1, 1]
+    assert ways[0].err == ways[1].err
+    assert f"{job} has no task nosuch" in ways[0].err
+    assert "Its tasks are main-0." in ways[0].err
+
+
+def test_ssh_takes_a_task_as_openpai_spells_it(place: Env, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    role = "{command: sleep 1000, resources: {cpu: 0.1, memory: 64Mi}}"
+    file.write_text(f"name: spelled\nroles: {{my.role: {role}}}\n")
+    job = run_program("submit", str(file), env=place).text.strip()
+    until_running(place, job)
+    assert f"{job}.my.role-0@" in run_program("ssh", "--print", job, "myrole-0", env=place).text
+    run_program("stop", job, env=place)
+
+
+def test_a_key_that_is_not_there_can_be_made(place: Env, tmp_path: Path) -> None:
+    done = run_program("key", "add", str(tmp_path / "id_ed25519.pub"), env=place)
+    assert done.code == 1
+    assert "ssh-keygen -t ed25519" in done.err
 
 
 def test_without_a_client_ssh_says_what_does_the_same(place: Env, job: str, tmp_path: Path) -> None:
@@ -262,6 +287,9 @@ def test_the_stacks_of_a_hung_program(place: Env) -> None:
     found = run_program("stack", "--json", job, "main-0", env=place).json
     assert (found["job"], found["task"]) == (job, "main-0")
     assert any(process["python"] for process in found["processes"])
+    seen = run_on_terminal("stack", job, env=place, columns=200).text
+    assert f"next: holdfast ssh {job} main-0" in seen
+    assert "holdfast debug" not in seen
     run_program("stop", job, env=place)
 
 
@@ -277,6 +305,20 @@ def test_a_held_task_is_entered_by_one_command(place: Env, hold: str) -> None:
         done = run_program(way, job, "--", "cat reason; exit 6", env=place)
         assert (done.code, done.out) == (6, b"why\n"), done.err
     run_program("release", job, env=place)
+
+
+def test_a_name_means_the_one_that_is_held_before_those_that_ended(place: Env) -> None:
+    kept = submit(place, "again", "exit 3", "--hold", "--cpu", "0.1", "--memory", "64Mi")
+    assert run_program("wait", kept, env=place).code == 3
+    gone = submit(place, "again", "true", "--cpu", "0.1", "--memory", "64Mi")
+    assert run_program("wait", gone, env=place).code == 0
+    assert run_program("ssh", "again", "--", "echo $HOLDFAST_JOB", env=place).text == f"{kept}\n"
+    assert run_program("extend", "again", "--for", "1d", "--json", env=place).json["job"] == kept
+    assert kept in run_program("release", "again", env=place).text
+    assert run_program("wait", kept, env=place).code == 3
+    refused = run_program("release", "again", env=place)
+    assert f"again ({gone}) has ended, and nothing of it is held" in refused.err
+    assert "--hold" not in refused.err
 
 
 def test_a_server_that_dies_ends_the_line(tmp_path: Path) -> None:

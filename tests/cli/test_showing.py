@@ -12,7 +12,7 @@ from holdfast.cli.showing import show_job
 from holdfast.sdk import JobDetail, JobState
 from holdfast.sdk.models import Retries, StopRequest
 
-from .running import Cli
+from .running import Cli, run_on_terminal, run_program
 
 
 def detail(**more: Any) -> JobDetail:
@@ -51,3 +51,25 @@ def test_why_nobody_stopped_it_by_hand(capsys: pytest.CaptureFixture[str]) -> No
         (),
     )
     assert re.search(r"stopped by +holdfast at .*: another took its place\n", capsys.readouterr().out)
+
+
+def test_what_to_do_next(place: dict[str, str]) -> None:
+    def sent(*options: str) -> str:
+        return run_program("submit", "--cpu", "0.1", "--memory", "64Mi", *options, env=place).text.strip()
+
+    def seen(*words: str) -> str:
+        return run_on_terminal(*words, env=place, columns=250).text
+
+    failed, kept = sent("--name", "broken", "--", "exit 3"), sent("--hold", "--name", "kept", "--", "exit 3")
+    running = sent("--name", "runs", "--", "sleep 1000")
+    for job in (failed, kept):
+        assert run_program("wait", job, env=place).code == 3
+    run_program("stop", "--wait", kept, env=place)
+    for way in ("show", "wait"):
+        assert f"holdfast rerun {failed} --hold" in seen(way, failed)
+        assert f"holdfast rerun {kept}" in (text := seen(way, kept))
+        assert "--hold" not in text  # it was
+    while run_program("show", "--json", running, env=place).json["state"] != "Running":
+        pass
+    assert f"holdfast ssh {running}" in seen("show", running)
+    run_program("stop", running, env=place)

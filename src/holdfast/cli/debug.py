@@ -68,9 +68,9 @@ def _attach(job: str, task: str | None, id: str | None, seconds: float) -> None:
         output.note(_place(line.entered), "dim")
         console = Console(line)
         ended = console.run()
-    if ended:
+    if ended and not console.told_end:
         output.note("The program went on, or ended, without the debugger.")
-    else:
+    elif not ended:
         output.note(f"Left it as it is; to come back: holdfast debug {line.entered.job}")
 
 

@@ -14,7 +14,7 @@ from . import output
 from .artifact_words import warn_of_artifacts
 from .debugger_notice import telling_of_debuggers
 from .exitcodes import exit_code_of
-from .holds import time_left
+from .holds import rerun_words, time_left
 from .quantities import show_span, utc_now
 from .waiting_notice import telling_why_it_waits
 
@@ -132,4 +132,4 @@ def say_end(job: JobDetail) -> None:
     if str(job.state) == "Held":
         output.hint(f"holdfast ssh {job.id}", f"holdfast logs {job.id}", f"holdfast release {job.id}")
     elif str(job.state) == "Failed":
-        output.hint(f"holdfast show {job.id}", f"holdfast logs {job.id}", f"holdfast rerun {job.id}")
+        output.hint(f"holdfast show {job.id}", f"holdfast logs {job.id}", rerun_words(job))

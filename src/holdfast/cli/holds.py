@@ -73,6 +73,12 @@ def refused_hold(job: JobDetail, events: Sequence[Event]) -> str:
     return first if len(told) == 1 else f"{first} (and {len(told) - 1} more: holdfast events {job.id})"
 
 
+def rerun_words(job: JobDetail) -> str:
+    """What runs a job again that failed: kept, where it was not before."""
+    was_held = any(task.held for task in job.tasks)
+    return f"holdfast rerun {job.id}" if was_held else f"holdfast rerun {job.id} --hold"
+
+
 def time_left(until: datetime, now: datetime) -> str:
     return f"{show_duration(max(0.0, (until - now).total_seconds()))} left"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.sdk.plain import PlainClient
 
 LONGEST_WHOSE = 500
+_TASK = re.compile(r"[A-Za-z0-9_.-]+-\d+")  # worker-0
 
 TaskName = Annotated[
     str | None,
@@ -40,7 +42,8 @@ class RunsInside(TyperCommand):
             told = error.format_message()
             if "holdfast.command" in ctx.meta or not told.startswith(("Got unexpected extra", "No such option")):
                 raise
-            words = shlex.join(["holdfast", ctx.info_name, *given[:1], "--", *given[1:]])
+            own = 2 if _TASK.fullmatch(next(iter(given[1:]), "")) else 1
+            words = shlex.join(["holdfast", ctx.info_name, *given[:own], "--", *given[own:]])
             raise typer.BadParameter(f"{told}. A command goes after --: {words}", ctx=ctx) from None
 
 

@@ -64,7 +64,10 @@ def _read(file: str) -> str:
         with Path(file).expanduser().open("rb") as source:
             return source.read(LARGEST).decode("utf-8", "replace")
     except OSError as error:
-        raise UserError(f"Cannot read {file}: {error.strerror}", hint="Is the path right?") from None
+        hint = "Is the path right?"
+        if isinstance(error, FileNotFoundError):
+            hint = "If you have no key yet, `ssh-keygen -t ed25519` makes ~/.ssh/id_ed25519.pub."
+        raise UserError(f"Cannot read {file}: {error.strerror}", hint=hint) from None
 
 
 @keys.command("rm")

@@ -26,6 +26,7 @@ SETTLED = 0.3  # seconds after which text without an end of line is taken for a 
 SILENCE = 0.5  # seconds without a word from a program that runs, after which nobody is waited for who types no more
 INTERRUPT = b"\x03"
 
+ENDED = (b"The program ends with exit code ", b"The program exited via sys.exit()", b"The program finished.")
 PROMPT = re.compile(rb"(?:\(+(?:Pdb|com)\)+ |>>> |\.\.\. )\Z")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{2,60}")
 COMMANDS = (
@@ -46,6 +47,7 @@ class Console:
         self._on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         self._piped = None if self._on_terminal else PipedLines(lambda: self._arrived.put(b""))
         self._command = ""  # the last that was sent
+        self.told_end = False  # the last that was shown says how the program ended
 
     def run(self) -> bool:
         """Until one of both sides leaves. True: the program did."""
@@ -107,6 +109,7 @@ class Console:
     def _show(self, data: bytes) -> None:
         if data:
             output.emit_bytes(data)
+            self.told_end = data.rstrip(b"\n").rpartition(b"\n")[2].startswith(ENDED)
             self._remember(data.decode("utf-8", "replace"))
 
     def _remember(self, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import output
 from .artifact_words import shortened
 from .debugger_notice import free, place_of
-from .holds import held_words
+from .holds import held_words, rerun_words
 from .quantities import show_count, show_duration, show_instant, show_size, show_span, utc_now
 
 if TYPE_CHECKING:
@@ -198,9 +198,12 @@ def _show_next(job: JobDetail) -> None:
         output.hint(f"holdfast debug {job.id}", f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif str(job.state) == "Held":
         output.hint(f"holdfast ssh {job.id}", f"holdfast extend {job.id}", f"holdfast release {job.id}")
+    elif str(job.state) == "Running":
+        output.hint(f"holdfast logs -f {job.id}", f"holdfast ssh {job.id}", f"holdfast stop {job.id}")
     elif not job.state.final:
         output.hint(f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif str(job.state) == "Succeeded":
         output.hint(f"holdfast logs {job.id}", f"holdfast clone {job.id}")
     else:
-        output.hint(f"holdfast logs {job.id}", f"holdfast events {job.id}", f"holdfast rerun {job.id}")
+        again = rerun_words(job) if str(job.state) == "Failed" else f"holdfast rerun {job.id}"
+        output.hint(f"holdfast logs {job.id}", f"holdfast events {job.id}", again)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import output
-from .inside import TaskName, command_of, quick_client
+from .inside import TaskName, command_of, find_server, quick_client
 from .options import JobRef, Json
 
 if TYPE_CHECKING:
-    from holdfast.sdk import Client, ShortKey, SshLine
+    from holdfast.sdk import Client, ShortKey, SshLine, SshLines
     from holdfast.sdk.plain import PlainClient
 
 HOST = "holdfast"  # the name under which the gateway's key is known
@@ -119,9 +119,19 @@ def _line(client: Client | PlainClient, job: str, task: str | None) -> SshLine:
     if task is None:
         return next((line for line in found.items if line.held), found.items[0])
     named = next((line for line in found.items if line.task == task), None)
+    return named or _spelled_otherwise(found, job, task)
+
+
+def _spelled_otherwise(found: SshLines, job: str, task: str) -> SshLine:
+    """As the server takes the name; refused by it, with the reason, where no task is meant that can be entered."""
+    from holdfast.core.errors import UserError
+    from holdfast.sdk.inside import open_exec
+
+    with open_exec(find_server(), job, task, argv=["true"]) as entered:
+        meant = entered.entered.task
+    named = next((line for line in found.items if line.task == meant), None)
     if named is None:
-        names = ", ".join(line.task for line in found.items[:10])
-        raise UserError(f"{task} cannot be entered now", hint=f"These can: {names}.")
+        raise UserError(f"{meant} could not be entered a moment ago", hint="Try again.")
     return named
 
 

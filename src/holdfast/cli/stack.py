@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from holdfast.core.errors import HoldfastError
+
 from . import output
+from .debugger_notice import free
 from .inside import TaskName, quick_client
-from .options import JobRef, Json
+from .options import JobRef, Json, connect
 from .quantities import show_count
 
 if TYPE_CHECKING:
@@ -35,8 +39,16 @@ def _show(found: Stacks) -> None:
         output.note("Nothing runs in it.")
     if found.left_out:
         output.note(f"{show_count(found.left_out, 'more process')} left out", "dim")
-    if any(process.threads for process in found.processes):
-        output.hint(f"holdfast debug {found.job} {found.task}", f"holdfast exec {found.job} {found.task}")
+    if output.is_terminal(sys.stderr):
+        way = "debug" if _debugger_waits(found) else "ssh"
+        output.hint(f"holdfast {way} {found.job} {found.task}")
+
+
+def _debugger_waits(found: Stacks) -> bool:
+    """In that task, for anybody."""
+    with suppress(HoldfastError), connect() as client:  # the stacks were shown, whatever comes now
+        return any(each.task == found.task for each in free(client.job(found.job).debuggers))
+    return False
 
 
 def _show_process(process: Process) -> None:
