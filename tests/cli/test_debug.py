@@ -163,6 +163,8 @@ def test_who_looks_at_the_job_or_its_log_is_told(place: Env, waiting: str) -> No
         assert next(line for line in lines if waiting in line).endswith("debugger waiting at train.py:6 in main-0")
     with at_terminal("ls", env=place, columns=150) as terminal:
         terminal.until(f"next: holdfast debug {waiting}".encode())
+    with at_terminal("stack", waiting, env=place, columns=150) as terminal:
+        terminal.until(f"next: holdfast debug {waiting} main-0".encode())
     found = run_program("show", "--json", waiting, env=place).json["debuggers"]
     assert [(each["task"], each["line"], each["waits"]) for each in found] == [("main-0", 6, True)]
 
