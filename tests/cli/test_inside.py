@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +33,9 @@ def submit(env: Env, name: str, command: str, *options: str) -> str:
 
 
 def until_running(env: Env, job: str, state: str = "Running") -> None:
-    while run_program("show", "--json", job, env=env).json["state"] != state:
-        pass
+    began = time.monotonic()
+    while (found := run_program("show", "--json", job, env=env).json)["state"] != state:
+        assert time.monotonic() - began < PATIENCE, f"it does not become {state}: {found['message']}"
 
 
 def run_with(stdin: bytes, *args: str, env: Env) -> Result:
