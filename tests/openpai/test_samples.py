@@ -70,7 +70,7 @@ def test_every_sample_is_run_here_and_told_of_in_its_readme() -> None:
     names = [path for path in SAMPLES.iterdir() if path.suffix in (".yaml", ".json")]
     assert names
     assert [path.name for path in names if f"[{path.name}]" not in told] == []
-    assert [path.name for path in names if f'run(ann, "{path.stem}")' not in source] == []
+    assert [path.name for path in names if f'(ann, "{path.stem}")' not in source] == []
 
 
 def test_roles_find_each_other_and_the_workers_decide(ann: Pai) -> None:
