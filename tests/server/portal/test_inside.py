@@ -49,7 +49,7 @@ async def submit(rig: Rig, text: str, state: JobState) -> str:
 
 
 def waiting(rig: Rig, **more: Any) -> Debugger:
-    known = {"id": "d1", "pid": 7, "file": "/work/train.py", "line": 42, "port": 5000, "token": "s3cret"}
+    known = {"id": "d1", "pid": 7, "file": "/home/jovyan/train.py", "line": 42, "port": 5000, "token": "s3cret"}
     return Debugger(**{**known, "since": rig.house.clock.now(), **more})
 
 
