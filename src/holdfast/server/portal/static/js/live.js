@@ -6,6 +6,7 @@ import { Backoff, merge } from "./live_logic.js";
 const LOOK = 15000; // ms; a computer that slept wakes up with lines that lead nowhere
 const SLEPT = 60000;
 const LOGGED_OUT = 4401;
+const ANOTHER = 1500; // ms; a new password ends this login, and brings another with the answer that is on its way
 
 /**
  * connect("/live/jobs", (message) => …): onMessage gets {jobs: [ids]} or {all: true}, either with waiting: true where
@@ -34,6 +35,7 @@ class Line {
     this.held = null; // came while nobody looked
     this.ended = false;
     this.quiet = false; // without the sign in the bar
+    this.refused = false; // the last time, for want of a login
     this.looked = Date.now();
     this.listen();
   }
@@ -77,8 +79,9 @@ class Line {
     if (socket !== this.socket || this.ended) return;
     this.socket = null;
     if (!this.quiet) show(false);
-    if (code === LOGGED_OUT) return toLogin();
-    this.waiting = setTimeout(() => this.open(), this.backoff.next());
+    if (code === LOGGED_OUT && this.refused) return toLogin();
+    this.refused = code === LOGGED_OUT;
+    this.waiting = setTimeout(() => this.open(), this.refused ? ANOTHER : this.backoff.next());
   }
 
   // The page is looked at again, the network is back, or time jumped.
@@ -87,7 +90,7 @@ class Line {
     this.looked = Date.now();
     if (document.hidden || this.ended) return;
     if (slept) this.drop();
-    if (!this.socket) this.open();
+    if (!this.socket && !this.refused) this.open();
     if (this.held) {
       const held = this.held;
       this.held = null;
