@@ -42,7 +42,7 @@ class Proof:
     job_id: str = ""  # the only job it is good for; empty: all that the actor may enter
 
     async def actors(self) -> Sequence[Actor]:
-        """Whom it speaks for now: several users may have one key. None once it is not good any more."""
+        """Whom it speaks for now: of old, several users may have one key. None once it is not good any more."""
         try:
             return await self.ask()
         except NotLoggedIn:
