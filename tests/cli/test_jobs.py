@@ -110,7 +110,12 @@ def test_env_and_instances(cli: Cli) -> None:
 
 
 def test_the_log_of_the_task_that_failed_is_shown_and_named(cli: Cli) -> None:
-    command = "echo I am $HOLDFAST_TASK_INDEX; if [ $HOLDFAST_TASK_INDEX = 1 ]; then exit 4; fi; sleep 60"
+    said = "import os, socket, time; s = socket.socket(socket.AF_UNIX); s.bind(chr(0) + os.environ['HOLDFAST_JOB'])"
+    command = f"""
+        echo I am $HOLDFAST_TASK_INDEX
+        if [ $HOLDFAST_TASK_INDEX = 0 ]; then exec python3 -c "{said}; time.sleep(60)"; fi
+        until grep -q @$HOLDFAST_JOB /proc/net/unix; do sleep 0.1; done
+        exit 4"""
     followed = cli("submit", "-f", "--name", "pair", "--instances", "2", "--cpu", "0.1", "--", command)
     assert (followed.code, followed.out) == (4, b"I am 0\n")
     job = cli.ok("ls", "--json", "--limit", "1").json["items"][0]["id"]
