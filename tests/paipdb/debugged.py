@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +45,13 @@ def _version(python: str) -> str:
     with contextlib.suppress(OSError):
         return subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False).stdout.strip()
     return ""
+
+
+def notes_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """What debuggers say of themselves; they take it back when they like."""
+    for path in folder.glob("debugger-*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            yield json.loads(path.read_text())
 
 
 @dataclass
@@ -92,7 +100,7 @@ class Program:
     def token(self, count: int = 1) -> str:
         """As the platform is told it; without a platform, as the log has it."""
         port = self.port(count)
-        for note in [json.loads(path.read_text()) for path in self.notes.glob("debugger-*.json")]:
+        for note in notes_in(self.notes):
             if note["port"] == port:
                 return str(note["token"])
         return self.wait_for(r"nc \S+ \d+, token (\S+)\n", count=count)[-1][1]
@@ -111,7 +119,8 @@ class Program:
         return code
 
     def stop(self) -> None:
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         for reader in self._readers:
             reader.join(PATIENCE)
@@ -197,6 +206,7 @@ class Bench:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                start_new_session=True,
             ),
             self.notes,
         )

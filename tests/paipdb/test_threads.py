@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import time
 from pathlib import Path
 
-from .debugged import PATIENCE, Bench, Client
+from .debugged import PATIENCE, Bench, Client, notes_in
 
 THREADS = """\
 import paipdb, threading
@@ -208,8 +207,7 @@ def next_waiting(desk: Bench, seen: set[int]) -> Client:
     """A process that waits and is not made to stand itself."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        for path in desk.notes.glob("debugger-*.json"):
-            note = json.loads(path.read_text())
+        for note in notes_in(desk.notes):
             if note["pid"] not in seen and note["waits"] and state(note["pid"]) != "T":
                 client = Client(note["port"])
                 client.wait_for("Token: ")

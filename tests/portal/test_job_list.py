@@ -261,3 +261,20 @@ def test_names_do_nothing_but_show(window: Window, server: Server, group: str) -
     expect(window.page.locator("#confirm-text")).to_have_text(f"Stop {name}?")
     window.page.get_by_role("button", name="Yes").click()
     expect(row(window, job).locator(".badge")).to_have_text("Cancelled")
+
+
+def test_what_was_asked_about_is_done_though_its_row_was_renewed(window: Window, server: Server, group: str) -> None:
+    job = submit(server, group, "asked-about")
+    open_list(window, group)
+    expect(row(window, job).locator(".badge")).to_have_text("Running")
+    row(window, job).get_by_role("button", name="Stop").click()
+    pressed = row(window, job).element_handle()
+    assert pressed
+    pressed.evaluate("row => { row.dataset.v = 'of before'; }")
+    other = submit(server, group, "another")
+    expect(names(window)).to_have_text(["another", "asked-about"])
+    assert not pressed.evaluate("row => row.isConnected")
+    window.page.get_by_role("button", name="Yes").click()
+    expect(row(window, job).locator(".badge")).to_have_text("Cancelled")
+    expect(row(window, other).locator(".badge")).to_have_text("Running")
+    stop(server, other)

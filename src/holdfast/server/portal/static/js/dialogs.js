@@ -26,10 +26,23 @@ function askFirst(event) {
   event.stopImmediatePropagation();
   ask(question.replace("{name}", nameOf(event.submitter))).then((yes) => {
     if (!yes) return;
+    putBack(form, event.submitter);
     form.dataset.sure = "yes";
     form.requestSubmit(event.submitter);
     delete form.dataset.sure;
   });
+}
+
+// The page may have been brought up to date while the question stood there, and what was pressed be gone from it: it is
+// still meant.
+function putBack(form, button) {
+  if (!form.isConnected) document.body.append(hide(form));
+  if (button && !button.isConnected) form.append(hide(button));
+}
+
+function hide(element) {
+  element.hidden = true;
+  return element;
 }
 
 // In a list, {name} in a question is that of the button's row.
