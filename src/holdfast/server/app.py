@@ -57,9 +57,9 @@ from .rest import (
     stacks,
     usage,
 )
+from .rest.addresses import PREFIX
 from .sessions import session_of
 
-PREFIX = "/api/v1"
 SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
 FORMS_WITH_JOBS = re.compile(r"/jobs/new|/jobs/new/check|/schedules/new|/schedules/check|/schedules/[^/]+/edit")
 AS_A_FORM = 3  # times as long as a text may be that a form carries
@@ -102,7 +102,7 @@ def create_app(services: Services) -> FastAPI:
         audit,
         place,
     ):
-        app.include_router(module.router, prefix=PREFIX)
+        app.router.routes.extend(module.router.routes)
     app.router.routes.append(Mount("/rest-server", RestServer(services)))
     app.router.routes.extend(log_routes())
     app.router.routes.extend(primehub_routes(services))

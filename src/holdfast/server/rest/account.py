@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from holdfast.services.keys import SshKey
@@ -14,9 +14,10 @@ from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from ..origin import origin_of
 from . import models
+from .addresses import rest_router
 from .views import show_time
 
-router = APIRouter(tags=["people"])
+router = rest_router("people")
 
 
 @router.get("/me/keys", response_model=models.KeyListView)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from .. import any_path  # noqa: F401 - {path:any}
@@ -10,10 +10,11 @@ from ..answers import answer
 from ..auth import Ask, Caller
 from ..file_answers import answer_file
 from . import models
+from .addresses import rest_router
 from .files import FILE, Inline
 from .views import show_file
 
-router = APIRouter(tags=["jobs"])
+router = rest_router("jobs")
 
 
 @router.get("/jobs/{ref}/artifacts", response_model=models.ArtifactListView)

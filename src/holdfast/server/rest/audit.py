@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from holdfast.core.audit import AuditEvent, AuditKind, AuditQuery
@@ -12,10 +12,11 @@ from holdfast.core.audit import AuditEvent, AuditKind, AuditQuery
 from ..answers import answer
 from ..auth import Ask, Caller
 from . import models
+from .addresses import rest_router
 from .parameters import parse_time
 from .views import show_time
 
-router = APIRouter(tags=["place"])
+router = rest_router("place")
 
 
 @router.get("/audit", response_model=models.AuditListView)

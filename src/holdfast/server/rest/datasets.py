@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from holdfast.core.access import Actor
@@ -15,9 +14,10 @@ from holdfast.services.datasets import DatasetChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import models
+from .addresses import rest_router
 from .views import show_dataset, show_git_state
 
-router = APIRouter(tags=["datasets"])
+router = rest_router("datasets")
 
 
 @router.get("/datasets", response_model=models.DatasetListView)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
@@ -19,9 +19,10 @@ from ..answers import answer
 from ..auth import Ask, Caller, token_of
 from ..origin import host_of
 from . import models
+from .addresses import rest_router
 from .views import show_time
 
-router = APIRouter(tags=["entering"])
+router = rest_router("entering")
 
 
 @router.get("/jobs/{ref}/ssh", response_model=models.SshView)

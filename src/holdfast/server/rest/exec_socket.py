@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.websockets import WebSocketDisconnect
 
 from holdfast.core.errors import UserError
 from holdfast.engines.base import Command, Session, Terminal
 
 from ..sockets import until_one_ends
+from .addresses import rest_router
 from .paced import Paced, Words, is_number, read_words
 from .task_lines import TaskLine, task_socket
 
@@ -37,7 +37,7 @@ WAY = "the API"  # as the job's events name it
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
-router = APIRouter()
+router = rest_router()
 
 
 async def serve_exec(line: TaskLine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from holdfast.services.files import MOST_ITEMS
@@ -14,9 +14,10 @@ from ..answers import answer
 from ..auth import Ask, Caller
 from ..file_answers import answer_file
 from . import models
+from .addresses import rest_router
 from .views import show_file, show_listing
 
-router = APIRouter(tags=["files"])
+router = rest_router("files")
 
 BODY: dict[str, Any] = {
     "requestBody": {

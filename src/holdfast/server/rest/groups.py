@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from holdfast.core.job import Hold, Keep
@@ -17,9 +16,10 @@ from holdfast.services.groups import UNSET, GroupChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import models
+from .addresses import rest_router
 from .views import show_group
 
-router = APIRouter(tags=["groups"])
+router = rest_router("groups")
 
 _LONGEST = 1e9  # seconds; more is as good as no limit
 

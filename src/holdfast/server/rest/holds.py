@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
@@ -15,10 +15,11 @@ from holdfast.services.holds import HeldJob
 from ..answers import answer
 from ..auth import Ask, Caller
 from . import models
+from .addresses import rest_router
 from .parameters import parse_time
 from .views import show_held, show_summary, show_time
 
-router = APIRouter(tags=["jobs"])
+router = rest_router("jobs")
 
 TaskName = Annotated[
     str | None, Query(max_length=200, description="Such as worker-0; left out: all of the job that are held.")

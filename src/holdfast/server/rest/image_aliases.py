@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from holdfast.core.catalogue import ImageAlias, ImageKind
@@ -13,8 +12,9 @@ from holdfast.services.image_aliases import ImageAliasChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import catalogue_models as models
+from .addresses import rest_router
 
-router = APIRouter(tags=["image aliases"])
+router = rest_router("image aliases")
 
 
 @router.get("/image-aliases", response_model=models.ImageAliasListView)

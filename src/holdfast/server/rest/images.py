@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import models
+from .addresses import rest_router
 from .views import show_image
 
-router = APIRouter(tags=["images"])
+router = rest_router("images")
 
 _TAR: dict[str, Any] = {
     "requestBody": {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from holdfast.core.catalogue import InstanceType
@@ -13,8 +12,9 @@ from holdfast.services.instance_types import InstanceTypeChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import catalogue_models as models
+from .addresses import rest_router
 
-router = APIRouter(tags=["instance types"])
+router = rest_router("instance types")
 
 _NULL_MEANS = {"cpu_request", "memory_request"}  # as much as the limit; elsewhere null is as if left out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from starlette.responses import Response
 
 from holdfast.core.access import Actor, may_enter
@@ -19,6 +19,7 @@ from ..answers import answer, answer_text
 from ..auth import Ask, Caller, actor_of, services_of
 from ..errors import error_body, request_id_of
 from . import models
+from .addresses import rest_router
 from .entering import show_lines
 from .parameters import parse_states, parse_time, split
 from .views import (
@@ -33,7 +34,7 @@ from .views import (
     show_time,
 )
 
-router = APIRouter(tags=["jobs"])
+router = rest_router("jobs")
 
 BIG = 2**62
 

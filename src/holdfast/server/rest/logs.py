@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
@@ -28,10 +28,11 @@ from ..auth import Ask, Caller
 from ..log_bytes import PLAIN, answer_log, describe_span
 from ..streams import Stream
 from . import models
+from .addresses import rest_router
 from .parameters import parse_since
 from .views import show_time
 
-router = APIRouter(tags=["logs"])
+router = rest_router("logs")
 
 BIG = 2**62
 HEARTBEAT = 15.0  # seconds of silence after which a comment is sent

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller, address_of, bearer_token
 from . import models
+from .addresses import rest_router
 from .views import show_time, show_token, show_user
 
-router = APIRouter(tags=["people"])
+router = rest_router("people")
 
 
 @router.post("/login", response_model=models.LoginView)

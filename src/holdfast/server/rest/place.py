@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from holdfast import __version__
@@ -11,9 +11,10 @@ from ..answers import answer
 from ..auth import Ask, Caller
 from ..origin import host_of
 from . import models
+from .addresses import rest_router
 from .views import show_engine, show_group_use, show_node, show_time
 
-router = APIRouter(tags=["place"])
+router = rest_router("place")
 
 
 @router.get("/health", response_model=models.HealthView)

@@ -12,12 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter
-
 from holdfast.core.errors import NotFound, UserError
 from holdfast.services.entering import Entrance, Places, PortStream
 
 from ..sockets import until_one_ends
+from .addresses import rest_router
 from .paced import LARGEST, Paced
 from .task_lines import TaskLine, task_socket
 from .views import show_debugger
@@ -26,7 +25,7 @@ LONGEST_WAIT = 24 * 3600.0  # seconds
 MOST_WAITING = 20  # of one user, for a debugger: whatever changes anywhere, each of them looks whether it has come
 MOST_WAITING_IN_ALL = 1000
 
-router = APIRouter()
+router = rest_router()
 
 _waiting = Places("lines that wait for a debugger", MOST_WAITING, MOST_WAITING_IN_ALL)
 

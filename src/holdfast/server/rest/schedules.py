@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from holdfast.core.schedule import (
@@ -25,11 +25,12 @@ from holdfast.services.schedules import ScheduleChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import schedule_models as models
+from .addresses import rest_router
 from .models import SubmittedView
 from .parameters import parse_time, split
 from .views import show_spec, show_summary, show_time
 
-router = APIRouter(tags=["schedules"])
+router = rest_router("schedules")
 
 BIG = 2**62
 UPCOMING = 5

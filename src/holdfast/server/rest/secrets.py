@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from holdfast.core.catalogue import Secret, SecretKind
@@ -11,9 +10,10 @@ from holdfast.services.secrets import SecretChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import models
+from .addresses import rest_router
 from .views import show_secret
 
-router = APIRouter(tags=["secrets"])
+router = rest_router("secrets")
 
 
 @router.get("/secrets", response_model=models.SecretListView)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from holdfast.services.stacks import Process, Thread
@@ -12,9 +11,10 @@ from holdfast.services.stacks import Process, Thread
 from ..answers import answer
 from ..auth import Ask, Caller
 from . import inside_models
+from .addresses import rest_router
 from .task_lines import ANY_TASK
 
-router = APIRouter(tags=["entering"])
+router = rest_router("entering")
 
 
 @router.get("/jobs/{ref}/tasks/{task}/stacks", response_model=inside_models.StacksView)

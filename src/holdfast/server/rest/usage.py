@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from starlette.responses import Response
 
 from ..answers import answer, answer_text
 from ..auth import Ask, Caller
 from ..streams import Stream
 from . import models
+from .addresses import rest_router
 
-router = APIRouter(tags=["usage"])
+router = rest_router("usage")
 
 CSV = "text/csv"
 _CSV: dict[int | str, dict[str, Any]] = {200: {"content": {CSV: {}}, "description": "A line of headings, then CSV."}}
