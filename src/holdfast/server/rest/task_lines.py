@@ -29,6 +29,7 @@ from ..auth import bearer_token
 from ..errors import STATUS, render_error
 from ..sessions import check_origin
 from ..sockets import FAILED, Messages, until_one_ends
+from .addresses import PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ Serve = Callable[[TaskLine], Coroutine[Any, Any, None]]
 
 
 def task_socket(path: str, serve: Serve) -> WebSocketRoute:
-    """`path` has {ref} and {task}."""
+    """`path`, below the API, has {ref} and {task}."""
 
     async def endpoint(websocket: WebSocket) -> None:
         CLIENT_ADDRESS.set(websocket.client.host if websocket.client else "")
@@ -91,7 +92,7 @@ def task_socket(path: str, serve: Serve) -> WebSocketRoute:
         with suppress(RuntimeError, WebSocketDisconnect):
             await _close(websocket, ended)
 
-    return WebSocketRoute(path, endpoint)
+    return WebSocketRoute(PREFIX + path, endpoint)
 
 
 async def _run(line: TaskLine, serve: Serve) -> BaseException | None:
