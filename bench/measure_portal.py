@@ -20,7 +20,7 @@ from .rows import Row, below, percentile
 USER, PASSWORD = "bench", "bench of the portal"
 KB = 1000
 ROWS = 200
-MERGES = 20
+MERGES = 60
 _OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 
 
@@ -122,7 +122,7 @@ def _weigh(page: Any) -> float:
 
 
 def _merge(page: Any) -> list[float]:
-    """Milliseconds of some updates of a list of ROWS rows, from the answer to the end of layout."""
+    """Milliseconds of some updates of a list of ROWS rows, from the answer to the end of layout; with pauses."""
     page.goto(f"/jobs?limit={ROWS}", wait_until="networkidle")
     return [float(took) for took in page.evaluate(_MERGE, [page.evaluate(_MODULE), MERGES])]
 
@@ -131,20 +131,22 @@ _MODULE = "new URL('./rows.js', document.querySelector('script[src$=\"/js/portal
 _MERGE = """async ([module, times]) => {
   const { mergeRows } = await import(module);
   const body = document.querySelector("tbody[data-rows]");
-  const took = [];
-  for (let turn = 0; turn < times; turn++) {
-    const copy = body.cloneNode(true);
+  const copy = body.cloneNode(true);
+  const changed = (turn) => {
     [...copy.rows].forEach((row, number) => {
       if (number % 10 !== turn % 10) return;
       row.dataset.v = `turn-${turn}`;
       row.cells[1].firstChild.textContent = `turn ${turn}`;
     });
-    const html = copy.innerHTML;
+    return copy.innerHTML;
+  };
+  const took = [];
+  for (const html of Array.from({ length: times }, (_, turn) => changed(turn))) {
     const began = performance.now();
     mergeRows(body, html);
     body.getBoundingClientRect();
     took.push(performance.now() - began);
-    await new Promise((done) => requestAnimationFrame(done));
+    await new Promise((done) => setTimeout(done, 100));
   }
   return took;
 }"""
