@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -203,9 +203,15 @@ async def running(words: list[str]) -> AsyncIterator[asyncio.subprocess.Process]
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+        await ended(process)
+
+
+async def ended(process: asyncio.subprocess.Process) -> None:
+    """ssh looks whether it was told to end, and then waits for something to happen: a signal in between goes unheard."""
+    while process.returncode is None:
+        process.terminate()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), 1)
 
 
 async def test_a_port_of_the_task_here(rig: SshRig, user: str) -> None:
