@@ -207,7 +207,7 @@ async def running(words: list[str]) -> AsyncIterator[asyncio.subprocess.Process]
 
 
 async def ended(process: asyncio.subprocess.Process) -> None:
-    """ssh looks whether it was told to end, and then waits for something to happen: a signal in between goes unheard."""
+    """ssh looks whether it was told to end, then waits for something to happen: a signal in between goes unheard."""
     while process.returncode is None:
         process.terminate()
         with suppress(TimeoutError):
