@@ -23,7 +23,15 @@ have_git() {
 }
 
 have_chromium() {
-    command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1
+    for name in chromium-headless-shell chromium chromium-browser; do
+        command -v "$name" >/dev/null 2>&1 && return 0
+    done
+    return 1
+}
+
+# Without windows it needs half the processor time; not every release has it so.
+chromium_package() {
+    if apt-cache show chromium-headless-shell >/dev/null 2>&1; then echo chromium-headless-shell; else echo chromium; fi
 }
 
 # Where services are started for whoever is installed, a test should not open the machine to logins.
@@ -65,7 +73,7 @@ component() {
 have_postgresql || component PostgreSQL postgresql
 have_git || component git git
 have_netcat || component netcat netcat-openbsd
-have_chromium || component Chromium chromium fonts-noto-cjk
+have_chromium || component Chromium "$(chromium_package)" fonts-noto-cjk
 if ! have_openssh; then
     if may_install_openssh; then
         component OpenSSH openssh-server openssh-client

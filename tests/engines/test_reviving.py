@@ -12,6 +12,7 @@ from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, NoEntry
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded import engine as engine_module
+from holdfast.engines.embedded import reviving as reviving_module
 from holdfast.engines.embedded.cgroups import find_cgroups
 from holdfast.engines.embedded.processes import start_ticks
 from tests.contracts.engine_contract import Rig, launch, read_all
@@ -107,10 +108,27 @@ def test_a_later_server_sweeps_it(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_who_runs_or_never_ran_is_left_alone(tmp_path: Path) -> None:
+def test_one_that_is_being_stopped_is_waited_for(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(
+            b"up", "a", "echo mine >~/file; trap 'sleep 0.5; exit 1' TERM; echo up; sleep 600 & wait"
+        )
+        reviving = asyncio.create_task(let_in(rig.engine).revive(launch("a", "true")))
+        await asyncio.sleep(0.1)
+        await rig.engine.stop("a", 30)
+        await reviving
+        assert (await inside(rig.engine, "a", "cat ~/file")).out == "mine\n"
+
+    play(tmp_path, scenario)
+
+
+def test_who_runs_or_never_ran_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviving_module, "_END", 0.2)
+
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
-        await let_in(rig.engine).revive(launch("a", "true"))
+        with pytest.raises(NoEntry, match="still being stopped"):
+            await let_in(rig.engine).revive(launch("a", "true"))
         assert not Path(folder_of(tmp_path, "a")["revived"]).exists()
         for name in ("never", "../a"):
             with pytest.raises(NoEntry):

@@ -30,7 +30,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="package")  # while it is there, no other loop can run: tests of other folders have theirs
 def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium), so no page is tried in a browser")
+        pytest.skip(
+            "no page is tried in a browser: no Chromium is here (Debian: apt-get install chromium-headless-shell)"
+        )
     with open_chromium() as browser:
         yield browser
 

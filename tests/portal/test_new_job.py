@@ -211,6 +211,7 @@ def test_the_keyboard_gets_in_and_out_of_the_editor(window: Window) -> None:
     page.keyboard.type("instance_t")
     page.locator(".cm-tooltip-autocomplete li").first.click()
     page.keyboard.type("cpu-2")
+    expect(page.locator(".cm-tooltip-autocomplete li")).to_contain_text(["cpu-2"])
     page.keyboard.press("Escape")
     expect(page.get_by_label("cpu-2")).to_be_checked()
     page.keyboard.press("Control+Home")
