@@ -203,8 +203,11 @@ def test_without_a_sandbox_files_are_removed_too(tmp_path: Path) -> None:
     play(tmp_path, scenario, PLAIN)
 
 
+# With a /run of its own: engines of other tests cannot see this home, and would take its layers for orphans.
 MOUNT_AN_OVERLAY = """
 set -e
+mount -t tmpfs none /run
+mount -t tmpfs none /dev/shm
 cd "$1" && mkdir lower upper work home && mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work home
 shift && exec "$@"
 """
@@ -235,9 +238,7 @@ def test_on_an_overlay_homes_are_collected_and_watched(tmp_path: Path) -> None:
     here = Path(__file__).parent
     tests = [f"{here}/test_artifacts.py::test_a_link_is_followed_to_what_is_the_tasks_own"]
     tests += [f"{here}/test_scratch.py::test_a_home_that_holds_too_much_ends_the_task_and_is_told"]
-    # With a /run of its own: engines of other tests cannot see this home, and would take its layers for orphans.
-    script = f"mount -t tmpfs none /run && mount -t tmpfs none /dev/shm\n{MOUNT_AN_OVERLAY}"
-    command = ["unshare", "--mount", "sh", "-c", script, "sh", str(tmp_path), sys.executable, "-m", "pytest"]
+    command = ["unshare", "--mount", "sh", "-c", MOUNT_AN_OVERLAY, "sh", str(tmp_path), sys.executable, "-m", "pytest"]
     command += ["-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/home/t", *tests]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
