@@ -3,13 +3,13 @@ a list that changes. The last two need Chromium."""
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
+from tests.portal.browser import CHROMIUM, open_chromium
 
 from .client import Connection
 from .fill import GROUPS
@@ -21,7 +21,6 @@ USER, PASSWORD = "bench", "bench of the portal"
 KB = 1000
 ROWS = 200
 MERGES = 60
-_OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 
 
 def measure(options: Options) -> list[Row]:
@@ -82,10 +81,9 @@ def _timed(running: BenchServer, cookie: str, name: str, path: Any, requests: in
 
 
 def _in_browser(running: BenchServer, cookie: str) -> list[Row]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
+    if CHROMIUM is None:
         return [Row("portal: in a browser", None, "", None, "skipped: Chromium is not installed")]
-    with _window(program, running, cookie) as page:
+    with _window(running, cookie) as page:
         first, again = _weigh(page), _weigh(page)
         merge = _merge(page)
     note = f"p50 {percentile(merge, 50):.1f} ms, worst {max(merge):.1f} ms of {MERGES}; a tenth of the rows changed"
@@ -97,17 +95,13 @@ def _in_browser(running: BenchServer, cookie: str) -> list[Row]:
 
 
 @contextmanager
-def _window(program: str, running: BenchServer, cookie: str) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=_OPTIONS)
+def _window(running: BenchServer, cookie: str) -> Iterator[Any]:
+    with open_chromium() as browser:
         base = f"http://127.0.0.1:{running.port}"
         context = browser.new_context(base_url=base)
         name, _, value = cookie.partition("=")
         context.add_cookies([{"name": name, "value": value, "url": base}])
         yield context.new_page()
-        browser.close()
 
 
 def _weigh(page: Any) -> float:

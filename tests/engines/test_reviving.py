@@ -12,7 +12,6 @@ from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, NoEntry
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded import engine as engine_module
-from holdfast.engines.embedded import reviving as reviving_module
 from holdfast.engines.embedded.cgroups import find_cgroups
 from holdfast.engines.embedded.processes import start_ticks
 from tests.contracts.engine_contract import Rig, launch, read_all
@@ -123,7 +122,7 @@ def test_one_that_is_being_stopped_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_who_runs_or_never_ran_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviving_module, "_END", 0.2)
+    monkeypatch.setattr(engine_module, "_STOPPING", 0.2)
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")

@@ -17,6 +17,7 @@ from holdfast.engines.embedded.session import EmbeddedSession
 from tests.contracts.engine_contract import Rig
 
 from .archives import config, docker_archive, entry, folder, shell_entries, tar
+from .hostile_programs import LIBRARY_THAT_WAITS
 from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import need, play
 from .sessions import inside, let_in
@@ -30,17 +31,8 @@ print("up", flush=True)
 hangs()
 """
 
-# Who looks for a library of this one waits until somebody writes to it.
-ENDLESS = """
-import mmap, os, time
-path = os.path.abspath("libpython3.11.so.1.0")
-with open(path, "wb") as file:
-    file.write(bytes(8192))
-with open(path, "rb") as file:
-    kept = mmap.mmap(file.fileno(), 8192, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
-os.unlink(path)
-for planted in (path, path + " (deleted)"):
-    os.mkfifo(planted)
+ENDLESS = f"""{LIBRARY_THAT_WAITS}
+import time
 print("up", flush=True)
 time.sleep(1000)
 """

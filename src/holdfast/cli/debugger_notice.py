@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from . import output
+from .beside import beside
 from .options import connect
 from .quantities import show_instant
 
@@ -30,18 +32,9 @@ def place_of(debugger: Debugger) -> str:
     return f"{PurePosixPath(debugger.file).name}:{debugger.line} in {debugger.task}{until}"
 
 
-@contextmanager
-def telling_of_debuggers(ref: str) -> Iterator[None]:
+def telling_of_debuggers(ref: str) -> AbstractContextManager[None]:
     """While a log is followed on a terminal: once for each place where one comes to wait."""
-    if not output.is_terminal(sys.stderr):
-        yield
-        return
-    over = threading.Event()
-    threading.Thread(target=_watch, args=(ref, over), name="debuggers", daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
+    return beside(partial(_watch, ref)) if output.is_terminal(sys.stderr) else nullcontext()
 
 
 def _watch(ref: str, over: threading.Event) -> None:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 
 from . import output
+from .beside import beside
 from .options import connect
 
 FIRST_LOOK = 2.0  # seconds; most jobs have begun by then
 LOOK_AGAIN = 30.0
 
 
-@contextmanager
-def telling_why_it_waits(ref: str) -> Iterator[None]:
+def telling_why_it_waits(ref: str) -> AbstractContextManager[None]:
     """While a log is followed, until the job begins: its reasons on stderr, and again when they are others."""
-    over = threading.Event()
-    threading.Thread(target=_watch, args=(ref, over), name="waiting", daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
+    return beside(partial(_watch, ref))
 
 
 def _watch(ref: str, over: threading.Event) -> None:

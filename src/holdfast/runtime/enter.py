@@ -4,9 +4,9 @@
 
 It is given stdin, stdout and stderr of the command, a socket to the server on fd 3, and on fd 4 what is to be done
 (`marshal`ed: the server runs the same Python); on fd 5 a program, where that is to be run and none of the task's. This
-process stays outside, waits for the command and tells how it
-ended; its child goes in. To the server they say `ready` (with the terminal, if one is wanted), `refused WHY`, or `exit
-CODE`; the server says `signal NUMBER GROUP`, and hangs up by closing the socket.
+process stays outside, waits for the command and tells how it ended; its child goes in. To the server they say `ready`
+(with the terminal, if one is wanted), `refused WHY`, or `exit CODE`; the server says `signal NUMBER GROUP`, and hangs
+up by closing the socket.
 
 The child is a process of the machine in the midst of a task that may be hostile, until it has given up everything the
 task does not have. So neither of them lets itself be looked into (PR_SET_DUMPABLE) from before the first step; the

@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.engines.base import Engine, LetsIn, NoEntry
 from holdfast.services import stacks
+from tests.engines.hostile_programs import LIBRARY_THAT_WAITS
 from tests.server.rig import Rig
 from tests.services.house import PATIENCE
 
@@ -179,17 +180,8 @@ async def test_links_of_a_task_do_not_lead_the_look_to_files_of_the_machine(rig:
         os.close(notices)
 
 
-# Who looks for a library of this one waits until somebody writes to it.
-ENDLESS = """
-import mmap, os, subprocess
-path = os.path.abspath("libpython3.11.so.1.0")
-with open(path, "wb") as file:
-    file.write(bytes(8192))
-with open(path, "rb") as file:
-    kept = mmap.mmap(file.fileno(), 8192, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
-os.unlink(path)
-for planted in (path, path + " (deleted)"):
-    os.mkfifo(planted)
+ENDLESS = f"""{LIBRARY_THAT_WAITS}
+import subprocess
 if os.fork():
     os.fork()
 subprocess.run(["sleep", "1000"])

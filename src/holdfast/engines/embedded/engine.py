@@ -67,6 +67,7 @@ _KILL_AGAIN = 1.0  # seconds between two tries to kill one that will not go
 _CLAIM_WAIT = 5.0  # seconds a spawned runner may take to say who it is
 _MEMORY_EVERY = 1.0  # seconds
 _CLEAN_AFTER = 60.0  # seconds a replaced image stays for those who are just starting on it
+_STOPPING = 10.0  # seconds that somebody waits who wants to enter the files of a task that is just being stopped
 _LEFT_ALONE = 60.0  # seconds between looks whether anybody is inside a task that was revived
 _COMPLAINT = 500  # bytes of stderr that explain a failed set-up
 
@@ -472,8 +473,17 @@ class EmbeddedEngine:
             raise NoEntry(refusal.message) from refusal
         reviver = self._reviver
         assert reviver is not None
+        await self._wait_until_gone(launch.attempt_id)
         await self._in_thread(lambda: reviver.revive(launch))
         self._keep_revived(launch.attempt_id)
+
+    async def _wait_until_gone(self, attempt_id: str) -> None:
+        """It may just be being stopped, so that its files alone are kept."""
+        task = self._watching.get(attempt_id)
+        if task is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOPPING):
+                    await task.gone.wait()
 
     def _keep_revived(self, attempt_id: str) -> None:
         """Nobody counts what it uses: so it goes some time after the last who was inside."""

@@ -59,9 +59,7 @@ class Reviver(Starter):
         return self._turns.setdefault(attempt_id, threading.Lock())
 
     def revive(self, launch: Launch) -> None:
-        """NoEntry when it cannot be done. Harmless when it is done."""
-        if is_safe_id(launch.attempt_id):
-            _wait_until_ended(self._places.folder(launch.attempt_id))
+        """NoEntry when it cannot be done, or the task still runs. Harmless when it is done."""
         with self._turn(launch.attempt_id):
             self._revive(launch)
 
@@ -70,6 +68,8 @@ class Reviver(Starter):
         note = folder.read_start() if is_safe_id(launch.attempt_id) else None
         if note is None or launch.attempt_id not in self._places.tasks():
             raise NoEntry("Nothing is left of the task's files.")
+        if folder.is_alive():
+            raise NoEntry("The task is still being stopped. Try again in a moment.")
         revived = revived_of(folder)
         with suppress(FileExistsError):
             os.mkdir(revived.path, 0o700)
@@ -193,15 +193,6 @@ def _on_files(root: Root, lower: str) -> Root:
         lower=lower,
         stands_on=tuple(map(moved, root.stands_on)),
     )
-
-
-def _wait_until_ended(folder: TaskFolder) -> None:
-    """It may just be being stopped, so that its files alone are kept."""
-    until = time.monotonic() + _END
-    while folder.is_alive():
-        if time.monotonic() > until:
-            raise NoEntry("The task is still being stopped. Try again in a moment.")
-        time.sleep(_AGAIN)
 
 
 def _wait_until_up(revived: TaskFolder) -> None:
