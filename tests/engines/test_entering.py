@@ -58,6 +58,19 @@ def test_a_command_inside(tmp_path: Path, options: EmbeddedOptions | None) -> No
 
 
 @every_kind
+def test_one_that_is_still_being_set_up_is_waited_for(tmp_path: Path, options: EmbeddedOptions | None) -> None:
+    async def scenario(rig: Rig) -> None:
+        for number in range(5):
+            await rig.engine.start(launch(f"seen-{number}", STAND))
+            assert await let_in(rig.engine).processes(f"seen-{number}") is not None
+            await rig.engine.start(launch(f"reached-{number}", STAND))
+            with pytest.raises(NoEntry, match="Nothing listens on port 9 "):
+                await let_in(rig.engine).connect(f"reached-{number}", 9)
+
+    play(tmp_path, scenario, options)
+
+
+@every_kind
 def test_it_has_what_the_task_has(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", f"{LOOK} look >~/own; {STAND}", env={"MINE": "a b\nc"})

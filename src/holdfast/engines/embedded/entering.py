@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.engines.base import Command, Inside, Isolation, NoEntry, ProcessInfo, Session
 
@@ -33,6 +33,8 @@ from .reviving import revived_of
 from .session import EmbeddedSession, Helper, bounded
 from .site import Site
 from .spawning import memory_file
+
+T = TypeVar("T")
 
 _RUNTIME = str(Path(__file__).parents[2] / "runtime")
 _ENTER = "import sys; sys.path.append(sys.argv[1]); import enter; enter.main()"
@@ -92,7 +94,7 @@ class Entering:
 
     async def enter(self, attempt_id: str, command: Command) -> Session:
         _check_command(command)
-        helper, ends = await self._send_in_soon(attempt_id, command)
+        helper, ends = await _soon(lambda: self._send_in(attempt_id, command))
         try:
             word, terminal = await helper.first_word(_PATIENCE)
             if word != "ready":
@@ -120,18 +122,6 @@ class Entering:
         except OSError as error:
             raise NoEntry(f"The task cannot be entered: {error.strerror or error}.") from error
         return Helper(pid, control), ends
-
-    async def _send_in_soon(self, attempt_id: str, command: Command) -> tuple[Helper, list[int]]:
-        """The same; it may have been started just now."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _PATIENCE
-        while True:
-            try:
-                return await self._send_in(attempt_id, command)
-            except StillSettingUp:
-                if loop.time() > until:
-                    raise
-                await asyncio.sleep(_AGAIN)
 
     async def _see_that_it_stays(self, attempt_id: str, session: EmbeddedSession) -> None:
         """Without a namespace that ends with the task, who came in while the others were ended would stay behind."""
@@ -248,7 +238,7 @@ class Entering:
         """Tasks share the machine's network."""
         if not 0 < port < 65536:
             raise NoEntry(f"There is no port {port}: ports go from 1 to 65535.")
-        await self._in_thread(lambda: self._door(attempt_id))
+        await _soon(lambda: self._in_thread(lambda: self._door(attempt_id)))
         for host in ("127.0.0.1", "::1"):
             try:
                 return await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT)
@@ -257,7 +247,7 @@ class Entering:
         raise NoEntry(f"Nothing listens on port {port} of {_task_of(attempt_id)}.")
 
     async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
-        found: list[ProcessInfo] = await self._in_thread(lambda: self._processes(attempt_id))
+        found: list[ProcessInfo] = await _soon(lambda: self._in_thread(lambda: self._processes(attempt_id)))
         return found
 
     def _processes(self, attempt_id: str) -> list[ProcessInfo]:
@@ -266,6 +256,19 @@ class Entering:
             return inhabitants(door.init, door.namespace)
         target = ending.Target(self._places.machine_name(attempt_id), door.folder, door.note, door.claim.pid or 0)
         return inhabitants(0, 0, ending.plain_pids(target))
+
+
+async def _soon(reach: Callable[[], Awaitable[T]]) -> T:
+    """What reaches a task, which may have been started just now."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _PATIENCE
+    while True:
+        try:
+            return await reach()
+        except StillSettingUp:
+            if loop.time() > until:
+                raise
+            await asyncio.sleep(_AGAIN)
 
 
 def _why(word: str) -> str:
