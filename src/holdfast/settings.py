@@ -278,6 +278,18 @@ class SshSettings(Section):
     )
 
 
+class MetricsSettings(Section):
+    enabled: bool = Field(True, description="Measure what running tasks use.")
+    keep_days: float = Field(
+        30, ge=0, le=LONGEST_DAYS, description="Days after its end that a task's figures are kept; 0: for ever."
+    )
+    open: bool = Field(
+        False,
+        description="Let anybody who reaches the server read /metrics, which names users and jobs. Otherwise it takes "
+        "an admin's token.",
+    )
+
+
 class Settings(Section):
     server: ServerSettings = ServerSettings()  # type: ignore[call-arg]
     store: StoreSettings = StoreSettings()  # type: ignore[call-arg]
@@ -295,6 +307,7 @@ class Settings(Section):
     primehub: PrimeHubSettings = PrimeHubSettings()  # type: ignore[call-arg]
     hold: HoldSettings = HoldSettings()  # type: ignore[call-arg]
     ssh: SshSettings = SshSettings()  # type: ignore[call-arg]
+    metrics: MetricsSettings = MetricsSettings()  # type: ignore[call-arg]
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
     def told_from(self, sources: Mapping[str, str]) -> Self:

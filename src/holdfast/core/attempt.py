@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from .exits import Exit
 from .job import Job, Keep
+from .metrics import Reading
 from .states import JobState, TaskState
 
 
@@ -179,3 +180,4 @@ class Observation:
     artifacts: bool = False  # with EXITED: it may have left artifacts, which can be collected
     warning: str = ""  # it runs, but not quite as was asked; the first look at it says so
     debuggers: tuple[Debugger, ...] = ()  # with RUNNING and HELD
+    used: Reading | None = None  # with EXITED: in all, as far as it can still be told

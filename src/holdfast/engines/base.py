@@ -16,6 +16,7 @@ from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.attempt import Observation
 from holdfast.core.job import Mount, Resources
+from holdfast.core.metrics import Reading
 from holdfast.core.placement import Node
 
 # Shell options that every POSIX shell knows; others are left out where there is no bash.
@@ -239,6 +240,16 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Hang up: it gets SIGHUP if it still runs, and nobody reads any more. Harmless twice."""
+        ...
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """What an engine may do besides: tell what tasks use."""
+
+    async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
+        """Of those that run or are held; others are left out. All together, so that what they share is looked at once.
+        The last figures of one that has ended come with its Observation."""
         ...
 
 

@@ -438,3 +438,56 @@ audit = Table(
     Index("ix_audit_kind", "kind", "seq"),
     Index("ix_audit_subject", "subject", "seq"),
 )
+
+# What was concluded of a job that has ended: kept for good, since logs and figures are not.
+job_insights = Table(
+    "job_insights",
+    metadata,
+    Column("job_seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, nullable=False),
+    Column("diagnosis_json", Text),
+    Column("efficiency_json", Text),
+    Column("findings_json", Text),
+)
+
+# Where each user wants to be told of what. An address may let anybody write there: it is sealed.
+notice_recipients = Table(
+    "notice_recipients",
+    metadata,
+    Column("id", Exact, primary_key=True),
+    Column("user_name", Text, nullable=False),
+    Column("way", String, nullable=False),
+    Column("address_sealed", LargeBinary, nullable=False),
+    Column("events_json", Text, nullable=False),
+    Column("created_at", Micros, nullable=False),
+    Index("ix_notice_recipients_user", "user_name"),
+)
+
+# What is to be told, and what came of it; removed after a time.
+notices = Table(
+    "notices",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("id", Exact, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("way", String, nullable=False),
+    Column("address_sealed", LargeBinary, nullable=False),
+    Column("event", String, nullable=False),
+    Column("job_id", Exact),
+    Column("subject", Text, nullable=False),
+    Column("body_json", Text, nullable=False),
+    Column("created_at", Micros, nullable=False),
+    Column("state", String, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("next_at", Micros),
+    Column("error", Text, nullable=False),
+    Index("uq_notices_id", "id", unique=True),
+    Index("ix_notices_user", "user_name", "seq"),
+    Index("ix_notices_created_at", "created_at"),
+    Index(
+        "ix_notices_due",
+        "next_at",
+        sqlite_where=text("next_at IS NOT NULL"),
+        postgresql_where=text("next_at IS NOT NULL"),
+    ),
+)

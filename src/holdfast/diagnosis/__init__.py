@@ -1,0 +1,1 @@
+"""What went wrong, found from what a job left behind. Evidence in, verdicts out: no store, no engine, no clock."""
