@@ -1,4 +1,4 @@
-"""What keeps a job from starting: who holds what it lacks, who goes before it, what would help, and when it may start."""
+"""What keeps a job from starting: who holds what it lacks, who goes first, what would help, when it may start."""
 
 from __future__ import annotations
 
