@@ -57,7 +57,7 @@ fetch() {
 
 bundle() {
     rm -rf "$work/out"
-    (cd "$work" && "$node" node_modules/esbuild/bin/esbuild htmx.js editor.js terminal.js --bundle --minify \
+    (cd "$work" && "$node" node_modules/esbuild/bin/esbuild htmx.js editor.js terminal.js charts.js --bundle --minify \
         --format=esm --target=es2022 --legal-comments=eof --outdir=out) >>"$log" 2>&1 || return 1
     rm -rf "$out"
     mkdir -p "$out"
