@@ -69,3 +69,75 @@ class Ring(NamedTuple):
 
 # As PrimeHub keeps them; the first also takes the closer samples of a task's first minute.
 RINGS = (Ring("15m", 10, 90), Ring("1h", 30, 120), Ring("3h", 120, 90), Ring("lifetime", 300, 8064))
+
+
+# How long a task was how busy is counted in steps: below the first, from there to below the second, ..., above the last.
+CPU_STEPS = (1.0, 5.0, 25.0, 50.0, 90.0, 110.0, 150.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)  # percent of one core
+GPU_STEPS = (1.0, 5.0, 25.0, 50.0, 75.0, 90.0)  # percent, the mean of a task's GPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSummary:
+    index: int
+    percent: float = 0.0  # mean
+    percent_peak: float = 0.0
+    memory_peak: int = 0
+    memory_total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSummary:
+    """What one try of a task used so far, or in all. What it did while it was held is not in it. None: cannot be told."""
+
+    ended: bool = False  # nothing will be added
+    seconds: float = 0.0  # that it worked, until the last figures
+    sampled: float = 0.0  # of these, how many samples tell of: what means and steps are over
+    cpu: float = 0.0  # seconds of processor time
+    throttled: float | None = None  # seconds
+    disk_wait: float | None = None  # seconds
+    memory_mean: float | None = None  # bytes; None: it ended before anybody looked
+    memory_peak: int = 0
+    memory_limit: int | None = None
+    swap_peak: int | None = None
+    net_in: int | None = None  # bytes
+    net_out: int | None = None
+    disk_read: int | None = None
+    disk_written: int | None = None
+    processes_peak: int = 0
+    gpus: tuple[GpuSummary, ...] = ()
+    gpu_opened: bool | None = None  # ever
+    cpu_steps: tuple[float, ...] = (0.0,) * (len(CPU_STEPS) + 1)  # seconds in each of CPU_STEPS
+    gpu_steps: tuple[float, ...] = (0.0,) * (len(GPU_STEPS) + 1)
+
+    @property
+    def cpu_percent(self) -> float | None:
+        """Mean, of one core."""
+        return 100.0 * self.cpu / self.seconds if self.seconds > 0 else None
+
+    @property
+    def throttled_share(self) -> float | None:
+        """Of its time, from 0 to 1."""
+        return self._share(self.throttled)
+
+    @property
+    def disk_wait_share(self) -> float | None:
+        """Of its time; with several processes it may exceed 1."""
+        return self._share(self.disk_wait)
+
+    @property
+    def gpu_percent(self) -> float | None:
+        """Mean over its GPUs; None: it had none, or nobody looked."""
+        if not self.gpus or self.sampled <= 0:
+            return None
+        return sum(gpu.percent for gpu in self.gpus) / len(self.gpus)
+
+    def _share(self, seconds: float | None) -> float | None:
+        return None if seconds is None or self.seconds <= 0 else seconds / self.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Current:
+    """The newest figures of a task that runs."""
+
+    sample: Sample
+    reading: Reading
