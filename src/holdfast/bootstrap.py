@@ -166,6 +166,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         await services.seed()
         controller.groups_changed(await store.read(people.list_groups))
         controller.on_end(services.schedules.due.job_ended)
+        controller.on_end(services.insights.job_ended)
         await controller.recover()
         keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
         retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules.due)
@@ -179,6 +180,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             audit.run(),
             clockwork.run(),
             services.git_sync.run(),
+            services.insights.run(),
         )
         await _background(stack, *work, services.files.clear_removed(), services.datasets.clear_purged())
         yield services, first_password

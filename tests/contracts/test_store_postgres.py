@@ -14,6 +14,7 @@ from .store_audit_contract import AuditContract
 from .store_catalogue_contract import CatalogueContract
 from .store_contract import JobsContract
 from .store_datasets_contract import DatasetsContract
+from .store_insights_contract import InsightsContract
 from .store_listing_contract import ListingContract
 from .store_numbered_contract import NumberedContract
 from .store_people_contract import PeopleContract
@@ -89,4 +90,8 @@ class TestWriting(WritingContract):
 
 
 class TestAudit(AuditContract):
+    pass
+
+
+class TestInsights(InsightsContract):
     pass

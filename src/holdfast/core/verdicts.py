@@ -162,3 +162,12 @@ class Efficiency:
     whole: Used
     roles: Mapping[str, Used] = field(default_factory=dict)
     advice: tuple[str, ...] = ()  # such as: 2 GiB of memory would have been enough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insight:
+    """All that was concluded of a job."""
+
+    diagnosis: Diagnosis | None = None  # None: it did not fail
+    findings: tuple[Finding, ...] = ()
+    efficiency: Efficiency | None = None

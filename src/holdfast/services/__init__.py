@@ -24,6 +24,7 @@ from .configuration import Configuration
 from .control import Control
 from .datasets import Datasets
 from .debuggers import Debuggers
+from .diagnoses import Diagnoses
 from .disk_work import DiskWork
 from .entering import Entering
 from .files import Files
@@ -34,6 +35,7 @@ from .groups import Groups
 from .holds import Holds
 from .image_aliases import ImageAliases
 from .images import Images
+from .insights import Insights
 from .instance_types import InstanceTypes
 from .intake import Intake
 from .job_closeup import JobCloseup
@@ -68,6 +70,7 @@ class Services:
     changes: Changes
     jobs: Jobs
     closeup: JobCloseup
+    insights: Insights
     holds: Holds
     overview: Overview
     logs: Logs
@@ -159,6 +162,7 @@ def build_services(
         changes=control.changes,
         jobs=jobs,
         closeup=JobCloseup(store, engine, control),
+        insights=Insights(store, Diagnoses(store, engine, control), monotonic=monotonic),
         holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),

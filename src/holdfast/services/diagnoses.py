@@ -1,0 +1,161 @@
+"""Why a job failed: gathers what it left behind, and has it judged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from holdfast.core.attempt import JobSnapshot, Outcome, Result, TaskAttempt
+from holdfast.core.records import TaskRecord
+from holdfast.core.states import JobState, TaskState
+from holdfast.core.verdicts import Diagnosis
+from holdfast.diagnosis.case import Case, Piece, TaskCase
+from holdfast.diagnosis.judge import judge
+from holdfast.engines.base import Engine, LogSource, Stream
+from holdfast.store import history
+from holdfast.store import insights as insight_rows
+from holdfast.store.database import Store
+from holdfast.store.jobs import JobDetail
+
+from .control import Control
+
+log = logging.getLogger(__name__)
+
+HEAD = 32 * 1024  # bytes of a log's beginning that are looked at
+TAIL = 256 * 1024  # and of its end
+BESIDE = 64 * 1024  # of the end, of tasks that others may have brought down
+MOST_FAILED = 200  # tasks whose ends are compared
+MOST_WHOLE = 2  # whose logs are read in full measure
+MOST_LOGS = 16  # whose logs are read at all
+PATIENCE = 10.0  # seconds for one log; after that it goes by the exit alone
+
+
+class Diagnoses:
+    def __init__(self, store: Store, engine: Engine, control: Control) -> None:
+        self._store = store
+        self._engine = engine
+        self._control = control
+        self._judging = ThreadPoolExecutor(1, thread_name_prefix="judge")  # one: it is for no job to wait for
+
+    async def of(self, record: JobDetail) -> Diagnosis | None:
+        """None where nothing failed: it succeeded, was stopped by somebody, or goes on."""
+        case = await self._case(record)
+        if case is None:
+            return None
+        return await asyncio.get_running_loop().run_in_executor(self._judging, judge, case)
+
+    async def _case(self, record: JobDetail) -> Case | None:
+        attempt = await self._failed_attempt(record)
+        if attempt is None:
+            return None
+        number, outcome = attempt
+        newest = number == record.summary.attempt
+        failed, stopped = await self._tasks(record, number)
+        return Case(
+            job=record.job,
+            attempt=number,
+            exit=(record.exit if newest else None) or (outcome.exit if outcome else None),
+            message=record.summary.message if newest else "",
+            outcome=outcome,
+            tasks=await self._with_logs(record, failed, stopped),
+            failed=len(failed),
+            time_limit=self._control.time_limit(record.job),
+        )
+
+    async def _failed_attempt(self, record: JobDetail) -> tuple[int, Outcome | None] | None:
+        """The newest attempt of the job that failed, unless a later one went well or was stopped."""
+        state, number, outcome = record.summary.state, record.summary.attempt, record.outcome
+        if state.final:
+            return (number, outcome) if state is JobState.FAILED else None
+        failing = outcome is not None and outcome.result is Result.FAILED
+        if record.stop is None and (failing or state is JobState.HELD) and record.retry_at is None:
+            return number, outcome
+        past = await self._store.read(history.past_attempts, record.summary.id) if number or record.retry_at else []
+        last = past[-1] if past else None
+        return (last.number, last.outcome) if last and last.outcome.result is Result.FAILED else None
+
+    async def _tasks(self, record: JobDetail, attempt: int) -> tuple[list[TaskRecord], list[TaskRecord]]:
+        """Those that failed, in the order in which their commands ended, and some of those that we stopped then."""
+        live = self._control.active(record.summary.id)
+        if live is not None and live.attempt == attempt:
+            ended = _live_records(live)
+            failed = [each for each in ended if each.task.state is not TaskState.STOPPED]
+            stopped = [each for each in ended if each.task.state is TaskState.STOPPED]
+        else:
+            key = (record.summary.id, record.summary.seq, attempt)
+            failed = await self._store.read(insight_rows.ended_tasks, *key, (TaskState.FAILED,), MOST_FAILED)
+            stopped = await self._store.read(insight_rows.ended_tasks, *key, (TaskState.STOPPED,), MOST_LOGS)
+        return sorted(failed, key=_ended), sorted(stopped, key=_ended)[:MOST_LOGS]
+
+    async def _with_logs(
+        self, record: JobDetail, failed: Sequence[TaskRecord], stopped: Sequence[TaskRecord]
+    ) -> tuple[TaskCase, ...]:
+        cases = []
+        for number, each in enumerate([*failed[:MOST_LOGS], *stopped[: max(MOST_LOGS - len(failed), 0)]]):
+            head, tail = (HEAD, TAIL) if number < MOST_WHOLE else (0, BESIDE)
+            cases.append(replace(_task_case(record, each), log=await self._log(each, head, tail)))
+        return (*cases, *(_task_case(record, each) for each in failed[MOST_LOGS:]))
+
+    async def _log(self, record: TaskRecord, head: int, tail: int) -> tuple[Piece, ...]:
+        """A log that cannot be read tells nothing; the exit still does."""
+        source = self._engine.log(record.attempt_id, Stream.MERGED) if record.logs_removed_at is None else None
+        if source is None:
+            return ()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await read_ends(source, head, tail)
+        except Exception as error:
+            said = {"event": "diagnose", "attempt": record.attempt_id, "error": str(error)}
+            log.warning("could not look for a cause in a log", extra=said)
+            return ()
+
+
+async def read_ends(source: LogSource, head: int, tail: int) -> tuple[Piece, ...]:
+    """The first and the last bytes of a log; all of it in one piece where that is not more."""
+    end, first = await source.size(), await source.first()
+    if end - first <= head + tail:
+        return (await _read(source, first, end),)
+    late = await _read(source, end - tail, end)
+    return (await _read(source, first, first + head), late) if head else (late,)
+
+
+async def _read(source: LogSource, start: int, end: int) -> Piece:
+    at, parts = start, list[bytes]()
+    while at < end and (data := await source.read(at, end - at)):
+        parts.append(data)
+        at += len(data)
+    return Piece(start, b"".join(parts))
+
+
+def _live_records(live: JobSnapshot) -> list[TaskRecord]:
+    """Of the tasks of an attempt that goes on: those whose command has ended badly, also while they are held."""
+    return [
+        TaskRecord(job_id=live.id, attempt=live.attempt, task=task, attempt_id=live.attempt_id(task))
+        for task in live.tasks
+        if task.state in (TaskState.FAILED, TaskState.STOPPED, TaskState.HELD)
+    ]
+
+
+def _task_case(record: JobDetail, each: TaskRecord) -> TaskCase:
+    task = each.task
+    exit = task.held.exit if task.held else task.exit
+    assert exit is not None
+    role = record.job.role(task.role)
+    return TaskCase(
+        task=task.task,
+        role=role,
+        exit=exit,
+        started_at=task.started_at,
+        ended_at=task.worked_until,
+        stopped=task.state is TaskState.STOPPED,
+        memory_limit=role.resources.memory,
+    )
+
+
+def _ended(record: TaskRecord) -> tuple[float, str, int]:
+    task: TaskAttempt = record.task
+    at = task.worked_until or task.started_at
+    return (at.timestamp() if at else 0.0, task.role, task.index)

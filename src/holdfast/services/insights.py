@@ -1,0 +1,115 @@
+"""What is concluded of jobs: worked out once when a job ends, and kept; of one that goes on, worked out when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from holdfast.core.errors import NotFound
+from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Insight
+from holdfast.store import insights as insight_rows
+from holdfast.store import jobs as job_rows
+from holdfast.store.database import Store
+from holdfast.store.jobs import JobDetail
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 2  # jobs that are looked at in the background
+MOST_WAITING = 100_000  # jobs that ended; what is left out is worked out when somebody asks
+FRESH = 5.0  # seconds for which a job that goes on is not looked at again
+REMEMBERED = 256
+
+
+class GivesDiagnosis(Protocol):
+    async def of(self, record: JobDetail) -> Diagnosis | None: ...
+
+
+class GivesEfficiency(Protocol):
+    async def of(self, record: JobDetail) -> tuple[tuple[Finding, ...], Efficiency | None]: ...
+
+
+class Insights:
+    def __init__(
+        self,
+        store: Store,
+        diagnoses: GivesDiagnosis,
+        efficiencies: GivesEfficiency | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._diagnoses = diagnoses
+        self._efficiencies = efficiencies
+        self._monotonic = monotonic
+        self._ended: OrderedDict[str, None] = OrderedDict()  # ids of jobs to look at, oldest first
+        self._more = asyncio.Event()
+        self._known: OrderedDict[tuple[str, int], tuple[float, Insight]] = OrderedDict()  # of jobs that go on
+        self._under_way: dict[str, asyncio.Task[Insight]] = {}
+
+    async def of(self, record: JobDetail) -> Insight:
+        """Whoever asks may see the job: that has been checked."""
+        if not record.summary.state.final:
+            return await self._of_live(record)
+        kept = await self._store.read(insight_rows.find_insight, record.summary.seq)
+        return kept if kept is not None else await self._once(record)
+
+    def job_ended(self, job_id: str) -> None:
+        if len(self._ended) < MOST_WAITING:
+            self._ended[job_id] = None
+            self._more.set()
+
+    async def run(self) -> None:
+        """Looks at jobs that ended, a few at a time. Until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(AT_ONCE):
+                workers.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            while not self._ended:
+                self._more.clear()
+                await self._more.wait()
+            job_id, _ = self._ended.popitem(last=False)
+            began = self._monotonic()
+            try:
+                await self._once(await self._store.read(job_rows.get, job_id))
+            except NotFound:
+                continue
+            except Exception as error:  # it is worked out again when somebody asks
+                log.warning("could not judge a job", extra={"event": "insight", "job": job_id, "error": str(error)})
+            await asyncio.sleep(min(self._monotonic() - began, 1.0))  # leave others half of the time
+
+    async def _once(self, record: JobDetail) -> Insight:
+        """Several who ask for the same at the same time get the same."""
+        job_id = record.summary.id
+        task = self._under_way.get(job_id)
+        if task is None:
+            task = self._under_way[job_id] = asyncio.create_task(self._work_out_and_keep(record))
+            task.add_done_callback(lambda _: self._under_way.pop(job_id, None))
+        return await asyncio.shield(task)
+
+    async def _work_out_and_keep(self, record: JobDetail) -> Insight:
+        insight = await self._work_out(record)
+        await self._store.write(insight_rows.save_insight, record.summary.seq, record.summary.attempt, insight)
+        return insight
+
+    async def _of_live(self, record: JobDetail) -> Insight:
+        key, now = (record.summary.id, record.version), self._monotonic()
+        known = self._known.get(key)
+        if known is not None and now - known[0] < FRESH:
+            return known[1]
+        insight = await self._work_out(record)
+        self._known[key] = now, insight
+        self._known.move_to_end(key)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return insight
+
+    async def _work_out(self, record: JobDetail) -> Insight:
+        diagnosis = await self._diagnoses.of(record)
+        findings, efficiency = await self._efficiencies.of(record) if self._efficiencies else ((), None)
+        return Insight(diagnosis=diagnosis, findings=tuple(findings), efficiency=efficiency)
