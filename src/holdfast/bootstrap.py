@@ -77,7 +77,7 @@ def probe(home: Path, settings: Settings) -> EngineHealth:
     """What the embedded engine could promise here, without starting a server."""
 
     async def look() -> EngineHealth:
-        engine = _engine(home, settings)
+        engine = EmbeddedEngine(home, engine_options(home, settings))
         await engine.open(lambda observation: None)
         try:
             return engine.health()
@@ -136,7 +136,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         store.lock_exclusive()
         make_shared(home, settings)
         stack.enter_context(_sole_user(SharedFolders.at(settings.files.folder, home).root))
-        engine = _engine(home, settings)
+        engine = EmbeddedEngine(home, engine_options(home, settings))
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
             openpai_time_limit=_seconds(settings.openpai.time_limit),
@@ -151,7 +151,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             derive=vault.derive,
             backfill=settings.queue.backfill,
             folders=SharedFolders.at(settings.files.folder, home),
-            platform=_platform(settings),
+            platform=platform_of(settings),
             gateway=GatewayOf(lambda: services.ssh_gate),
             collecting=_collecting(engine, settings, home),
         )
@@ -279,27 +279,24 @@ def _hold_limits(settings: Settings) -> HoldLimits:
     )
 
 
-def _engine(home: Path, settings: Settings) -> EmbeddedEngine:
+def engine_options(home: Path, settings: Settings) -> EmbeddedOptions:
     node, images = settings.node, settings.images
-    return EmbeddedEngine(
-        home,
-        EmbeddedOptions(
-            cpus=node.cpus,
-            memory=node.memory,
-            gpus=None if node.gpus is None else tuple(node.gpus),
-            port_start=node.port_start,
-            port_end=node.port_end,
-            pids_max=node.max_processes,
-            log_cap=settings.logs.cap_bytes,
-            unknown_image=images.unknown,
-            isolation=settings.sandbox.isolation,
-            host_show=tuple(images.host_show),
-            library=_library(),
-            hidden=(str(home), settings.files.folder) if settings.files.folder else (str(home),),
-            node_name=node.name or socket.gethostname(),
-            address=node.address,
-            scratch_grace=settings.jobs.grace,
-        ),
+    return EmbeddedOptions(
+        cpus=node.cpus,
+        memory=node.memory,
+        gpus=None if node.gpus is None else tuple(node.gpus),
+        port_start=node.port_start,
+        port_end=node.port_end,
+        pids_max=node.max_processes,
+        log_cap=settings.logs.cap_bytes,
+        unknown_image=images.unknown,
+        isolation=settings.sandbox.isolation,
+        host_show=tuple(images.host_show),
+        library=_library(),
+        hidden=(str(home), settings.files.folder) if settings.files.folder else (str(home),),
+        node_name=node.name or socket.gethostname(),
+        address=node.address,
+        scratch_grace=settings.jobs.grace,
     )
 
 
@@ -404,7 +401,7 @@ def _write_private(path: Path, data: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
-def _platform(settings: Settings) -> Platform:
+def platform_of(settings: Settings) -> Platform:
     """What jobs in PrimeHub's format are told and given."""
     from holdfast.launching import ArtifactLimits, Platform
 

@@ -157,9 +157,10 @@ def _remove_folder(folder: str) -> bool:
 
 
 def find_cgroups(
-    mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup")
+    mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup"), *, name: str = PARENT
 ) -> tuple[Cgroups | None, str]:
-    """The best place there is; or None and why. A hybrid machine has its controllers in version 1."""
+    """The best place there is for groups below one of that name; or None and why. A hybrid machine has its controllers
+    in version 1."""
     try:
         mounted = _mounted(mounts.read_text())
         paths = _own_paths(own.read_text())
@@ -168,7 +169,7 @@ def find_cgroups(
     reasons = []
     for attempt in (_find_v2, _find_v1):
         try:
-            return attempt(mounted, paths), ""
+            return attempt(mounted, paths, name), ""
         except _NoCgroups as no:
             reasons.append(str(no))
     return None, "; ".join(reasons)
@@ -212,22 +213,22 @@ def _own_folder(point: str, root: str, path: str) -> Path:
     return folder if folder.is_dir() else Path(point)
 
 
-def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str]) -> Cgroups:
+def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
     parents = []
     for controller in _CONTROLLERS:
         if controller not in mounted:
             continue
         point, root = mounted[controller]
         own = _own_folder(point, root, paths.get(controller, "/"))
-        parents.append((controller, str(_child(own))))
+        parents.append((controller, str(_child(own, name))))
     if not any(controller == "memory" for controller, _ in parents):
         raise _NoCgroups("no memory controller of control groups version 1")
     return Cgroups(version=1, parents=tuple(parents))
 
 
-def _child(own: Path) -> Path:
+def _child(own: Path, name: str) -> Path:
     """Our parent of all tasks' groups, seen to be writable."""
-    folder = own / PARENT
+    folder = own / name
     try:
         folder.mkdir(exist_ok=True)
         probe = folder / f"probe-{os.getpid()}"
@@ -238,7 +239,7 @@ def _child(own: Path) -> Path:
     return folder
 
 
-def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str]) -> Cgroups:
+def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
     if "" not in mounted:
         raise _NoCgroups("control groups version 2 are not mounted")
     point, root = mounted[""]
@@ -247,7 +248,7 @@ def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str]) -> Cgro
     reason = ""
     for base in dict.fromkeys((Path(point), own)):
         try:
-            return _use_v2(base)
+            return _use_v2(base, name)
         except OSError as error:
             reason = f"{base}: {error.strerror}"
         except _NoCgroups as no:
@@ -255,13 +256,13 @@ def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str]) -> Cgro
     raise _NoCgroups(reason)
 
 
-def _use_v2(base: Path) -> Cgroups:
+def _use_v2(base: Path, name: str) -> Cgroups:
     present = (base / "cgroup.controllers").read_text().split()
     missing = [name for name in _CONTROLLERS if name not in present]
     if missing:
         raise _NoCgroups(f"{base} has no {', '.join(missing)} controller")
     _hand_down(base)
-    parent = _child(base)
+    parent = _child(base, name)
     _hand_down(parent)
     return Cgroups(version=2, parents=(("", str(parent)),))
 

@@ -25,4 +25,5 @@ class EmbeddedOptions:
     scratch_every: float = 10.0  # seconds between two looks at a home whose size is limited
     scratch_grace: float = 30.0  # seconds between TERM and KILL of a task whose home holds too much
     node_name: str = "local"
+    cgroup: str = "holdfast"  # the control group below which those of tasks are made
     address: str = ""  # at which others reach the tasks; empty: where the machine's network route begins

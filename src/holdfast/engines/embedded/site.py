@@ -63,7 +63,7 @@ class Site:
 
 
 def find_site(home: Path, options: EmbeddedOptions, views: Views) -> Site:
-    groups, no_groups = cgroups.find_cgroups()
+    groups, no_groups = cgroups.find_cgroups(name=options.cgroup)
     plain = Site(
         isolation=Isolation.NONE,
         boot=boot_id(),
