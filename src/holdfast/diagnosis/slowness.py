@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.core.job import MIB
+from holdfast.core.metrics import CPU_STEPS
 from holdfast.core.placement import show_bytes, show_cores, show_gpus
 from holdfast.core.verdicts import Finding, Slowness
 
@@ -30,6 +31,9 @@ GPU_LOW = 30.0
 GPU_BUSY = 70.0
 # A busy thread is rarely seen at exactly 1: it waits a little, and others help a little.
 ONE_CORE_LEAST, ONE_CORE_MOST = 0.8, 1.2  # cores
+# And it is so for most of the time: the same mean may come from all cores working now and then.
+ONE_CORE_STEPS = slice(CPU_STEPS.index(50.0) + 1, CPU_STEPS.index(150.0) + 1)
+ONE_CORE_TIME = 0.6  # share of the time that was looked at
 MANY_CORES = 2.0  # asked for; with fewer there is nothing to spread over
 CPU_UNUSED = 0.25  # share of the cores asked for
 CPU_BUSY = 0.75
@@ -57,7 +61,7 @@ class Least(NamedTuple):
 
     def told(self, run: TaskRun) -> bool:
         least = self.ended if run.ended else self.running
-        return run.seconds >= least and run.measured >= least / 2
+        return run.seconds >= least and run.used.seconds >= least / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ def find_slowness(runs: Iterable[TaskRun], least: Least | None = None) -> tuple[
 
 
 def _never_opened(run: TaskRun) -> bool:
-    return run.asked.gpu > 0 and run.gpu_opened is False and (run.gpu_percent or 0.0) < GPU_IDLE
+    return run.asked.gpu > 0 and run.watched and run.used.gpu_opened is False and (run.gpu_percent or 0.0) < GPU_IDLE
 
 
 def _tell_never_opened(runs: Sequence[TaskRun]) -> Told:
@@ -111,7 +115,7 @@ def _tell_never_opened(runs: Sequence[TaskRun]) -> Told:
 
 
 def _idle_gpus(run: TaskRun) -> tuple[int, ...]:
-    return tuple(gpu.index for gpu in run.gpus if gpu.percent < GPU_IDLE)
+    return tuple(gpu.index for gpu in run.used.gpus if gpu.percent < GPU_IDLE) if run.watched else ()
 
 
 def _gpu_unused(run: TaskRun) -> bool:
@@ -169,9 +173,15 @@ def _one_core(run: TaskRun) -> bool:
         cores is not None
         and run.asked.cpu >= MANY_CORES
         and ONE_CORE_LEAST <= cores <= ONE_CORE_MOST
+        and _steadily_one(run)
         and not _throttled(run)
         and not _works(run)
     )
+
+
+def _steadily_one(run: TaskRun) -> bool:
+    steps = run.used.cpu_steps
+    return sum(steps[ONE_CORE_STEPS]) >= ONE_CORE_TIME * sum(steps)
 
 
 def _tell_one_core(runs: Sequence[TaskRun]) -> Told:
@@ -202,11 +212,12 @@ def _tell_cpu_unused(runs: Sequence[TaskRun]) -> Told:
 
 
 def _throttled(run: TaskRun) -> bool:
-    return run.throttled is not None and run.throttled >= THROTTLED
+    share = run.used.throttled_share
+    return share is not None and share >= THROTTLED
 
 
 def _tell_throttled(runs: Sequence[TaskRun]) -> Told:
-    share, cores, asked = _mean(run.throttled for run in runs), _cores(runs), runs[0].asked.cpu
+    share, cores, asked = _mean(run.used.throttled_share for run in runs), _cores(runs), runs[0].asked.cpu
     return Told(
         f"Kept from running by its limit of {show_cores(asked)} for {min(share, 1) * 100:.0f} % of the time, "
         f"at {_number(cores)} used.",
@@ -220,13 +231,16 @@ def _tell_throttled(runs: Sequence[TaskRun]) -> Told:
 
 
 def _memory_near(run: TaskRun) -> bool:
-    limit = run.memory_limit or run.asked.memory
-    return run.memory_peak is not None and run.memory_peak >= MEMORY_NEAR * limit
+    return run.used.memory_peak >= MEMORY_NEAR * _memory_limit(run)
+
+
+def _memory_limit(run: TaskRun) -> int:
+    return run.used.memory_limit or run.asked.memory
 
 
 def _tell_memory_near(runs: Sequence[TaskRun]) -> Told:
-    worst = max(runs, key=lambda run: run.memory_peak or 0)
-    peak, limit = worst.memory_peak or 0, worst.memory_limit or worst.asked.memory
+    worst = max(runs, key=lambda run: run.used.memory_peak)
+    peak, limit = worst.used.memory_peak, _memory_limit(worst)
     return Told(
         f"Memory came to {show_bytes(peak)} of {show_bytes(limit)} ({peak / limit * 100:.0f} %).",
         "With little left, files are read again and again instead of being kept in memory, and a little more ends it. "
@@ -242,11 +256,11 @@ def _roomier(limit: int) -> int:
 
 
 def _swapping(run: TaskRun) -> bool:
-    return run.swap_peak is not None and run.swap_peak >= SWAP_LEAST
+    return (run.used.swap_peak or 0) >= SWAP_LEAST
 
 
 def _tell_swapping(runs: Sequence[TaskRun]) -> Told:
-    swap = max(run.swap_peak or 0 for run in runs)
+    swap = max(run.used.swap_peak or 0 for run in runs)
     return Told(
         f"Up to {show_bytes(swap)} of its memory lay on the disk, in swap space.",
         "Reading it back takes a thousand times as long as from memory. Ask for more memory, or let it keep less at "
@@ -264,16 +278,17 @@ def _busy(run: TaskRun) -> bool:
 
 
 def _disk_wait(run: TaskRun) -> bool:
-    return run.disk_wait is not None and run.disk_wait >= DISK_WAIT and not _busy(run)
+    share = run.used.disk_wait_share
+    return share is not None and share >= DISK_WAIT and not _busy(run)
 
 
 def _tell_disk_wait(runs: Sequence[TaskRun]) -> Told:
-    share = _mean(run.disk_wait for run in runs)
-    rate = _mean((run.disk_bytes or 0) / run.measured for run in runs)
+    share = _mean(run.used.disk_wait_share for run in runs)
+    rate = _mean((run.disk_bytes or 0) / run.used.seconds for run in runs)
     return Told(
         f"Stood still for disks {min(share, 1) * 100:.0f} % of the time, at {show_bytes(round(rate))} a second.",
-        "Read ahead in other processes, read fewer and larger files, keep what is read often in memory (/dev/shm) or on "
-        "a nearer disk, and write less often.",
+        "Read ahead in other processes, read fewer and larger files, keep what is read often in memory (/dev/shm) or "
+        "on a nearer disk, and write less often.",
         {"disk_wait": share, "bytes_per_second": rate},
     )
 
@@ -281,11 +296,11 @@ def _tell_disk_wait(runs: Sequence[TaskRun]) -> Told:
 def _network_wait(run: TaskRun) -> bool:
     if run.net_bytes is None or run.cores is None or _busy(run) or _works(run) or _disk_wait(run):
         return False
-    return run.cores < min(NETWORK_CORES, CPU_BUSY * run.asked.cpu) and run.net_bytes >= NETWORK_RATE * run.measured
+    return run.cores < min(NETWORK_CORES, CPU_BUSY * run.asked.cpu) and run.net_bytes >= NETWORK_RATE * run.used.seconds
 
 
 def _tell_network_wait(runs: Sequence[TaskRun]) -> Told:
-    cores, rate = _cores(runs), _mean((run.net_bytes or 0) / run.measured for run in runs)
+    cores, rate = _cores(runs), _mean((run.net_bytes or 0) / run.used.seconds for run in runs)
     total = sum(run.net_bytes or 0 for run in runs)
     return Told(
         f"Worked little ({_number(cores)} of {show_cores(runs[0].asked.cpu)}) while {show_bytes(round(rate))} a second "

@@ -2,49 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.core.job import Resources
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuUse:
-    index: int  # as the machine numbers it
-    percent: float  # of the measured time that something ran on it
-    memory_peak: int  # bytes
+from holdfast.core.metrics import TaskSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRun:
-    """Figures are None where they cannot be told."""
-
     task: str  # worker-0
     role: str
     asked: Resources
     seconds: float  # that its command ran
     ended: bool  # so there is no more to come
-    first_output: float | None = None  # seconds from its start to the first byte of its log
-    measured: float = 0.0  # seconds that the figures tell of; 0: there are none
-    cpu_seconds: float | None = None
-    throttled: float | None = None  # share of the measured time that its limit kept it from running
-    memory_peak: int | None = None  # bytes, without what is cached of files
-    memory_limit: int | None = None
-    swap_peak: int | None = None
-    disk_bytes: int | None = None  # read and written
-    disk_wait: float | None = None  # share of the measured time, of all its processes together: may exceed 1
-    net_bytes: int | None = None  # in and out
-    gpus: tuple[GpuUse, ...] = ()
-    gpu_opened: bool | None = None  # ever
+    first_output: float | None = None  # seconds from its start to the first byte of its log; None: unknown
+    used: TaskSummary = field(default_factory=TaskSummary)  # empty: was not measured
+
+    @property
+    def measured(self) -> bool:
+        return self.used.seconds > 0
 
     @property
     def cores(self) -> float | None:
         """On the average."""
-        return None if self.cpu_seconds is None or self.measured <= 0 else self.cpu_seconds / self.measured
+        percent = self.used.cpu_percent
+        return None if percent is None else percent / 100
+
+    @property
+    def watched(self) -> bool:
+        """Its GPUs were looked at for most of its time; they keep no count of what they did meanwhile."""
+        return self.used.sampled > 0 and self.used.sampled >= self.used.seconds / 2
 
     @property
     def gpu_percent(self) -> float | None:
-        """On the average of its GPUs."""
-        return sum(gpu.percent for gpu in self.gpus) / len(self.gpus) if self.gpus else None
+        return self.used.gpu_percent if self.watched else None
+
+    @property
+    def disk_bytes(self) -> int | None:
+        return _both(self.used.disk_read, self.used.disk_written)
+
+    @property
+    def net_bytes(self) -> int | None:
+        return _both(self.used.net_in, self.used.net_out)
+
+
+def _both(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else (one or 0) + (other or 0)
 
 
 def show_time(seconds: float) -> str:
