@@ -41,7 +41,7 @@ def test_too_much_memory_is_told_as_such(tmp_path: Path) -> None:
 def test_memory_is_watched_where_the_kernel_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str
 ) -> None:
-    monkeypatch.setattr(cgroups, "find_cgroups", lambda: (None, "none for this test"))
+    monkeypatch.setattr(cgroups, "find_cgroups", lambda **_: (None, "none for this test"))
 
     async def scenario(rig: Rig) -> None:
         health = rig.engine.health()
