@@ -25,6 +25,11 @@ class Section(BaseModel):
 class ServerSettings(Section):
     host: str = Field("127.0.0.1", description="Address the HTTP server listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port of the HTTP server; 0 takes a free one.")
+    public_url: str = Field(
+        "",
+        pattern=r"^(https?://[!-~]+)?$",
+        description="Address by which people reach the portal, for links in notices; empty: host and port above.",
+    )
     max_job_bytes: int = Field(MIB, ge=1024, description="Largest job file accepted, in bytes.")
     max_image_bytes: int = Field(50 * GIB, ge=MIB, description="Largest image upload accepted, in bytes.")
     login_days: float = Field(7, gt=0, le=LONGEST_DAYS, description="How long a login by password lasts, in days.")
@@ -290,6 +295,45 @@ class MetricsSettings(Section):
     )
 
 
+class NoticeSettings(Section):
+    enabled: bool = Field(True, description="Tell people outside of what happens to their jobs, where they ask for it.")
+    allow: list[str] = Field(
+        [],
+        description="Hosts, addresses and networks that everybody's webhooks may reach though they would be refused: "
+        "localhost, 127.0.0.0/8. Admins' own may reach any.",
+    )
+    refuse: list[str] = Field(
+        [], description="Networks that webhooks may not reach, beside those that are always refused: 10.0.0.0/8."
+    )
+    per_hour: int = Field(100, ge=1, le=10_000, description="Most notices of one user in an hour.")
+    timeout: float = Field(45, ge=1, le=600, description="Seconds that a receiver has to answer.")
+    first_wait: float = Field(
+        1,
+        ge=0.001,
+        le=3600,
+        description="Seconds before a notice that did not arrive is tried again; each further wait is twice as long, "
+        "an hour at most.",
+    )
+    give_up_hours: float = Field(24, gt=0, le=30 * 24, description="Hours after which a notice is given up.")
+    keep_days: float = Field(30, gt=0, le=LONGEST_DAYS, description="Days after which notices are forgotten.")
+
+
+class MailSettings(Section):
+    host: str = Field("", description="Server that takes mails from us; empty: no mails are sent.")
+    port: int = Field(25, ge=1, le=65535, description="Its port: often 25, 587 with starttls, 465 with tls.")
+    security: Literal["none", "starttls", "tls"] = Field(
+        "none", description="How the connection is encrypted: not, after STARTTLS, or from the beginning."
+    )
+    sender: str = Field("", description="Mail address that mails come from. Needed to send any.")
+    user: str = Field("", description="To log in with; empty: without a login.")
+    password_file: str = Field(
+        "", description="File that holds the password of that user on its first line, for the server alone to read."
+    )
+    domains: list[str] = Field(
+        [], description="Only addresses in these domains are sent mails; empty: any. example.org covers its subdomains."
+    )
+
+
 class Settings(Section):
     server: ServerSettings = ServerSettings()  # type: ignore[call-arg]
     store: StoreSettings = StoreSettings()  # type: ignore[call-arg]
@@ -308,6 +352,8 @@ class Settings(Section):
     hold: HoldSettings = HoldSettings()  # type: ignore[call-arg]
     ssh: SshSettings = SshSettings()  # type: ignore[call-arg]
     metrics: MetricsSettings = MetricsSettings()  # type: ignore[call-arg]
+    notices: NoticeSettings = NoticeSettings()  # type: ignore[call-arg]
+    mail: MailSettings = MailSettings()  # type: ignore[call-arg]
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
     def told_from(self, sources: Mapping[str, str]) -> Self:

@@ -22,6 +22,7 @@ class Held:
     exit: Exit  # how its command ended: what it is given once the hold is over
     keep: Keep
     ended: bool = False  # none of its processes are left, only files
+    warned: bool = False  # that it ends soon has been told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from .job import Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
+from .notices import NoticeEvent, Notify, Way, in_order
 
 MASK = "******"  # stands for every secret value in what people see
 
@@ -40,6 +41,7 @@ def job_to_json(job: Job, *, secrets: bool = False) -> dict[str, Any]:
         "tags": list(job.tags),
         "datasets": list(job.datasets),
         "files": job.files,
+        **({"notify": [_notify_to_json(each) for each in job.notify]} if job.notify else {}),
         "dialect": job.dialect.value,
         "extras": dict(job.extras),
     }
@@ -63,6 +65,7 @@ def job_from_json(data: Mapping[str, Any]) -> Job:
         tags=tuple(get("tags", ())),
         datasets=tuple(get("datasets", ())),
         files=get("files", False),
+        notify=tuple(_notify_from_json(each) for each in get("notify", ())),
         dialect=Dialect(get("dialect", Dialect.HOLDFAST)),
         extras=get("extras", {}),
     )
@@ -128,6 +131,15 @@ def _role_from_json(data: Mapping[str, Any]) -> Role:
         shell_options=tuple(data["shell_options"]),
         workdir=get("workdir"),
     )
+
+
+def _notify_to_json(notify: Notify) -> dict[str, Any]:
+    return {"events": in_order(notify.events), "way": notify.way, "address": notify.address}
+
+
+def _notify_from_json(data: Mapping[str, Any]) -> Notify:
+    events = frozenset(NoticeEvent(event) for event in data["events"])
+    return Notify(events=events, way=Way(data["way"]) if data["way"] else None, address=data["address"])
 
 
 def hold_to_json(hold: Hold | None) -> dict[str, Any] | None:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+from .notices import Notify
+
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 
@@ -120,6 +122,7 @@ class Job:
     tags: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()  # shown to every task below /datasets
     files: bool = False  # every task sees the files that its group shares, to read and write
+    notify: tuple[Notify, ...] = ()  # who is told of what, besides what its owner chose
     dialect: Dialect = Dialect.HOLDFAST
     extras: Mapping[str, Any] = field(default_factory=dict)  # a dialect's own leftovers, JSON values only
 

@@ -14,7 +14,7 @@ from .attempt import Held, JobSnapshot, Observation, Outcome, Result, Seen, Task
 from .completion import decide_outcome
 from .exit_table import spec_of, with_cause
 from .exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
-from .holding import Ask, HoldPolicy, HoldRequest, banner, can_be_held
+from .holding import Ask, HoldPolicy, HoldRequest, banner, can_be_held, warned_from
 from .job import Job, Keep, Role
 from .placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
 from .records import JobAttempt, NewEvent
@@ -96,6 +96,7 @@ def plan(
     work.grant(requests)
     work.honour_stop()
     work.end_holds()
+    work.warn_of_ends()
     work.enforce_time_limit(elapsed)
     work.retry_tasks()
     work.decide()
@@ -254,6 +255,19 @@ class _Work:
             if task.state is TaskState.HELD and held and task.stop is None and self.now >= held.until:
                 self.note("hold-ended", f"{task.task} was held long enough", task)
                 self.let_go(i, task)
+
+    def warn_of_ends(self) -> None:
+        """Once for each end: a hold that is extended has another."""
+        for i, task in enumerate(self.tasks):
+            held = task.held
+            if task.state is not TaskState.HELD or held is None or held.warned or task.stop is not None:
+                continue
+            at = warned_from(held.since, held.until)
+            if at is not None and self.now >= at:
+                self.put(i, replace(task, held=replace(held, warned=True)))
+                self.note(
+                    "hold-ending", f"{task.task} is held until {held.until:%Y-%m-%d %H:%M} UTC, and ends then", task
+                )
 
     def enforce_time_limit(self, elapsed: timedelta | None) -> None:
         """What is held has stopped working: no time counts any more."""
@@ -416,7 +430,7 @@ class _Work:
             until = request.until
             if self.policy.hold is not None:
                 until = min(until, task.held.since + self.policy.hold.longest)
-            self.put(i, replace(task, held=replace(task.held, until=until)))
+            self.put(i, replace(task, held=replace(task.held, until=until, warned=False)))
             text = f"{task.task} is held until {until:%Y-%m-%d %H:%M} UTC: {request.actor} asked for it"
             self.note("hold-extended", text, task, request.actor)
         elif request.ask is Ask.KEEP_FILES and task.held.keep is Keep.ALL:
@@ -596,6 +610,8 @@ class _Work:
         waits = [task.retry_at - self.now for task in self.tasks if task.retry_at]
         held = [task.held for task in self.tasks if task.state is TaskState.HELD and task.stop is None]
         waits += [hold.until - self.now for hold in held if hold]
+        warned = [warned_from(hold.since, hold.until) for hold in held if hold and not hold.warned]
+        waits += [at - self.now for at in warned if at is not None]
         if self.after.retry_at:
             waits.append(self.after.retry_at - self.now)
         limited = self.after.attempt_started_at and not self.after.outcome and self.works()

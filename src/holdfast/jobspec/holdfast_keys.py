@@ -23,6 +23,7 @@ from .kinds import (
     object_of,
     or_none,
 )  # fmt: skip
+from .notifying import NOTIFY
 from .rules import ENV_NAME, ENV_VALUE, PORT_COUNT, PORT_LABEL, RETRIES
 
 _AT_LEAST_ONE = integer(least=1, most=rules.MAX_TASKS)
@@ -189,5 +190,6 @@ JOB_KEYS = {
         "Names of datasets, shown to every task below /datasets.",
     ),
     "files": Key(BOOLEAN, f"Whether every task sees the files that its group shares, at {FILES}. Default: false."),
+    "notify": Key(NOTIFY, "Who is told of what: events for your own recipients, or entries with an address."),
     "extras": Key(OBJECT, "Anything else; kept, not looked at."),
 }

@@ -53,6 +53,7 @@ def _job(top: Mapping[str, Any], roles: tuple[Role, ...], secrets: Mapping[str, 
         tags=top.get("tags", ()),
         datasets=top.get("datasets", ()),
         files=top.get("files", False),
+        notify=top.get("notify", ()),
         dialect=Dialect.HOLDFAST,
         extras=top.get("extras", {}),
     )

@@ -9,10 +9,12 @@ from functools import partial
 from typing import Any
 
 from holdfast.core.job import Hold
+from holdfast.core.notices import Notify
 
 from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
 from .holdfast_keys import HOLD
 from .kinds import BOOLEAN, DURATION_KIND, NONE, OBJECT, choice, list_of, object_of, or_none, text
+from .notifying import NOTIFY, joined, read_status_mails
 from .openpai_prerequisites import PLUGIN_PREFIX, warn_of_unknown_plugin
 from .paths import clip
 
@@ -26,6 +28,7 @@ _HOLDFAST = object_of(
         "hold": Key(HOLD, "Keep a failed task for debugging; false: not even where the group does."),
         "time_limit": Key(or_none(DURATION_KIND), "How long the job may run."),
         "grace": Key(DURATION_KIND, "Time between the polite and the forced stop."),
+        "notify": Key(NOTIFY, "Who is told of what."),
     }
 )
 
@@ -37,6 +40,7 @@ class Extras:
     hold: Hold | None = None
     time_limit: timedelta | None = None
     grace: timedelta | None = None
+    notify: tuple[Notify, ...] = ()
     plugins: list[dict[str, Any]] = field(default_factory=list)
     storages: list[dict[str, Any]] | None = None  # None: not asked for; []: the user's default ones
 
@@ -61,6 +65,8 @@ def read_our_extras(fields: Fields, extras: Extras) -> None:
     extras.hold = ours.get("hold")
     extras.time_limit = timedelta(0) if ours.get("time_limit") is NONE else ours.get("time_limit")
     extras.grace = ours.get("grace")
+    mails = fields.get("jobStatusChangeNotification")
+    extras.notify = joined([*(mails.apply(read_status_mails, ()) if mails else ()), *ours.get("notify", ())])
 
 
 def _read_scheduler(at: At, roles: Collection[str]) -> int:

@@ -17,6 +17,7 @@ from holdfast.core.codec import MASK, mask
 from holdfast.core.job import DEFAULT_GROUP, MIB, Dialect, Job, Role
 
 from .holds import write_hold
+from .notifying import write_notify
 from .openpai_extras import PRIORITIES
 from .openpai_v2 import SHELL_OPTIONS
 from .quantities import render_duration
@@ -266,6 +267,7 @@ def _our_extras(job: Job) -> dict[str, Any]:
         "hold": None if job.hold is None else write_hold(job.hold),
         "time_limit": _limit(job.time_limit),
         "grace": None if job.grace is None else render_duration(job.grace),
+        "notify": write_notify(job.notify) if job.notify else None,
     }
     return {key: value for key, value in written.items() if value is not None}
 

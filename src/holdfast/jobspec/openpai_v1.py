@@ -70,6 +70,7 @@ def read_openpai_v1(root: At, defaults: Defaults) -> Job:
         hold=extras.hold or hold,  # the one that can say how long
         time_limit=extras.time_limit,
         grace=extras.grace,
+        notify=extras.notify,
         dialect=Dialect.OPENPAI_V1,
         extras={"openpai": {"protocol": 1, "config": root.node.plain(), **({"paths": paths} if paths else {})}},
     )

@@ -89,6 +89,7 @@ def read_openpai_v2(root: At, defaults: Defaults) -> Job:
         max_retries=top.take("jobRetryCount", integer(least=0, most=1_000_000), 0),
         time_limit=extras.time_limit,
         grace=extras.grace,
+        notify=extras.notify,
         hold=extras.hold,
         priority=extras.priority,
         dialect=Dialect.OPENPAI_V2,

@@ -15,6 +15,7 @@ from holdfast.core.job import Completion, Job, Mount, Resources, Role
 from .defaults import Defaults
 from .holdfast_yaml import ONLY_ROLE
 from .holds import write_hold
+from .notifying import write_notify
 from .quantities import render_duration, render_size
 from .rules import ENV_NAME
 from .scalars import is_text
@@ -54,6 +55,7 @@ def render_yaml(job: Job, *, mask_secrets: bool = True, defaults: Defaults = _NO
         "tags": _Flow(job.tags) or None,
         "datasets": _Flow(job.datasets) or None,
         "files": job.files or None,
+        "notify": write_notify(job.notify) if job.notify else None,
         "extras": dict(job.extras) or None,
     }
     return dump_yaml({key: value for key, value in written.items() if value is not None})

@@ -215,6 +215,9 @@ def check_job(job: Job, root: At, roles: Mapping[str, At]) -> None:
         if role.name in roles:
             _check_role(job, role, roles[role.name])
             _check_secrets(job, role, roles[role.name], unknown)
+    for name in dict.fromkeys(name for notify in job.notify for name in unknown(notify.address)):
+        said = f"refers to <% {clip(name)} %>, which is not among the secrets"
+        root.child("notify", root.node).problem(said, rule="not")
 
 
 def _check_role(job: Job, role: Role, at: At) -> None:

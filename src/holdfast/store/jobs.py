@@ -153,6 +153,7 @@ _COUNT_HOUR = text(
     "INSERT INTO job_hours (hour, first_seq, last_seq) VALUES (:hour, :seq, :seq)"
     " ON CONFLICT (hour) DO UPDATE SET last_seq = excluded.last_seq"
 )
+_ASKS_FOR_NOTICES = text("INSERT INTO notice_jobs (job_seq) VALUES (:seq)")
 _INDEX_TEXT = text("INSERT INTO job_search (rowid, text) VALUES (:seq, :text)")
 
 
@@ -180,6 +181,8 @@ def insert_jobs(conn: Connection, news: Sequence[NewJob]) -> list[Inserted]:
     for new, seq, _ in rows:
         if new.job.tags:
             insert_tags(conn, seq, new.job.tags)
+        if new.job.notify:
+            conn.execute(_ASKS_FOR_NOTICES, {"seq": seq})
     insert_events(conn, [event_values(seq, event) for new, seq, _ in rows for event in (new.event, *new.warnings)])
     return [Inserted(_new_summary(new, values["id"], seq, values), created=True) for new, seq, values in rows]
 
@@ -445,6 +448,15 @@ def _checked_seqs(conn: Connection, changes: Sequence[Saved]) -> dict[str, int]:
             raise ValueError(f"A saved job needs a higher version than {found}")
         versions[id] = change.after.version
     return {id: row.seq for id, row in rows.items()}
+
+
+_SPEC = text("SELECT j.id, s.spec_json, s.secrets FROM jobs j JOIN job_specs s ON s.job_seq = j.seq WHERE j.id = :id")
+
+
+def load_job(conn: Connection, id: str) -> Job | None:
+    """What was submitted, secrets included, and nothing that became of it."""
+    row = conn.execute(_SPEC, {"id": storable(id)}).one_or_none()
+    return None if row is None else _job_with_secrets(conn, row)
 
 
 # -- showing one

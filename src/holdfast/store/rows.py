@@ -157,6 +157,7 @@ def held_to_json(held: Held | None) -> str | None:
             "exit": _exit_values(held.exit),
             "keep": held.keep.value,
             "ended": held.ended,
+            **({"warned": True} if held.warned else {}),
         }
     )
 
@@ -171,6 +172,7 @@ def held_from_json(text: str | None) -> Held | None:
         exit=_exit(data["exit"]),
         keep=Keep(data["keep"]),
         ended=data["ended"],
+        warned=data.get("warned", False),
     )
 
 

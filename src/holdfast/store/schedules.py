@@ -35,6 +35,7 @@ from holdfast.core.schedule import (
 from holdfast.core.states import JobState
 
 from .connections import vault_of
+from .happenings import runs_removed
 from .jobs import Inserted, NewJob, insert_job, insert_jobs
 from .rows import instant, maybe_instant, maybe_micros, micros, storable, to_json
 from .tables import jobs, schedule_runs, schedules
@@ -120,6 +121,7 @@ def update_schedule(
 def delete_schedule(conn: Connection, id: str) -> bool:
     """With its history; its jobs stay."""
     conn.execute(delete(schedule_runs).where(schedule_runs.c.schedule_id == id))
+    runs_removed(conn)
     return bool(conn.execute(delete(schedules).where(schedules.c.id == id)).rowcount)
 
 

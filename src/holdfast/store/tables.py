@@ -455,12 +455,19 @@ notice_recipients = Table(
     "notice_recipients",
     metadata,
     Column("id", Exact, primary_key=True),
-    Column("user_name", Text, nullable=False),
+    Column("user_name", Exact, ForeignKey("users.name", ondelete="CASCADE"), nullable=False),
     Column("way", String, nullable=False),
     Column("address_sealed", LargeBinary, nullable=False),
     Column("events_json", Text, nullable=False),
     Column("created_at", Micros, nullable=False),
-    Index("ix_notice_recipients_user", "user_name"),
+    Index("ix_notice_recipients_user_name", "user_name"),
+)
+
+# Jobs that ask for notices themselves: few, and so found without reading what every job asks for.
+notice_jobs = Table(
+    "notice_jobs",
+    metadata,
+    Column("job_seq", BigInteger, primary_key=True, autoincrement=False),
 )
 
 # What is to be told, and what came of it; removed after a time.
@@ -469,8 +476,9 @@ notices = Table(
     metadata,
     Column("seq", Serial, primary_key=True),
     Column("id", Exact, nullable=False),
-    Column("user_name", Text, nullable=False),
+    Column("user_name", Exact, nullable=False),
     Column("way", String, nullable=False),
+    Column("lane", Exact, nullable=False),  # those of one lane wait for each other
     Column("address_sealed", LargeBinary, nullable=False),
     Column("event", String, nullable=False),
     Column("job_id", Exact),
@@ -480,14 +488,21 @@ notices = Table(
     Column("state", String, nullable=False),
     Column("tries", Integer, nullable=False),
     Column("next_at", Micros),
+    Column("ended_at", Micros),
     Column("error", Text, nullable=False),
     Index("uq_notices_id", "id", unique=True),
-    Index("ix_notices_user", "user_name", "seq"),
+    Index("ix_notices_user_name", "user_name", "seq"),
     Index("ix_notices_created_at", "created_at"),
     Index(
         "ix_notices_due",
         "next_at",
         sqlite_where=text("next_at IS NOT NULL"),
         postgresql_where=text("next_at IS NOT NULL"),
+    ),
+    Index(
+        "ix_notices_sending",
+        "seq",
+        sqlite_where=text("state = 'sending'"),
+        postgresql_where=text("state = 'sending'"),
     ),
 )

@@ -25,20 +25,29 @@ def upgrade() -> None:
     op.create_table(
         "notice_recipients",
         sa.Column("id", exact, nullable=False),
-        sa.Column("user_name", sa.Text, nullable=False),
+        sa.Column("user_name", exact, nullable=False),
         sa.Column("way", sa.String, nullable=False),
         sa.Column("address_sealed", sa.LargeBinary, nullable=False),
         sa.Column("events_json", sa.Text, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_notice_recipients"),
+        sa.ForeignKeyConstraint(
+            ["user_name"], ["users.name"], ondelete="CASCADE", name="fk_notice_recipients_user_name"
+        ),
     )
-    op.create_index("ix_notice_recipients_user", "notice_recipients", ["user_name"])
+    op.create_index("ix_notice_recipients_user_name", "notice_recipients", ["user_name"])
+    op.create_table(
+        "notice_jobs",
+        sa.Column("job_seq", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.PrimaryKeyConstraint("job_seq", name="pk_notice_jobs"),
+    )
     op.create_table(
         "notices",
         sa.Column("seq", serial, nullable=False),
         sa.Column("id", exact, nullable=False),
-        sa.Column("user_name", sa.Text, nullable=False),
+        sa.Column("user_name", exact, nullable=False),
         sa.Column("way", sa.String, nullable=False),
+        sa.Column("lane", exact, nullable=False),
         sa.Column("address_sealed", sa.LargeBinary, nullable=False),
         sa.Column("event", sa.String, nullable=False),
         sa.Column("job_id", exact),
@@ -48,11 +57,13 @@ def upgrade() -> None:
         sa.Column("state", sa.String, nullable=False),
         sa.Column("tries", sa.Integer, nullable=False),
         sa.Column("next_at", sa.BigInteger),
+        sa.Column("ended_at", sa.BigInteger),
         sa.Column("error", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("seq", name="pk_notices"),
     )
     op.create_index("uq_notices_id", "notices", ["id"], unique=True)
-    op.create_index("ix_notices_user", "notices", ["user_name", "seq"])
+    op.create_index("ix_notices_user_name", "notices", ["user_name", "seq"])
     op.create_index("ix_notices_created_at", "notices", ["created_at"])
-    due = sa.text("next_at IS NOT NULL")
+    due, sending = sa.text("next_at IS NOT NULL"), sa.text("state = 'sending'")
     op.create_index("ix_notices_due", "notices", ["next_at"], sqlite_where=due, postgresql_where=due)
+    op.create_index("ix_notices_sending", "notices", ["seq"], sqlite_where=sending, postgresql_where=sending)

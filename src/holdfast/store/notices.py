@@ -1,0 +1,236 @@
+"""Notices: what is to be told to whom, and what came of each try.
+
+A notice is taken for sending by one write that only one can win, before anything is sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way, lane_of
+
+from .connections import vault_of
+from .happenings import Mark, move_mark
+from .rows import instant, maybe_instant, maybe_micros, micros, storable, to_json
+from .tables import notices
+
+_RATE_SPAN = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewNotice:
+    id: str
+    user: str
+    way: Way
+    address: str
+    event: NoticeEvent
+    job_id: str | None
+    subject: str
+    body: Mapping[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One that is to be sent."""
+
+    seq: int
+    notice: NewNotice
+    lane: str
+    tries: int  # so far
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a try."""
+
+    seq: int
+    state: NoticeState
+    at: datetime
+    error: str = ""
+    next_at: datetime | None = None
+
+
+# -- making
+
+
+def make_notices(
+    conn: Connection, before: Mark, after: Mark, made: Sequence[NewNotice], most_per_hour: int
+) -> int | None:
+    """How many there are, with how far was looked; None, and nothing is done, when somebody else did it before. Of
+    those above so many of one user in an hour, one says that others are left out."""
+    if not move_mark(conn, before, after):
+        return None
+    count = 0
+    recent: dict[str, _Recent] = {}
+    for notice in made:
+        known = recent.setdefault(notice.user, _recent(conn, notice.user, notice.created_at, most_per_hour))
+        kept = _within(notice, known, most_per_hour)
+        if kept is not None:
+            insert_notice(conn, kept)
+            count += 1
+    return count
+
+
+def insert_notice(conn: Connection, notice: NewNotice, state: NoticeState = NoticeState.WAITING) -> int:
+    waits = state is NoticeState.WAITING
+    values = {
+        "id": notice.id,
+        "user_name": storable(notice.user),
+        "way": notice.way.value,
+        "lane": storable(lane_of(notice.way, notice.address)),
+        "address_sealed": vault_of(conn).seal(notice.address.encode(), about=_about(notice.id)),
+        "event": notice.event.value,
+        "job_id": notice.job_id,
+        "subject": storable(notice.subject),
+        "body_json": to_json(dict(notice.body)),
+        "created_at": micros(notice.created_at),
+        "state": state.value,
+        "tries": 0 if waits else 1,
+        "next_at": micros(notice.created_at) if waits else None,
+        "error": "",
+    }
+    seq: int = conn.execute(insert(notices).returning(notices.c.seq), values).scalar_one()
+    return seq
+
+
+@dataclass(slots=True)
+class _Recent:
+    """Of one user, in the last hour."""
+
+    count: int
+    told: bool  # that others are left out
+
+
+def _recent(conn: Connection, user: str, now: datetime, most: int) -> _Recent:
+    newest = select(notices.c.event, notices.c.created_at).where(notices.c.user_name == storable(user))
+    rows = conn.execute(newest.order_by(notices.c.seq.desc()).limit(most + 1)).all()
+    events = [row.event for row in rows if instant(row.created_at) > now - _RATE_SPAN]
+    told = NoticeEvent.LEFT_OUT.value in events
+    return _Recent(len(events) - told, told)
+
+
+def _within(notice: NewNotice, recent: _Recent, most: int) -> NewNotice | None:
+    if recent.count < most:
+        recent.count += 1
+        return notice
+    if recent.told:
+        return None
+    recent.told = True
+    text = f"More than {most} notices in an hour: others are left out until there are fewer"
+    body = {**notice.body, "event": NoticeEvent.LEFT_OUT.value, "subject": text, "text": text}
+    return replace(notice, event=NoticeEvent.LEFT_OUT, subject=text, job_id=None, body={**body, "job": None})
+
+
+def count_recent(conn: Connection, user: str, now: datetime, most: int) -> int:
+    """Of a user in the last hour, as far as it matters."""
+    return _recent(conn, user, now, most).count
+
+
+# -- sending
+
+
+def due_notices(
+    conn: Connection, now: datetime, *, lanes: Collection[str], users: Collection[str], limit: int
+) -> list[Due]:
+    """The longest due ones, but for lanes and users that have enough under way."""
+    ready = select(notices).where(
+        notices.c.next_at <= micros(now), notices.c.lane.not_in(list(lanes)), notices.c.user_name.not_in(list(users))
+    )
+    rows = conn.execute(ready.order_by(notices.c.next_at, notices.c.seq).limit(limit))
+    return [Due(row.seq, _notice(conn, row), row.lane, row.tries) for row in rows]
+
+
+def next_due(conn: Connection) -> datetime | None:
+    return maybe_instant(conn.scalar(select(func.min(notices.c.next_at)).where(notices.c.next_at.is_not(None))))
+
+
+def claim(conn: Connection, seqs: Sequence[int]) -> set[int]:
+    """Those that are now for the caller to send, and for nobody else."""
+    waiting = notices.c.state == NoticeState.WAITING.value
+    taken = update(notices).where(notices.c.seq.in_(seqs), waiting).returning(notices.c.seq)
+    values = {"state": NoticeState.SENDING.value, "tries": notices.c.tries + 1, "next_at": None}
+    return set(conn.execute(taken.values(values)).scalars())
+
+
+def settle(conn: Connection, result: Result) -> None:
+    ended = None if result.state is NoticeState.WAITING else micros(result.at)
+    sending = notices.c.state == NoticeState.SENDING.value
+    values = {
+        "state": result.state.value,
+        "next_at": maybe_micros(result.next_at),
+        "ended_at": ended,
+        "error": storable(result.error),
+    }
+    conn.execute(update(notices).where(notices.c.seq == result.seq, sending).values(values))
+
+
+def leave_unconfirmed(conn: Connection, now: datetime, error: str) -> int:
+    """At the start: what was being sent when a server ended may have arrived. How many."""
+    sending = update(notices).where(notices.c.state == NoticeState.SENDING.value)
+    values = {"state": NoticeState.UNCONFIRMED.value, "ended_at": micros(now), "error": error}
+    return conn.execute(sending.values(values)).rowcount
+
+
+# -- looking, and forgetting
+
+
+def list_notices(conn: Connection, user: str, before: int | None, limit: int) -> list[NoticeRecord]:
+    """Newest first."""
+    found = select(notices).where(notices.c.user_name == storable(user))
+    if before is not None:
+        found = found.where(notices.c.seq < before)
+    return [_record(conn, row) for row in conn.execute(found.order_by(notices.c.seq.desc()).limit(limit))]
+
+
+def delete_notices(conn: Connection, before: datetime, limit: int) -> int:
+    """The oldest ones, from before a moment; how many there were."""
+    old = select(notices.c.seq).where(notices.c.created_at < micros(before)).order_by(notices.c.created_at).limit(limit)
+    return conn.execute(delete(notices).where(notices.c.seq.in_(old))).rowcount
+
+
+def _notice(conn: Connection, row: Row[Any]) -> NewNotice:
+    return NewNotice(
+        id=row.id,
+        user=row.user_name,
+        way=Way(row.way),
+        address=_address(conn, row),
+        event=NoticeEvent(row.event),
+        job_id=row.job_id,
+        subject=row.subject,
+        body=json.loads(row.body_json),
+        created_at=instant(row.created_at),
+    )
+
+
+def _record(conn: Connection, row: Row[Any]) -> NoticeRecord:
+    return NoticeRecord(
+        id=row.id,
+        seq=row.seq,
+        user=row.user_name,
+        way=Way(row.way),
+        address=_address(conn, row),
+        event=NoticeEvent(row.event),
+        job_id=row.job_id,
+        subject=row.subject,
+        created_at=instant(row.created_at),
+        state=NoticeState(row.state),
+        tries=row.tries,
+        next_at=maybe_instant(row.next_at),
+        ended_at=maybe_instant(row.ended_at),
+        error=row.error,
+    )
+
+
+def _address(conn: Connection, row: Row[Any]) -> str:
+    return vault_of(conn).unseal(bytes(row.address_sealed), about=_about(row.id)).decode()
+
+
+def _about(id: str) -> str:
+    return f"the notice {id}"
