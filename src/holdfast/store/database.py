@@ -103,6 +103,10 @@ class Store:
         self._writer.put(Write(functools.partial(_call, fn, args, kwargs), future, loop))
         return await future
 
+    def on_batch(self, tell: Callable[[int, float], None]) -> None:
+        """Call it, in the writing thread, with how many writes went to disk together and the seconds that took."""
+        self._writer.on_batch = tell
+
     async def close(self) -> None:
         """Wait for queued writes, then let go of the database. Calling it twice is harmless."""
         await asyncio.to_thread(self.close_now)

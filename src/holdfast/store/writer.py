@@ -10,6 +10,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ class Writer:
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._guard = threading.Lock()  # nothing is queued after the closing mark
         self._closed = False
+        self.on_batch: Callable[[int, float], None] = _ignore  # told how many writes took how many seconds
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -107,12 +109,14 @@ class Writer:
         return batch, False
 
     def _handle(self, batch: list[Write]) -> None:
+        began = time.perf_counter()
         try:
             done = self._write(batch)
         except BaseException as error:  # whatever it is, this thread must live on and nobody may wait for ever
             log.exception("The store's writer met an unexpected error")
             self._drop_connection()
             done = [Done(error=_as_store_error(error)) for _ in batch]
+        self.on_batch(len(batch), time.perf_counter() - began)
         _deliver(batch, done)
 
     def _write(self, batch: Sequence[Write]) -> list[Done]:
@@ -173,6 +177,10 @@ class Writer:
         if conn is not None:
             with contextlib.suppress(Exception):
                 conn.close()
+
+
+def _ignore(count: int, seconds: float) -> None:
+    return
 
 
 def _as_store_error(error: BaseException) -> StoreError:
