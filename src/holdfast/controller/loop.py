@@ -109,6 +109,7 @@ class Controller:
         self._diagnosing = Diagnosing(engine)
         self._collecting = collecting
         self._on_end: list[Callable[[str], None]] = []
+        self._on_seen: list[Callable[[Observation], None]] = []
 
     # -- life
 
@@ -222,6 +223,10 @@ class Controller:
         """Call it with the id of each job that is final from then on, once that is saved."""
         self._on_end.append(tell)
 
+    def on_seen(self, tell: Callable[[Observation], None]) -> None:
+        """Call it with each observation of a task whose job goes on."""
+        self._on_seen.append(tell)
+
     async def changed(self, job_id: str, timeout: float) -> None:
         live = self._live.get(job_id)
         if live is not None:
@@ -306,6 +311,8 @@ class Controller:
         live = self._live.get(_job_of(observation))
         if live is None:
             return
+        for tell in self._on_seen:
+            tell(observation)
         self._hear(live, observation)
         if not wants_diagnosis(live.snapshot, observation):
             self._collect_or_notice(live, observation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -21,6 +22,21 @@ class BlockerKind(StrEnum):
     RETRY = "retry"  # it waits for its next try
     SCHEDULE = "schedule"
     IMPOSSIBLE = "impossible"  # nothing that others give back would do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a job that runs or waits."""
+
+    name: str
+    user: str
+    group: str
+    since: datetime | None = None  # it has had its place
+    until: datetime | None = None  # it has its place at the longest; None: has none, or no time limit
+    held: bool = False
+
+
+About = Callable[[str], Known | None]  # a job's id -> what is known of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +88,7 @@ class Wait:
     ahead_count: int = 0
     helps: tuple[str, ...] = ()  # each a sentence: ask for less of X, wait for job Y
     estimate: Estimate | None = None
+
+
+def show_instant(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from .fitting import fit, fit_amounts, lacks_ports
+from .blockers import Blocker, BlockerKind
+from .fitting import fit, fit_amounts, lacks_ports, without_room
 from .ledger import Ledger
 from .placement import (
     EPSILON,
@@ -22,6 +23,7 @@ from .queue import Queue
 from .walking import Walk
 
 LOOKED_AT = 20  # jobs of each group, for the one that holds it up
+MACHINES_NAMED = 5
 
 
 def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
@@ -46,42 +48,49 @@ def explain(
 ) -> tuple[str, ...]:
     """Every reason why it is not running now, in plain words; empty when it would be placed. `held`: ids of failed
     tasks that are kept for debugging, and might be let go."""
-    reasons = _own_reasons(waiting, ledger)
-    if reasons:
+    own = own_blockers(waiting, ledger)
+    reasons = [blocker.text for blocker in own]
+    if own:
         reasons += _with_held(waiting, ledger, held)
     else:
-        reasons += _held_up(waiting, queue, ledger, backfill)
+        reasons += [blocker.text for blocker in held_up(waiting, queue, ledger, backfill=backfill)]
     ahead = queue.ahead(waiting)
     if ahead:
-        jobs = "job stands" if ahead == 1 else "jobs stand"
-        reasons.append(f"{ahead} {jobs} before it in the queue of group {waiting.group}.")
+        reasons.append(stands_behind(ahead, waiting.group))
     return tuple(reasons)
 
 
-def _own_reasons(waiting: Waiting, ledger: Ledger) -> list[str]:
+def stands_behind(ahead: int, group: str) -> str:
+    jobs = "job stands" if ahead == 1 else "jobs stand"
+    return f"{ahead} {jobs} before it in the queue of group {group}."
+
+
+def own_blockers(waiting: Waiting, ledger: Ledger) -> list[Blocker]:
     """Those that would hold if nobody else waited."""
     group, user, total = waiting.group, waiting.user, waiting.total
     group_quota, user_quota = ledger.quota_of(group)
-    reasons = [
-        f"The quota of group {group} is {text}." for text in over_quota(group_quota, ledger.used_by(group), total)
+    found = [
+        Blocker(kind=BlockerKind.GROUP_QUOTA, text=f"The quota of group {group} is {text}.", lacks=lacks)
+        for text, lacks in _bounds_broken(group_quota, ledger.used_by(group), total)
     ]
-    for text in over_quota(user_quota, ledger.used_by_user(group, user), total):
-        reasons.append(f"The quota of user {user} in group {group} is {text}.")
+    for text, lacks in _bounds_broken(user_quota, ledger.used_by_user(group, user), total):
+        said = f"The quota of user {user} in group {group} is {text}."
+        found.append(Blocker(kind=BlockerKind.USER_QUOTA, text=said, lacks=lacks))
     spots = fit(waiting.requests, ledger.free, ledger)
     if spots is None:
-        reasons.append(_no_room(waiting, ledger))
+        found.append(_no_room(waiting, ledger))
     elif lacks_ports(waiting.requests, spots, ledger.free_ports):
-        reasons.append("Too few ports are free for its tasks.")
-    return reasons
+        found.append(Blocker(kind=BlockerKind.PORTS, text="Too few ports are free for its tasks."))
+    return found
 
 
 def _with_held(waiting: Waiting, ledger: Ledger, held: Collection[str]) -> list[str]:
     """What held tasks have of that which it lacks. Not whose they are: they may be of groups that nobody here sees."""
     group, user = waiting.group, waiting.user
     group_quota, user_quota = ledger.quota_of(group)
-    of_group = _beyond(group_quota, ledger.used_by(group), waiting.total)
-    of_user = _beyond(user_quota, ledger.used_by_user(group, user), waiting.total)
-    of_machines = _short_of(waiting, ledger)
+    of_group = beyond(group_quota, ledger.used_by(group), waiting.total)
+    of_user = beyond(user_quota, ledger.used_by_user(group, user), waiting.total)
+    of_machines = short_of(waiting, ledger)
     found = []
     for spot in (ledger.held[id] for id in held if id in ledger.held):
         has = spot.needs.least(of_machines) if spot.node in ledger.nodes else Amount()
@@ -102,7 +111,7 @@ def _with_held(waiting: Waiting, ledger: Ledger, held: Collection[str]) -> list[
 _ALL = Amount(cpu=float("inf"), memory=1 << 63, gpu=1 << 63)
 
 
-def _beyond(quota: Quota, used: Amount, asked: Amount) -> Amount:
+def beyond(quota: Quota, used: Amount, asked: Amount) -> Amount:
     """All of each kind of which the quota has too little, nothing of the others."""
     after = used.plus(asked)
     return Amount(
@@ -112,17 +121,17 @@ def _beyond(quota: Quota, used: Amount, asked: Amount) -> Amount:
     )
 
 
-def _short_of(waiting: Waiting, ledger: Ledger) -> Amount:
+def short_of(waiting: Waiting, ledger: Ledger) -> Amount:
     """The same of the machines; where enough is free in all but not together, of each kind it asks for."""
     if fit(waiting.requests, ledger.free, ledger) is not None:
         return Amount()
     free = sum_of(ledger.free.values())
-    short = _beyond(Quota(cpu=free.cpu, memory=free.memory, gpu=free.gpu), Amount(), waiting.needs)
-    return _beyond(Quota(cpu=0, memory=0, gpu=0), Amount(), waiting.needs) if short == Amount() else short
+    short = beyond(Quota(cpu=free.cpu, memory=free.memory, gpu=free.gpu), Amount(), waiting.needs)
+    return beyond(Quota(cpu=0, memory=0, gpu=0), Amount(), waiting.needs) if short == Amount() else short
 
 
-def _held_up(waiting: Waiting, queue: Queue, ledger: Ledger, backfill: bool) -> list[str]:
-    """It would fit: whom it waits behind."""
+def held_up(waiting: Waiting, queue: Queue, ledger: Ledger, *, backfill: bool) -> list[Blocker]:
+    """Whom it waits behind, though it may have room itself."""
     walk, others = Walk(ledger), 0
     for other in queue.first(LOOKED_AT, 2 * LOOKED_AT):
         if (other.key, other.id) >= (waiting.key, waiting.id):
@@ -130,26 +139,42 @@ def _held_up(waiting: Waiting, queue: Queue, ledger: Ledger, backfill: bool) -> 
         if other.group not in walk.closed and walk.look(other) is None:
             others += other.group in walk.short
         if waiting.group in walk.closed:
-            return [f"{other.job_id} before it waits for the quota of group {other.group}.", *_too_long(backfill)]
+            said = f"{other.job_id} before it waits for the quota of group {other.group}."
+            return [_in_queue(said), *_too_long(backfill)]
     if others and walk.look(waiting) is None:
-        return ["What is free is set aside for jobs that came before it and ask for more.", *_too_long(backfill)]
+        said = "What is free is set aside for jobs that came before it and ask for more."
+        return [_in_queue(said), *_too_long(backfill)]
     return []
 
 
-def _too_long(backfill: bool) -> list[str]:
-    return ["By its time limit it is too long to pass without delaying one that waits."] if backfill else []
+def _too_long(backfill: bool) -> list[Blocker]:
+    said = "By its time limit it is too long to pass without delaying one that waits."
+    return [_in_queue(said)] if backfill else []
+
+
+def _in_queue(text: str) -> Blocker:
+    return Blocker(kind=BlockerKind.QUEUE, text=text)
 
 
 def over_quota(quota: Quota, used: Amount, asked: Amount) -> list[str]:
     """One text for each bound that `asked` would break."""
+    return [text for text, _ in _bounds_broken(quota, used, asked)]
+
+
+def _bounds_broken(quota: Quota, used: Amount, asked: Amount) -> list[tuple[str, Amount]]:
+    """Each with how far it would be broken."""
     found = []
-    if quota.cpu is not None and used.cpu + asked.cpu > quota.cpu + EPSILON:
-        found.append(f"{show_cores(quota.cpu)}, {used.cpu:g} in use, {asked.cpu:g} asked for")
-    if quota.memory is not None and used.memory + asked.memory > quota.memory:
+    after = used.plus(asked)
+    if quota.cpu is not None and after.cpu > quota.cpu + EPSILON:
+        text = f"{show_cores(quota.cpu)}, {used.cpu:g} in use, {asked.cpu:g} asked for"
+        found.append((text, Amount(cpu=after.cpu - quota.cpu)))
+    if quota.memory is not None and after.memory > quota.memory:
         sizes = (show_bytes(quota.memory), show_bytes(used.memory), show_bytes(asked.memory))
-        found.append("{} of memory, {} in use, {} asked for".format(*sizes))
-    if quota.gpu is not None and used.gpu + asked.gpu > quota.gpu:
-        found.append(f"{show_gpus(quota.gpu)}, {used.gpu} in use, {asked.gpu} asked for")
+        text = "{} of memory, {} in use, {} asked for".format(*sizes)
+        found.append((text, Amount(memory=after.memory - quota.memory)))
+    if quota.gpu is not None and after.gpu > quota.gpu:
+        text = f"{show_gpus(quota.gpu)}, {used.gpu} in use, {asked.gpu} asked for"
+        found.append((text, Amount(gpu=after.gpu - quota.gpu)))
     return found
 
 
@@ -178,8 +203,38 @@ def _too_many(waiting: Waiting, wholes: Sequence[Amount]) -> str:
     )
 
 
-def _no_room(waiting: Waiting, ledger: Ledger) -> str:
+def _no_room(waiting: Waiting, ledger: Ledger) -> Blocker:
     needs, free = waiting.needs, sum_of(ledger.free.values())
     if needs.fits(free) and len(ledger.nodes) > 1:
-        return f"It asks for {show_amount(needs)}; that much is free in all, but not on machines where its tasks fit."
-    return f"It asks for {show_amount(needs)}; free now: {show_amount(free)}."
+        return _fragmented(waiting, ledger)
+    text = f"It asks for {show_amount(needs)}; free now: {show_amount(free)}."
+    return Blocker(kind=BlockerKind.MACHINES, text=text, lacks=_missing(needs, free))
+
+
+def _fragmented(waiting: Waiting, ledger: Ledger) -> Blocker:
+    """Which machine has how much, and how many of the tasks would find room."""
+    needs, rooms = [request.needs for request in waiting.requests], list(ledger.free.values())
+    failed, left = without_room(needs, rooms)
+    asks, count = show_amount(waiting.needs), len(needs)
+    text = f"It asks for {asks}; that much is free in all, but not on machines where its tasks fit."
+    if count > 1:
+        text = f"It asks for {asks}; that much is free in all, but {count - len(failed)} of its {count} tasks fit."
+    lacks = min((_missing(failed[0], room) for room in left), key=_size)
+    return Blocker(kind=BlockerKind.FRAGMENTED, text=f"{text} {_free_on_each(ledger)}", lacks=lacks)
+
+
+def _free_on_each(ledger: Ledger) -> str:
+    emptiest_first = sorted(
+        ledger.free.items(), key=lambda each: (-each[1].gpu, -each[1].cpu, -each[1].memory, each[0])
+    )
+    listed = "; ".join(f"{name} has {show_amount(free)}" for name, free in emptiest_first[:MACHINES_NAMED])
+    more = len(emptiest_first) - MACHINES_NAMED
+    return f"Free now: {listed}; and {more} more machines." if more > 0 else f"Free now: {listed}."
+
+
+def _size(amount: Amount) -> tuple[int, int, float]:
+    return amount.gpu, amount.memory, amount.cpu
+
+
+def _missing(needs: Amount, free: Amount) -> Amount:
+    return needs.minus(free).most(Amount())

@@ -22,17 +22,34 @@ def fit_amounts(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> list[int]
     """Largest first onto the fullest machine that still takes it, so that large holes stay whole."""
     left = list(rooms)
     spots = [-1] * len(amounts)
-    largest_first = sorted(
-        range(len(amounts)), key=lambda i: (amounts[i].gpu, amounts[i].memory, amounts[i].cpu), reverse=True
-    )
-    for i in largest_first:
-        candidates = [j for j, room in enumerate(left) if amounts[i].fits(room)]
-        if not candidates:
+    for i in _largest_first(amounts):
+        spot = _spot(amounts[i], left)
+        if spot is None:
             return None
-        spot = min(candidates, key=lambda j: (left[j].gpu, left[j].cpu, left[j].memory, j))
         left[spot] = left[spot].minus(amounts[i])
         spots[i] = spot
     return spots
+
+
+def without_room(amounts: Sequence[Amount], rooms: Sequence[Amount]) -> tuple[list[Amount], list[Amount]]:
+    """Those that find no room when the others have theirs, the largest first; and what is left of each room then."""
+    left, failed = list(rooms), []
+    for i in _largest_first(amounts):
+        spot = _spot(amounts[i], left)
+        if spot is None:
+            failed.append(amounts[i])
+        else:
+            left[spot] = left[spot].minus(amounts[i])
+    return failed, left
+
+
+def _largest_first(amounts: Sequence[Amount]) -> list[int]:
+    return sorted(range(len(amounts)), key=lambda i: (amounts[i].gpu, amounts[i].memory, amounts[i].cpu), reverse=True)
+
+
+def _spot(amount: Amount, left: Sequence[Amount]) -> int | None:
+    candidates = [j for j, room in enumerate(left) if amount.fits(room)]
+    return min(candidates, key=lambda j: (left[j].gpu, left[j].cpu, left[j].memory, j), default=None)
 
 
 def lacks_ports(requests: Sequence[Request], spots: Sequence[str], free_ports: Mapping[str, int]) -> bool:

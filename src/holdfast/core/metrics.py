@@ -71,7 +71,7 @@ class Ring(NamedTuple):
 RINGS = (Ring("15m", 10, 90), Ring("1h", 30, 120), Ring("3h", 120, 90), Ring("lifetime", 300, 8064))
 
 
-# How long a task was how busy is counted in steps: below the first, from there to below the second, ..., above the last.
+# How long a task was how busy is counted in steps: below the first, from there to below the second, ... above the last.
 CPU_STEPS = (1.0, 5.0, 25.0, 50.0, 90.0, 110.0, 150.0, 200.0, 400.0, 800.0, 1600.0, 3200.0)  # percent of one core
 GPU_STEPS = (1.0, 5.0, 25.0, 50.0, 75.0, 90.0)  # percent, the mean of a task's GPUs
 
@@ -87,7 +87,7 @@ class GpuSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
-    """What one try of a task used so far, or in all. What it did while it was held is not in it. None: cannot be told."""
+    """What one try of a task used so far, or in all; without what it did while it was held. None: cannot be told."""
 
     ended: bool = False  # nothing will be added
     seconds: float = 0.0  # that it worked, until the last figures
@@ -95,7 +95,7 @@ class TaskSummary:
     cpu: float = 0.0  # seconds of processor time
     throttled: float | None = None  # seconds
     disk_wait: float | None = None  # seconds
-    memory_mean: float | None = None  # bytes; None: it ended before anybody looked
+    memory_mean: float | None = None  # bytes
     memory_peak: int = 0
     memory_limit: int | None = None
     swap_peak: int | None = None

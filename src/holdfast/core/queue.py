@@ -72,6 +72,16 @@ class Queue:
         entries = merge(*(group[:of_each] for group in self._groups.values()))
         return [self._waiting[id] for _, id in islice(entries, in_all)]
 
+    def before(self, waiting: Waiting, most: int) -> list[Waiting]:
+        """Those of all groups that stand, or would stand, before it, in order."""
+        key = (waiting.key, waiting.id)
+        entries = merge(*(group[: min(bisect_left(group, key), most)] for group in self._groups.values()))
+        return [self._waiting[id] for _, id in islice(entries, most)]
+
+    def count_before(self, waiting: Waiting) -> int:
+        """How many those are."""
+        return sum(bisect_left(group, (waiting.key, waiting.id)) for group in self._groups.values())
+
     def ahead(self, waiting: Waiting) -> int:
         """How many of its group stand, or would stand, before it."""
         return bisect_left(self._groups.get(waiting.group, []), (waiting.key, waiting.id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .fitting import fit, lacks_ports, set_aside
+from .fitting import exhausted, fit, lacks_ports, set_aside
 from .ledger import Room
 from .placement import Amount, Waiting
 
@@ -37,6 +37,19 @@ class Walk:
             self.short.add(group)
             return None
         return spots
+
+    def would_start(self, waiting: Waiting) -> bool:
+        """Whether it may start now, if the walk came to it; nothing changes by asking."""
+        group, user, total = waiting.group, waiting.user, waiting.total
+        group_quota, user_quota = self.room.quota_of(group)
+        if group in self.closed or exhausted(self.open):
+            return False
+        if not user_quota.allows(self._used_by_user(group, user), total):
+            return False
+        if not group_quota.allows(self._used_by(group), total):
+            return False
+        spots = fit(waiting.requests, self.open, self.room)
+        return spots is not None and not lacks_ports(waiting.requests, spots, self.room.free_ports)
 
     def took(self, waiting: Waiting, spots: Sequence[str]) -> None:
         for request, spot in zip(waiting.requests, spots, strict=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +19,7 @@ from functools import partial
 from holdfast.core.attempt import Debugger, Observation, Seen
 from holdfast.core.exits import Cause
 from holdfast.core.job import GIB, HOST_IMAGE
+from holdfast.core.metrics import Reading
 from holdfast.core.placement import Node
 from holdfast.engines.base import (
     ArtifactSink,
@@ -48,6 +49,7 @@ class FakeTask:
     removed: bool = False
     artifacts: dict[str, bytes] | None = None  # path -> content; None: there is no such folder
     announced: set[str] = field(default_factory=set)
+    reading: Reading | None = None  # what it uses; None: it cannot be measured
     starts: int = 1  # how often it truly ran; more than once is the one thing that must never be
 
     def content(self, stream: Stream) -> bytes:
@@ -77,6 +79,7 @@ class FakeEngine:
     ) -> None:
         self.machine = machine or FakeMachine()
         self.refuse: Callable[[Launch], Observation | None] = lambda _: None  # set it to turn starts down
+        self.measured = 0  # how often somebody asked what tasks use
         self._nodes = tuple(nodes)
         self._images = tuple(images)
         self._isolation = isolation
@@ -111,6 +114,10 @@ class FakeEngine:
         """These debuggers wait in it from now on."""
         task = self.machine.tasks[attempt_id]
         self._tell(task, replace(self._present(task), debuggers=debuggers))
+
+    def use(self, attempt_id: str, reading: Reading) -> None:
+        """This is found of it from now on, and of its end."""
+        self.machine.tasks[attempt_id].reading = reading
 
     def running(self) -> list[str]:
         return [id for id, task in self.machine.tasks.items() if task.seen.seen is Seen.RUNNING]
@@ -155,6 +162,12 @@ class FakeEngine:
         absent = {id: Observation(attempt_id=id, seen=Seen.ABSENT) for id in attempt_ids}
         found = {id: self._present(self.machine.tasks[id]) for id in attempt_ids if id in self.machine.tasks}
         return absent | found
+
+    async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
+        await asyncio.sleep(0)
+        self.measured += 1
+        tasks = {id: self.machine.tasks[id] for id in attempt_ids if id in self.machine.tasks}
+        return {id: task.reading for id, task in tasks.items() if task.reading and _lives(task)}
 
     async def stop(self, attempt_id: str, grace: float) -> None:
         task = self.machine.tasks.get(attempt_id)
@@ -269,6 +282,7 @@ class FakeEngine:
             cause=cause,
             finished_at=self._now(),
             artifacts=seen is Seen.EXITED and task.artifacts is not None,
+            used=task.reading if seen is Seen.EXITED else None,
             debuggers=(),
         )
         self._tell(task, ended)

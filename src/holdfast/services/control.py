@@ -73,6 +73,14 @@ class Control(Protocol):
         """How many jobs are in each state that is not final."""
         ...
 
+    def snapshots(self) -> list[JobSnapshot]:
+        """Every job that is not final, as it stands."""
+        ...
+
+    def totals(self) -> dict[str, int]:
+        """Since this server started: how many jobs were submitted (under Pending), and ended in each final state."""
+        ...
+
     def trouble(self) -> str | None:
         """What keeps it from working, for anyone to read; None when nothing does."""
         ...

@@ -1,0 +1,111 @@
+"""Why jobs wait, as queue, ledger and live jobs stand now. Worked out when somebody asks, never kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from holdfast.core.attempt import JobSnapshot
+from holdfast.core.backfill import Reckoning
+from holdfast.core.blockers import Known, Wait
+from holdfast.core.explaining import explain, impossible
+from holdfast.core.job import Job
+from holdfast.core.ledger import Ledger
+from holdfast.core.placement import Verdict, Waiting
+from holdfast.core.plan import waiting_of
+from holdfast.core.queue import Queue
+from holdfast.core.states import JobState
+from holdfast.core.waits import Scene, wait_for_try, wait_of
+
+from .holds import held_tasks
+from .live import Live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How things stand."""
+
+    queue: Queue
+    ledger: Ledger
+    live: Mapping[str, Live]
+    reckoning: Reckoning
+    now: datetime
+    backfill: bool
+
+    def reasons(self, job_id: str) -> tuple[str, ...]:
+        """In plain words; none when it does not wait."""
+        return self._explain(self._entries(job_id))
+
+    def wait(self, job_id: str, sees: Callable[[str], bool]) -> Wait | None:
+        """Everything about it, for somebody who sees the jobs of some groups."""
+        live = self.live.get(job_id)
+        if live is None or live.snapshot.stop is not None:
+            return None
+        entries = self._entries(job_id)
+        if not entries:
+            return _next_try(live.snapshot)
+        return wait_of(
+            entries,
+            Scene(
+                queue=self.queue,
+                ledger=self.ledger,
+                reckoning=self.reckoning,
+                now=self.now,
+                about=self._about,
+                sees=sees,
+                backfill=self.backfill,
+            ),
+        )
+
+    def verdict(self, job: Job, user: str) -> Verdict:
+        """What would happen if this job were submitted now."""
+        trial = JobSnapshot(id="trial", job=job, user=user, submitted_at=self.now)
+        entries = waiting_of(trial, self.now)
+        never = tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, self.ledger)))
+        if never:
+            return Verdict("never", never)
+        reasons = self._explain(entries)
+        return Verdict("wait" if reasons else "now", reasons)
+
+    def _entries(self, job_id: str) -> list[Waiting]:
+        live = self.live.get(job_id)
+        found = [self.queue.get(id) for id in live.queued] if live else []
+        return [entry for entry in found if entry]
+
+    def _explain(self, entries: Sequence[Waiting]) -> tuple[str, ...]:
+        jobs = (live.snapshot for live in self.live.values()) if entries else ()
+        held = [snapshot.attempt_id(task) for snapshot, task in held_tasks(jobs)]
+        told = (explain(entry, self.queue, self.ledger, backfill=self.backfill, held=held) for entry in entries)
+        return tuple(dict.fromkeys(reason for reasons in told for reason in reasons))
+
+    def _about(self, job_id: str) -> Known | None:
+        live = self.live.get(job_id)
+        if live is None:
+            return None
+        snapshot = live.snapshot
+        placed = [task for task in snapshot.tasks if task.occupies]
+        held = snapshot.state is JobState.HELD
+        ends = [task.held.until for task in placed if task.held] if held else []
+        return Known(
+            name=snapshot.job.name,
+            user=snapshot.user,
+            group=snapshot.job.group,
+            since=min((task.placed_at for task in placed if task.placed_at), default=None),
+            until=max(ends) if ends else self._end_of(snapshot) if placed else None,
+            held=held,
+        )
+
+    def _end_of(self, snapshot: JobSnapshot) -> datetime | None:
+        """By its time limit, at the latest."""
+        task = next(task for task in snapshot.tasks if task.occupies)
+        end = self.reckoning.ends(snapshot.attempt_id(task))
+        return None if end is None else self.now + timedelta(seconds=max(0.0, end - self.reckoning.now))
+
+
+def _next_try(snapshot: JobSnapshot) -> Wait | None:
+    """None where nothing of it waits for one."""
+    tries = [task.retry_at for task in snapshot.tasks if task.retry_at is not None and not task.state.live]
+    if snapshot.retry_at is not None:
+        return wait_for_try(snapshot.retry_at, snapshot.message)
+    return wait_for_try(min(tries)) if tries else None

@@ -1,0 +1,51 @@
+"""When a job that waits will start, and what that rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from .backfill import NEVER, Reckoning, reserved_starts
+from .blockers import Estimate
+from .ledger import Ledger
+from .placement import Waiting
+from .queue import Queue
+
+LATEST = (
+    "By then, at the latest, the time limits of the jobs that run and wait before it make room; "
+    "it is sooner when they end earlier, and later only when jobs of a higher priority come."
+)
+TOO_MANY = "It cannot be told: too many jobs wait before it."
+
+
+def estimate(
+    waiting: Waiting,
+    queue: Queue,
+    ledger: Ledger,
+    reckoning: Reckoning,
+    *,
+    now: datetime,
+    name: Callable[[str], str],
+) -> Estimate:
+    """All that runs and waits takes as long as its time limit allows. `name`: how a job is called, by its id."""
+    start = reserved_starts(queue, ledger, reckoning).get(waiting.id)
+    if start is not None and start - reckoning.now < NEVER / 2:
+        return Estimate(at=now + timedelta(seconds=start - reckoning.now), basis=LATEST)
+    endless = _endless(waiting, queue, ledger, reckoning)
+    if endless is not None:
+        return Estimate(at=None, basis=f"It cannot be told: {name(endless)} has no time limit.")
+    return Estimate(at=None, basis=TOO_MANY)
+
+
+def _endless(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: Reckoning) -> str | None:
+    """A job that runs, else one that waits before it, and may take for ever; first those of its own group."""
+    running = (id.split(".", 1)[0] for id in ledger.held if reckoning.ends(id) is None)
+    mine = [id.split(".", 1)[0] for id, spot in ledger.held.items() if spot.group == waiting.group]
+    return _first(running, before=mine) or _first(
+        other.job_id for other in queue.before(waiting, 100) if reckoning.longest(other.job_id) is None
+    )
+
+
+def _first(jobs: Iterable[str], before: Iterable[str] = ()) -> str | None:
+    found = list(dict.fromkeys(jobs))
+    return next((job for job in before if job in found), next(iter(found), None))
