@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -18,14 +19,13 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
 from holdfast.core.backfill import Reckoning
+from holdfast.core.blockers import Wait
 from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.exits import Cause
-from holdfast.core.explaining import explain, impossible
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job, Keep
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import (
-    Assignment,
     GroupUse,
     JobUse,
     NodeUse,
@@ -33,14 +33,12 @@ from holdfast.core.placement import (
     Quota,
     Refused,
     Verdict,
-    Waiting,
-    sum_of,
 )
 from holdfast.core.placing import place
 from holdfast.core.plan import Announce, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
 from holdfast.core.queue import Queue
 from holdfast.core.records import Group, NewEvent
-from holdfast.core.states import TaskState
+from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine, Launch, LetsIn
 from holdfast.launching import Gateway, Launcher, Platform, Surroundings
 from holdfast.services.changes import Changes
@@ -54,6 +52,8 @@ from .diagnosing import Diagnosing, wants_diagnosis
 from .holds import held_tasks, with_room
 from .live import Limits, Live, Round
 from .surroundings import SurroundingsOf
+from .use import use_by_jobs, use_of
+from .waits import Standing
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +110,7 @@ class Controller:
         self._collecting = collecting
         self._on_end: list[Callable[[str], None]] = []
         self._on_seen: list[Callable[[Observation], None]] = []
+        self._totals: Counter[str] = Counter()
 
     # -- life
 
@@ -178,6 +179,7 @@ class Controller:
     # -- what services may ask (services.control.Control)
 
     def added(self, snapshot: JobSnapshot) -> None:
+        self._totals[JobState.PENDING] += 1
         self._live.setdefault(snapshot.id, Live(snapshot))
         self._tell(snapshot)
         self._mark(snapshot.id)
@@ -239,61 +241,41 @@ class Controller:
         return live.snapshot if live else None
 
     def waiting(self, job_id: str) -> tuple[str, ...]:
-        live = self._live.get(job_id)
-        entries = [self.queue.get(id) for id in live.queued] if live else []
-        return self._explain([entry for entry in entries if entry])
+        return self._standing().reasons(job_id)
 
-    def _explain(self, entries: Sequence[Waiting]) -> tuple[str, ...]:
-        held = [snapshot.attempt_id(task) for snapshot, task in self.held()] if entries else []
-        told = (explain(entry, self.queue, self.ledger, backfill=self.backfill, held=held) for entry in entries)
-        return tuple(dict.fromkeys(reason for reasons in told for reason in reasons))
+    def wait_of(self, job_id: str, sees: Callable[[str], bool]) -> Wait | None:
+        return self._standing().wait(job_id, sees)
 
     def verdict(self, job: Job, user: str) -> Verdict:
-        trial = JobSnapshot(id="trial", job=job, user=user, submitted_at=self.clock())
-        entries = waiting_of(trial, self.clock())
-        never = tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, self.ledger)))
-        if never:
-            return Verdict("never", never)
-        reasons = self._explain(entries)
-        return Verdict("wait" if reasons else "now", reasons)
+        return self._standing().verdict(job, user)
+
+    def _standing(self) -> Standing:
+        return Standing(
+            queue=self.queue,
+            ledger=self.ledger,
+            live=self._live,
+            reckoning=self._reckoning(),
+            now=self.clock(),
+            backfill=self.backfill,
+        )
 
     def use(self) -> tuple[list[NodeUse], list[GroupUse]]:
-        nodes = [NodeUse(node=node, free=self.ledger.free[name]) for name, node in self.ledger.nodes.items()]
-        users = self.ledger.use_by_user()
-        groups = [
-            GroupUse(
-                group=name,
-                used=self.ledger.used_by(name),
-                quota=group.quota,
-                user_quota=group.user_quota,
-                users=users.get(name, {}),
-            )
-            for name, group in self.groups.items()
-        ]
-        return nodes, groups
+        return use_of(self.ledger, self.groups)
 
     def use_by_jobs(self) -> list[JobUse]:
-        held: dict[str, list[Assignment]] = {}
-        for assignment in self.ledger.held.values():
-            held.setdefault(_job_id(assignment.attempt_id), []).append(assignment)
-        return [self._job_use(job_id, assignments) for job_id, assignments in held.items()]
-
-    def _job_use(self, job_id: str, held: list[Assignment]) -> JobUse:
-        live = self._live.get(job_id)
-        types = dict.fromkeys(role.instance_type for role in live.snapshot.job.roles) if live else {}
-        return JobUse(
-            job=job_id,
-            user=held[0].user,
-            group=held[0].group,
-            instance_types=tuple(name for name in types if name),
-            used=sum_of(assignment.amount for assignment in held),
-        )
+        return use_by_jobs(self.ledger, self._live)
 
     def counts(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for live in self._live.values():
             found[live.snapshot.state] = found.get(live.snapshot.state, 0) + 1
         return found
+
+    def snapshots(self) -> list[JobSnapshot]:
+        return [live.snapshot for live in self._live.values()]
+
+    def totals(self) -> dict[str, int]:
+        return dict(self._totals)
 
     def trouble(self) -> str | None:
         return self._trouble
@@ -466,7 +448,7 @@ class Controller:
         for work in rounds.values():
             self._release_ended(work)
         try:
-            decisions = place(self.queue, self.ledger, self._reckoning())
+            decisions = place(self.queue, self.ledger, self._reckoning() if self.backfill else None)
         except Exception:  # a bug of ours: what it had claimed so far is not known, and all else has to go on
             log.exception("could not place jobs", extra={"event": "place"})
             self._count_anew(rounds)
@@ -589,6 +571,7 @@ class Controller:
         for id in live.queued:
             self.queue.remove(id)
         self._live.pop(live.snapshot.id, None)
+        self._totals[live.snapshot.state] += 1
         for tell in self._on_end:
             tell(live.snapshot.id)
         for done in live.acknowledge:
@@ -681,10 +664,8 @@ class Controller:
             return max(live.collecting.values())
         return asyncio.get_running_loop().time()
 
-    def _reckoning(self) -> Reckoning | None:
+    def _reckoning(self) -> Reckoning:
         """By the loop's clock, so that a jump of the wall clock promises nothing wrong."""
-        if not self.backfill:
-            return None
         now = asyncio.get_running_loop().time()
 
         def ends(attempt_id: str) -> float | None:

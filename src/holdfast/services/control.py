@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
 from holdfast.core.attempt import Debugger, JobSnapshot, TaskAttempt
+from holdfast.core.blockers import Wait
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.placement import GroupUse, JobUse, NodeUse, Verdict
@@ -51,6 +53,10 @@ class Control(Protocol):
 
     def waiting(self, job_id: str) -> tuple[str, ...]:
         """Why it waits, in plain words; empty when it does not."""
+        ...
+
+    def wait_of(self, job_id: str, sees: Callable[[str], bool]) -> Wait | None:
+        """All that keeps it waiting, for somebody who sees the jobs of some groups; None when it does not wait."""
         ...
 
     def verdict(self, job: Job, user: str) -> Verdict:
