@@ -11,9 +11,10 @@ from .ledger import Ledger
 from .placement import Waiting
 from .queue import Queue
 
+AT_ONCE = "There is room for it."
 LATEST = (
-    "By then, at the latest, the time limits of the jobs that run and wait before it make room; "
-    "it is sooner when they end earlier, and later only when jobs of a higher priority come."
+    "By then the time limits of what runs and waits before it make room, at the latest; "
+    "it is later when one of those is tried again, or when jobs of a higher priority come."
 )
 TOO_MANY = "It cannot be told: too many jobs wait before it."
 

@@ -218,7 +218,8 @@ def _fragmented(waiting: Waiting, ledger: Ledger) -> Blocker:
     asks, count = show_amount(waiting.needs), len(needs)
     text = f"It asks for {asks}; that much is free in all, but not on machines where its tasks fit."
     if count > 1:
-        text = f"It asks for {asks}; that much is free in all, but {count - len(failed)} of its {count} tasks fit."
+        fitting = count - len(failed)
+        text = f"It asks for {asks}; that much is free in all, but there is room for {fitting} of its {count} tasks."
     lacks = min((_missing(failed[0], room) for room in left), key=_size)
     return Blocker(kind=BlockerKind.FRAGMENTED, text=f"{text} {_free_on_each(ledger)}", lacks=lacks)
 

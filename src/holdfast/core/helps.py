@@ -30,8 +30,6 @@ class Names(Protocol):
 def helps(waiting: Waiting, holders: Sequence[str], queue: Queue, ledger: Ledger, names: Names) -> tuple[str, ...]:
     """First what one can do oneself. `holders`: jobs that have what it lacks; none: it waits for others' turn."""
     trial = _Trial(waiting, holders or _all(ledger), queue, ledger, names)
-    if trial.starts():
-        return ()
     less = (less.text for less in ask_for_less(waiting, queue, ledger))
     return (*less, *trial.releases(), *trial.ends(), *trial.quotas())
 
@@ -47,10 +45,6 @@ class _Trial:
         self._ledger = ledger
         self._names = names
         self._jobs = [job_id for job_id in holders if job_id != waiting.job_id]
-
-    def starts(self) -> bool:
-        """As things are: the controller has not come to it yet."""
-        return starts_if(self._waiting, self._queue, self._ledger, lambda room: None)
 
     def _without(self, jobs: Iterable[str]) -> bool:
         return starts_if(self._waiting, self._queue, self._ledger, without_jobs(self._ledger, jobs))
@@ -70,10 +64,10 @@ class _Trial:
         return known is not None and known.held
 
     def _release(self, job_id: str) -> str:
-        called = self._names.called(job_id)
-        if not self._names.shows(job_id):
-            return f"It would start now if {called}, which failed and is held, were let go."
-        return f"It would start now if {called}, which failed and is held, were let go: `holdfast release {job_id}`."
+        called, until = self._names.called(job_id), self._until(job_id)
+        kept = f"is held until {show_instant(until)}" if until else "is held"
+        said = f"It would start now if {called}, which failed and {kept}, were let go"
+        return f"{said}: `holdfast release {job_id}`." if self._names.shows(job_id) else f"{said}."
 
     # -- jobs that run
 

@@ -136,12 +136,11 @@ class _Shrinking:
         return replace(self._anew, requests=tuple(_capped(each, caps) for each in self._anew.requests))
 
     def _text(self, caps: dict[str, float]) -> str:
-        wishes = " and ".join(
-            f"{_show(kind, cap)} instead of {_bare(kind, self._most[kind])}" for kind, cap in caps.items()
-        )
         if len(self._anew.requests) == 1:
-            return f"If it asked for {wishes}, it would start now."
-        return f"If no task asked for more than {wishes}, it would start now."
+            pairs = (f"{_show(kind, cap)} instead of {_bare(kind, self._most[kind])}" for kind, cap in caps.items())
+            return f"If it asked for {' and '.join(pairs)}, it would start now."
+        most = " and ".join(_show(kind, cap) for kind, cap in caps.items())
+        return f"If no task asked for more than {most}, it would start now."
 
 
 def _capped(request: Request, caps: dict[str, float]) -> Request:

@@ -8,12 +8,13 @@ from datetime import datetime
 
 from .backfill import Reckoning
 from .blockers import About, Ahead, Blocker, BlockerKind, Estimate, Holder, Wait, show_instant
-from .estimating import estimate
+from .estimating import AT_ONCE, estimate
 from .explaining import beyond, held_up, impossible, own_blockers, stands_behind
 from .helps import helps
 from .ledger import Ledger
 from .placement import Amount, Assignment, Quota, Waiting
 from .queue import Queue
+from .trying import starts_if
 
 MOST_HOLDERS = 5  # named
 MOST_AHEAD = 5
@@ -53,12 +54,13 @@ def wait_of(entries: Sequence[Waiting], scene: Scene) -> Wait:
     blockers = {blocker.text: blocker for entry in chosen for blocker in _blockers(entry, scene)}
     first = chosen[0]
     ahead, count = _ahead(first, scene)
-    if any(blocker.kind is BlockerKind.IMPOSSIBLE for blocker in blockers.values()):
-        return Wait(blockers=tuple(blockers.values()), ahead=ahead, ahead_count=count)
-    return Wait(
-        blockers=tuple(blockers.values()),
-        ahead=ahead,
-        ahead_count=count,
+    wait = Wait(blockers=tuple(blockers.values()), ahead=ahead, ahead_count=count)
+    if any(blocker.kind is BlockerKind.IMPOSSIBLE for blocker in wait.blockers):
+        return wait
+    if not wait.blockers:
+        return replace(wait, estimate=Estimate(at=scene.now, basis=AT_ONCE))
+    return replace(
+        wait,
         helps=helps(first, _holders(first, scene), scene.queue, scene.ledger, scene),
         estimate=estimate(first, scene.queue, scene.ledger, scene.reckoning, now=scene.now, name=scene.called),
     )
@@ -75,16 +77,19 @@ def wait_for_try(at: datetime, last: str = "") -> Wait:
 
 
 def _blockers(waiting: Waiting, scene: Scene) -> list[Blocker]:
+    """None where the next pass of placing starts it."""
     queue, ledger = scene.queue, scene.ledger
     never = impossible(waiting, ledger)
     if never:
         return [Blocker(kind=BlockerKind.IMPOSSIBLE, text=f"It can never run here: {reason}.") for reason in never]
+    if starts_if(waiting, queue, ledger, lambda _: None):
+        return []
     own = [_with_holders(blocker, waiting, scene) for blocker in own_blockers(waiting, ledger)]
     behind = held_up(waiting, queue, ledger, backfill=scene.backfill and not own)
     ahead = queue.ahead(waiting)
     if ahead:
         behind.append(Blocker(kind=BlockerKind.QUEUE, text=stands_behind(ahead, waiting.group)))
-    return own + behind
+    return own + behind or [Blocker(kind=BlockerKind.QUEUE, text="Jobs of other groups go before it.")]
 
 
 # -- who has it
