@@ -18,6 +18,7 @@ from .access_tokens import AccessTokens
 from .artifact_sweep import ArtifactSweep
 from .artifacts import Artifacts
 from .audit import Audit, AuditedStore
+from .blockers import Blockers
 from .catalogue import Catalogue
 from .changes import Changes
 from .configuration import Configuration
@@ -61,6 +62,7 @@ from .token_codes import TokenCodes
 from .tokens import Tokens
 from .usage import Usage
 from .users import Users
+from .why import Reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,7 @@ class Services:
     jobs: Jobs
     closeup: JobCloseup
     insights: Insights
+    reasons: Reasons
     holds: Holds
     overview: Overview
     logs: Logs
@@ -155,6 +158,7 @@ def build_services(
         clock=clock,
         monotonic=monotonic,
     )
+    insights = Insights(store, Diagnoses(store, engine, control), monotonic=monotonic)
     forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
     return Services(
         settings=settings,
@@ -162,7 +166,8 @@ def build_services(
         changes=control.changes,
         jobs=jobs,
         closeup=JobCloseup(store, engine, control),
-        insights=Insights(store, Diagnoses(store, engine, control), monotonic=monotonic),
+        insights=insights,
+        reasons=Reasons(store, control, Blockers(store, control, prospects), insights),
         holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),

@@ -34,13 +34,17 @@ class Prospects:
         too_much = verdict.reasons if verdict.answer == "never" else ()
         return (*too_much, *await self._not_isolated(job))
 
-    async def _unknown_images(self, job: Job) -> list[str]:
+    async def missing_images(self, job: Job) -> list[str]:
+        """Those that nobody knows here, where that would keep it from running."""
         wanted = _images(job)
         if not wanted or self._unknown_image == "host":
             return []
-        names = [image.name for image in await self._engine.images()]
-        known = {name for image in names for name in image_names(image)}
-        missing = [image for image in wanted if not known & image_names(image)]
+        known = await self._known_images()
+        return [image for image in wanted if not known & image_names(image)]
+
+    async def _unknown_images(self, job: Job) -> list[str]:
+        missing = await self.missing_images(job)
+        names = [image.name for image in await self._engine.images()] if missing else []
         return [f"there is no image {image} here{similar_image(image, names)}" for image in missing]
 
     async def _not_isolated(self, job: Job) -> list[str]:
