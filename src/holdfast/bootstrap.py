@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from holdfast.core.errors import UserError
-from holdfast.engines.base import EngineHealth
+from holdfast.engines.base import EngineHealth, Measures
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.log_lines import set_up_log
@@ -30,6 +30,7 @@ from holdfast.timezones import machine_timezone
 if TYPE_CHECKING:
     from holdfast.controller.artifacts import Collecting
     from holdfast.controller.holds import HoldLimits
+    from holdfast.controller.sampling import Sampler
     from holdfast.launching import Platform
     from holdfast.services import Services
 
@@ -123,7 +124,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
     from holdfast.controller.gateway import GatewayOf
     from holdfast.controller.live import Limits
     from holdfast.controller.loop import Controller
-    from holdfast.controller.retention import ArtifactRetention, AuditRetention, Retention
+    from holdfast.controller.retention import ArtifactRetention, AuditRetention, FigureRetention, Retention
     from holdfast.services import build_services
     from holdfast.store import people
     from holdfast.store.database import Store
@@ -155,8 +156,9 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             gateway=GatewayOf(lambda: services.ssh_gate),
             collecting=_collecting(engine, settings, home),
         )
-        stack.push_async_callback(controller.close)
         services = build_services(store, engine, controller, settings, home, derive=vault.derive)
+        stack.callback(services.metrics.files.close)  # last: tasks may end until the controller is closed
+        stack.push_async_callback(controller.close)
         if _was_used(home) and not await store.read(people.list_users):
             raise UserError(
                 f"The database is empty, but {home} holds tasks or logs of earlier jobs",
@@ -167,10 +169,16 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         controller.groups_changed(await store.read(people.list_groups))
         controller.on_end(services.schedules.due.job_ended)
         controller.on_end(services.insights.job_ended)
+        sampler = _sampler(engine, services)
+        if sampler:
+            controller.on_seen(sampler.hear)
         await controller.recover()
-        keep = timedelta(days=settings.logs.keep_days) if settings.logs.keep_days else None
-        retention, clockwork = Retention(store, engine, keep), Clockwork(services.schedules.due)
+        retention, clockwork = (
+            Retention(store, engine, _days(settings.logs.keep_days)),
+            Clockwork(services.schedules.due),
+        )
         artifacts, audit = ArtifactRetention(services.artifact_sweep), AuditRetention(services.audit, services.tokens)
+        figures = FigureRetention(store, services.metrics.files, controller, _days(settings.metrics.keep_days))
         least = MinFree(bytes=settings.hold.min_free_bytes, percent=settings.hold.min_free_percent)
         work = (
             controller.run(),
@@ -178,6 +186,8 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             retention.run(),
             artifacts.run(),
             audit.run(),
+            figures.run(),
+            *([sampler.run()] if sampler else []),
             clockwork.run(),
             services.git_sync.run(),
             services.insights.run(),
@@ -264,6 +274,15 @@ def _collecting(engine: EmbeddedEngine, settings: Settings, home: Path) -> Colle
     keep = timedelta(days=files.artifact_days) if files.artifact_days else None
     limits = ArtifactLimits(files=files.artifact_files, bytes=files.artifact_bytes, keep=keep)
     return Collecting(engine, SharedFolders.at(files.folder, home), limits)
+
+
+def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
+    """None where nothing is to be measured, or cannot be."""
+    from holdfast.controller.sampling import Sampler
+
+    if services.metrics.enabled and isinstance(engine, Measures):
+        return Sampler(engine, services.metrics.files)
+    return None
 
 
 def _hold_limits(settings: Settings) -> HoldLimits:
@@ -415,6 +434,10 @@ def platform_of(settings: Settings) -> Platform:
         scratch=settings.primehub.scratch_bytes,
         artifacts=limits if limits.bytes and limits.files else None,
     )
+
+
+def _days(count: float) -> timedelta | None:
+    return timedelta(days=count) if count else None
 
 
 def _seconds(value: float) -> timedelta | None:

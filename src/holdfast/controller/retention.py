@@ -1,5 +1,5 @@
-"""Removing logs and artifacts some days after a job's end, and audit events when they are old. A job's record stays,
-and says when its logs went."""
+"""Removing logs, artifacts and figures some days after a job's end, and audit events when they are old. A job's record
+stays, and says when its logs went."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from datetime import UTC, datetime, timedelta
 from holdfast.engines.base import Engine
 from holdfast.services.artifact_sweep import ArtifactSweep
 from holdfast.services.audit import Audit
+from holdfast.services.control import Control
 from holdfast.services.tokens import Tokens
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
+from holdfast.store.series_files import SHARDS, SeriesFiles
 
 log = logging.getLogger(__name__)
 
 INTERVAL = 600.0  # seconds
 ARTIFACTS_INTERVAL = 3600.0
 AUDIT_INTERVAL = 3600.0
+FIGURES_INTERVAL = 300.0  # for one of the SHARDS parts: each has its turn once a day
 BATCH = 200
 
 
@@ -91,3 +94,48 @@ class AuditRetention:
             except Exception:
                 log.exception("could not remove old audit events and tokens", extra={"event": "retention"})
             await asyncio.sleep(AUDIT_INTERVAL)
+
+
+class FigureRetention:
+    """And figures of jobs that nobody knows."""
+
+    def __init__(
+        self,
+        store: Store,
+        files: SeriesFiles,
+        control: Control,
+        keep: timedelta | None,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.store = store
+        self.files = files
+        self.control = control
+        self.keep = keep  # None: for ever
+        self.clock = clock
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        part = 0
+        while True:
+            try:
+                await self.sweep(part)
+            except Exception:
+                log.exception("could not remove old figures", extra={"event": "retention"})
+            part = (part + 1) % SHARDS
+            await asyncio.sleep(FIGURES_INTERVAL)
+
+    async def sweep(self, part: int) -> None:
+        """Of one part of all jobs, what is due."""
+        ids = await self.files.ask(self.files.shard, part)
+        for start in range(0, len(ids), BATCH):
+            await self._sweep(ids[start : start + BATCH])
+
+    async def _sweep(self, ids: list[str]) -> None:
+        known = await self.store.read(job_rows.known, ids)
+        for job_id in ids:
+            if job_id not in known:
+                await self.files.ask(self.files.remove_job, job_id)
+            elif self.keep is not None and self.control.active(job_id) is None:
+                before = (self.clock() - self.keep).timestamp()
+                await self.files.ask(self.files.remove_old, job_id, before)

@@ -12,6 +12,7 @@ from holdfast.engines.base import Engine
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
+from holdfast.store.series_files import SeriesFiles
 from holdfast.timezones import machine_timezone, zone
 
 from .access_tokens import AccessTokens
@@ -44,6 +45,7 @@ from .jobs import Jobs
 from .keys import Keys
 from .log_links import LogLinks
 from .logs import Logs
+from .metrics import Metrics
 from .mounts import MountRules
 from .overview import Overview
 from .passwords import Passwords
@@ -77,6 +79,7 @@ class Services:
     holds: Holds
     overview: Overview
     logs: Logs
+    metrics: Metrics
     users: Users
     groups: Groups
     tokens: Tokens
@@ -159,6 +162,7 @@ def build_services(
         monotonic=monotonic,
     )
     insights = Insights(store, Diagnoses(store, engine, control), monotonic=monotonic)
+    metrics = Metrics(store, SeriesFiles(home / "metrics"), control, enabled=settings.metrics.enabled)
     forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
     return Services(
         settings=settings,
@@ -171,6 +175,7 @@ def build_services(
         holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
+        metrics=metrics,
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(audited, control, folders, forget=forget),
         tokens=tokens,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row, bindparam, text
 
 from holdfast.core.attempt import task_attempt_id
 from holdfast.core.records import JobAttempt, TaskRecord
@@ -47,6 +47,12 @@ _MARK_REMOVED = text(
     " AND attempt = :attempt AND role = :role AND task_index = :task_index AND number = :number"
     " AND logs_removed_at IS NULL"
 )
+_KNOWN = text("SELECT id FROM jobs WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
+
+
+def known(conn: Connection, job_ids: Sequence[str]) -> set[str]:
+    """Which of these jobs there are."""
+    return {row.id for row in conn.execute(_KNOWN, {"ids": [storable(id) for id in job_ids]})}
 
 
 def tasks(conn: Connection, job_id: str, attempt: int | None = None) -> list[TaskRecord]:

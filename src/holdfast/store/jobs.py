@@ -28,7 +28,7 @@ from .connections import vault_of
 from .errors import NameInUse, StaleVersion
 from .events import insert_events
 from .finding import find, name_taken, newest_named
-from .history import logs_due, mark_logs_removed, past_attempts, task, tasks, tries
+from .history import known, logs_due, mark_logs_removed, past_attempts, task, tasks, tries
 from .listing import count_by_state, list_page
 from .numbered import numbered_page
 from .rows import (
@@ -65,6 +65,7 @@ __all__ = [
     "get",
     "insert_job",
     "insert_jobs",
+    "known",
     "list_page",
     "load_active",
     "load_snapshot",

@@ -323,18 +323,15 @@ class SeriesFiles:
     def remove_job(self, job_id: str) -> None:
         shutil.rmtree(self.job_folder(job_id), ignore_errors=True)
 
-    def remove_old(self, job_id: str, before: float, live: Collection[str]) -> int:
-        """Files that were last written before that time, seconds since 1970; not those of `live` tries."""
-        removed = 0
+    def remove_old(self, job_id: str, before: float) -> None:
+        """Files of its tasks that were last written before that time, seconds since 1970."""
         folder = self.job_folder(job_id)
         for entry in _entries(folder):
             with suppress(OSError):
-                if entry.stat(follow_symlinks=False).st_mtime < before and entry.name.removesuffix(_SUFFIX) not in live:
+                if entry.stat(follow_symlinks=False).st_mtime < before:
                     Path(entry.path).unlink()
-                    removed += 1
         with suppress(OSError):  # not while something is in it
             folder.rmdir()
-        return removed
 
 
 def _unfinished(samples: Sequence[Sample] | deque[Sample]) -> Iterator[tuple[Ring, Sample]]:
