@@ -1,0 +1,163 @@
+"""A server on which jobs are truly run, to be asked for its verdicts afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.server import PATIENCE, Server
+
+from .cases import Case
+
+SETTINGS = {
+    "HOLDFAST_NODE_CPUS": "8",  # most jobs wait more than they work
+    "HOLDFAST_NODE_MAX_PROCESSES": "100",
+    "HOLDFAST_PRIMEHUB_SCRATCH_BYTES": "20000000",
+}
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # what jobs on the image `host` have
+FINAL = ("Succeeded", "Failed", "Cancelled")
+SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM}
+NO_GROUPS = 'umount -R -l /sys/fs/cgroup && exec "$0" "$@"'
+
+
+class Ward:
+    def __init__(self, folder: Path) -> None:
+        self.server = Server(folder / "home", **SETTINGS)
+        self._dataset = folder / "vanishing"
+        self._jobs: dict[str, str] = {}  # case -> job
+
+    def start(self) -> None:
+        self.server.start()
+
+    def start_without_control_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In a mount namespace of its own, where no control groups are to be found."""
+        python = self.server.home.parent / "python"
+        python.write_text(f"#!/bin/sh\nexec unshare -m sh -c '{NO_GROUPS}' {sys.executable} \"$@\"\n")
+        python.chmod(0o755)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "executable", str(python))
+            self.server.start()
+
+    def engine(self) -> dict[str, Any]:
+        return dict(self.server.get("/capacity").json()["engine"])
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run(self, cases: Iterable[Case]) -> None:
+        """Submit all that can run here, do to them what is to be done from outside, and wait for their ends."""
+        able = [case for case in cases if not self.lacks(case)]
+        if any(case.expected and case.expected.action == "remove-dataset" for case in able):
+            self._make_dataset()
+        able.sort(key=lambda case: case.expected is None or not (case.expected.first or case.expected.action))
+        for case in able:
+            self._jobs[case.name] = self.server.submit(case.path.read_text())["id"]
+        for case in able:
+            if case.expected is not None and case.expected.action is not None:
+                self._act(case.expected.action, self._jobs[case.name])
+        for job in self._jobs.values():
+            self._wait(job)
+
+    def _wait(self, job: str) -> None:
+        with self.server.client() as client:
+            began = time.monotonic()
+            while time.monotonic() - began < 4 * PATIENCE:
+                if client.get(f"/jobs/{job}/wait", params={"timeout": 30}).json()["state"] in FINAL:
+                    return
+        raise AssertionError(f"{job} does not end")
+
+    def _make_dataset(self) -> None:
+        self._dataset.mkdir()
+        (self._dataset / "here").touch()
+        with self.server.client() as client:
+            reply = client.post("/datasets", json={"name": "vanishing", "path": str(self._dataset)})
+        assert reply.is_success, reply.text
+
+    def _act(self, action: str, job: str) -> None:
+        self._wait_until_ready(job)
+        if action == "remove-dataset":
+            shutil.rmtree(self._dataset)
+            return
+        for pid in processes_of(job):
+            if b"time.sleep(300)" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, SIGNALS[action])
+
+    def _wait_until_ready(self, job: str) -> None:
+        began = time.monotonic()
+        while time.monotonic() - began < PATIENCE:
+            reply = self.server.get(f"/jobs/{job}/log")
+            if reply.is_success and "ready" in reply.text and any(map(_is_working, processes_of(job))):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{job} never became ready: {reply.text}")
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    def lacks(self, case: Case) -> str:
+        """What the case needs and is not here; empty when it can run."""
+        needs = case.expected.needs.split() if case.expected else []
+        return ", ".join(need for need in needs if not self._has(need))
+
+    def _has(self, need: str) -> bool:
+        engine = self.engine()
+        match need:
+            case "root":
+                return bool(engine["isolation"] == "full")
+            case "sandbox":
+                return bool(engine["isolation"] != "none")
+            case "processes":
+                return str(engine["limits"]).startswith("cgroup")
+            case "managed":
+                return any(Path("/usr/lib").glob("python3*/EXTERNALLY-MANAGED"))
+            case "groups":
+                python = shutil.which("python3", path=PATH) or "python3"
+                return subprocess.run([python, "-c", "ExceptionGroup"], capture_output=True).returncode == 0
+            case program:
+                return shutil.which(program, path=PATH) is not None
+
+    def why(self, case: Case) -> dict[str, Any]:
+        reply = self.server.get(f"/jobs/{self._jobs[case.name]}/why")
+        assert reply.is_success, reply.text
+        return dict(reply.json())
+
+    def state(self, case: Case) -> str:
+        return str(self.server.get(f"/jobs/{self._jobs[case.name]}").json()["state"])
+
+    def account(self, case: Case) -> str:
+        """What there was to go by, for who reads that a verdict was wrong."""
+        job = self._jobs[case.name]
+        lines = []
+        for task in self.server.get(f"/jobs/{job}/tasks").json()["items"]:
+            log = self.server.get(f"/jobs/{job}/log", task=task["task"]).text
+            lines.append(f"--- {task['task']}, {task['exit']}\n{log[-2000:]}")
+        return "\n".join(lines)
+
+
+def processes_of(job: str) -> list[int]:
+    """All that this machine runs for a job, as far as we may see it."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                environment = (folder / "environ").read_bytes()
+            except OSError:
+                continue
+            if f"HOLDFAST_JOB={job}\0".encode() in environment:
+                found.append(int(folder.name))
+    return found
+
+
+def _is_working(pid: int) -> bool:
+    """It has come to where the action is to find it."""
+    try:
+        return any(sign in Path(f"/proc/{pid}/cmdline").read_bytes() for sign in (b"time.sleep(300)", b"sleep\x000.05"))
+    except OSError:
+        return False
