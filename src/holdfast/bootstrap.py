@@ -191,6 +191,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             clockwork.run(),
             services.git_sync.run(),
             services.insights.run(),
+            services.vitals.watch_loop(),
         )
         await _background(stack, *work, services.files.clear_removed(), services.datasets.clear_purged())
         yield services, first_password
@@ -281,7 +282,7 @@ def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
     from holdfast.controller.sampling import Sampler
 
     if services.metrics.enabled and isinstance(engine, Measures):
-        return Sampler(engine, services.metrics.files)
+        return Sampler(engine, services.metrics.files, looked=services.vitals.looked)
     return None
 
 

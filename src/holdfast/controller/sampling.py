@@ -40,11 +40,14 @@ class Sampler:
         *,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        looked: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        """`looked` is told how many seconds each look at tasks took."""
         self._engine = engine
         self._files = files
         self._wall = wall
         self._monotonic = monotonic
+        self._looked = looked
         self._watched: dict[str, Watched] = {}
         self._stopped: dict[str, Watched] = {}  # just failed, and held: looked at once more
         self._fails = False
@@ -89,6 +92,7 @@ class Sampler:
             task.due = _next(now, now - task.began)
         try:
             await self._measure(due | stopped)
+            self._looked(self._monotonic() - now)
         finally:
             for attempt_id in stopped:
                 self._end(attempt_id, None)

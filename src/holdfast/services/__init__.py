@@ -28,6 +28,7 @@ from .datasets import Datasets
 from .debuggers import Debuggers
 from .diagnoses import Diagnoses
 from .disk_work import DiskWork
+from .efficiencies import Efficiencies
 from .entering import Entering
 from .files import Files
 from .folders import TaggedFolders
@@ -46,6 +47,7 @@ from .keys import Keys
 from .log_links import LogLinks
 from .logs import Logs
 from .metrics import Metrics
+from .monitoring import Monitoring
 from .mounts import MountRules
 from .overview import Overview
 from .passwords import Passwords
@@ -64,6 +66,7 @@ from .token_codes import TokenCodes
 from .tokens import Tokens
 from .usage import Usage
 from .users import Users
+from .vitals import Vitals
 from .why import Reasons
 
 
@@ -80,6 +83,8 @@ class Services:
     overview: Overview
     logs: Logs
     metrics: Metrics
+    monitoring: Monitoring
+    vitals: Vitals
     users: Users
     groups: Groups
     tokens: Tokens
@@ -161,8 +166,12 @@ def build_services(
         clock=clock,
         monotonic=monotonic,
     )
-    insights = Insights(store, Diagnoses(store, engine, control), monotonic=monotonic)
     metrics = Metrics(store, SeriesFiles(home / "metrics"), control, enabled=settings.metrics.enabled)
+    efficiencies = Efficiencies(store, engine, metrics, clock=clock)
+    insights = Insights(store, Diagnoses(store, engine, control), efficiencies, monotonic=monotonic)
+    place = Place(store, engine, control, home, shared=folders.root, clock=clock)
+    vitals = Vitals()
+    store.on_batch(vitals.wrote)
     forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
     return Services(
         settings=settings,
@@ -176,6 +185,8 @@ def build_services(
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         metrics=metrics,
+        monitoring=Monitoring(control, place, metrics, is_open=settings.metrics.open, clock=clock),
+        vitals=vitals,
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(audited, control, folders, forget=forget),
         tokens=tokens,
@@ -201,7 +212,7 @@ def build_services(
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
         schedules=Schedules(audited, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock),
         skus=skus,
-        place=Place(store, engine, control, home, shared=folders.root, clock=clock),
+        place=place,
         configuration=Configuration(settings, home),
     )
 

@@ -114,15 +114,18 @@ class Place:
         """For admins."""
         if not may(actor, Verb.MANAGE_PLACE):
             raise Forbidden("Only admins see how the place is")
-        folders = dict.fromkeys((self._home, self._shared))
         return Inspection(
             status=await self.status(actor),
             health=await self.health(),
             nodes=tuple(self._control.use()[0]),
             database=self._store.kind,
             python=platform.python_version(),
-            disks=tuple([await self._disk(folder) for folder in folders]),
+            disks=await self.disks(),
         )
+
+    async def disks(self) -> tuple[Disk, ...]:
+        """Where the server keeps its files. Asks for no permission."""
+        return tuple([await self._disk(folder) for folder in dict.fromkeys((self._home, self._shared))])
 
     async def _disk(self, folder: Path) -> Disk:
         """It may lie on a file server that is down."""

@@ -1,0 +1,62 @@
+"""How everything stands at one moment, for whoever watches the place from outside: jobs, tasks, machines, quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.core.access import Actor, Verb, may
+from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.errors import Forbidden
+from holdfast.core.metrics import Current
+from holdfast.core.placement import GroupUse, NodeUse
+
+from .control import Control
+from .metrics import Metrics
+from .place import Disk, Place
+
+Running = tuple[JobSnapshot, TaskAttempt, Current]  # a task, with its newest figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    at: datetime
+    jobs: Sequence[JobSnapshot]  # that are not final
+    totals: Mapping[str, int]  # since the server started, see Control.totals
+    nodes: Sequence[NodeUse]
+    groups: Sequence[GroupUse]
+    running: Sequence[Running] = ()  # that have been looked at
+    disks: Sequence[Disk] = ()
+    notices: Mapping[str, int] = field(default_factory=dict)  # state -> how many
+    well: bool = True
+
+
+class Monitoring:
+    def __init__(
+        self, control: Control, place: Place, metrics: Metrics, *, is_open: bool, clock: Callable[[], datetime]
+    ) -> None:
+        self.is_open = is_open  # to anybody, without login
+        self._control = control
+        self._place = place
+        self._metrics = metrics
+        self._clock = clock
+
+    async def standing(self, actor: Actor | None) -> Standing:
+        """`actor`: None where nobody logged in."""
+        if not self.is_open and (actor is None or not may(actor, Verb.MANAGE_PLACE)):
+            raise Forbidden(
+                "Only admins read how everything stands",
+                hint="Use an admin's token, or let everybody read it with the setting metrics.open.",
+            )
+        nodes, groups = self._control.use()
+        return Standing(
+            at=self._clock(),
+            jobs=self._control.snapshots(),
+            totals=self._control.totals(),
+            nodes=nodes,
+            groups=groups,
+            running=tuple(self._metrics.running()),
+            disks=await self._place.disks(),
+            well=(await self._place.health()).well,
+        )
