@@ -33,11 +33,13 @@ from . import (
     secrets,
     serve,
     session,
+    simulate,
     ssh,
     stack,
     submit,
     top,
     usage,
+    why,
 )
 from . import exec as execute
 from .errors import COMMAND, show_error, show_usage
@@ -75,8 +77,8 @@ def _root(
 
 Command = Callable[..., None]
 _JOBS: tuple[Command, ...] = (
-    jobs.ls, jobs.show, logs.logs, jobs.stop, holds.release, holds.extend, jobs.rerun, jobs.clone, jobs.tag, jobs.wait,
-    jobs.events, top.top,
+    jobs.ls, jobs.show, why.why, logs.logs, jobs.stop, holds.release, holds.extend, jobs.rerun, jobs.clone, jobs.tag,
+    jobs.wait, jobs.events, top.top,
 )  # fmt: skip
 _SERVER: tuple[Command, ...] = (
     serve.up, serve.down, serve.status, serve.doctor, portal.portal,
@@ -85,6 +87,7 @@ _SERVER: tuple[Command, ...] = (
 
 app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.submit)
 app.command(cls=submit.TakesCommand, rich_help_panel=JOBS)(submit.plan)
+app.command(rich_help_panel=JOBS)(simulate.simulate)
 for _command in _JOBS:
     app.command(rich_help_panel=JOBS)(_command)
 app.add_typer(schedules.schedules, name="schedule", rich_help_panel=JOBS)
@@ -153,7 +156,7 @@ def wants_json(args: Sequence[str]) -> bool:
 
 def source_of(args: Sequence[str]) -> str | None:
     """The job file named on the command line, for messages about its lines; COMMAND when there is none."""
-    if tuple(args[:2]) not in _SCHEDULING and (not args or args[0] not in ("submit", "plan")):
+    if tuple(args[:2]) not in _SCHEDULING and (not args or args[0] not in ("submit", "plan", "simulate")):
         return None
     if "--" in args:
         return COMMAND
@@ -172,6 +175,8 @@ _SCHEDULING: dict[tuple[str, ...], str] = {
 
 def outcome_of(args: Sequence[str]) -> str:
     """What problems in a job file led to."""
+    if args[:1] == ["simulate"]:
+        return "nothing was run"
     return _SCHEDULING.get(tuple(args[:2]), "nothing was submitted")
 
 

@@ -1,0 +1,80 @@
+"""What a task wrote: line by line for whoever watches, its beginning and end for the verdict. Secrets are masked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from holdfast.diagnosis.case import Piece
+from holdfast.jobspec import MASK
+
+_BEGINNING = 64 * 1024  # bytes kept
+_END = 256 * 1024
+_LONGEST_LINE = 64 * 1024
+_SHORTEST_SECRET = 3  # characters; shorter ones would mask half of every line
+_LINE = re.compile(rb"[\r\n]")
+
+
+class Mask:
+    def __init__(self, secrets: Mapping[str, Any]) -> None:
+        values = sorted(set(_values(secrets)), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, values))) if values else None
+
+    def __call__(self, text: str) -> str:
+        return self._pattern.sub(MASK, text) if self._pattern else text
+
+
+def _values(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for each in value.values():
+            yield from _values(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _values(each)
+    elif value is not None and not isinstance(value, bool):
+        yield from (line for line in str(value).splitlines() if len(line) >= _SHORTEST_SECRET)
+
+
+class Heard:
+    def __init__(self, mask: Mask, say: Callable[[str], None]) -> None:
+        self._mask = mask
+        self._say = say
+        self._size = 0
+        self._beginning = bytearray()
+        self._end = bytearray()
+        self._open = bytearray()  # a line that has not ended
+
+    def feed(self, data: bytes) -> None:
+        self._keep(data)
+        self._open += data
+        *lines, rest = _LINE.split(bytes(self._open))
+        self._open = bytearray(rest)
+        self._tell(lines)
+        if len(self._open) > _LONGEST_LINE:
+            self.finish()
+
+    def finish(self) -> None:
+        rest, self._open = bytes(self._open), bytearray()
+        self._tell([rest])
+
+    def _tell(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            if line:
+                self._say(self._mask(line.decode("utf-8", "replace").expandtabs()))
+
+    def _keep(self, data: bytes) -> None:
+        self._size += len(data)
+        room = _BEGINNING - len(self._beginning)
+        self._beginning += data[: max(0, room)]
+        self._end += data[max(0, room) :]
+        del self._end[: max(0, len(self._end) - _END)]
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        if not self._end:
+            return (Piece(0, bytes(self._beginning)),) if self._beginning else ()
+        gap = self._size - len(self._end) > len(self._beginning)
+        if not gap:
+            return (Piece(0, bytes(self._beginning + self._end)),)
+        return Piece(0, bytes(self._beginning)), Piece(self._size - len(self._end), bytes(self._end))
