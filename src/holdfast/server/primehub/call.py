@@ -50,6 +50,10 @@ class Call:
         """Before this many rows are shown. Lists within lists grow without end, whatever a query looks like."""
         self._spend(BUDGET + 1 if rows * self.fields > MOST_IN_LIST else rows * self.fields)
 
+    def spend_values(self, values: int) -> None:
+        """The same for what has no fields to choose from."""
+        self._spend(values)
+
     async def take(self, rows: int) -> None:
         """The same, and wait for one's turn if it is much: what follows is done in one go."""
         self.spend(rows)

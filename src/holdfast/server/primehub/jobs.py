@@ -18,6 +18,7 @@ from .call import Call, Info, call_of
 from .errors import PhError, not_auth, not_found
 from .job_list import JobList
 from .job_words import words_of
+from .monitoring import show_figures
 from .paging import around, connect, numbered
 from .scalars import deadline, exact_instant, instant
 from .sizes import size_of
@@ -133,9 +134,14 @@ async def show_artifacts(job: Shape, info: Info) -> Shape:
 
 
 @job_type.field("monitoring")
-def show_monitoring(job: Shape, info: Info) -> None:
-    """Nothing is measured while jobs run."""
-    return
+async def show_monitoring(job: Shape, info: Info) -> Shape | None:
+    call, summary = call_of(info), job["_summary"]
+    metrics = call.services.metrics
+    found = await call.once(("monitoring", job["id"]), lambda: metrics.first_task(summary.id, summary.attempt))
+    if found is None or not any(found.rings.values()):
+        return None
+    call.spend_values(sum(len(points) for points in found.rings.values()))
+    return show_figures(found, job["_job"])
 
 
 # -- acting
