@@ -44,15 +44,17 @@ if TYPE_CHECKING:
         User,
         Variables,
     )
+    from .why_models import Why
 
 
 def __getattr__(name: str) -> object:
     """Clients and records are loaded by whoever uses them: what gets inside tasks does without, and is quicker so."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import client, inside_models, models
+    from . import client, inside_models, models, why_models
 
-    return next(getattr(module, name) for module in (models, inside_models, client) if hasattr(module, name))
+    modules = (models, inside_models, why_models, client)
+    return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 __all__ = [
@@ -103,4 +105,5 @@ __all__ = [
     "UnexpectedReply",
     "User",
     "Variables",
+    "Why",
 ]

@@ -24,6 +24,7 @@ from .people import PeopleCalls
 from .place import PlaceCalls
 from .schedules import ScheduleCalls
 from .secrets import SecretCalls
+from .why import WhyCalls
 from .wire import as_arguments, as_reply, options, pieces_of, pieces_of_async, translated
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ T = TypeVar("T")
 class Calls(
     CatalogueCalls,
     JobCalls,
+    WhyCalls,
     ScheduleCalls,
     LogCalls,
     PeopleCalls,

@@ -34,6 +34,8 @@ from .portal.faults import show_fault, show_refusal
 from .portal.routes import show_missing
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub
+from .prometheus import metrics_routes
+from .prometheus_requests import Counted
 from .rest import (
     account,
     artifacts,
@@ -57,6 +59,7 @@ from .rest import (
     secrets,
     stacks,
     usage,
+    why,
 )
 from .rest.addresses import PREFIX
 from .sessions import session_of
@@ -82,6 +85,7 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
     for module in (
         jobs,
+        why,
         holds,
         logs,
         metrics,
@@ -107,6 +111,7 @@ def create_app(services: Services) -> FastAPI:
         app.router.routes.extend(module.router.routes)
     app.router.routes.append(Mount("/rest-server", RestServer(services)))
     app.router.routes.extend(log_routes())
+    app.router.routes.extend(metrics_routes())
     app.router.routes.extend(primehub_routes(services))
     _add_pages(app)
     app.router.routes.extend(portal_routes())
@@ -114,6 +119,7 @@ def create_app(services: Services) -> FastAPI:
     add_handlers(app, show_missing, show_fault)
     app.add_middleware(CrossOrigin)
     app.add_middleware(Border, limit=body_limit(services.settings), refuse=_refuse, knows=_knows(services))
+    app.add_middleware(Counted, vitals=services.vitals)
     return app
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from holdfast.core.access import Actor
 from holdfast.core.blockers import Wait
+from holdfast.core.states import JobState
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
@@ -25,6 +26,15 @@ class Why:
     failure: Diagnosis | None = None
     slow: tuple[Finding, ...] = ()
     efficiency: Efficiency | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Which of these is to be read first."""
+        if self.failure is not None:
+            return "failed"
+        if self.waiting is not None and self.job.summary.state is JobState.PENDING:
+            return "waiting"
+        return "slow" if self.slow else "fine"
 
 
 class Reasons:
