@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from .ward import Ward
 pytestmark = pytest.mark.timeout(900)  # the first test waits for all jobs
 
 LEAST = {Confidence.POSSIBLE: 0, Confidence.LIKELY: 1, Confidence.CERTAIN: 2}
+LOST = [case for case in BROKEN if case.expected and case.expected.action == "lose"]
+FAILING = [case for case in BROKEN if case not in LOST]
 OF_LIMITS = [case for case in BROKEN if case.expected and case.expected.limits]
 
 
@@ -25,7 +28,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
     ward = Ward(tmp_path_factory.mktemp("ward"))
     ward.start()
     try:
-        ward.run([*BROKEN, *HEALTHY])
+        ward.run([*FAILING, *HEALTHY])
         yield ward
     finally:
         ward.server.stop()
@@ -46,9 +49,22 @@ def without_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
         ward.server.stop()
 
 
-@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", FAILING, ids=lambda case: case.name)
 def test_a_broken_job(ward: Ward, case: Case) -> None:
+    assert_failed(ward, case)
     check(ward, case)
+
+
+@pytest.mark.parametrize("case", LOST, ids=lambda case: case.name)
+def test_a_job_whose_machine_goes_down(tmp_path: Path, case: Case) -> None:
+    ward = Ward(tmp_path)
+    ward.start()
+    try:
+        ward.lose(case)
+        check(ward, case)
+        ward.stop(case)
+    finally:
+        ward.server.stop()
 
 
 @pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)
@@ -64,11 +80,13 @@ def test_a_healthy_job(ward: Ward, case: Case) -> None:
 def test_where_the_kernel_limits_memory(ward: Ward, version: str, case: Case) -> None:
     if ward.engine()["limits"] != version:
         pytest.skip(f"memory is limited by {ward.engine()['limits']} on this machine")
+    assert_failed(ward, case)
     check(ward, case)
 
 
 @pytest.mark.parametrize("case", OF_LIMITS, ids=lambda case: case.name)
 def test_where_memory_is_watched(without_groups: Ward, case: Case) -> None:
+    assert_failed(without_groups, case)
     check(without_groups, case)
 
 
@@ -77,13 +95,16 @@ def test_every_fault_is_among_the_broken_jobs() -> None:
     assert expected == set(Fault)
 
 
+def assert_failed(ward: Ward, case: Case) -> None:
+    if missing := ward.lacks(case):
+        pytest.skip(f"needs {missing}")
+    assert ward.state(case) == "Failed", ward.account(case)
+
+
 def check(ward: Ward, case: Case) -> None:
     """The verdict is the expected one, in every respect that is named."""
     expected = case.expected
     assert expected is not None
-    if missing := ward.lacks(case):
-        pytest.skip(f"needs {missing}")
-    assert ward.state(case) == "Failed", ward.account(case)
     failure = ward.why(case)["failure"]
     said = f"\n{failure}\n{ward.account(case)}"
     assert failure is not None, said

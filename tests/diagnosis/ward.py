@@ -66,6 +66,20 @@ class Ward:
         for job in self._jobs.values():
             self._wait(job)
 
+    def lose(self, case: Case) -> None:
+        """Run it, and have the machine go down under it, as far as it and the server are concerned; then come up again
+        and wait for its next try."""
+        job = self._jobs[case.name] = self.server.submit(case.path.read_text())["id"]
+        self._wait_until_ready(job)
+        self.server.kill()
+        for claim in self.server.home.glob(f"tasks/{job}.*/claim"):
+            os.kill(int(claim.read_text().split()[1]), signal.SIGKILL)
+        self.server.start()
+        began = time.monotonic()
+        while self.server.get(f"/jobs/{job}").json()["attempt"] == 0:
+            assert time.monotonic() - began < PATIENCE, "it is not tried again"
+            time.sleep(0.05)
+
     def _wait(self, job: str) -> None:
         with self.server.client() as client:
             began = time.monotonic()
@@ -127,6 +141,11 @@ class Ward:
         reply = self.server.get(f"/jobs/{self._jobs[case.name]}/why")
         assert reply.is_success, reply.text
         return dict(reply.json())
+
+    def stop(self, case: Case) -> None:
+        with self.server.client() as client:
+            client.post(f"/jobs/{self._jobs[case.name]}/stop").raise_for_status()
+        self._wait(self._jobs[case.name])
 
     def state(self, case: Case) -> str:
         return str(self.server.get(f"/jobs/{self._jobs[case.name]}").json()["state"])
