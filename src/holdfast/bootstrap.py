@@ -30,9 +30,11 @@ from holdfast.timezones import machine_timezone
 if TYPE_CHECKING:
     from holdfast.controller.artifacts import Collecting
     from holdfast.controller.holds import HoldLimits
+    from holdfast.controller.loop import Controller
     from holdfast.controller.sampling import Sampler
     from holdfast.launching import Platform
     from holdfast.services import Services
+    from holdfast.store.database import Store
 
 log = logging.getLogger(__name__)
 
@@ -191,6 +193,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             clockwork.run(),
             services.git_sync.run(),
             services.insights.run(),
+            *_noticing(store, services, controller),
             services.vitals.watch_loop(),
         )
         await _background(stack, *work, services.files.clear_removed(), services.datasets.clear_purged())
@@ -284,6 +287,22 @@ def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
     if services.metrics.enabled and isinstance(engine, Measures):
         return Sampler(engine, services.metrics.files, looked=services.vitals.looked)
     return None
+
+
+def _noticing(store: Store, services: Services, controller: Controller) -> list[Coroutine[Any, Any, None]]:
+    """What makes and sends notices: nothing where they are switched off."""
+    from holdfast.controller.delivery import Delivery, Patience
+    from holdfast.controller.noticing import NoticeRetention, Noticing
+
+    chosen = services.settings.notices
+    if not chosen.enabled:
+        return []
+    patience = Patience(first_wait=timedelta(seconds=chosen.first_wait), give_up=timedelta(hours=chosen.give_up_hours))
+    delivery = Delivery(store, services.notices.sending, patience)
+    noticing = Noticing(services.notices.making, delivery.stir)
+    controller.on_change(noticing.job_changed)
+    services.schedules.due.missed = noticing.stir
+    return [noticing.run(), delivery.run(), NoticeRetention(services.notices).run()]
 
 
 def _hold_limits(settings: Settings) -> HoldLimits:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
+from holdfast.core.notices import Way, address_problem
 from holdfast.settings_names import unknown_setting
 
 LONGEST_DAYS = 36500
@@ -326,12 +327,20 @@ class MailSettings(Section):
     )
     sender: str = Field("", description="Mail address that mails come from. Needed to send any.")
     user: str = Field("", description="To log in with; empty: without a login.")
-    password_file: str = Field(
-        "", description="File that holds the password of that user on its first line, for the server alone to read."
+    password: str = Field(
+        "", description="Password of that user; better in the environment, or in the file that follows, than here."
     )
+    password_file: str = Field("", description="File with that password on its first line, for the server to read.")
     domains: list[str] = Field(
         [], description="Only addresses in these domains are sent mails; empty: any. example.org covers its subdomains."
     )
+
+    @model_validator(mode="after")
+    def _sender_is_an_address(self) -> Self:
+        problem = address_problem(Way.MAIL, self.sender) if self.sender else None
+        if problem or (self.host and not self.sender):
+            raise ValueError(f"sender {problem or 'is needed with a host'}")
+        return self
 
 
 class Settings(Section):

@@ -109,6 +109,7 @@ class Controller:
         self._diagnosing = Diagnosing(engine)
         self._collecting = collecting
         self._on_end: list[Callable[[str], None]] = []
+        self._on_change: list[Callable[[JobSnapshot], None]] = []
         self._on_seen: list[Callable[[Observation], None]] = []
         self._totals: Counter[str] = Counter()
 
@@ -228,6 +229,10 @@ class Controller:
     def on_seen(self, tell: Callable[[Observation], None]) -> None:
         """Call it with each observation of a task whose job goes on."""
         self._on_seen.append(tell)
+
+    def on_change(self, tell: Callable[[JobSnapshot], None]) -> None:
+        """Call it with each job of which something was saved. It must be quick."""
+        self._on_change.append(tell)
 
     async def changed(self, job_id: str, timeout: float) -> None:
         live = self._live.get(job_id)
@@ -378,6 +383,8 @@ class Controller:
 
     def _tell(self, snapshot: JobSnapshot) -> None:
         self.changes.tell(snapshot.id, snapshot.job.group, snapshot.user)
+        for tell in self._on_change:
+            tell(snapshot)
 
     def _gather(self) -> dict[str, Round]:
         """Take what was noticed; from here on new notices go to the next round."""

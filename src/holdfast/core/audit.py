@@ -24,6 +24,7 @@ class AuditKind(StrEnum):
     DATASET = "dataset"
     SECRET = "secret"  # noqa: S105 - the word
     SCHEDULE = "schedule"
+    RECIPIENT = "recipient"  # of notices
 
 
 class Act(StrEnum):

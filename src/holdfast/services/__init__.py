@@ -46,13 +46,18 @@ from .jobs import Jobs
 from .keys import Keys
 from .log_links import LogLinks
 from .logs import Logs
+from .mailing import Mailing
 from .metrics import Metrics
 from .monitoring import Monitoring
 from .mounts import MountRules
+from .notice_making import Making
+from .notice_sending import Sending
+from .notices import Notices
 from .overview import Overview
 from .passwords import Passwords
 from .place import Place
 from .prospects import Prospects
+from .receivers import Receivers
 from .recurrence import Timing
 from .schedules import Schedules
 from .secrets import Secrets
@@ -103,6 +108,7 @@ class Services:
     schedules: Schedules
     codes: TokenCodes
     keys: Keys
+    notices: Notices
     entering: Entering
     debuggers: Debuggers
     stacks: Stacks
@@ -192,6 +198,7 @@ def build_services(
         tokens=tokens,
         codes=TokenCodes(audited, tokens, monotonic=monotonic),
         keys=Keys(audited, access.forget, clock=clock),
+        notices=_notices(audited, insights, settings, derive, clock),
         entering=entering,
         debuggers=Debuggers(control, entering),
         stacks=Stacks(entering, engine),
@@ -214,6 +221,36 @@ def build_services(
         skus=skus,
         place=place,
         configuration=Configuration(settings, home),
+    )
+
+
+def _notices(
+    store: AuditedStore,
+    insights: Insights,
+    settings: Settings,
+    derive: Callable[[bytes], bytes] | None,
+    clock: Callable[[], datetime],
+) -> Notices:
+    chosen, server = settings.notices, settings.server
+    mailing = Mailing(settings.mail, timeout=chosen.timeout)
+    receivers = Receivers(chosen.allow, chosen.refuse, own_ports=(server.port, settings.ssh.port))
+    listens = f"http://{server.host}:{server.port}" if server.port and server.host not in ("", "0.0.0.0", "::") else ""
+    making = Making(
+        store.plain,
+        mailing,
+        insights,
+        base=(server.public_url or listens).rstrip("/"),
+        per_hour=chosen.per_hour,
+        clock=clock,
+    )
+    return Notices(
+        store,
+        making,
+        Sending(receivers, mailing, derive, timeout=chosen.timeout, clock=clock),
+        per_hour=chosen.per_hour,
+        keep=timedelta(days=chosen.keep_days),
+        mail_ready=mailing.ready,
+        clock=clock,
     )
 
 

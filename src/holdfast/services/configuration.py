@@ -72,6 +72,8 @@ class Configuration:
 
 
 def _masked(section: str, name: str, value: Any) -> Any:
+    if (section, name) == ("mail", "password") and value:
+        return MASK
     return _hide_password(value) if (section, name) == ("store", "url") and value else value
 
 

@@ -50,6 +50,7 @@ class DueRuns:
         self._known: tuple[float, Checks] | None = None
         self._awaited: dict[str, str] = {}  # job -> the schedule that has a run which waits for its end
         self._freed: set[str] = set()  # schedules whose waiting run may begin
+        self.missed: Callable[[], None] = lambda: None  # called when one did not run, once that is saved
         self._doubtful: set[str] = set()  # schedules whose last turn may be saved, though the store said it failed
 
     def stir(self) -> None:
@@ -171,6 +172,8 @@ class DueRuns:
         for turn, taken in zip(turns, done, strict=True):
             if taken.inserted is not None and turn.job is not None:
                 tell(self._control, taken.inserted, turn.job)
+        if any(turn.run is not None and turn.job is None for turn in turns):
+            self.missed()
         return [(turn, taken.moved) for turn, taken in zip(turns, done, strict=True)]
 
     async def _find_doubtful(self) -> None:

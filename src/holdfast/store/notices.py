@@ -1,6 +1,6 @@
 """Notices: what is to be told to whom, and what came of each try.
 
-A notice is taken for sending by one write that only one can win, before anything is sent.
+A notice is taken for sending by a write that only one can win, after a connection is there and before anything is sent.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Result:
     """What came of a try."""
 
     seq: int
+    tries: int  # with this one
+    claimed: bool  # it got as far as being sent
     state: NoticeState
     at: datetime
     error: str = ""
@@ -137,38 +139,53 @@ def count_recent(conn: Connection, user: str, now: datetime, most: int) -> int:
 
 
 def due_notices(
-    conn: Connection, now: datetime, *, lanes: Collection[str], users: Collection[str], limit: int
+    conn: Connection,
+    now: datetime,
+    *,
+    lanes: Collection[str],
+    users: Collection[str],
+    under_way: Collection[int],
+    limit: int,
 ) -> list[Due]:
-    """The longest due ones, but for lanes and users that have enough under way."""
+    """The longest due ones, but for those under way, and lanes and users that have enough of them."""
     ready = select(notices).where(
-        notices.c.next_at <= micros(now), notices.c.lane.not_in(list(lanes)), notices.c.user_name.not_in(list(users))
+        notices.c.next_at <= micros(now),
+        notices.c.lane.not_in(list(lanes)),
+        notices.c.user_name.not_in(list(users)),
+        notices.c.seq.not_in(list(under_way)),
     )
     rows = conn.execute(ready.order_by(notices.c.next_at, notices.c.seq).limit(limit))
     return [Due(row.seq, _notice(conn, row), row.lane, row.tries) for row in rows]
 
 
-def next_due(conn: Connection) -> datetime | None:
-    return maybe_instant(conn.scalar(select(func.min(notices.c.next_at)).where(notices.c.next_at.is_not(None))))
+def next_due(conn: Connection, after: datetime) -> datetime | None:
+    """The first of those that are not due yet."""
+    return maybe_instant(conn.scalar(select(func.min(notices.c.next_at)).where(notices.c.next_at > micros(after))))
 
 
-def claim(conn: Connection, seqs: Sequence[int]) -> set[int]:
-    """Those that are now for the caller to send, and for nobody else."""
-    waiting = notices.c.state == NoticeState.WAITING.value
-    taken = update(notices).where(notices.c.seq.in_(seqs), waiting).returning(notices.c.seq)
-    values = {"state": NoticeState.SENDING.value, "tries": notices.c.tries + 1, "next_at": None}
-    return set(conn.execute(taken.values(values)).scalars())
+def claim(conn: Connection, seq: int, tries: int) -> bool:
+    """Whether it is now for the caller to send, and for nobody else. `tries`: as it was read."""
+    here = (notices.c.seq == seq, notices.c.state == NoticeState.WAITING.value, notices.c.tries == tries)
+    values = {"state": NoticeState.SENDING.value, "tries": tries + 1, "next_at": None}
+    return bool(conn.execute(update(notices).where(*here).values(values)).rowcount)
 
 
 def settle(conn: Connection, result: Result) -> None:
-    ended = None if result.state is NoticeState.WAITING else micros(result.at)
-    sending = notices.c.state == NoticeState.SENDING.value
+    """Of a try that was the caller's; nothing when somebody else has had another meanwhile."""
+    state = NoticeState.SENDING if result.claimed else NoticeState.WAITING
+    here = (
+        notices.c.seq == result.seq,
+        notices.c.state == state.value,
+        notices.c.tries == result.tries - (not result.claimed),
+    )
     values = {
         "state": result.state.value,
+        "tries": result.tries,
         "next_at": maybe_micros(result.next_at),
-        "ended_at": ended,
+        "ended_at": None if result.state is NoticeState.WAITING else micros(result.at),
         "error": storable(result.error),
     }
-    conn.execute(update(notices).where(notices.c.seq == result.seq, sending).values(values))
+    conn.execute(update(notices).where(*here).values(values))
 
 
 def leave_unconfirmed(conn: Connection, now: datetime, error: str) -> int:

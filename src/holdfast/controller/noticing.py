@@ -1,0 +1,69 @@
+"""Watching what happens, so that notices are made of it; and forgetting old ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from holdfast.core.attempt import JobSnapshot
+from holdfast.core.errors import HoldfastError
+from holdfast.services.notice_making import Making
+from holdfast.services.notices import Notices
+
+log = logging.getLogger(__name__)
+
+LONGEST_SLEEP = 60.0  # seconds between two looks at what happened, though nobody seems to want to be told
+TRY_AGAIN = 5.0  # seconds after the store failed
+SWEEP_INTERVAL = 3600.0
+
+
+class Noticing:
+    def __init__(self, making: Making, made: Callable[[], None]) -> None:
+        """`made` is called when there are new notices."""
+        self._making = making
+        self._made = made
+        self._stirred = asyncio.Event()
+
+    def job_changed(self, snapshot: JobSnapshot) -> None:
+        if self._making.wants(snapshot):
+            self._stirred.set()
+
+    def stir(self) -> None:
+        self._stirred.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        begun = False
+        while True:
+            pause = LONGEST_SLEEP
+            try:
+                if not begun:
+                    await self._making.begin()
+                    begun = True
+                if await self._making.make():
+                    self._made()
+            except Exception as error:
+                unknown = None if isinstance(error, HoldfastError) else error
+                text = "could not make notices; trying again"
+                log.error(text, extra={"event": "notices", "error": str(error)}, exc_info=unknown)
+                pause = TRY_AGAIN
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stirred.wait()
+            self._stirred.clear()
+
+
+class NoticeRetention:
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._notices.sweep()
+            except Exception:
+                log.exception("could not remove old notices", extra={"event": "retention"})
+            await asyncio.sleep(SWEEP_INTERVAL)
