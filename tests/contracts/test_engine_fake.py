@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.core.metrics import Reading
 from holdfast.engines.base import Engine
 from holdfast.engines.fake import FakeEngine, FakeMachine
 
@@ -17,3 +18,7 @@ class TestFakeEngine(EngineContract):
 
     def make(self) -> Engine:
         return FakeEngine(self.machine)
+
+    def use(self, engine: Engine, attempt_id: str) -> None:
+        assert isinstance(engine, FakeEngine)
+        engine.use(attempt_id, Reading(at=1.0, cpu=0.5, memory=1, processes=1))

@@ -189,6 +189,7 @@ def test_a_hybrid_machine_has_its_controllers_in_version_1(tmp_path: Path) -> No
         "cpu": f"{tmp_path}/cpu,cpuacct/mine/holdfast",
         "memory": f"{tmp_path}/memory/mine/holdfast",
         "pids": f"{tmp_path}/pids/holdfast",
+        "": f"{tmp_path}/unified/holdfast",  # limits nothing, and counts
     }
 
 

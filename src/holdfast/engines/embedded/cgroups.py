@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from holdfast.core.job import Resources
 
 PARENT = "holdfast"
 _CONTROLLERS = ("cpu", "memory", "pids")
+_ACCOUNTS = "cpuacct"  # of version 1: counts processor time; mostly, but not everywhere, mounted with cpu
 _PERIOD = 100_000  # microseconds
 _BUSY_TRIES = 200
 
@@ -26,7 +27,7 @@ class Cgroups:
     """Where groups of tasks are made: version 2 has one folder for all, version 1 one for each controller."""
 
     version: int
-    parents: tuple[tuple[str, str], ...]  # (controller or "", folder)
+    parents: tuple[tuple[str, str], ...]  # (controller, or "" for a folder of version 2; folder)
 
     @property
     def label(self) -> str:
@@ -34,7 +35,7 @@ class Cgroups:
 
     @property
     def controllers(self) -> frozenset[str]:
-        return frozenset(_CONTROLLERS if self.version == 2 else (name for name, _ in self.parents))
+        return frozenset(_CONTROLLERS if self.version == 2 else (name for name, _ in self.parents if name))
 
     def folders(self, name: str) -> tuple[str, ...]:
         return tuple(f"{parent}/{name}" for _, parent in self.parents)
@@ -190,7 +191,7 @@ def _mounted(text: str) -> dict[str, tuple[str, str]]:
             found[""] = (point, root)
         elif kind == "cgroup":
             for name in options.split(","):
-                if name in _CONTROLLERS:
+                if name in (*_CONTROLLERS, _ACCOUNTS):
                     found[name] = (point, root)
     return found
 
@@ -223,7 +224,19 @@ def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: s
         parents.append((controller, str(_child(own, name))))
     if not any(controller == "memory" for controller, _ in parents):
         raise _NoCgroups("no memory controller of control groups version 1")
-    return Cgroups(version=1, parents=tuple(parents))
+    return Cgroups(version=1, parents=(*parents, *_find_counting(mounted, paths, name)))
+
+
+def _find_counting(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Iterator[tuple[str, str]]:
+    """A group that limits nothing, and counts. Version 2 counts processor time without any controller, and the kernel
+    tells by it whose a socket is."""
+    for controller in ("", _ACCOUNTS):
+        if controller not in mounted or mounted[controller] == mounted.get("cpu"):
+            continue
+        point, root = mounted[controller]
+        with suppress(_NoCgroups):
+            yield controller, str(_child(_own_folder(point, root, paths.get(controller, "/")), name))
+            return
 
 
 def _child(own: Path, name: str) -> Path:

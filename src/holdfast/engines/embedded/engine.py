@@ -10,16 +10,19 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from resource import struct_rusage
 from typing import Any, TypeVar
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import EngineError, quoted
 from holdfast.core.exits import Cause
+from holdfast.core.metrics import Reading
 from holdfast.core.placement import Node
 from holdfast.engines.base import (
     ArtifactSink,
@@ -41,6 +44,7 @@ from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
 from .live import LiveTask
 from .logs import READERS, FileLog, MergedLog
+from .measuring import Measuring
 from .mounting import try_source
 from .notes import read_notes
 from .options import EmbeddedOptions
@@ -48,6 +52,7 @@ from .places import Places, delete, was_out_of_memory
 from .processes import open_child, open_pidfd
 from .recorder import Recorder
 from .reviving import Reviver
+from .rounds import Subject
 from .scratch import Pace, timed
 from .site import Site, find_site
 from .spawning import keep_descriptors_private
@@ -86,6 +91,7 @@ class EmbeddedEngine:
         self._revived: dict[str, asyncio.TimerHandle] = {}  # when it is to be seen whether anybody is inside
         self._site: Site | None = None
         self._watch: Watch | None = None
+        self._measuring = Measuring(self._in_thread)
         self._unsettled: set[str] = set()  # attempts that run, or whose last processes do, though nobody watches them
         self._nodes: tuple[Node, ...] = ()
         self._work: set[asyncio.Task[object]] = set()
@@ -138,6 +144,7 @@ class EmbeddedEngine:
                 task.cancel()
             await self._in_thread(lambda: self._views.leave(self._places.in_use()))
             self._threads.shutdown(wait=True)
+            self._measuring.close()
             self._cleaner.shutdown(wait=True, cancel_futures=True)
 
     def health(self) -> EngineHealth:
@@ -266,10 +273,17 @@ class EmbeddedEngine:
             return self._end(attempt_id, folder, note, claim)
         return read.not_alive(attempt_id, note, claim, self._current_site().boot)
 
-    def _end(self, attempt_id: str, folder: TaskFolder, note: read.StartNote | None, claim: read.Claim) -> Observation:
+    def _end(
+        self,
+        attempt_id: str,
+        folder: TaskFolder,
+        note: read.StartNote | None,
+        claim: read.Claim,
+        waited: struct_rusage | None = None,
+    ) -> Observation:
         oom = claim.code != 0 and was_out_of_memory(folder, note)
         complaint = "" if claim.command_code is not None else quoted(folder.read_head("stderr", _COMPLAINT))
-        return read.ended(
+        seen = read.ended(
             attempt_id,
             note,
             claim,
@@ -278,6 +292,8 @@ class EmbeddedEngine:
             held=folder.read_full() if note is not None and note.scratch else 0,
             artifacts=artifacts.may_have_artifacts(folder, note),
         )
+        used = self._measuring.used(attempt_id, note, claim.ended or uptime(), waited)
+        return replace(seen, used=used) if seen.seen is Seen.EXITED else seen
 
     async def _adopt(self, attempt_id: str) -> None:
         """Take up watching what another server, or we in another life, started."""
@@ -314,7 +330,7 @@ class EmbeddedEngine:
     def _ended(self, task: LiveTask) -> None:
         """Told by the watch: runner and sandbox are gone."""
         if task.claim.code == 0 and (task.note is None or task.note.sandbox):
-            self._on_change(self._end(task.attempt_id, task.folder, task.note, task.claim))
+            self._on_change(self._end(task.attempt_id, task.folder, task.note, task.claim, task.waited))
             return
         if task.note is not None and not task.note.sandbox:
             self._unsettled.add(task.attempt_id)
@@ -327,13 +343,14 @@ class EmbeddedEngine:
             if task.note is not None and not task.note.sandbox:
                 ending.kill_plain(self._target(task)._replace(runner=0))
             if task.claim.code is not None:
-                return self._end(task.attempt_id, task.folder, task.note, task.claim)
+                return self._end(task.attempt_id, task.folder, task.note, task.claim, task.waited)
             return self._look(task.attempt_id)
 
         try:
             seen = await self._in_thread(look)
         finally:
             self._unsettled.discard(task.attempt_id)
+        self._measuring.forget(task.attempt_id)
         self._on_change(seen)
 
     # --- ending ---------------------------------------------------------------------------------------------------
@@ -511,6 +528,17 @@ class EmbeddedEngine:
         if self._entering is None:
             raise EngineError("the engine is not open")
         return self._entering
+
+    # --- measuring ------------------------------------------------------------------------------------------------
+
+    async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
+        live = [task for id in attempt_ids if (task := self._watching.get(id)) is not None]
+        subjects = [self._subject(task, task.note) for task in live if task.note is not None]
+        return await self._measuring.measure(subjects) if subjects else {}
+
+    def _subject(self, task: LiveTask, note: read.StartNote) -> Subject:
+        target = self._target(task)
+        return Subject(task.attempt_id, note, task.pid, target.helpers, target.cookie)
 
     # --- logs -----------------------------------------------------------------------------------------------------
 

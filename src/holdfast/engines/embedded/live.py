@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from resource import struct_rusage
 
 from .folder import TaskFolder
 from .read import Claim, Notes, StartNote
@@ -19,6 +20,7 @@ class LiveTask:
     pid: int  # of the runner
     pidfd: int | None  # what is being waited for: the runner, then the last of the sandbox
     claim: Claim = field(default_factory=Claim)  # as it was when the runner ended
+    waited: struct_rusage | None = None  # what the runner and all that were waited for below it used, once it has ended
     init_pid: int | None = None  # of the sandbox, known once the runner has ended
     started_at: float  # seconds after boot
     watch: int | None = None  # number of its file notices

@@ -32,11 +32,12 @@ class StartNote:
     home: str = ""  # where in the task's folder its home lies; empty: elsewhere, as when something is mounted there
     scratch: int = 0  # most bytes that its home may hold; 0: not watched
     hold: bool = False  # when its command fails it stands still, and says so
+    gpus: tuple[int, ...] = ()  # as the machine numbers them
 
     def render(self) -> str:
         at = int(self.at.timestamp() * 1000)
         fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.stands_on, self.warning]
-        fields += [self.home, self.scratch, int(self.hold)]
+        fields += [self.home, self.scratch, int(self.hold), self.gpus]
         return json.dumps(fields, separators=(",", ":"))
 
 
@@ -44,7 +45,7 @@ def parse_start(text: str) -> StartNote | None:
     """None for anything we did not write."""
     try:
         _version, boot, at, sandbox, memory, cgroups, stands_on, warning, *more = json.loads(text)
-        home, scratch, hold = list(more) + ["", 0, False][len(more) :]  # fewer were written by older releases
+        home, scratch, hold, gpus = list(more) + ["", 0, False, ()][len(more) :]  # older releases wrote fewer
         return StartNote(
             boot=str(boot),
             at=datetime.fromtimestamp(at / 1000, UTC),
@@ -56,6 +57,7 @@ def parse_start(text: str) -> StartNote | None:
             home=str(home),
             scratch=int(scratch),
             hold=bool(hold),
+            gpus=tuple(map(int, gpus)),
         )
     except (ValueError, TypeError, OverflowError, OSError):
         return None

@@ -159,6 +159,7 @@ class Starter:
             home=self._home(launch, root),
             scratch=launch.scratch or 0,
             hold=launch.hold,
+            gpus=launch.gpus,
         )
 
     def _home(self, launch: Launch, root: Root) -> str:

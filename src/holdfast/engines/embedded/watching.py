@@ -72,7 +72,8 @@ class Watch:
         """The sandbox's last processes may still be going; what they hold is not free until they have gone."""
         self._let_go(task)
         with suppress(ChildProcessError):
-            os.waitpid(task.pid, os.WNOHANG)
+            pid, _, waited = os.wait4(task.pid, os.WNOHANG)
+            task.waited = waited if pid else None
         task.claim = task.folder.read_claim()
         remains = pids_of(task.claim)
         task.init_pid = remains[0] if remains else None
