@@ -17,6 +17,7 @@ from .exitcodes import exit_code_of
 from .follow import RESTART_PATIENCE, say_end, say_lost, stay, wait_for_end
 from .hold_options import Hold, HoldFiles, HoldFor, hold_word
 from .holds import refused_hold, with_time_left
+from .notice_options import Notify
 from .options import Follow, JobRef, JobRefs, Json, Wait, connect
 from .quantities import parse_duration, show_duration, show_instant, show_span, since_instant, utc_now
 from .showing import show_job
@@ -172,6 +173,7 @@ def rerun(
     hold: Hold = None,
     hold_for: HoldFor = None,
     hold_files: HoldFiles = False,
+    notify: Notify = None,
     follow: Follow = False,
     wait: Wait = False,
     json: Json = False,
@@ -179,7 +181,7 @@ def rerun(
     """Submit the same job anew."""
     keep = hold_word(hold, hold_for, hold_files)
     with connect() as client:
-        sent = client.rerun(job, hold=keep)
+        sent = client.rerun(job, hold=keep, notify=notify)
         if not json or follow:
             output.note(f"Submitted {output.safe(sent.name)} again as {sent.id}.", "bold")
         for warning in sent.warnings:

@@ -26,6 +26,7 @@ from . import (
     jobs,
     keys,
     logs,
+    notices,
     output,
     people,
     portal,
@@ -106,6 +107,7 @@ app.add_typer(datasets.datasets, name="dataset", rich_help_panel=PLACE)
 app.add_typer(secrets.secrets, name="secret", rich_help_panel=PLACE)
 app.add_typer(people.tokens, name="token", rich_help_panel=PLACE)
 app.add_typer(keys.keys, name="key", rich_help_panel=PLACE)
+app.add_typer(notices.notices, name="notices", rich_help_panel=PLACE)
 app.command(rich_help_panel=PLACE)(usage.usage)
 app.command(rich_help_panel=PLACE)(audit.audit)
 for _command in _SERVER:

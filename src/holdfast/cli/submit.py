@@ -16,6 +16,7 @@ from .compose import absolute_mount, compose_job
 from .follow import stay
 from .hold_options import Hold, HoldFiles, HoldFor, hold_word
 from .instance_types import complete_instance_type
+from .notice_options import Notify
 from .options import Follow, Json, Wait, connect
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def submit(
     hold: Hold = None,
     hold_for: HoldFor = None,
     hold_files: HoldFiles = False,
+    notify: Notify = None,
     follow: Follow = False,
     wait: Wait = False,
     json: Json = False,
@@ -120,7 +122,7 @@ def submit(
     """Submit a job: `holdfast submit FILE`, or `holdfast submit -- command…`."""
     job, keep = _job(ctx, file), hold_word(hold, hold_for, hold_files)
     with connect() as client:
-        sent = client.submit(job, group=group, dialect=dialect, hold=keep)
+        sent = client.submit(job, group=group, dialect=dialect, hold=keep, notify=notify)
         if not json or follow:
             output.note(f"Submitted {output.safe(sent.name)} as {sent.id}.", "bold")
         for warning in sent.warnings:
@@ -156,13 +158,14 @@ def plan(
     hold: Hold = None,
     hold_for: HoldFor = None,
     hold_files: HoldFiles = False,
+    notify: Notify = None,
     yaml: Annotated[bool, typer.Option("--yaml", help="Print the job in Holdfast's own YAML.")] = False,
     json: Json = False,
 ) -> None:
     """Say what would happen to a job, without submitting it."""
     job, keep = _job(ctx, file), hold_word(hold, hold_for, hold_files)
     with connect() as client:
-        found = client.plan(job, group=group, dialect=dialect, hold=keep)
+        found = client.plan(job, group=group, dialect=dialect, hold=keep, notify=notify)
     if json:
         output.emit_json(found)
     elif yaml:

@@ -20,6 +20,7 @@ from .exchange import Awaiting, Blocking, Flow, Give, Open, Pause, Reply, Reques
 from .files import FileCalls
 from .jobs import JobCalls
 from .logs import LogCalls
+from .notices import NoticeCalls
 from .people import PeopleCalls
 from .place import PlaceCalls
 from .schedules import ScheduleCalls
@@ -38,6 +39,7 @@ class Calls(
     LogCalls,
     PeopleCalls,
     AccountCalls,
+    NoticeCalls,
     DatasetCalls,
     SecretCalls,
     FileCalls,

@@ -51,10 +51,16 @@ class JobFilters(TypedDict, total=False):
 class JobCalls:
     @endpoint
     def plan(
-        self, job: JobText, *, group: str | None = None, dialect: str | None = None, hold: str | None = None
+        self,
+        job: JobText,
+        *,
+        group: str | None = None,
+        dialect: str | None = None,
+        hold: str | None = None,
+        notify: str | None = None,
     ) -> Call[Plan]:
         """What would happen to this job if it were submitted now."""
-        params = {"group": group, "dialect": dialect, "hold": hold}
+        params = {"group": group, "dialect": dialect, "hold": hold, "notify": notify}
         return call("POST", "/jobs/plan", as_a(Plan), params=params, repeatable=True, **_body(job))
 
     @endpoint
@@ -65,16 +71,18 @@ class JobCalls:
         group: str | None = None,
         dialect: str | None = None,
         hold: str | None = None,
+        notify: str | None = None,
         key: str | None = None,
     ) -> Call[JobSummary]:
         """Submit a job: text in any dialect, or a mapping. Safe to repeat with the same `key`; without one, a fresh key
         lets this very call be repeated when the connection breaks, so that the job is never submitted twice. `hold`
-        keeps tasks that fail, whatever the job says: true, 7d, files, files:7d; false: not."""
+        keeps tasks that fail, whatever the job says: true, 7d, files, files:7d; false: not. `notify` are events to be
+        told of, such as failed,held."""
         return call(
             "POST",
             "/jobs",
             as_a(JobSummary),
-            params={"group": group, "dialect": dialect, "hold": hold},
+            params={"group": group, "dialect": dialect, "hold": hold, "notify": notify},
             headers=_key(key),
             repeatable=True,
             **_body(job),
@@ -103,9 +111,11 @@ class JobCalls:
         return call("POST", "/jobs/stop", as_a(StopReport), body={"jobs": list(refs)}, repeatable=True)
 
     @endpoint
-    def rerun(self, ref: str, *, hold: str | None = None, key: str | None = None) -> Call[JobSummary]:
-        """Submit the same job anew; `hold` and `key` as with `submit`."""
-        params = {"hold": hold}
+    def rerun(
+        self, ref: str, *, hold: str | None = None, notify: str | None = None, key: str | None = None
+    ) -> Call[JobSummary]:
+        """Submit the same job anew; `hold`, `notify` and `key` as with `submit`."""
+        params = {"hold": hold, "notify": notify}
         return call("POST", f"{_job(ref)}/rerun", as_a(JobSummary), params=params, headers=_key(key), repeatable=True)
 
     @endpoint

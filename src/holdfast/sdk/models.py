@@ -362,6 +362,53 @@ class SshKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recipient:
+    """Where one is told of what."""
+
+    id: str
+    way: str = ""
+    address: str = ""  # of webhooks in part
+    events: tuple[str, ...] = ()
+    created_at: datetime | None = None
+    secret: str | None = None  # what its receiver checks signatures with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that was told, or is to be."""
+
+    id: str
+    event: str = ""
+    job: str | None = None
+    subject: str = ""
+    way: str = ""
+    address: str = ""
+    state: str = ""  # waiting, sending, sent, unconfirmed or failed
+    tries: int = 0
+    error: str = ""
+    created_at: datetime | None = None
+    next_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticePage:
+    items: tuple[Notice, ...]
+    next: int | None = None  # `before` of the page after this one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeTest:
+    arrived: bool
+    said: str = ""  # what came back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeSecret:
+    secret: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoginCode:
     """What logs a browser in, once."""
 

@@ -12,9 +12,11 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.holding import spell_out
 from holdfast.core.job import DEFAULT_GROUP, FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
+from holdfast.core.notices import Notify
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
 from holdfast.jobspec.locating import with_lines_of
+from holdfast.jobspec.notifying import with_notify
 from holdfast.settings import Settings
 from holdfast.store import jobs as job_rows
 from holdfast.store import people
@@ -75,14 +77,16 @@ class Intake:
         group: str | None = None,
         dialect: str | None = None,
         hold: Hold | None = None,
+        notify: Notify | None = None,
         unique: bool = False,
     ) -> Ready:
-        """`group` and `hold` go before what the file says. With `unique`, NameTaken where the user had such a job."""
+        """`group` and `hold` go before what the file says, `notify` comes to it. With `unique`, NameTaken where the user had such a job."""
         parsed = await self._parse(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:
             raise _which_group(actor)
         job = job if hold is None else replace(job, hold=hold)
+        job = job if notify is None else replace(job, notify=with_notify(job.notify, notify))
         source = await self.clone(job) if job.secrets else text
         warnings = (*(_show(warning) for warning in parsed.warnings), *self._hold_warnings(job.hold))
         if job.hold is None:
@@ -100,10 +104,13 @@ class Intake:
             return render_primehub_yaml(job)
         return await asyncio.to_thread(render_openpai_yaml, job) if job.dialect.openpai else await self.render(job)
 
-    async def again(self, actor: Actor, job: Job, source: str, hold: Hold | None = None) -> Ready:
+    async def again(
+        self, actor: Actor, job: Job, source: str, hold: Hold | None = None, notify: Notify | None = None
+    ) -> Ready:
         """A job that was accepted before; what is allowed may have changed since, and what its names stand for. `hold`
-        goes before what it said then."""
+        goes before what it said then, `notify` comes to it."""
         job = without_datasets(job if hold is None else replace(job, hold=hold))
+        job = job if notify is None else replace(job, notify=with_notify(job.notify, notify))
         return await self._allow(actor, job, source, tuple(self._hold_warnings(hold)), new=False)
 
     async def prepare(self, actor: Actor, ready: Ready) -> None:

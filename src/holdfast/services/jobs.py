@@ -14,6 +14,7 @@ from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.core.job import Hold, Job
+from holdfast.core.notices import Notify
 from holdfast.core.placement import Verdict
 from holdfast.core.plan import fresh_tasks
 from holdfast.core.records import (
@@ -118,9 +119,10 @@ class Jobs:
         group: str | None = None,
         dialect: str | None = None,
         hold: Hold | None = None,
+        notify: Notify | None = None,
     ) -> Planned:
         """What would happen, without doing it."""
-        ready = await self._intake.read(actor, text, group=group, dialect=dialect, hold=hold)
+        ready = await self._intake.read(actor, text, group=group, dialect=dialect, hold=hold, notify=notify)
         verdict = await self._prospects.verdict(ready.job, actor.name)
         told = {missing_image(role.engine_image) for role in ready.job.roles}  # by the verdict
         warnings = tuple(warning for warning in ready.warnings if not warning.startswith(tuple(told)))
@@ -134,6 +136,7 @@ class Jobs:
         group: str | None = None,
         dialect: str | None = None,
         hold: Hold | None = None,
+        notify: Notify | None = None,
         key: str | None = None,
         unique: bool = False,
     ) -> Submitted:
@@ -144,10 +147,20 @@ class Jobs:
         _check_key(key)
         # Said before anything else that is wrong; but the same key again has to find its job.
         early = unique and key is None
-        ready = await self._intake.read(actor, text, group=group, dialect=dialect, hold=hold, unique=early)
+        ready = await self._intake.read(
+            actor, text, group=group, dialect=dialect, hold=hold, notify=notify, unique=early
+        )
         return await self._add(actor, ready, key=key, unique=unique)
 
-    async def rerun(self, actor: Actor, ref: str, *, hold: Hold | None = None, key: str | None = None) -> Submitted:
+    async def rerun(
+        self,
+        actor: Actor,
+        ref: str,
+        *,
+        hold: Hold | None = None,
+        notify: Notify | None = None,
+        key: str | None = None,
+    ) -> Submitted:
         """The same job again, as whoever asks; when it fails it is held as before, or by `hold`. Secrets are
         its owner's: the new one would run with what others lay in its way, such as their own folder of a dataset."""
         _check_key(key)
@@ -156,7 +169,7 @@ class Jobs:
         snapshot = await self._store.read(job_rows.load_snapshot, old.id)  # with its secrets
         if snapshot.job.secrets and not actor.admin:
             await self._need_owner(actor, old)
-        ready = await self._intake.again(actor, snapshot.job, detail.source, hold)
+        ready = await self._intake.again(actor, snapshot.job, detail.source, hold, notify)
         return await self._add(actor, ready, key=key, rerun_of=old.id)
 
     async def _need_owner(self, actor: Actor, old: JobSummary) -> None:

@@ -11,8 +11,10 @@ from starlette.responses import Response
 from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import UserError
 from holdfast.core.job import Hold
+from holdfast.core.notices import Notify
 from holdfast.core.records import JobFilter, TaskRecord
 from holdfast.jobspec.holds import parse_hold
+from holdfast.jobspec.notifying import parse_notify
 from holdfast.services.jobs import Detail, Submitted
 
 from ..answers import answer, answer_text
@@ -55,6 +57,8 @@ _HOLD = (
     "group's jobs are held."
 )
 HoldWord = Annotated[str | None, Query(alias="hold", max_length=100, description=_HOLD)]
+_NOTIFY = "Events to tell the job's user of, whatever they chose for others: failed,held."
+NotifyWords = Annotated[str | None, Query(alias="notify", max_length=200, description=_NOTIFY)]
 
 
 async def submit_job(request: Request) -> Response:
@@ -94,6 +98,12 @@ SUBMIT_DOCS: dict[str, Any] = {
             "description": _HOLD,
         },
         {
+            "name": "notify",
+            "in": "query",
+            "schema": {"type": "string"},
+            "description": _NOTIFY,
+        },
+        {
             "name": "Idempotency-Key",
             "in": "header",
             "schema": {"type": "string"},
@@ -112,10 +122,13 @@ async def plan_job(
     group: Group = None,
     dialect: Dialect = None,
     hold: HoldWord = None,
+    notify: NotifyWords = None,
 ) -> Response:
     """What would happen to this job if it were submitted now."""
     text = _text(await request.body())
-    planned = await services.jobs.plan(actor, text, group=group, dialect=dialect, hold=_hold(hold))
+    planned = await services.jobs.plan(
+        actor, text, group=group, dialect=dialect, hold=_hold(hold), notify=_notify(notify)
+    )
     return answer(
         {
             "dialect": planned.job.dialect.value,
@@ -192,10 +205,12 @@ async def rerun_job(
     actor: Caller,
     services: Ask,
     hold: HoldWord = None,
+    notify: NotifyWords = None,
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The same job anew, as whoever asks."""
-    return _show_submitted(await services.jobs.rerun(actor, ref, hold=_hold(hold), key=idempotency_key))
+    done = await services.jobs.rerun(actor, ref, hold=_hold(hold), notify=_notify(notify), key=idempotency_key)
+    return _show_submitted(done)
 
 
 @router.put("/jobs/{ref}/tags/{tag:path}", response_model=models.JobView)
@@ -323,8 +338,17 @@ def _submit_query(query: bytes) -> dict[str, Any]:
     if not query:
         return {}
     found = {name: values[-1] for name, values in parse_qs(query.decode("ascii", "replace")).items()}
-    return {"group": found.get("group"), "dialect": found.get("dialect"), "hold": _hold(found.get("hold"))}
+    return {
+        "group": found.get("group"),
+        "dialect": found.get("dialect"),
+        "hold": _hold(found.get("hold")),
+        "notify": _notify(found.get("notify")),
+    }
 
 
 def _hold(word: str | None) -> Hold | None:
     return None if word is None else parse_hold(word)
+
+
+def _notify(words: str | None) -> Notify | None:
+    return None if words is None else parse_notify(words)

@@ -1,0 +1,55 @@
+"""Calls about notices: where one is told of what, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
+from .models import NoticePage, NoticeSecret, NoticeTest, Recipient
+
+_RECIPIENTS = "/me/notices/recipients"
+
+
+class NoticeCalls:
+    @endpoint
+    def notices(
+        self, *, user: str | None = None, before: int | None = None, limit: int | None = None
+    ) -> Call[NoticePage]:
+        """What one was told, newest first; for admins, what another user was. `before` is the `next` of a page."""
+        whose = "/me" if user is None else f"/users/{segment(user)}"
+        return call("GET", f"{whose}/notices", as_a(NoticePage), params=given(before=before, limit=limit))
+
+    @endpoint
+    def recipients(self, *, user: str | None = None) -> Call[tuple[Recipient, ...]]:
+        """Where one is told of what; for admins, where another user is."""
+        whose = "/me" if user is None else f"/users/{segment(user)}"
+        return call("GET", f"{whose}/notices/recipients", as_items(Recipient))
+
+    @endpoint
+    def add_recipient(self, way: str, address: str, *, events: Iterable[str] | None = None) -> Call[Recipient]:
+        """`way` is webhook, slack or mail. Without events: all but started, stopped and retried."""
+        body = given(way=way, address=address, events=None if events is None else list(events))
+        return call("POST", _RECIPIENTS, as_a(Recipient), body=body)
+
+    @endpoint
+    def choose_events(self, id: str, events: Iterable[str]) -> Call[Recipient]:
+        """Other events for a recipient."""
+        return call("PATCH", _recipient(id), as_a(Recipient), body={"events": list(events)})
+
+    @endpoint
+    def remove_recipient(self, id: str) -> Call[None]:
+        return call("DELETE", _recipient(id), as_nothing)
+
+    @endpoint
+    def test_recipient(self, id: str) -> Call[NoticeTest]:
+        """Send a notice there now, once, and say what came back."""
+        return call("POST", f"{_recipient(id)}/test", as_a(NoticeTest))
+
+    @endpoint
+    def notice_secret(self, address: str) -> Call[NoticeSecret]:
+        """What the receiver at this address checks signatures with."""
+        return call("POST", "/me/notices/secret", as_a(NoticeSecret), body={"address": address})
+
+
+def _recipient(id: str) -> str:
+    return f"{_RECIPIENTS}/{segment(id)}"
