@@ -1,6 +1,6 @@
 """Broken and healthy jobs as files, and what is to be said of them.
 
-`broken/FAMILY/NAME.yaml` (or .json) is a job in one of the dialects. `broken/FAMILY/expected.toml` has a table for each:
+`broken/FAMILY/NAME.yaml` (or .json) is a job in one of the dialects. `broken/FAMILY/expected.toml` has a table of each:
 
 - `fault`: one word, or a list where more than one is fair;
 - `confidence`: the least; LIKELY unless it says more. An unknown cause has none;

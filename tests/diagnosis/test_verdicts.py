@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ import pytest
 
 from holdfast.core.verdicts import Confidence, Fault
 
-from .cases import BROKEN, HEALTHY, Case
+from .cases import BROKEN, HEALTHY, Case, Expected
 from .ward import Ward
 
 pytestmark = pytest.mark.timeout(900)  # the first test waits for all jobs
 
-LEAST = {Confidence.POSSIBLE: 0, Confidence.LIKELY: 1, Confidence.CERTAIN: 2}
+LEAST: dict[str, int] = {Confidence.POSSIBLE: 0, Confidence.LIKELY: 1, Confidence.CERTAIN: 2}
 LOST = [case for case in BROKEN if case.expected and case.expected.action == "lose"]
 FAILING = [case for case in BROKEN if case not in LOST]
 OF_LIMITS = [case for case in BROKEN if case.expected and case.expected.limits]
@@ -42,7 +42,7 @@ def without_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
     with pytest.MonkeyPatch.context() as patch:
         ward.start_without_control_groups(patch)
     try:
-        assert ward.engine()["limits"] == "watched"
+        assert ward.engine["limits"] == "watched"
         ward.run(OF_LIMITS)
         yield ward
     finally:
@@ -78,8 +78,8 @@ def test_a_healthy_job(ward: Ward, case: Case) -> None:
 @pytest.mark.parametrize("case", OF_LIMITS, ids=lambda case: case.name)
 @pytest.mark.parametrize("version", ["cgroup v1", "cgroup v2"])
 def test_where_the_kernel_limits_memory(ward: Ward, version: str, case: Case) -> None:
-    if ward.engine()["limits"] != version:
-        pytest.skip(f"memory is limited by {ward.engine()['limits']} on this machine")
+    if ward.engine["limits"] != version:
+        pytest.skip(f"memory is limited by {ward.engine['limits']} on this machine")
     assert_failed(ward, case)
     check(ward, case)
 
@@ -96,39 +96,44 @@ def test_every_fault_is_among_the_broken_jobs() -> None:
 
 
 def assert_failed(ward: Ward, case: Case) -> None:
-    if missing := ward.lacks(case):
-        pytest.skip(f"needs {missing}")
+    if lacking := ward.lacks(case):
+        pytest.skip(f"needs {lacking}")
     assert ward.state(case) == "Failed", ward.account(case)
 
 
 def check(ward: Ward, case: Case) -> None:
-    """The verdict is the expected one, in every respect that is named."""
-    expected = case.expected
-    assert expected is not None
+    assert case.expected is not None
     failure = ward.why(case)["failure"]
-    said = f"\n{failure}\n{ward.account(case)}"
-    assert failure is not None, said
-    assert failure["fault"] in expected.faults, said
-    if failure["fault"] != Fault.UNKNOWN:
-        assert LEAST[Confidence(failure["confidence"])] >= LEAST[expected.confidence], said
-    everything = [failure["title"], failure["explanation"], *failure["remedies"], *texts_of(failure)]
-    assert_found(expected.title, failure["title"], said)
-    assert_found(expected.says, "\n".join(everything), said)
-    assert_found(expected.remedy, "\n".join(failure["remedies"]), said)
-    assert expected.frame in (None, where(failure["frame"])), said
-    assert expected.task in (None, failure["task"]), said
-    assert expected.attempt in (None, failure["attempt"]), said
-    assert expected.followers is None or sorted(failure["followers"]) == expected.followers, said
+    wrong = list(differences(case.expected, failure)) if failure else ["nothing is said of its failure"]
+    assert not wrong, "\n".join([*wrong, str(failure), ward.account(case)])
 
 
-def texts_of(failure: dict[str, Any]) -> list[str]:
-    return [evidence["text"] for evidence in failure["evidence"]]
+def differences(expected: Expected, failure: dict[str, Any]) -> Iterator[str]:
+    """From the expected verdict, in every respect that is named."""
+    if failure["fault"] not in expected.faults:
+        yield f"{failure['fault']} is not {expected.fault}"
+    if failure["fault"] != Fault.UNKNOWN and LEAST[failure["confidence"]] < LEAST[expected.confidence]:
+        yield f"{failure['confidence']} is less than {expected.confidence}"
+    evidence = [each["text"] for each in failure["evidence"]]
+    everything = [failure["title"], failure["explanation"], *failure["remedies"], *evidence]
+    yield from missing(expected.title, failure["title"])
+    yield from missing(expected.says, "\n".join(everything))
+    yield from missing(expected.remedy, "\n".join(failure["remedies"]))
+    for name, wanted, found in (
+        ("frame", expected.frame, where(failure["frame"])),
+        ("task", expected.task, failure["task"]),
+        ("attempt", expected.attempt, failure["attempt"]),
+        ("followers", expected.followers, sorted(failure["followers"])),
+    ):
+        if wanted not in (None, found):
+            yield f"the {name} is {found}, not {wanted}"
+
+
+def missing(patterns: Iterable[str], text: str) -> Iterator[str]:
+    for pattern in patterns:
+        if not re.search(pattern, text):
+            yield f"nothing like {pattern!r} in {text!r}"
 
 
 def where(frame: dict[str, Any] | None) -> str | None:
     return f"{frame['file'].rpartition('/')[2]}:{frame['line']}" if frame else None
-
-
-def assert_found(patterns: tuple[str, ...], text: str, said: str) -> None:
-    for pattern in patterns:
-        assert re.search(pattern, text), f"nothing like {pattern!r} in {text!r}{said}"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class Ward:
             patch.setattr(sys, "executable", str(python))
             self.server.start()
 
+    @cached_property
     def engine(self) -> dict[str, Any]:
         return dict(self.server.get("/capacity").json()["engine"])
 
@@ -121,14 +123,13 @@ class Ward:
         return ", ".join(need for need in needs if not self._has(need))
 
     def _has(self, need: str) -> bool:
-        engine = self.engine()
         match need:
             case "root":
-                return bool(engine["isolation"] == "full")
+                return bool(self.engine["isolation"] == "full")
             case "sandbox":
-                return bool(engine["isolation"] != "none")
+                return bool(self.engine["isolation"] != "none")
             case "processes":
-                return str(engine["limits"]).startswith("cgroup")
+                return str(self.engine["limits"]).startswith("cgroup")
             case "managed":
                 return any(Path("/usr/lib").glob("python3*/EXTERNALLY-MANAGED"))
             case "groups":
