@@ -131,9 +131,7 @@ class SeriesFiles:
             return
         before = series.head.reading if series else origin(look.reading, look.age)
         if look.reading.at <= before.at:
-            before = replace(
-                look.reading, at=look.reading.at
-            )  # its clock began anew: nothing is known of the time between
+            before = look.reading  # its clock began anew: nothing is known of the time between
         self._add(look.attempt_id, series, before, look.reading, look.at)
 
     def _end(self, attempt_id: str, used: Reading | None, seconds: float | None, at: float) -> None:
@@ -170,15 +168,16 @@ class SeriesFiles:
     def _finished(self, series: _Open, taken: Sample) -> list[tuple[int, Sample]]:
         """What is to be written, with its ring: the sample, and the intervals that it ends."""
         last = series.recent[-1] if series.recent else None
-        series.remember(taken)
+        known = [*series.recent, taken]
         found = [(0, taken)]
         for number, ring in enumerate(RINGS[1:], 1):
             now = slot_of(taken, ring.seconds)
             passed = {slot for slot, _ in slots(taken, ring.seconds)} | (
                 {slot_of(last, ring.seconds)} if last else set()
             )
-            means = (interval(series.recent, slot, ring.seconds) for slot in sorted(passed - {now}))
+            means = (interval(known, slot, ring.seconds) for slot in sorted(passed - {now}))
             found += [(number, each) for each in means if each is not None]
+        series.remember(taken)
         return found
 
     def _close(self, attempt_id: str, series: _Open) -> None:
