@@ -28,13 +28,13 @@ async def show_metrics(request: Request) -> Response:
     actor = None if services.monitoring.is_open else await actor_of(request)
     standing = await services.monitoring.standing(actor)
     accept = request.headers.get("accept", "")[:LONGEST_ACCEPT]
-    return await asyncio.to_thread(_render, services.vitals, standing, accept)
+    return await asyncio.to_thread(render, services.vitals, standing, accept)
 
 
-def _render(vitals: Vitals, standing: Standing, accept: str) -> Response:
+def render(vitals: Vitals, standing: Standing, accept: str) -> Response:
     try:
         encode, media_type = choose_encoder(accept)
-    except ValueError:  # a version that is no number
+    except (TypeError, ValueError):  # a version that is no number
         encode, media_type = choose_encoder("")
     body = encode(Together(vitals.collect(), collect(standing)))
     return Response(body, headers={"content-type": media_type})

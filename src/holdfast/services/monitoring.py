@@ -10,7 +10,11 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Forbidden
 from holdfast.core.metrics import Current
+from holdfast.core.notices import NoticeState
 from holdfast.core.placement import GroupUse, NodeUse
+from holdfast.store import notices
+from holdfast.store.database import Store
+from holdfast.store.errors import StoreError
 
 from .control import Control
 from .metrics import Metrics
@@ -28,15 +32,23 @@ class Standing:
     groups: Sequence[GroupUse]
     running: Sequence[Running] = ()  # that have been looked at
     disks: Sequence[Disk] = ()
-    notices: Mapping[str, int] = field(default_factory=dict)  # state -> how many
+    notices: Mapping[NoticeState, int] = field(default_factory=dict)  # how many
     well: bool = True
 
 
 class Monitoring:
     def __init__(
-        self, control: Control, place: Place, metrics: Metrics, *, is_open: bool, clock: Callable[[], datetime]
+        self,
+        store: Store,
+        control: Control,
+        place: Place,
+        metrics: Metrics,
+        *,
+        is_open: bool,
+        clock: Callable[[], datetime],
     ) -> None:
         self.is_open = is_open  # to anybody, without login
+        self._store = store
         self._control = control
         self._place = place
         self._metrics = metrics
@@ -58,5 +70,13 @@ class Monitoring:
             groups=groups,
             running=tuple(self._metrics.running()),
             disks=await self._place.disks(),
+            notices=await self._notices(),
             well=(await self._place.health()).well,
         )
+
+    async def _notices(self) -> Mapping[NoticeState, int]:
+        """A database that is away is told by `well`; the rest can still be told."""
+        try:
+            return await self._store.read(notices.count_by_state)
+        except StoreError:
+            return {}

@@ -198,6 +198,13 @@ def leave_unconfirmed(conn: Connection, now: datetime, error: str) -> int:
 # -- looking, and forgetting
 
 
+def count_by_state(conn: Connection) -> dict[NoticeState, int]:
+    found = dict.fromkeys(NoticeState, 0)
+    for row in conn.execute(select(notices.c.state, func.count().label("many")).group_by(notices.c.state)):
+        found[NoticeState(row.state)] = row.many
+    return found
+
+
 def list_notices(conn: Connection, user: str, before: int | None, limit: int) -> list[NoticeRecord]:
     """Newest first."""
     found = select(notices).where(notices.c.user_name == storable(user))
