@@ -26,10 +26,13 @@ class Furniture:
 
     folder: Path
     targets: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)  # those of them whose true content only a server knows
     _made: dict[str, str] = field(default_factory=dict)
 
-    def stand_in(self, name: str, target: str) -> str:
+    def stand_in(self, name: str, target: str, *, unknown: bool = True) -> str:
         self.targets.add(posixpath.normpath(target))
+        if unknown:
+            self.unknown.add(posixpath.normpath(target))
         if name not in self._made:
             path = self.folder / str(len(self._made))
             path.mkdir(parents=True)
@@ -73,7 +76,7 @@ def _mount(mount: Mount, role: Role, furniture: Furniture, remarks: Remarks) -> 
         why = "cannot be read by you" if Path(mount.source).exists() else "does not exist on this machine"
         hint = "Make it, or correct the path. Here an empty folder stands in for it."
         remarks.warn(About.MOUNT, f"{mount.source}, mounted at {mount.target}, {why}", hint, role.name)
-    return replace(mount, source=furniture.stand_in(mount.source, mount.target))
+    return replace(mount, source=furniture.stand_in(mount.source, mount.target, unknown=mount.dataset is not None))
 
 
 def _is_readable(path: str) -> bool:

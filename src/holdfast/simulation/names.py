@@ -42,6 +42,7 @@ def check_templates(job: Job, roles: Iterable[str], remarks: Remarks) -> None:
             what = "becomes nothing" if vanishes else "stays in the commands as it is written"
             text = f"<% {reference} %> stands for nothing: it {what}"
             remarks.problem(About.TEMPLATE, text, _near(reference, known), role.name)
+            remarks.drop(About.FORMAT, f"<% {reference} %>")
 
 
 def _near(reference: str, known: list[str]) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest
+from holdfast.core.attempt import JobSnapshot, Observation, Outcome, Seen, StopRequest
 from holdfast.core.placement import Placed
 from holdfast.core.plan import Plan, Policy, Start, Stop, plan
 from holdfast.engines.base import Launch
@@ -37,6 +37,7 @@ class Played:
     heard: dict[str, Heard] = field(default_factory=dict)  # by attempt id, as all here
     ports: dict[str, set[int]] = field(default_factory=dict)
     looks: dict[str, int] = field(default_factory=dict)  # how often it was looked who listens
+    outcome: Outcome | None = None  # how it was decided, also where a server would try again
     seconds: float = 0.0
 
 
@@ -80,8 +81,7 @@ class Play:
     def _over(self) -> bool:
         """Another try would be all that is left to do: there is none here."""
         snapshot = self._played.snapshot
-        live = any(task.state.live for task in snapshot.tasks)
-        return snapshot.state.final or (not live and snapshot.state is not None)
+        return snapshot.state.final or not any(task.state.live for task in snapshot.tasks)
 
     async def _hear(self, event: Event) -> None:
         if isinstance(event, Observation):
@@ -103,6 +103,7 @@ class Play:
 
     async def _apply(self, planned: Plan) -> None:
         self._played.snapshot = planned.after
+        self._played.outcome = planned.after.outcome or (planned.ended.outcome if planned.ended else None)
         for step in planned.steps:
             if isinstance(step, Start):
                 await self._start(step.attempt_id)
@@ -121,9 +122,13 @@ class Play:
             self._followers.append(asyncio.create_task(self._follow(attempt_id, heard)))
 
     async def _follow(self, attempt_id: str, heard: Heard) -> None:
-        async for data in self._stage.output(attempt_id):
-            heard.feed(data)
-        heard.finish()
+        try:
+            async for data in self._stage.output(attempt_id):
+                heard.feed(data)
+            heard.finish()
+        except BaseException:  # nobody reads any more
+            self._events.put_nowait(Ending.INTERRUPTED)
+            raise
 
     async def _last_words(self) -> None:
         if self._followers:

@@ -89,6 +89,10 @@ class Remarks:
         if remark not in self.found:
             self.found.append(remark)
 
+    def drop(self, about: About, text: str) -> None:
+        """What was said before in other words."""
+        self.found = [remark for remark in self.found if remark.about is not about or text not in remark.text]
+
     def problem(self, about: About, text: str, hint: str = "", role: str | None = None) -> None:
         self.add(Remark(level=Level.PROBLEM, about=about, text=text, hint=hint, role=role))
 

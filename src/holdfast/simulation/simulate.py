@@ -37,7 +37,7 @@ from .report import About, Ending, Remarks, Report
 from .sandbox import SandboxStage
 from .server_view import ServerView, as_server_has_it, tell
 from .stage import Stage
-from .verdict import conclude, diagnosis_of, masked, tasks_of
+from .verdict import Missing, conclude, diagnosis_of, masked, tasks_of
 
 SANDBOX = "sandbox"
 _PROBE_PATIENCE = 60.0  # seconds
@@ -142,15 +142,16 @@ class _Simulation:
         job = await asyncio.to_thread(furnish, self.job, self.furniture, self.remarks)
         small = cut(job, self.options.instances, node, self.remarks)
         surroundings = await asyncio.to_thread(self._surround, small, node, platform)
-        launches = self._launches(self._placed(small, node), surroundings)
+        whole = self._whole(job, node, surroundings)
+        launches = self._launches(self._placed(small, node), surroundings, whole)
         try:
-            await self._look_into_images(launches, self._names_of(job, node, surroundings))
+            await self._look_into_images(launches, whole)
         except Interrupted:
             return self._report(Ending.INTERRUPTED)
         if await self._misses_images(small):
             return self._report(Ending.NOT_RUN)
         played = await self._play(small, node, launches)
-        conclude(played, launches, self.remarks)
+        conclude(played, launches, Missing(self.job, small, self.furniture.unknown), self.remarks)
         return self._report(played.ending, played)
 
     def _surround(self, job: Job, node: Node, platform: Platform) -> Surroundings:
@@ -174,38 +175,42 @@ class _Simulation:
         ports = iter(free_ports(sum(_port_count(job.role(task.role)) for task in tasks)))
         return self._snapshot(job, tuple(_place(task, job.role(task.role), node, ports) for task in tasks))
 
-    def _launches(self, snapshot: JobSnapshot, surroundings: Surroundings) -> dict[str, Launch]:
+    def _launches(
+        self, snapshot: JobSnapshot, surroundings: Surroundings, whole: Mapping[str, Launch]
+    ) -> dict[str, Launch]:
+        """They are told of tasks that are not run here, as in the real run: a name for nobody is better than none."""
         launcher = Launcher(snapshot)
         ours = [task for task in snapshot.tasks if task.role in self.chosen]
-        return {snapshot.attempt_id(task): launcher.launch(task, surroundings) for task in ours}
+        made = {snapshot.attempt_id(task): launcher.launch(task, surroundings) for task in ours}
+        return {id: replace(each, env={**whole[_role_of(each)].env, **each.env}) for id, each in made.items()}
 
-    def _names_of(self, job: Job, node: Node, surroundings: Surroundings) -> dict[str, set[str]]:
-        """Role -> the variables its tasks have in the real run, with all instances of all roles."""
+    def _whole(self, job: Job, node: Node, surroundings: Surroundings) -> dict[str, Launch]:
+        """Role -> its first task in the real run, with all instances of all roles."""
         numbers = itertools.count(_FIRST_PORT)
         tasks = tuple(_place(task, job.role(task.role), node, numbers) for task in fresh_tasks(job))
         launcher = Launcher(self._snapshot(job, tasks))
         first = {task.role: task for task in tasks if task.index == 0 and task.role in self.chosen}
-        return {role: variables_of(launcher.launch(task, surroundings)) for role, task in first.items()}
+        return {role: launcher.launch(task, surroundings) for role, task in first.items()}
 
     # -- before it runs
 
     async def _misses_images(self, job: Job) -> bool:
         found = False
-        for role in job.roles:
-            missing = await self.stage.missing_image(role.engine_image) if role.name in self.chosen else None
+        for image in dict.fromkeys(role.engine_image for role in job.roles if role.name in self.chosen):
+            missing = await self.stage.missing_image(image)
             if missing:
-                self.remarks.problem(About.IMAGE, missing[0], missing[1], role.name)
+                self.remarks.problem(About.IMAGE, *missing)
                 found = True
         return found
 
-    async def _look_into_images(self, launches: Mapping[str, Launch], names: Mapping[str, set[str]]) -> None:
+    async def _look_into_images(self, launches: Mapping[str, Launch], whole: Mapping[str, Launch]) -> None:
         """One task of each role tells for all of them."""
         seen: set[str] = set()
         for launch in launches.values():
-            role = launch.env.get("HOLDFAST_ROLE") or launch.task.rpartition("-")[0]
+            role = _role_of(launch)
             if role not in seen:
                 seen.add(role)
-                await self._look_into(launch, self.job.role(role), names[role])
+                await self._look_into(launch, self.job.role(role), variables_of(whole[role]))
 
     async def _look_into(self, launch: Launch, role: Role, real: set[str]) -> None:
         answer = Answer()
@@ -259,6 +264,10 @@ class _Simulation:
             diagnosis=diagnosis_of(played, self.mask) if played else None,
             server=self.view.url,
         )
+
+
+def _role_of(launch: Launch) -> str:
+    return launch.task.rpartition("-")[0]
 
 
 def _port_count(role: Role) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from holdfast.core.attempt import JobSnapshot, Result, TaskAttempt
 from holdfast.core.exits import ExitKind
-from holdfast.core.job import Dialect
+from holdfast.core.job import Dialect, Job
 from holdfast.core.states import TaskState
-from holdfast.core.verdicts import Diagnosis
+from holdfast.core.verdicts import Diagnosis, Fault
 from holdfast.diagnosis.case import Case, TaskCase
 from holdfast.diagnosis.judge import judge
 from holdfast.engines.base import Launch
@@ -21,13 +22,36 @@ from .report import About, Ending, Level, Remark, Remarks, TaskRun
 
 _LOOKS = 8  # at who listens where, before one that was not seen counts as one that did not
 _MOST_EVIDENCE = 5  # lines
+_GPU_FAULTS = (Fault.GPU_MISSING, Fault.GPU_DRIVER, Fault.GPU_OUT_OF_MEMORY)
+_GPU_WORDS = re.compile(r"nvidia|cuda|\bgpu", re.IGNORECASE)
 
 
-def conclude(played: Played, launches: Mapping[str, Launch], remarks: Remarks) -> None:
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What the real run has and this one has not: a failure for the lack of it says nothing."""
+
+    job: Job  # as it is in the real run
+    cut: Job  # as it was run
+    folders: Collection[str]  # that are empty here
+
+    def excuse(self, found: Diagnosis, text: str) -> str:
+        """Why this failure may be none; empty: it is one."""
+        folder = next((folder for folder in self.folders if folder in text), None)
+        if folder is not None:
+            return f"{folder} is empty in a simulation"
+        for real, here in zip(self.job.roles, self.cut.roles, strict=True):
+            if here.resources.gpu < real.resources.gpu and (found.fault in _GPU_FAULTS or _GPU_WORDS.search(text)):
+                return "there are fewer GPUs here than it asks for"
+            if here.resources.memory < real.resources.memory and found.fault is Fault.OUT_OF_MEMORY:
+                return "there is less memory here than it asks for"
+        return ""
+
+
+def conclude(played: Played, launches: Mapping[str, Launch], missing: Missing, remarks: Remarks) -> None:
     failed = [task for task in played.snapshot.tasks if task.state is TaskState.FAILED]
-    outcome = played.snapshot.outcome
+    outcome = played.outcome
     if outcome is not None and outcome.result is Result.FAILED:
-        remarks.add(_failure(played, outcome.message))
+        remarks.add(_failure(played, outcome.message, missing))
     elif failed:
         text = f"{_names(failed)} failed, which the job's own rules allow"
         remarks.warn(About.EXIT, text)
@@ -35,24 +59,26 @@ def conclude(played: Played, launches: Mapping[str, Launch], remarks: Remarks) -
         _check_ports(played, attempt_id, launch, remarks)
 
 
-def _failure(played: Played, message: str) -> Remark:
+def _failure(played: Played, message: str, missing: Missing) -> Remark:
     found = judge(_case(played))
     if found is None:
         return Remark(level=Level.PROBLEM, about=About.EXIT, text=message)
     task = f"{found.task}: " if found.task and not found.title.startswith(found.task) else ""
     lines = [line for evidence in found.evidence for line in evidence.text.splitlines()]
+    excuse = missing.excuse(found, "\n".join((found.title, found.explanation, *lines)))
     return Remark(
-        level=Level.PROBLEM,
+        level=Level.WARNING if excuse else Level.PROBLEM,
         about=About.EXIT,
-        text=f"{task}{found.title}",
+        text=f"{task}{found.title}" + (f". It need not fail in the real run: {excuse}" if excuse else ""),
         hint=" ".join(found.remedies),
         evidence=tuple(line for line in lines if line not in found.title)[:_MOST_EVIDENCE],
     )
 
 
 def diagnosis_of(played: Played, mask: Mask) -> Diagnosis | None:
-    found = judge(_case(played)) if played.snapshot.outcome else None
-    if found is None or played.snapshot.outcome is None or played.snapshot.outcome.result is not Result.FAILED:
+    failed = played.outcome is not None and played.outcome.result is Result.FAILED
+    found = judge(_case(played)) if failed else None
+    if found is None:
         return None
     return replace(
         found,
@@ -70,7 +96,7 @@ def _case(played: Played) -> Case:
         key=lambda task: (task.finished_at is None, task.finished_at),
     )
     stopped = [task for task in snapshot.tasks if task.state is TaskState.STOPPED]
-    outcome = snapshot.outcome
+    outcome = played.outcome
     return Case(
         job=snapshot.job,
         attempt=snapshot.attempt,
