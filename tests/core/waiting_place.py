@@ -50,9 +50,7 @@ class Job:
             group=self.group,
             priority=self.priority,
             order=(float(order), self.id),
-            requests=tuple(
-                Request(attempt_id=f"{self.id}.{i}", amount=amount, ports=ports) for i in range(self.tasks)
-            ),
+            requests=tuple(Request(attempt_id=f"{self.id}.{i}", amount=amount, ports=ports) for i in range(self.tasks)),
         )
 
 
@@ -105,7 +103,7 @@ class Place:
     def about(self, job_id: str) -> Known:
         job = self.jobs[job_id]
         runs = job in self.runs
-        until = NOW + timedelta(hours=job.hours - job.ran) if runs and job.hours is not None else None
+        until = NOW + timedelta(hours=max(0, job.hours - job.ran)) if runs and job.hours is not None else None
         since = NOW - timedelta(hours=job.ran) if runs else None
         return Known(name=f"the-{job.id}", user=job.user, group=job.group, since=since, until=until, held=job.held)
 

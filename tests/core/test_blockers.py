@@ -1,0 +1,409 @@
+"""Why a job waits: a table of situations, each with everything that is said of it, word for word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.core.blockers import BlockerKind, Holder
+from holdfast.core.estimating import AT_ONCE, LATEST, TOO_MANY
+from holdfast.core.job import GIB
+from holdfast.core.placement import Amount, Quota
+from holdfast.core.waits import MOST_AHEAD, MOST_HOLDERS, wait_for_try, wait_of
+
+from .waiting_place import NOW, Job, Place, node
+
+BIG = [node(cpu=16, gpus=4)]
+TWO = [node(cpu=16, gpus=4), node("two", cpu=16, gpus=4)]
+BY_ONE = "2026-03-01 13:00:00 UTC"  # when those are gone at the latest that have run for one of their two hours
+A_ENDS = f"It would start once the-a (a) of ann has ended, by {BY_ONE} at the latest."
+LESS_CPU = "If it asked for 1 core instead of 2, it would start now."
+NO_ROOM = "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."
+OVER_GROUP = "The quota of group red is 4 cores, 3 in use, 2 asked for."
+OVER_USER = "The quota of user ann in group red is 4 cores, 3 in use, 2 asked for."
+SET_ASIDE = "What is free is set aside for jobs that came before it and ask for more."
+ONE_BEFORE = "1 job stands before it in the queue of group red."
+B_WAITS = "b before it waits for the quota of group red."
+TOO_LONG = "By its time limit it is too long to pass without delaying one that waits."
+
+A = Job(id="a", cpu=3)
+X = Job(id="x", cpu=2)
+GROUP_4 = {"red": (Quota(cpu=4), Quota())}
+USER_4 = {"red": (Quota(), Quota(cpu=4))}
+
+# What is there -> blockers, helps, hours until it starts at the latest (None: cannot be told).
+Said = tuple[list[str], list[str], float | None]
+SITUATIONS: dict[str, tuple[Place, Said]] = {
+    # -- each alone
+    "nothing": (Place([node()], waits=[X]), ([], [], 0)),
+    "cores": (Place([node()], [A], [X]), ([NO_ROOM], [LESS_CPU, A_ENDS], 1)),
+    "memory": (
+        Place([node()], [Job(id="a", memory=12)], [Job(id="x", memory=8)]),
+        (
+            ["It asks for 1 core, 8 GiB of memory; free now: 3 cores, 4 GiB of memory."],
+            ["If it asked for 4 GiB of memory instead of 8 GiB, it would start now.", A_ENDS],
+            1,
+        ),
+    ),
+    "GPUs": (
+        Place(BIG, [Job(id="a", gpu=3)], [Job(id="x", gpu=2)]),
+        (
+            ["It asks for 1 core, 1 GiB of memory, 2 GPUs; free now: 15 cores, 15 GiB of memory, 1 GPU."],
+            ["If it asked for 1 GPU instead of 2, it would start now.", A_ENDS],
+            1,
+        ),
+    ),
+    "ports": (
+        Place([node(ports=3)], [Job(id="a", ports=2)], [Job(id="x", ports=2)]),
+        (["Too few ports are free for its tasks."], [A_ENDS], 1),
+    ),
+    "quota of the group": (
+        Place(BIG, [A], [X], GROUP_4),
+        (
+            [OVER_GROUP],
+            [
+                LESS_CPU,
+                A_ENDS,
+                "It would start now if an admin raised the quota of group red to 5 cores: "
+                "`holdfast group set red --cpu 5`.",
+            ],
+            1,
+        ),
+    ),
+    "quota of the user": (
+        Place(BIG, [A], [X], USER_4),
+        (
+            [OVER_USER],
+            [
+                LESS_CPU,
+                A_ENDS,
+                "It would start now if an admin raised each user's quota in red to 5 cores: "
+                "`holdfast group set red --user-cpu 5`.",
+            ],
+            1,
+        ),
+    ),
+    "set aside": (
+        Place([node()], [A], [Job(id="b", cpu=4, user="bob"), Job(id="x", cpu=1)]),
+        ([SET_ASIDE, ONE_BEFORE], [], 3),
+    ),
+    "set aside for another group": (
+        Place([node()], [A], [Job(id="b", cpu=4, group="blue"), Job(id="x", cpu=1)]),
+        ([SET_ASIDE], [], 3),
+    ),
+    "behind one that waits for the quota": (
+        Place(BIG, [A], [Job(id="b", cpu=2, user="bob"), Job(id="x", cpu=1)], GROUP_4),
+        ([B_WAITS, ONE_BEFORE], [A_ENDS], 1),
+    ),
+    "too long to pass": (
+        Place(BIG, [A], [Job(id="b", cpu=2, user="bob"), Job(id="x", cpu=1, hours=5)], GROUP_4, backfill=True),
+        ([B_WAITS, TOO_LONG, ONE_BEFORE], [A_ENDS], 1),
+    ),
+    "never": (
+        Place([node()], waits=[Job(id="x", cpu=20)]),
+        (["It can never run here: a task asks for 20 cores, the largest machine has 4."], [], None),
+    ),
+    # -- fragmented
+    "fragmented": (
+        Place(
+            TWO, [Job(id="a", gpu=2, on="one"), Job(id="b", gpu=1, on="two", user="bob", ran=0)], [Job(id="x", gpu=4)]
+        ),
+        (
+            [
+                "It asks for 1 core, 1 GiB of memory, 4 GPUs; that much is free in all, but not on machines where its "
+                "tasks fit. Free now: two has 15 cores, 15 GiB of memory, 3 GPUs; one has 15 cores, 15 GiB of memory, "
+                "2 GPUs."
+            ],
+            ["If it asked for 3 GPUs instead of 4, it would start now.", A_ENDS],
+            1,
+        ),
+    ),
+    "room for some tasks only": (
+        Place(TWO, [Job(id="a", gpu=3, on="one"), Job(id="b", gpu=1, on="two")], [Job(id="x", gpu=2, tasks=2)]),
+        (
+            [
+                "It asks for 2 cores, 2 GiB of memory, 4 GPUs; that much is free in all, but there is room for 1 of "
+                "its 2 tasks. Free now: two has 15 cores, 15 GiB of memory, 3 GPUs; one has 15 cores, 15 GiB of "
+                "memory, 1 GPU."
+            ],
+            [
+                "If no task asked for more than 1 GPU, it would start now.",
+                "With 1 task instead of 2 it would start now.",
+                A_ENDS,
+            ],
+            1,
+        ),
+    ),
+    "on many machines": (
+        Place(
+            [node(f"n{i}", gpus=2) for i in range(7)],
+            [Job(id=f"r{i}", gpu=1, on=f"n{i}") for i in range(7)],
+            [Job(id="x", gpu=2)],
+        ),
+        (
+            [
+                "It asks for 1 core, 1 GiB of memory, 2 GPUs; that much is free in all, but not on machines where its "
+                "tasks fit. Free now: "
+                + "; ".join(f"n{i} has 3 cores, 15 GiB of memory, 1 GPU" for i in range(5))
+                + "; and 2 more machines."
+            ],
+            [
+                "If it asked for 1 GPU instead of 2, it would start now.",
+                f"It would start once the-r0 (r0) of ann has ended, by {BY_ONE} at the latest.",
+            ],
+            1,
+        ),
+    ),
+    # -- held
+    "a held job": (
+        Place([node()], [replace(A, held=True, user="bob")], [X]),
+        (
+            [NO_ROOM],
+            [
+                LESS_CPU,
+                f"It would start now if the-a (a) of bob, which failed and is held until {BY_ONE}, were let go: "
+                "`holdfast release a`.",
+            ],
+            1,
+        ),
+    ),
+    "a held job that is not seen": (
+        Place([node()], [replace(A, held=True, group="secret")], [X]),
+        (
+            [NO_ROOM],
+            [
+                LESS_CPU,
+                f"It would start now if a job of another group, which failed and is held until {BY_ONE}, were let go.",
+            ],
+            1,
+        ),
+    ),
+    "several held jobs": (
+        Place([node()], [Job(id=id, cpu=2, held=True) for id in "ab"], [Job(id="x", cpu=4)]),
+        (
+            ["It asks for 4 cores, 1 GiB of memory; free now: 0 cores, 14 GiB of memory."],
+            ["It would start now if these 2 held jobs were let go: the-a (a) of ann, the-b (b) of ann."],
+            1,
+        ),
+    ),
+    # -- in pairs
+    "group and user": (
+        Place(BIG, [A], [X], {"red": (Quota(cpu=4), Quota(cpu=4))}),
+        (
+            [OVER_GROUP, OVER_USER],
+            [
+                LESS_CPU,
+                A_ENDS,
+                "It would start now if an admin raised the quota of group red to 5 cores, and each user's to 5 cores: "
+                "`holdfast group set red --cpu 5 --user-cpu 5`.",
+            ],
+            1,
+        ),
+    ),
+    "quota and machine": (Place([node()], [A], [X], GROUP_4), ([OVER_GROUP, NO_ROOM], [LESS_CPU, A_ENDS], 1)),
+    "quota of two kinds": (
+        Place(
+            BIG,
+            [Job(id="a", cpu=3, memory=3)],
+            [Job(id="x", cpu=2, memory=2)],
+            {"red": (Quota(cpu=4, memory=4 * GIB), Quota())},
+        ),
+        (
+            [OVER_GROUP, "The quota of group red is 4 GiB of memory, 3 GiB in use, 2 GiB asked for."],
+            [
+                "If it asked for 1 core instead of 2 and 1 GiB of memory instead of 2 GiB, it would start now.",
+                A_ENDS,
+                "It would start now if an admin raised the quota of group red to 5 cores, 5 GiB of memory: "
+                "`holdfast group set red --cpu 5 --memory 5Gi`.",
+            ],
+            1,
+        ),
+    ),
+    "cores and memory": (
+        Place([node()], [Job(id="a", cpu=3, memory=12)], [Job(id="x", cpu=3, memory=8)]),
+        (
+            ["It asks for 3 cores, 8 GiB of memory; free now: 1 core, 4 GiB of memory."],
+            ["If it asked for 1 core instead of 3 and 4 GiB of memory instead of 8 GiB, it would start now.", A_ENDS],
+            1,
+        ),
+    ),
+    "quota and ports": (
+        Place(
+            [node(ports=3)],
+            [Job(id="a", cpu=3, ports=2)],
+            [Job(id="x", cpu=1, ports=2)],
+            {"red": (Quota(cpu=3), Quota())},
+        ),
+        (
+            ["The quota of group red is 3 cores, 3 in use, 1 asked for.", "Too few ports are free for its tasks."],
+            [A_ENDS],
+            1,
+        ),
+    ),
+    "machine and queue": (
+        Place([node()], [A], [Job(id="b", cpu=4, user="bob"), X]),
+        ([NO_ROOM, SET_ASIDE, ONE_BEFORE], [], 3),
+    ),
+    "quota and queue": (
+        Place(BIG, [A], [Job(id="b", cpu=2, user="bob"), X], GROUP_4),
+        ([OVER_GROUP, B_WAITS, ONE_BEFORE], [A_ENDS], 1),
+    ),
+    "held and queue": (
+        Place([node()], [replace(A, held=True)], [Job(id="b", cpu=2, user="bob"), X]),
+        (
+            [NO_ROOM, SET_ASIDE, ONE_BEFORE],
+            [
+                f"It would start now if the-a (a) of ann, which failed and is held until {BY_ONE}, were let go: "
+                "`holdfast release a`."
+            ],
+            1,
+        ),
+    ),
+    "fragmented, and the quota": (
+        Place(
+            TWO,
+            [Job(id="a", gpu=2, on="one"), Job(id="b", gpu=2, on="two", user="bob")],
+            [Job(id="x", gpu=3)],
+            {"red": (Quota(gpu=6), Quota())},
+        ),
+        (
+            [
+                "The quota of group red is 6 GPUs, 4 in use, 3 asked for.",
+                "It asks for 1 core, 1 GiB of memory, 3 GPUs; that much is free in all, but not on machines where its "
+                "tasks fit. Free now: one has 15 cores, 15 GiB of memory, 2 GPUs; two has 15 cores, 15 GiB of memory, "
+                "2 GPUs.",
+            ],
+            ["If it asked for 2 GPUs instead of 3, it would start now.", A_ENDS],
+            1,
+        ),
+    ),
+    # -- when it starts
+    "when two have ended": (
+        Place([node()], [Job(id="a", cpu=2, ran=1.5), Job(id="b", cpu=2, ran=0.5)], [Job(id="x", cpu=4)]),
+        (
+            ["It asks for 4 cores, 1 GiB of memory; free now: 0 cores, 14 GiB of memory."],
+            [
+                "It would start once these have ended, by 2026-03-01 13:30:00 UTC at the latest: the-a (a) of ann, "
+                "the-b (b) of ann."
+            ],
+            1.5,
+        ),
+    ),
+    "behind one without a limit": (
+        Place([node()], [replace(A, hours=None)], [X]),
+        ([NO_ROOM], [LESS_CPU, "It would start once the-a (a) of ann has ended, which has no time limit."], None),
+    ),
+    "past its limit": (
+        Place([node()], [replace(A, ran=3)], [X]),
+        (
+            [NO_ROOM],
+            [LESS_CPU, "It would start once the-a (a) of ann has ended, by 2026-03-01 12:00:00 UTC at the latest."],
+            0,
+        ),
+    ),
+    "of a higher priority": (
+        Place([node()], [A], [Job(id="b", cpu=4, user="bob"), replace(X, priority=5)]),
+        ([NO_ROOM], [LESS_CPU, A_ENDS], 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_everything_is_said_word_for_word(name: str) -> None:
+    place, (blockers, helps, hours) = SITUATIONS[name]
+    wait = place.wait()
+    assert [blocker.text for blocker in wait.blockers] == blockers
+    assert list(wait.helps) == helps
+    at = wait.estimate.at if wait.estimate else None
+    assert at == (None if hours is None else NOW + timedelta(hours=hours))
+
+
+def test_who_has_what_is_missing_since_when_and_until_when() -> None:
+    secret = Job(id="s", cpu=2, user="eve", group="secret", held=True, ran=0.5)
+    place = Place([node(cpu=8)], [A, secret, Job(id="b", cpu=2, hours=None)], [Job(id="x", cpu=4)])
+    (blocker,) = place.wait().blockers
+    assert (blocker.kind, blocker.lacks, blocker.more_holders) == (BlockerKind.MACHINES, Amount(cpu=3), 0)
+    hour = timedelta(hours=1)
+    assert blocker.holders == (
+        Holder(
+            job_id="a", name="the-a", user="ann", group="red", has=Amount(cpu=3), since=NOW - hour, until=NOW + hour
+        ),
+        Holder(
+            job_id="",
+            name="",
+            user="",
+            group="",
+            has=Amount(cpu=2),
+            since=NOW - hour / 2,
+            until=NOW + 1.5 * hour,
+            held=True,
+        ),
+        Holder(job_id="b", name="the-b", user="ann", group="red", has=Amount(cpu=2), since=NOW - hour),
+    )
+
+
+def test_of_many_holders_those_are_named_that_have_most() -> None:
+    runs = [Job(id=f"r{i}", cpu=i + 1) for i in range(MOST_HOLDERS + 2)]
+    (blocker,) = Place([node(cpu=28)], runs, [X]).wait().blockers
+    assert [holder.job_id for holder in blocker.holders] == [f"r{i}" for i in range(MOST_HOLDERS + 1, 1, -1)]
+    assert blocker.more_holders == 2
+
+
+def test_only_jobs_that_count_for_a_quota_are_named_for_it() -> None:
+    runs = [A, Job(id="b", cpu=1, user="bob"), Job(id="c", cpu=4, group="blue")]
+    blockers = Place(BIG, runs, [X], {"red": (Quota(cpu=5), Quota(cpu=4))}).wait().blockers
+    named = {blocker.kind: [holder.job_id for holder in blocker.holders] for blocker in blockers}
+    assert named == {BlockerKind.GROUP_QUOTA: ["a", "b"], BlockerKind.USER_QUOTA: ["a"]}
+
+
+def test_who_goes_first_of_all_groups_in_order() -> None:
+    others = [
+        Job(id="b", cpu=4, user="bob"),
+        Job(id="s", cpu=3, group="secret"),
+        *(Job(id=f"c{i}", cpu=4, group="blue") for i in range(MOST_AHEAD)),
+        Job(id="late", priority=-1),
+    ]
+    wait = Place([node()], [A], [*others, X]).wait()
+    shown = [(ahead.job_id, ahead.user, ahead.asks.cpu) for ahead in wait.ahead]
+    assert shown == [("b", "bob", 4), ("", "", 3), ("c0", "ann", 4), ("c1", "ann", 4), ("c2", "ann", 4)]
+    assert wait.ahead_count == 2 + MOST_AHEAD
+
+
+def test_what_an_estimate_rests_on() -> None:
+    def basis(place: Place) -> str:
+        estimate = place.wait().estimate
+        assert estimate is not None
+        return estimate.basis
+
+    endless = replace(A, hours=None)
+    assert basis(Place([node()], waits=[X])) == AT_ONCE
+    assert basis(Place([node()], [A], [X])) == LATEST
+    assert basis(Place([node()], [endless], [X])) == "It cannot be told: the-a (a) of ann has no time limit."
+    hidden = replace(endless, group="secret")
+    assert basis(Place([node()], [hidden], [X])) == "It cannot be told: a job of another group has no time limit."
+    ahead = Job(id="b", cpu=4, hours=None)
+    assert basis(Place([node()], [A], [ahead, X])) == "It cannot be told: the-b (b) of ann has no time limit."
+    many = [Job(id=f"b{i:03}", cpu=4) for i in range(150)]
+    assert basis(Place([node()], [A], [*many, X])) == TOO_MANY
+
+
+def test_tasks_that_wait_one_by_one_are_explained_once_for_each_size() -> None:
+    place = Place([node()], [A], [Job(id=f"x{i}", cpu=2 + i % 2) for i in range(6)])
+    entries = [replace(found, job_id="x") for i in range(6) if (found := place.queue.get(f"x{i}"))]
+    for entry in entries:
+        place.queue.add(entry)
+    place.jobs["x"] = place.waits[0]
+    texts = [blocker.text for blocker in wait_of(entries, place.scene()).blockers]
+    assert [text for text in texts if text.startswith("It asks")] == [NO_ROOM, NO_ROOM.replace("2 cores", "3 cores")]
+
+
+def test_the_next_try_is_a_blocker_too() -> None:
+    at = datetime(2026, 3, 1, 12, 5, tzinfo=UTC)
+    wait = wait_for_try(at, "Exit code 1")
+    (blocker,) = wait.blockers
+    assert blocker.kind is BlockerKind.RETRY
+    assert blocker.text == "Its next try begins at 2026-03-01 12:05:00 UTC. The try before: Exit code 1"
+    assert wait.estimate is not None
+    assert (wait.estimate.at, wait.estimate.basis) == (at, "Then its next try begins, if there is room for it.")
