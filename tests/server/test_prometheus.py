@@ -242,7 +242,7 @@ async def test_the_format_is_the_one_asked_for(rig: Rig) -> None:
     assert asked.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
     assert asked.text.endswith("# EOF\n")
     assert {family.name for family in parse_openmetrics(asked.text)} > {"holdfast_jobs", "task_block_in_byte"}
-    for odd in ("application/openmetrics-text;version=x", "text/plain;version=9.y", "text/plain;version=1.0.0é", ";;,=", "a" * 9000):
+    for odd in ("application/openmetrics-text;version=x", "text/plain;version=9.y", ";;,=", "a" * 9000):
         assert (await read(rig, Accept=odd)).status_code == 200
 
 
