@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.core.access import Actor
 from holdfast.core.records import JobFilter, JobSummary
 from holdfast.core.states import JobState
+from holdfast.core.verdicts import Diagnosis
+from holdfast.store import insights as insight_rows
 from holdfast.store import own_jobs
 from holdfast.store.database import Store
 
@@ -32,6 +34,7 @@ class OwnJobs:
     failed: tuple[JobSummary, ...]
     recent: tuple[JobSummary, ...]  # others, of any time
     any: bool  # there ever was one
+    diagnoses: Mapping[str, Diagnosis]  # job id -> why it failed, as far as that is known by now
 
 
 class Overview:
@@ -66,4 +69,9 @@ class Overview:
             failed=failed,
             recent=tuple(job for job in newest if job.id not in told and job.state.final)[:FEW],
             any=bool(newest),
+            diagnoses=await self._diagnoses(failed),
         )
+
+    async def _diagnoses(self, failed: Sequence[JobSummary]) -> dict[str, Diagnosis]:
+        found = await self._store.read(insight_rows.find_diagnoses, [job.seq for job in failed])
+        return {job.id: found[job.seq] for job in failed if job.seq in found}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.core.placement import Amount, Quota, show_bytes
+from holdfast.core.verdicts import Used
 
 from .visit import Visit
 
@@ -41,6 +43,28 @@ def machine_lines(visit: Visit, free: Amount, whole: Amount) -> tuple[UseLine, .
     """In use, of all there is; without GPUs where there are none."""
     lines = quota_lines(visit, whole.minus(free), Quota(cpu=whole.cpu, memory=whole.memory, gpu=whole.gpu))
     return lines if whole.gpu else lines[:2]
+
+
+def used_lines(visit: Visit, used: Used) -> tuple[UseLine, ...]:
+    """What a job used of what it asked for; what was not measured is left out."""
+    found = [(visit.say("CPU"), used.cpu_used, used.cpu_asked, _cores), (visit.say("Memory"), *_memory(used))]
+    if used.gpu_asked:
+        found.append((visit.say("GPU"), used.gpu_used, used.gpu_asked, _cores))
+    form = visit.say("{used} of {limit} ({percent} %)")
+    return tuple(
+        UseLine(
+            label=label,
+            used=min(have, asked),
+            limit=asked,
+            text=form.format(used=show(have), limit=show(asked), percent=round(100 * have / asked)),
+        )
+        for label, have, asked, show in found
+        if have is not None and asked
+    )
+
+
+def _memory(used: Used) -> tuple[float | None, float, Callable[[float], str]]:
+    return used.memory_peak, used.memory_asked, lambda count: show_bytes(int(count))
 
 
 def _cores(cpu: float) -> str:

@@ -23,6 +23,7 @@ from ..routes import page
 from ..schedule_views import ScheduleView, view_of
 from ..use_lines import UseLine, machine_lines, quota_lines
 from ..visit import Visit
+from .job_verdict import FailureView, failure_view
 from .job_view import ExitWords, exit_words
 
 SPAN = "7d"  # as the job list names services.overview.RECENT
@@ -54,6 +55,7 @@ class HeldJob:
 class Failure:
     job: JobSummary
     exit: ExitWords | None
+    verdict: FailureView | None  # where more is known than its exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ async def show_home(visit: Visit) -> Response:
         held=tuple(HeldJob(job=job, until=visit.services.closeup.held_until(job.id)) for job in jobs.held),
         now=tuple(_tile(jobs, state) for state in NOW),
         lately=tuple(_tile(jobs, state, SPAN) for state in LATELY),
-        failures=tuple(Failure(job=job, exit=exit_words(visit, _exit(job))) for job in jobs.failed),
+        failures=tuple(_failure(visit, jobs, job) for job in jobs.failed),
         groups=tuple(groups[:MOST_GROUPS]),
         more_groups=max(0, len(groups) - MOST_GROUPS),
         machines=tuple(machines[:MOST_NODES]),
@@ -113,6 +115,12 @@ async def show_home(visit: Visit) -> Response:
         origin=origin_of(visit.request),
     )
     return await visit.show("home/_board.html" if visit.wants_part else "home/home.html", found)
+
+
+def _failure(visit: Visit, jobs: OwnJobs, job: JobSummary) -> Failure:
+    verdict = failure_view(visit, job.id, jobs.diagnoses.get(job.id))
+    known = verdict if verdict and verdict.known else None
+    return Failure(job=job, exit=None if known else exit_words(visit, _exit(job)), verdict=known)
 
 
 def _tile(jobs: OwnJobs, state: JobState, span: str = "") -> Tile:

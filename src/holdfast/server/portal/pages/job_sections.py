@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.services.job_closeup import Closeup
 
 from ..visit import Visit
-from . import job_artifacts, job_configuration, job_events, job_overview, job_tasks
+from . import job_artifacts, job_configuration, job_events, job_figures, job_overview, job_tasks
 from .job_view import Section
 
 
@@ -19,6 +19,7 @@ SECTIONS = (
     job_overview.SECTION,
     job_tasks.SECTION,
     LOG,
+    job_figures.SECTION,
     job_events.SECTION,
     job_artifacts.SECTION,
     job_configuration.SECTION,

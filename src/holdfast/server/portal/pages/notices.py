@@ -1,0 +1,169 @@
+"""Who is told of one's jobs, of what, and what became of the notices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from starlette.responses import Response
+
+from holdfast.core.errors import UserError
+from holdfast.core.notices import (
+    CHOICES,
+    LONGEST_ADDRESS,
+    USUAL,
+    KnownRecipient,
+    NoticeEvent,
+    NoticeRecord,
+    NoticeState,
+    Way,
+    shown_address,
+)
+from holdfast.services.notice_sending import Fate
+
+from ..forms import Form
+from ..routes import act, page
+from ..visit import Visit
+
+SHOWN = 50  # notices
+_FIELDS = ("way", "address", "events")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipientView:
+    known: KnownRecipient
+    address: str  # as it may be shown
+    events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeView:
+    record: NoticeRecord
+    address: str
+    event: str
+    state: str
+    tone: str  # of its badge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticesPage:
+    recipients: tuple[RecipientView, ...]
+    notices: tuple[NoticeView, ...]
+    older: str
+    mail_ready: bool
+    choices: Mapping[str, str]  # event -> in words
+    ways: Mapping[str, str]
+    way: str = Way.WEBHOOK.value
+    address: str = ""
+    events: Collection[str] = field(default_factory=lambda: {event.value for event in USUAL})
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+async def show_notices(visit: Visit) -> Response:
+    return await visit.show("me/notices.html", await _page(visit))
+
+
+async def _page(visit: Visit) -> NoticesPage:
+    notices = visit.services.notices
+    found = await notices.list(visit.who, before=visit.number("before"), limit=SHOWN)
+    known = await notices.recipients(visit.who)
+    return NoticesPage(
+        recipients=tuple(_recipient(visit, each) for each in known),
+        notices=tuple(_notice(visit, each) for each in found.items),
+        older=f"/me/notices?before={found.next_before}" if found.next_before else "",
+        mail_ready=notices.mail_ready,
+        choices={event.value: event_words(visit)[event] for event in CHOICES},
+        ways=_way_words(visit),
+    )
+
+
+def _recipient(visit: Visit, known: KnownRecipient) -> RecipientView:
+    words = event_words(visit)
+    told = tuple(words[event] for event in NoticeEvent if event in known.recipient.events)
+    return RecipientView(known=known, address=shown_address(known.recipient.way, known.recipient.address), events=told)
+
+
+def _notice(visit: Visit, record: NoticeRecord) -> NoticeView:
+    state, tone = _state_words(visit)[record.state]
+    address = shown_address(record.way, record.address)
+    return NoticeView(record=record, address=address, event=event_words(visit)[record.event], state=state, tone=tone)
+
+
+def event_words(visit: Visit) -> dict[NoticeEvent, str]:
+    return {
+        NoticeEvent.STARTED: visit.say("A job started"),
+        NoticeEvent.SUCCEEDED: visit.say("A job succeeded"),
+        NoticeEvent.FAILED: visit.say("A job failed"),
+        NoticeEvent.STOPPED: visit.say("A job was stopped"),
+        NoticeEvent.RETRIED: visit.say("A job is tried again"),
+        NoticeEvent.HELD: visit.say("A failed task is held"),
+        NoticeEvent.DEBUGGER_WAITING: visit.say("A debugger waits"),
+        NoticeEvent.HOLD_ENDING: visit.say("A hold ends soon"),
+        NoticeEvent.SCHEDULE_SKIPPED: visit.say("A recurring run was skipped"),
+        NoticeEvent.TEST: visit.say("A test"),
+        NoticeEvent.LEFT_OUT: visit.say("Others were left out"),
+    }
+
+
+def _way_words(visit: Visit) -> dict[str, str]:
+    return {
+        Way.WEBHOOK.value: visit.say("Webhook (JSON)"),
+        Way.SLACK.value: visit.say("Slack, or what takes its text"),
+        Way.MAIL.value: visit.say("E-mail"),
+    }
+
+
+def _state_words(visit: Visit) -> dict[NoticeState, tuple[str, str]]:
+    return {
+        NoticeState.WAITING: (visit.say("waiting"), "state-pending"),
+        NoticeState.SENDING: (visit.say("being sent"), "state-running"),
+        NoticeState.SENT: (visit.say("sent"), "state-succeeded"),
+        NoticeState.UNCONFIRMED: (visit.say("unconfirmed"), "state-unknown"),
+        NoticeState.FAILED: (visit.say("not delivered"), "state-failed"),
+    }
+
+
+# -- acting
+
+
+async def add_recipient(visit: Visit, form: Form) -> Response:
+    try:
+        made = await visit.services.notices.add(visit.who, form.text("way"), form.text("address"), _chosen(form))
+    except UserError as error:
+        name = error.field if error.field in _FIELDS else "address"
+        found = replace(
+            await _page(visit),
+            way=form.text("way"),
+            address=form.text("address")[:LONGEST_ADDRESS],
+            events=_chosen(form),
+            problems={name: visit.tell_error(error)},
+        )
+        return await visit.show("me/notices.html", found, 400)
+    address = shown_address(made.recipient.way, made.recipient.address)
+    return visit.go(
+        "/me/notices", visit.say("{address} is told from now on. Send a test to see it arrive.", address=address)
+    )
+
+
+async def remove_recipient(visit: Visit, form: Form) -> Response:
+    await visit.services.notices.remove(visit.who, visit.request.path_params["id"])
+    return visit.go("/me/notices", visit.say("The recipient is removed."))
+
+
+async def test_recipient(visit: Visit, form: Form) -> Response:
+    came = await visit.services.notices.test(visit.who, visit.request.path_params["id"])
+    if came.fate is Fate.SENT:
+        return visit.go("/me/notices", visit.say("The test arrived."))
+    return visit.go("/me/notices", visit.say("The test did not arrive: {why}", why=visit.tell(came.said)))
+
+
+def _chosen(form: Form) -> Sequence[str]:
+    return form.all("events")
+
+
+routes = [
+    page("/me/notices", show_notices),
+    act("/me/notices", add_recipient),
+    act("/me/notices/{id}/remove", remove_recipient),
+    act("/me/notices/{id}/test", test_recipient),
+]
