@@ -19,7 +19,7 @@ Quotas = dict[str, tuple[Quota, Quota]]
 
 thorough = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GROUPS, USERS = ("red", "blue"), ("ann", "bob")
-bound = st.sampled_from([None, None, *range(2, 13)])
+bound = st.sampled_from([None, None, *range(8, 15)])
 quota = st.builds(
     lambda cpu, memory, gpu: Quota(cpu=cpu, memory=None if memory is None else memory * GIB, gpu=gpu),
     bound,
@@ -27,7 +27,7 @@ quota = st.builds(
     bound,
 )
 quotas = st.fixed_dictionaries({group: st.tuples(quota, quota) for group in GROUPS})
-sizes = st.tuples(st.integers(2, 8), st.integers(4, 16), st.integers(0, 4), st.integers(2, 6))
+sizes = st.tuples(st.integers(4, 8), st.integers(6, 16), st.integers(2, 4), st.integers(4, 6))
 machines = st.lists(sizes, min_size=1, max_size=3).map(
     lambda found: [node(f"n{at}", *size) for at, size in enumerate(found)]
 )
@@ -36,9 +36,9 @@ jobs = st.lists(
         Job,
         id=st.just(""),
         cpu=st.sampled_from([0.5, 1, 2, 3, 4]),
-        memory=st.integers(1, 8),
-        gpu=st.sampled_from([0, 0, 1, 2, 3]),
-        tasks=st.sampled_from([1, 1, 2, 3]),
+        memory=st.integers(1, 6),
+        gpu=st.sampled_from([0, 0, 1, 2]),
+        tasks=st.sampled_from([1, 1, 1, 2]),
         ports=st.sampled_from([0, 0, 1, 2]),
         user=st.sampled_from(USERS),
         group=st.sampled_from(GROUPS),
@@ -46,8 +46,8 @@ jobs = st.lists(
         hours=st.sampled_from([1.5, 2, 4, None]),
         held=st.sampled_from([False, False, True]),
     ),
-    min_size=2,
-    max_size=10,
+    min_size=4,
+    max_size=12,
 )
 
 
