@@ -22,6 +22,10 @@ have_git() {
     command -v git >/dev/null 2>&1
 }
 
+have_prometheus() {
+    command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1
+}
+
 have_chromium() {
     for name in chromium-headless-shell chromium chromium-browser; do
         command -v "$name" >/dev/null 2>&1 && return 0
@@ -34,8 +38,8 @@ chromium_package() {
     if apt-cache show chromium-headless-shell >/dev/null 2>&1; then echo chromium-headless-shell; else echo chromium; fi
 }
 
-# Where services are started for whoever is installed, a test should not open the machine to logins.
-may_install_openssh() {
+# Where services are started for whoever is installed, a test should not open the machine to logins, nor to queries.
+may_install_services() {
     [ ! -d /run/systemd/system ]
 }
 
@@ -70,14 +74,20 @@ component() {
     fi
 }
 
+# service NAME PACKAGE...: the same, of what would run as a service
+service() {
+    if may_install_services; then
+        component "$@"
+    else
+        name=$1
+        shift
+        skipped "$name" "installing it would start a service here" "$@"
+    fi
+}
+
 have_postgresql || component PostgreSQL postgresql
 have_git || component git git
 have_netcat || component netcat netcat-openbsd
 have_chromium || component Chromium "$(chromium_package)" fonts-noto-cjk
-if ! have_openssh; then
-    if may_install_openssh; then
-        component OpenSSH openssh-server openssh-client
-    else
-        skipped OpenSSH "installing it would start a service here" openssh-server openssh-client
-    fi
-fi
+have_openssh || service OpenSSH openssh-server openssh-client
+have_prometheus || service Prometheus prometheus

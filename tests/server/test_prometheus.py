@@ -277,3 +277,10 @@ async def test_the_server_counts_requests_and_writes(rig: Rig) -> None:
     assert seen >= {("rest", "GET", "200"), ("rest", "GET", "404"), ("rest", "other", "405")}
     assert next(_of(told, "holdfast_db_write_duration_seconds_count")).value > 0
     assert next(_of(told, "holdfast_db_write_batch_size_sum")).value > 0
+
+
+async def test_all_that_is_told_is_in_the_guide(rig: Rig) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/monitor-with-prometheus.md").read_text()
+    told = {family.name for family in parse_text((await read(rig)).text)}
+    missing = {name for name in told if f"`{name}`" not in page and f"`{name}_total`" not in page}
+    assert {name for name in missing if not name.startswith("process_")} == set()
