@@ -20,6 +20,7 @@ from .exchange import Awaiting, Blocking, Flow, Give, Open, Pause, Reply, Reques
 from .files import FileCalls
 from .jobs import JobCalls
 from .logs import LogCalls
+from .metrics import MetricCalls
 from .notices import NoticeCalls
 from .people import PeopleCalls
 from .place import PlaceCalls
@@ -37,6 +38,7 @@ class Calls(
     WhyCalls,
     ScheduleCalls,
     LogCalls,
+    MetricCalls,
     PeopleCalls,
     AccountCalls,
     NoticeCalls,

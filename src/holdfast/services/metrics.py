@@ -13,7 +13,7 @@ from holdfast.core.averaging import Point, average, points_of
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.job import Job, Role
 from holdfast.core.metrics import RINGS, Current, Ring, Sample, TaskSummary
-from holdfast.core.records import TaskRecord
+from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.core.states import TaskState
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
@@ -62,8 +62,7 @@ class TaskNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNow:
-    job_id: str
-    attempt: int
+    job: JobSummary
     tasks: tuple[TaskNow, ...]  # that are on a machine now
     total: int  # of all such tasks; more than are told where there are very many
 
@@ -157,7 +156,7 @@ class Metrics:
         live = self._control.active(found.id)
         tasks = [task for task in live.tasks if task.state.live and task.node] if live else []
         told = tuple(self._now(live, task) for task in tasks[:MOST_TASKS]) if live else ()
-        return JobNow(job_id=found.id, attempt=found.attempt, tasks=told, total=len(tasks))
+        return JobNow(job=found, tasks=told, total=len(tasks))
 
     def place_now(self, actor: Actor) -> PlaceNow:
         """What runs now uses, by job and by machine."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .models import Given
+from .models import Given, StateName
 
 RingName = Literal["15m", "1h", "3h", "lifetime"]
 
@@ -95,6 +95,8 @@ class TaskNowView(Given):
 
 class JobNowView(Given):
     job: str
+    name: str
+    state: StateName
     attempt: int
     tasks: list[TaskNowView] = Field(description="Those that are on a machine; at most 1000.")
     total: int = Field(description="How many those are.")

@@ -60,8 +60,10 @@ async def show_metrics_now(ref: str, actor: Caller, services: Ask) -> Response:
     found = await services.metrics.now(actor, ref)
     return answer(
         {
-            "job": found.job_id,
-            "attempt": found.attempt,
+            "job": found.job.id,
+            "name": found.job.name,
+            "state": found.job.state.value,
+            "attempt": found.job.attempt,
             "tasks": [_show_task(each) for each in found.tasks],
             "total": found.total,
             "measured": services.metrics.enabled,
