@@ -1,33 +1,175 @@
-"""One verdict on a job that failed."""
+"""One verdict on a job that failed: what the end of its tasks tells, what their logs tell, and which task was first."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from holdfast.core.exits import ExitKind
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
-from .case import Case
+from . import texts
+from .by_exit import by_code, by_signal, decided, may_tell
+from .case import Case, TaskCase
+from .log_text import LogText
+from .suspects import NEAR_END, Suspect, find_suspect
+from .texts import Words
+from .wording import Wording, fill, with_evidence
 
-_KINDS = {
-    ExitKind.OUT_OF_MEMORY: Fault.OUT_OF_MEMORY,
-    ExitKind.TIME_LIMIT: Fault.TIME_LIMIT,
-    ExitKind.REFUSED: Fault.IMPOSSIBLE,
-    ExitKind.PLATFORM: Fault.PLATFORM,
-}
+LAST_LINES = 6  # shown where nothing is known
+MOST_LINES = 6  # of the log, as evidence
+LONGEST_LINE = 400  # characters
+MOST_FOLLOWERS = 50  # that are named
+_NOT_FAILED = (ExitKind.SUCCEEDED, ExitKind.CANCELLED, ExitKind.ATTEMPT_OVER)
+_WEAKER = {Confidence.CERTAIN: Confidence.LIKELY, Confidence.LIKELY: Confidence.POSSIBLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What one task alone makes believe."""
+
+    task: TaskCase
+    diagnosis: Diagnosis
+    follower: bool  # it tells that others failed
 
 
 def judge(case: Case) -> Diagnosis | None:
     """None where there is nothing that failed."""
-    task = case.tasks[0] if case.tasks else None
-    exit = task.exit if task else case.exit
-    if exit is None or exit.kind in (ExitKind.SUCCEEDED, ExitKind.CANCELLED, ExitKind.ATTEMPT_OVER):
+    failed = [task for task in case.tasks if not task.stopped and task.exit.kind not in _NOT_FAILED]
+    if not failed:
+        return _without_tasks(case)
+    opinions = [_opinion(case, task) for task in failed if task.log or task is failed[0]]
+    cause = _cause(case, opinions)
+    return _with_others(cause, opinions, failed, case)
+
+
+def _without_tasks(case: Case) -> Diagnosis | None:
+    if case.exit is None or case.exit.kind in _NOT_FAILED:
         return None
-    name = task.task if task else None
-    return Diagnosis(
-        fault=_KINDS.get(exit.kind, Fault.UNKNOWN),
-        title=exit.message,
-        explanation="",
-        confidence=Confidence.CERTAIN if exit.kind in _KINDS else Confidence.POSSIBLE,
-        evidence=(Evidence(kind=EvidenceKind.EXIT, text=exit.message, task=name),),
-        task=name,
-        attempt=case.attempt,
+    wording = Wording(case, None)
+    found = decided(wording)
+    if found is None:
+        found = wording.diagnosis(Fault.UNKNOWN, texts.NO_LOG, Confidence.POSSIBLE)
+    return found if found.evidence else with_evidence(found, wording.exit_evidence())
+
+
+def _cause(case: Case, opinions: Sequence[Opinion]) -> Opinion:
+    """The first that failed by itself. Where all only tell of others, one that was stopped may have the cause: it had
+    failed, and had not come to its end."""
+    own = [opinion for opinion in opinions if not opinion.follower]
+    known = [opinion for opinion in own if opinion.diagnosis.fault is not Fault.UNKNOWN]
+    if own and (own[0] is opinions[0] or not known):
+        return own[0]
+    if known:
+        return known[0]
+    for task in case.tasks:
+        if task.stopped and task.log:
+            stopped = _of_log(case, task, LogText.of(task.log))
+            if stopped is not None and not stopped.follower and stopped.diagnosis.confidence is not Confidence.POSSIBLE:
+                return stopped
+    return opinions[0]
+
+
+def _with_others(cause: Opinion, opinions: Sequence[Opinion], failed: Sequence[TaskCase], case: Case) -> Diagnosis:
+    """Those that failed because of it, and those that failed the same way."""
+    diagnosis = cause.diagnosis
+    others = [opinion for opinion in opinions if opinion.task is not cause.task]
+    same = [each for each in others if not each.follower and each.diagnosis.fault is diagnosis.fault]
+    followers = [each.task.task for each in others if each.follower]
+    said = [diagnosis.explanation]
+    if same:
+        said.append(fill(texts.SAME_ELSEWHERE, {"count": str(max(case.failed - len(followers), len(same) + 1) - 1)}))
+    if followers:
+        said.append(fill(texts.FOLLOWED, {"count": str(len(followers))}))
+    return replace(
+        diagnosis,
+        explanation=" ".join(filter(None, said)),
+        followers=tuple(followers[:MOST_FOLLOWERS]),
     )
+
+
+def _opinion(case: Case, task: TaskCase) -> Opinion:
+    wording = Wording(case, task)
+    found = decided(wording)
+    if found is not None:
+        text = LogText.of(task.log)
+        shown = _last_lines(text, task) if not found.evidence or found.fault is Fault.TIME_LIMIT else None
+        return Opinion(task, with_evidence(found, wording.exit_evidence(), shown), follower=False)
+    text = LogText.of(task.log)
+    told = _of_log(case, task, text)
+    if told is not None:
+        return told
+    found = by_signal(wording, b"killed" in text.lower[-4000:]) or by_code(wording)
+    follower = found is not None and found.rule == "sigterm"
+    found = found or _unknown(wording, text, task)
+    shown = _last_lines(text, task) if len(text.data.strip()) else None
+    return Opinion(task, with_evidence(found, wording.exit_evidence(), shown), follower)
+
+
+def _of_log(case: Case, task: TaskCase, text: LogText) -> Opinion | None:
+    suspect = find_suspect(text, task.exit.code)
+    if suspect is None or (not task.stopped and not may_tell(task, suspect)):
+        return None
+    wording = Wording(case, task)
+    confidence = suspect.rule.confidence if suspect.rule else Confidence.CERTAIN
+    if suspect.healthy > NEAR_END:
+        confidence = _WEAKER.get(confidence, confidence)
+    found = wording.diagnosis(
+        suspect.fault,
+        _words(suspect),
+        confidence,
+        _values(suspect),
+        rule=suspect.rule.id if suspect.rule else "python-exception",
+        evidence=[_shown(text, task, suspect)],
+    )
+    memory = wording.memory_evidence() if suspect.fault is Fault.OUT_OF_MEMORY else None
+    found = with_evidence(_with_frame(found, suspect), wording.exit_evidence(), memory)
+    return Opinion(task, found, suspect.follower)
+
+
+def _words(suspect: Suspect) -> Words:
+    if suspect.rule is not None:
+        return Words(suspect.rule.title, suspect.rule.explanation, suspect.rule.remedies)
+    assert suspect.trace is not None
+    return texts.RAISED if suspect.trace.message.strip() else texts.RAISED_PLAIN
+
+
+def _values(suspect: Suspect) -> dict[str, str]:
+    trace = suspect.trace
+    if trace is None:
+        return dict(suspect.parts)
+    first = trace.message.strip().split("\n")[0]
+    return {"exception": trace.name, "message": first, **suspect.parts}
+
+
+def _with_frame(diagnosis: Diagnosis, suspect: Suspect) -> Diagnosis:
+    frame = suspect.trace.own_frame if suspect.trace else None
+    if frame is None:
+        return diagnosis
+    function = frame.function if frame.function not in ("", "<module>") else ""
+    template = texts.RAISED_IN if function else texts.RAISED_AT
+    where = fill(template, {"file": frame.file, "line": str(frame.line), "function": function})
+    return replace(diagnosis, frame=frame, explanation=f"{diagnosis.explanation} {where}".strip())
+
+
+def _shown(text: LogText, task: TaskCase, suspect: Suspect) -> Evidence:
+    first, last = suspect.lines
+    lines = list(range(first, min(last, first + MOST_LINES - 1) + 1))
+    return _quoted(text, task, lines)
+
+
+def _last_lines(text: LogText, task: TaskCase) -> Evidence | None:
+    lines = text.last_lines(LAST_LINES)
+    return _quoted(text, task, lines) if lines else None
+
+
+def _quoted(text: LogText, task: TaskCase, lines: Sequence[int]) -> Evidence:
+    shown = "\n".join(text.line(number).rstrip()[:LONGEST_LINE] for number in lines)
+    return Evidence(kind=EvidenceKind.LOG, text=shown, task=task.task, offset=text.offset(lines[0]))
+
+
+def _unknown(wording: Wording, text: LogText, task: TaskCase) -> Diagnosis:
+    if not task.log:
+        return wording.diagnosis(Fault.UNKNOWN, texts.NO_LOG, Confidence.POSSIBLE)
+    words = texts.UNKNOWN if text.data.strip() else texts.SILENT
+    return wording.diagnosis(Fault.UNKNOWN, words, Confidence.POSSIBLE)

@@ -1,0 +1,117 @@
+"""What the end of a task tells by itself: the kernel, the engine, an exit code or a signal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.core.exits import SIGNAL_NAMES, Cause, ExitKind
+from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
+
+from . import texts
+from .case import TaskCase
+from .suspects import Suspect
+from .wording import Wording, with_evidence
+
+AT_LIMIT = 0.95  # of the limit: so much in use, and a SIGKILL was most likely for that
+_KILL, _TERM, _SEGV, _ABRT, _INT, _HUP, _BUS = 9, 15, 11, 6, 2, 1, 7
+_TIMED_OUT = 124  # what `timeout` ends with
+# What the log may tell of a program that died by a signal: more than the signal does.
+_MEMORY = frozenset({Fault.OUT_OF_MEMORY, Fault.SHARED_MEMORY, Fault.GPU_OUT_OF_MEMORY})
+_OF_CRASH = _MEMORY | {
+    Fault.SEGFAULT, Fault.ABORTED, Fault.CRASHED, Fault.GPU_ERROR, Fault.GPU_DRIVER, Fault.GPU_HARDWARE,
+    Fault.GPU_MISSING, Fault.MISSING_LIBRARY, Fault.WRONG_ARCHITECTURE, Fault.PROCESSES, Fault.DISK_FULL,
+}  # fmt: skip
+_REFUSED_IMAGE = frozenset({Cause.IMAGE_MISSING.value, Cause.NO_SHELL.value})
+
+
+def decided(wording: Wording) -> Diagnosis | None:
+    """Where nothing in a log can say more: the kernel or the engine knows why it ended."""
+    exit = wording.task.exit if wording.task else wording.case.exit
+    if exit is None:
+        return None
+    if exit.kind is ExitKind.OUT_OF_MEMORY:
+        found = wording.diagnosis(Fault.OUT_OF_MEMORY, texts.OUT_OF_MEMORY, Confidence.CERTAIN, rule="kernel-oom")
+        return with_evidence(found, wording.kernel_evidence(), wording.memory_evidence())
+    if exit.kind is ExitKind.TIME_LIMIT:
+        return wording.diagnosis(Fault.TIME_LIMIT, texts.TIME_LIMIT, Confidence.CERTAIN, rule="time-limit")
+    if exit.cause == Cause.SCRATCH_FULL:
+        return _told(wording, Fault.HOME_FULL, texts.HOME_FULL, exit.message, "home-full")
+    if exit.kind is ExitKind.REFUSED and exit.cause in _REFUSED_IMAGE:
+        return _told(wording, Fault.BAD_IMAGE, texts.BAD_IMAGE, exit.message, "refused-image")
+    if exit.kind is ExitKind.REFUSED:
+        return _told(wording, Fault.IMPOSSIBLE, texts.IMPOSSIBLE, exit.message, "refused")
+    if exit.kind is ExitKind.PLATFORM and exit.cause == Cause.PORT_IN_USE:
+        return _told(wording, Fault.PORT_IN_USE, texts.PORT_TAKEN, exit.message, "port-taken")
+    if exit.kind is ExitKind.PLATFORM:
+        return _told(wording, Fault.PLATFORM, texts.PLATFORM, exit.message, "platform")
+    return None
+
+
+def _told(wording: Wording, fault: Fault, words: texts.Words, message: str, rule: str) -> Diagnosis:
+    task = wording.task.task if wording.task else None
+    told = Evidence(kind=EvidenceKind.EVENT, text=message, task=task)
+    return wording.diagnosis(fault, words, Confidence.CERTAIN, rule=rule, evidence=[told])
+
+
+def may_tell(task: TaskCase, suspect: Suspect) -> bool:
+    """Whether what the log tells goes with the signal that ended it."""
+    signal = task.exit.signal
+    if signal is None or task.exit.code in (_TIMED_OUT,):
+        return True
+    if signal == _KILL:
+        return suspect.fault in _MEMORY and suspect.healthy <= 5
+    if signal in (_TERM, _INT, _HUP):
+        return suspect.healthy <= 2 and not suspect.follower
+    if signal == _SEGV:
+        return suspect.fault in _MEMORY | {Fault.SEGFAULT}
+    return suspect.fault in _OF_CRASH or (signal == _ABRT and suspect.healthy <= 5)
+
+
+def by_signal(wording: Wording, said_killed: bool) -> Diagnosis | None:
+    """What a signal, or an exit code that shells give a meaning, tells without the log. `said_killed`: a shell told of
+    a process that was killed."""
+    assert wording.task is not None
+    exit, say = wording.task.exit, wording.diagnosis
+    if exit.signal == _KILL:
+        return _killed(wording, said_killed)
+    told: dict[int, Callable[[], Diagnosis]] = {
+        _SEGV: lambda: say(Fault.SEGFAULT, texts.SEGFAULT, Confidence.CERTAIN, rule="sigsegv"),
+        _ABRT: lambda: say(Fault.ABORTED, texts.ABORTED, Confidence.CERTAIN, rule="sigabrt"),
+        _TERM: lambda: say(Fault.KILLED, texts.TERMINATED, Confidence.LIKELY, rule="sigterm"),
+        _INT: lambda: say(Fault.KILLED, texts.INTERRUPTED, Confidence.LIKELY, rule="sigint"),
+        _HUP: lambda: say(Fault.KILLED, texts.INTERRUPTED, Confidence.LIKELY, rule="sighup"),
+    }
+    if exit.signal in told:
+        return told[exit.signal]()
+    if exit.signal in texts.CRASHED:
+        return say(Fault.CRASHED, texts.CRASHED[exit.signal], Confidence.CERTAIN, rule=f"signal-{exit.signal}")
+    if exit.signal in SIGNAL_NAMES:
+        return say(Fault.CRASHED, texts.OTHER_SIGNAL, Confidence.LIKELY, rule="other-signal")
+    return None
+
+
+def by_code(wording: Wording) -> Diagnosis | None:
+    """What the exit code alone makes possible, where the log tells nothing."""
+    assert wording.task is not None
+    code, commands = wording.task.exit.code, "\n".join(wording.task.role.commands)
+    if code == _TIMED_OUT and "timeout" in commands:
+        return wording.diagnosis(Fault.TIME_LIMIT, texts.OWN_TIMEOUT, Confidence.LIKELY, rule="own-timeout")
+    if code == 127:
+        return wording.diagnosis(Fault.COMMAND_NOT_FOUND, texts.CODE_127, Confidence.POSSIBLE, rule="code-127")
+    if code == 126:
+        return wording.diagnosis(Fault.NOT_EXECUTABLE, texts.CODE_126, Confidence.POSSIBLE, rule="code-126")
+    return None
+
+
+def _killed(wording: Wording, said_killed: bool) -> Diagnosis:
+    task = wording.task
+    assert task is not None
+    near = task.memory_peak is not None and task.memory_limit and task.memory_peak >= AT_LIMIT * task.memory_limit
+    if near:
+        found = wording.diagnosis(
+            Fault.OUT_OF_MEMORY, texts.LIKELY_OUT_OF_MEMORY, Confidence.LIKELY, rule="sigkill-at-limit"
+        )
+        return with_evidence(found, wording.memory_evidence())
+    words = texts.KILLED if said_killed else texts.EXIT_137
+    confidence = Confidence.LIKELY if said_killed else Confidence.POSSIBLE
+    return with_evidence(wording.diagnosis(Fault.KILLED, words, confidence, rule="sigkill"), wording.memory_evidence())

@@ -1,0 +1,243 @@
+"""What verdicts say, beside what rules say: templates, so that they can be told in other languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from holdfast.core.job import Dialect
+
+from .rulebook import load_rules
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    title: str
+    explanation: str
+    remedies: tuple[str, ...] = ()
+
+
+OUT_OF_MEMORY = Words(
+    "Out of memory: the kernel killed it at its limit of {memory_limit}",
+    "The task used all the memory that it may, and the kernel ended one of its processes for it.",
+    ("@memory", "Or let it use less: smaller batches, fewer workers that load data, data read in pieces."),
+)
+LIKELY_OUT_OF_MEMORY = Words(
+    "Killed by SIGKILL, most likely for its memory: {memory_peak} of {memory_limit} in use",
+    "The kernel left no record of it, but its memory was at the limit when it was killed.",
+    ("@memory", "Or let it use less: smaller batches, fewer workers that load data, data read in pieces."),
+)
+KILLED = Words(
+    "Killed by SIGKILL, and not for its memory",
+    "Somebody or something else killed it: another process of the task, or somebody on the machine. Holdfast did not.",
+    (
+        "See whether its own commands kill processes, such as `timeout -s KILL` or `kill -9`.",
+        "Ask the admins whether something was killed by hand on its machine at that time.",
+    ),
+)
+EXIT_137 = Words(
+    "Exit code 137, as after SIGKILL",
+    "Its memory was not at the limit and Holdfast did not kill it. Either something else did, or the program chose "
+    "this code itself.",
+    ("See whether its own commands use `kill -9`, `timeout -s KILL` or `exit 137`.",),
+)
+TERMINATED = Words(
+    "Ended by SIGTERM, which Holdfast did not send",
+    "Another process of the task, or somebody on the machine, asked it to end.",
+    ("See whether its own commands or its launcher stop it, such as `timeout` or `kill`.",),
+)
+INTERRUPTED = Words(
+    "Ended by {signal}, which Holdfast did not send",
+    "Another process of the task, or somebody inside it, interrupted it.",
+    ("See whether its own commands or somebody who was inside the task did that.",),
+)
+SEGFAULT = Words(
+    "Segmentation fault",
+    "The program reached for memory that is not its own (SIGSEGV). That is a fault in compiled code: the program's, or "
+    "that of a library it uses.",
+    (
+        "See that its compiled libraries fit each other: versions of CUDA, NumPy and what was built against them.",
+        "For Python, run it with `python -X faulthandler` to see where it was.",
+    ),
+)
+ABORTED = Words(
+    "The program aborted itself (SIGABRT)",
+    "A check within the program or one of its libraries failed, and it ended itself. Its last lines may say which.",
+    ("Look at the last lines of its log.",),
+)
+CRASHED = {
+    4: Words(
+        "Illegal instruction (SIGILL)",
+        "The program uses instructions that this machine's processor does not have.",
+        ("Use a build for this processor, without AVX-512 or AVX2 where it lacks them.",),
+    ),
+    7: Words(
+        "Bus error (SIGBUS)",
+        "The program used memory that could not be provided: often /dev/shm was full, or a file that it had mapped was "
+        "cut short.",
+        ("@shm", "See that no file it reads is changed or truncated while it runs."),
+    ),
+    8: Words(
+        "Arithmetic error in compiled code (SIGFPE)",
+        "Most often a division of whole numbers by zero.",
+        ("Look for a division by zero in compiled code, such as an empty batch or a size of zero.",),
+    ),
+    13: Words(
+        "Ended by SIGPIPE: nobody read what it wrote",
+        "A program in a pipe ended before the one that writes to it, such as `head` in `… | head`. With the shell "
+        "option pipefail that fails the job.",
+        ("Let the reader read to the end, or end that line with `|| true`.",),
+    ),
+    5: Words(
+        "Ended by a trap (SIGTRAP)",
+        "A check in compiled code failed, or a breakpoint was met without a debugger.",
+        ("Look at the last lines of its log.",),
+    ),
+}
+OTHER_SIGNAL = Words(
+    "Ended by {signal}",
+    "The program was ended by this signal, which Holdfast did not send.",
+    ("See whether its own commands send signals.",),
+)
+TIME_LIMIT = Words(
+    "It ran longer than its time limit of {time_limit}",
+    "Holdfast stopped it then. It was still at work.",
+    ("@time", "See whether it made progress until the end: a program that hangs needs another remedy."),
+)
+OWN_TIMEOUT = Words(
+    "The command `timeout` ended it: exit code 124",
+    "The job's own commands run something under `timeout`, and it took longer than that.",
+    ("Give `timeout` in the job's commands more time, or see why it hangs.",),
+)
+HOME_FULL = Words(
+    "Its home grew too large",
+    "What it kept in its home folder was more than this place allows, so it was stopped.",
+    (
+        "Write large files to a mounted volume or dataset, or to /tmp.",
+        "Remove checkpoints and caches that are no longer needed while it runs.",
+    ),
+)
+BAD_IMAGE = Words(
+    "The image {image} cannot be used",
+    "The task could not be started from this image.",
+    (
+        "See which images there are with `holdfast images`, and correct the name in the job.",
+        "Ask an admin to import it.",
+    ),
+)
+IMPOSSIBLE = Words(
+    "No machine here can run it",
+    "It was refused before it started, and would be again.",
+    ("Change what the message names, and submit it again.",),
+)
+PLATFORM = Words(
+    "It was lost: that is not the program's fault",
+    "The machine or Holdfast itself failed it, and it was not tried again.",
+    (
+        "Submit it again, with a number of retries if it is to survive this.",
+        "If it happens again, tell an admin: the server's log has more.",
+    ),
+)
+PORT_TAKEN = Words(
+    "A port that it was given is in use",
+    "Something outside of Holdfast listens on a port of the machine that the task was given.",
+    ("Submit it again: it gets other ports.", "If it happens again, tell an admin which port it was."),
+)
+RAISED = Words(
+    "{exception}: {message}",
+    "The program ended with this exception, which nothing in it caught.",
+)
+RAISED_PLAIN = Words(
+    "{exception}",
+    "The program ended with this exception, which nothing in it caught.",
+)
+RAISED_AT = "It came from {file}, line {line}."
+RAISED_IN = "It came from {file}, line {line}, in {function}."
+SAME_ELSEWHERE = "{count} other tasks failed in the same way."
+FOLLOWED = "{count} other tasks failed after it, because of it."
+UNKNOWN = Words(
+    "Exit code {code}, and nothing that is known in its log",
+    "The program ended with exit code {code}. Its last lines are below; what they mean is not known here.",
+    ("Read the end of its log.", "Get inside a held one: submit it again with `hold`, and look around."),
+)
+SILENT = Words(
+    "Exit code {code}, without a word",
+    "The program ended with exit code {code} and wrote nothing.",
+    ("Let its commands tell what they do: `set -x` at the beginning shows each before it runs.",),
+)
+NO_LOG = Words(
+    "Exit code {code}; its log is not there any more",
+    "The program ended with exit code {code}. Without its log nothing more can be told.",
+)
+CODE_127 = Words(
+    "Exit code 127, as of a shell that does not find a command",
+    "Its log does not name the command.",
+    ("See that every program that it calls is in the image {image}.",),
+)
+CODE_126 = Words(
+    "Exit code 126, as of a shell that may not run a command",
+    "Its log does not name the command.",
+    ("See that what it calls may be executed: `chmod +x`, and a first line such as `#!/bin/sh`.",),
+)
+
+# Remedies whose field is called something else in each dialect.
+BY_DIALECT: Mapping[str, Mapping[Dialect, str]] = {
+    "memory": {
+        Dialect.HOLDFAST: "Ask for more memory, {memory_more} for a start: `resources.memory` of the role {role}.",
+        Dialect.OPENPAI_V2: "Ask for more memory, {memory_more} for a start: `resourcePerInstance.memoryMB` of the "
+        "task role {role}.",
+        Dialect.OPENPAI_V1: "Ask for more memory, {memory_more} for a start: `memoryMB` of the task role {role}.",
+        Dialect.PRIMEHUB: "Choose an instance type with more memory, {memory_more} for a start: `instanceType`.",
+    },
+    "shm": {
+        Dialect.HOLDFAST: "Ask for more shared memory: `resources.shm` of the role {role}.",
+        Dialect.OPENPAI_V2: "Ask for more shared memory: `extraContainerOptions.shmMB` of the task role {role}.",
+        Dialect.OPENPAI_V1: "Ask for more shared memory: `shmMB` of the task role {role}.",
+        Dialect.PRIMEHUB: "Choose an instance type with more memory, or let fewer workers load data.",
+    },
+    "gpu": {
+        Dialect.HOLDFAST: "Ask for GPUs: `resources.gpu` of the role {role}. It asked for {gpus}.",
+        Dialect.OPENPAI_V2: "Ask for GPUs: `resourcePerInstance.gpu` of the task role {role}. It asked for {gpus}.",
+        Dialect.OPENPAI_V1: "Ask for GPUs: `gpuNumber` of the task role {role}. It asked for {gpus}.",
+        Dialect.PRIMEHUB: "Choose an instance type with GPUs: `instanceType`. This one has {gpus}.",
+    },
+    "time": {
+        Dialect.HOLDFAST: "Give it more time: `time_limit`.",
+        Dialect.OPENPAI_V2: "Give it more time: `extras.holdfast.time_limit`, or ask an admin for a longer limit.",
+        Dialect.OPENPAI_V1: "Give it more time: ask an admin for a longer limit.",
+        Dialect.PRIMEHUB: "Give it more time: `activeDeadlineSeconds`.",
+    },
+    "image": {
+        Dialect.HOLDFAST: "Use an image that has it: `image` of the role {role}, now {image}.",
+        Dialect.OPENPAI_V2: "Use an image that has it: `dockerImage` of the task role {role}, now {image}.",
+        Dialect.OPENPAI_V1: "Use an image that has it: `image` of the job, now {image}.",
+        Dialect.PRIMEHUB: "Use an image that has it: `image`, now {image}.",
+    },
+    "mount": {
+        Dialect.HOLDFAST: "If it lies in a dataset or on a shared folder, name it in the job: `datasets` or `mounts`.",
+        Dialect.OPENPAI_V2: "If it lies in a storage, name it in the job: the plugin `teamwise_storage`.",
+        Dialect.OPENPAI_V1: "If it lies in a storage, name it in the job.",
+        Dialect.PRIMEHUB: "If it lies in a dataset or volume, see that the job's group has it.",
+    },
+}
+
+# Parts of sentences about how a task ended, and its memory.
+ENDED = "{task} ended with exit code {code}"
+ENDED_BY = "{task} ended with exit code {code} ({signal})"
+ENDED_PLAIN = "{task}: {message}"
+MEMORY = "{task} used up to {memory_peak} of {memory_limit}"
+KERNEL = "The kernel counted an end for lack of memory in the limits of {task}"
+
+
+def texts() -> Iterator[str]:
+    """Every template of verdicts: those of rules, and those above."""
+    for rule in load_rules():
+        yield from (rule.title, rule.explanation, *rule.remedies)
+    for value in globals().values():
+        if isinstance(value, Words):
+            yield from (value.title, value.explanation, *value.remedies)
+    for words in CRASHED.values():
+        yield from (words.title, words.explanation, *words.remedies)
+    for remedies in BY_DIALECT.values():
+        yield from remedies.values()
+    yield from (RAISED_AT, RAISED_IN, SAME_ELSEWHERE, FOLLOWED, ENDED, ENDED_BY, MEMORY, KERNEL)

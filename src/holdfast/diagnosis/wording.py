@@ -1,0 +1,117 @@
+"""Templates filled with what is known of a task: the words of a verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from holdfast.core.exits import SIGNAL_NAMES
+from holdfast.core.job import GIB, MIB
+from holdfast.core.placement import show_bytes
+from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
+
+from . import texts
+from .case import Case, TaskCase
+from .texts import Words
+
+_BLANK = re.compile(r"\{([a-z_0-9]+)\}")
+LONGEST = 240  # characters of what is put into a sentence
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Not `format`: what is put in is never read again."""
+    return _BLANK.sub(lambda found: values.get(found[1], "")[:LONGEST], template)
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How things are called in one task's job, and its figures."""
+
+    case: Case
+    task: TaskCase | None
+
+    def diagnosis(
+        self,
+        fault: Fault,
+        words: Words,
+        confidence: Confidence,
+        values: Mapping[str, str] | None = None,
+        *,
+        rule: str = "",
+        evidence: Iterable[Evidence] = (),
+    ) -> Diagnosis:
+        known = {**self._values(), **(values or {})}
+        remedies = (fill(self._remedy(remedy), known) for remedy in words.remedies)
+        return Diagnosis(
+            fault=fault,
+            title=fill(words.title, known).strip(),
+            explanation=fill(words.explanation, known).strip(),
+            confidence=confidence,
+            evidence=tuple(evidence),
+            remedies=tuple(remedy for remedy in remedies if remedy),
+            task=self.task.task if self.task else None,
+            attempt=self.case.attempt,
+            rule=rule,
+        )
+
+    def exit_evidence(self) -> Evidence | None:
+        exit = self.task.exit if self.task else self.case.exit
+        if exit is None:
+            return None
+        if self.task is None or exit.code is None:
+            return Evidence(kind=EvidenceKind.EXIT, text=exit.message, task=self.task.task if self.task else None)
+        template = texts.ENDED_BY if exit.signal in SIGNAL_NAMES else texts.ENDED
+        return Evidence(kind=EvidenceKind.EXIT, text=fill(template, self._values()), task=self.task.task)
+
+    def memory_evidence(self) -> Evidence | None:
+        if self.task is None or not self.task.memory_peak or not self.task.memory_limit:
+            return None
+        return Evidence(kind=EvidenceKind.MEMORY, text=fill(texts.MEMORY, self._values()), task=self.task.task)
+
+    def kernel_evidence(self) -> Evidence | None:
+        if self.task is None:
+            return None
+        return Evidence(kind=EvidenceKind.KERNEL, text=fill(texts.KERNEL, self._values()), task=self.task.task)
+
+    def _remedy(self, remedy: str) -> str:
+        if not remedy.startswith("@"):
+            return remedy
+        return texts.BY_DIALECT[remedy[1:]][self.case.job.dialect]
+
+    def _values(self) -> dict[str, str]:
+        task, role = self.task, self.task.role if self.task else self.case.job.roles[0]
+        exit = task.exit if task else self.case.exit
+        limit = (task.memory_limit if task else None) or role.resources.memory
+        peak = task.memory_peak if task and task.memory_peak else 0
+        signal = exit.signal if exit else None
+        return {
+            "task": task.task if task else "",
+            "role": role.name,
+            "image": role.image,
+            "gpus": str(role.resources.gpu),
+            "code": str(exit.code) if exit and exit.code is not None else "",
+            "signal": SIGNAL_NAMES.get(signal, f"signal {signal}") if signal else "",
+            "memory_limit": show_bytes(limit),
+            "memory_peak": show_bytes(min(peak, limit) if peak else limit),
+            "memory_more": show_bytes(more_memory(limit)),
+            "time_limit": show_span(self.case.time_limit),
+        }
+
+
+def with_evidence(diagnosis: Diagnosis, *more: Evidence | None) -> Diagnosis:
+    return replace(diagnosis, evidence=(*diagnosis.evidence, *(each for each in more if each is not None)))
+
+
+def more_memory(limit: int) -> int:
+    """What to try next: half as much again, in round numbers."""
+    wanted, step = limit * 3 // 2, GIB if limit >= 2 * GIB else 256 * MIB if limit >= 256 * MIB else 64 * MIB
+    return -(-wanted // step) * step
+
+
+def show_span(span: timedelta | None) -> str:
+    """3600 s -> 1h; 90 s -> 1m30s."""
+    seconds = int(span.total_seconds()) if span else 0
+    units = (seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")
+    return "".join(f"{count}{unit}" for count, unit in units if count) or "0s"
