@@ -1,0 +1,479 @@
+"""What tasks use: figures against loads of known size, with control groups, without, and without a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.job import GIB, MIB, Resources
+from holdfast.core.metrics import Reading
+from holdfast.engines.base import Measures
+from holdfast.engines.embedded import EmbeddedOptions, cgroups, rounds, traffic
+from holdfast.engines.embedded.group_figures import GroupFigures, find_files, read_group, read_processes
+from holdfast.engines.embedded.processes import descendants
+from holdfast.engines.embedded.rounds import Rising
+from tests.contracts.engine_contract import Rig, launch, read_all
+
+from .measured_programs import BURNS, fills, talks, task, writes_and_reads
+from .ordinary import only_root_can_become_another, run_as_ordinary_user
+from .playing import folder_of, play
+
+ROOM = Resources(cpu=1.0, memory=GIB)
+PLAIN = EmbeddedOptions(isolation="off")
+
+
+def off_by(found: float | None, known: float) -> float:
+    assert found is not None
+    return abs(found - known) / known
+
+
+async def read(rig: Rig, *names: str) -> list[Reading]:
+    assert isinstance(rig.engine, Measures)
+    found = await rig.engine.measure(names)
+    return [found[name] for name in names]
+
+
+@pytest.fixture(params=["groups", "watched", "plain", "plain, watched"])
+def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EmbeddedOptions:
+    if "watched" in request.param:
+        watch(monkeypatch)
+    return PLAIN if "plain" in request.param else EmbeddedOptions()
+
+
+def watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "find_cgroups", lambda **_: (None, "none for this test"))
+
+
+# --- loads of known size ------------------------------------------------------------------------------------------
+
+
+def test_processor_time(tmp_path: Path, options: EmbeddedOptions) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"\n", "burns", task(BURNS))
+        known = float((await read_all(rig.log("burns"))).split()[1])
+        (reading,) = await read(rig, "burns")
+        assert off_by(reading.cpu, known) < 0.05, (reading, known)
+        assert reading.processes >= 1
+        await rig.engine.stop("burns", 0)
+        used = (await rig.end_of("burns")).used
+        assert used is not None
+        assert off_by(used.cpu, known) < 0.05, (used, known)
+        assert used.processes == 0
+
+    play(tmp_path, scenario, options)
+
+
+def test_memory(tmp_path: Path, options: EmbeddedOptions) -> None:
+    """Also what children have in common with their parent."""
+
+    async def scenario(rig: Rig) -> None:
+        for name, amount in (("lean", MIB), ("fat", 201 * MIB)):
+            await rig.start_and_wait_for(b"up", name, fills(amount), resources=ROOM)
+        lean, fat = await read(rig, "lean", "fat")
+        assert off_by(fat.memory - lean.memory, 200 * MIB) < 0.02, (lean, fat)
+        assert (fat.memory_limit, fat.swap) == (GIB, 0)
+        assert fat.memory_peak is not None
+        assert fat.memory <= fat.memory_peak < fat.memory + 8 * MIB
+        await rig.engine.stop("fat", 0)
+        used = (await rig.end_of("fat")).used
+        assert used is not None
+        assert off_by(used.memory_peak, fat.memory_peak) < 0.02, (used, fat)
+
+    play(tmp_path, scenario, options)
+
+
+def test_disks(tmp_path: Path, options: EmbeddedOptions) -> None:
+    amount = 32 * MIB
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "writes", writes_and_reads(amount), resources=ROOM)
+        (reading,) = await read(rig, "writes")
+        if reading.disk_written == 0:
+            pytest.skip(f"the file system below {tmp_path} does not count what goes to its disk")
+        assert off_by(reading.disk_written, amount) < 0.1, reading
+        assert off_by(reading.disk_read, amount) < 0.1, reading
+        await rig.engine.stop("writes", 0)
+        used = (await rig.end_of("writes")).used
+        assert used is not None
+        assert off_by(used.disk_written, amount) < 0.1
+        assert off_by(used.disk_read, amount) < 0.1
+
+    play(tmp_path, scenario, options)
+
+
+class Partner:
+    """Takes connections of a task and says when it is to go on."""
+
+    def __init__(self, sent: int, received: int) -> None:
+        self._sent, self._received = sent, received  # by the task
+        self.came = asyncio.Semaphore(0)
+        self.served = asyncio.Semaphore(0)
+        self.go = asyncio.Semaphore(0)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        self.came.release()
+        await self.go.acquire()
+        writer.write(b"!")
+        left = self._sent
+        while left and (piece := await reader.read(min(left, 1 << 16))):
+            left -= len(piece)
+        writer.write(bytes(self._received))
+        await writer.drain()
+        await reader.read()
+        writer.close()
+        self.served.release()
+
+
+@asynccontextmanager
+async def partner(host: str, sent: int, received: int) -> AsyncIterator[tuple[Partner, int]]:
+    place = Partner(sent, received)
+    server = await asyncio.start_server(place.serve, host, 0)
+    try:
+        yield place, server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_network(tmp_path: Path, options: EmbeddedOptions, host: str) -> None:
+    """Connections that are open, and what went through others until they were closed."""
+    sent, received = 8 * MIB, 4 * MIB
+
+    async def scenario(rig: Rig) -> None:
+        async with partner(host, sent, received) as (place, port):
+            await rig.engine.start(launch("talks", talks(host, port, sent=sent, received=received)))
+            await place.came.acquire()
+            (first,) = await read(rig, "talks")
+            if first.net_in is None:
+                pytest.skip("the kernel does not tell of sockets here")
+            assert first.net_out is not None
+            assert first.net_out < 1000
+            place.go.release()
+            await place.served.acquire()  # closed by the task
+            await place.came.acquire()
+            (second,) = await read(rig, "talks")
+            assert off_by(second.net_out, sent) < 0.1, second
+            assert off_by(second.net_in, received) < 0.1, second
+            place.go.release()
+            while b"up" not in await read_all(rig.log("talks")):
+                await rig.log("talks").grown(0, 60)
+            (third,) = await read(rig, "talks")
+            assert off_by(third.net_out, 2 * sent) < 0.1, third
+            assert off_by(third.net_in, 2 * received) < 0.1, third
+            await rig.engine.stop("talks", 0)
+            used = (await rig.end_of("talks")).used
+            assert used is not None
+            assert off_by(used.net_out, 2 * sent) < 0.1, used
+
+    play(tmp_path, scenario, options)
+
+
+@only_root_can_become_another
+def test_an_ordinary_user_is_told_the_same() -> None:
+    run_as_ordinary_user(*(f"{__file__}::{name}[watched{more}]" for name, more in ORDINARY))
+
+
+ORDINARY = (
+    ("test_processor_time", ""),
+    ("test_memory", ""),
+    ("test_disks", ""),
+    ("test_network", "-127.0.0.1"),
+)
+
+
+# --- short lives --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["auto", "off"])
+def test_a_task_that_nobody_looked_at_has_its_last_figures(tmp_path: Path, isolation: str) -> None:
+    program = "x = bytearray(b'x') * (100 << 20)\nimport time\nwhile time.process_time() < 0.6: pass"
+
+    async def scenario(rig: Rig) -> None:
+        if not rig.engine.health().limits.startswith("cgroup"):
+            pytest.skip("without control groups only what was seen before can be told")
+        used = (await rig.run("a", task(program), resources=ROOM)).used
+        assert used is not None
+        assert 0.6 <= used.cpu < 0.75
+        assert used.memory_peak is not None
+        assert 100 * MIB < used.memory_peak < 120 * MIB
+
+    play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
+
+
+def test_without_groups_and_sandbox_whoever_waits_for_a_task_learns_what_it_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch(monkeypatch)
+
+    async def scenario(rig: Rig) -> None:
+        used = (await rig.run("a", task("import time\nwhile time.process_time() < 0.6: pass"))).used
+        assert used is not None
+        assert 0.6 <= used.cpu < 0.75
+
+    play(tmp_path, scenario, PLAIN)
+
+
+def test_what_cannot_be_told_is_not_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch(monkeypatch)
+
+    async def scenario(rig: Rig) -> None:
+        if rig.engine.health().isolation == "none":
+            pytest.skip("needs a sandbox: its first process takes the figures with it")
+        assert (await rig.run("a", "true")).used is None
+
+    play(tmp_path, scenario)
+
+
+# --- processes that come and go -----------------------------------------------------------------------------------
+
+# Children that nobody waits for: their figures are lost with them.
+FORSAKES = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+child = os.fork()
+if not child:
+    while time.process_time() < 0.5: pass
+    print("up", flush=True)
+    time.sleep(600)
+while not os.path.exists("end"): time.sleep(0.01)
+os.kill(child, 9)
+while os.path.exists(f"/proc/{child}"): time.sleep(0.01)
+while time.process_time() < 0.3: pass
+print("gone", flush=True)
+time.sleep(600)
+"""
+
+# One that has left its parents and its session, and does not carry the attempt's variables any more.
+RUNS_AWAY = """
+import os, time
+if not os.fork():
+    os.setsid()
+    if os.fork(): os._exit(0)
+    while not os.path.exists("end"): time.sleep(0.01)
+    os.execve("/bin/sh", ["sh", "-c", "while [ ! -e burn ]; do sleep 0.01; done; echo gone; exec sleep 600"], {})
+os.wait()
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_counter_does_not_fall_when_children_end_that_nobody_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch(monkeypatch)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", task(FORSAKES))
+        (before,) = await read(rig, "a")
+        assert before.cpu >= 0.5
+        Path(folder_of(tmp_path, "a")["scratch"], "end").touch()
+        while b"gone" not in await read_all(rig.log("a")):
+            await rig.log("a").grown(len(b"up\n"), 60)
+        (after,) = await read(rig, "a")
+        assert after.cpu >= before.cpu
+
+    play(tmp_path, scenario, PLAIN)
+
+
+def test_processes_that_have_run_away_are_still_the_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch(monkeypatch)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", task(RUNS_AWAY))
+        (before,) = await read(rig, "a")  # known by the attempt's variable
+        assert before.processes == 2
+        for name in ("end", "burn"):
+            Path(folder_of(tmp_path, "a")["scratch"], name).touch()
+        while b"gone" not in await read_all(rig.log("a")):
+            await rig.log("a").grown(len(b"up\n"), 60)
+        (after,) = await read(rig, "a")  # and because it was known
+        assert after.processes == 2
+
+    play(tmp_path, scenario, PLAIN)
+
+
+# A child that has written, ended, and is waited for only later.
+LEAVES_REMAINS = """
+import os, time
+child = os.fork()
+if not child:
+    with open("file", "wb") as file:
+        file.write(bytes(16 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+    print("up", flush=True)
+    while not os.path.exists("end"): time.sleep(0.01)
+    os._exit(0)
+while not os.path.exists("wait"): time.sleep(0.01)
+os.waitpid(child, 0)
+print("gone", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("groups", [True, False])
+def test_what_a_child_wrote_counts_once_however_late_it_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: bool
+) -> None:
+    if not groups:
+        watch(monkeypatch)
+
+    async def scenario(rig: Rig) -> None:
+        home = Path(folder_of(tmp_path, "a")["scratch"])
+        await rig.start_and_wait_for(b"up", "a", task(LEAVES_REMAINS), resources=ROOM)
+        (lives,) = await read(rig, "a")
+        (home / "end").touch()
+        runner = folder_of(tmp_path, "a").read_claim().pid
+        assert runner is not None
+        child = max(descendants(runner))
+        while Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            await asyncio.sleep(0.01)
+        (remains,) = await read(rig, "a")
+        (home / "wait").touch()
+        while b"gone" not in await read_all(rig.log("a")):
+            await rig.log("a").grown(len(b"up\n"), 60)
+        (waited,) = await read(rig, "a")
+        for reading in (lives, remains, waited):
+            assert off_by(reading.disk_written, 16 * MIB) < 0.1, reading
+
+    play(tmp_path, scenario, PLAIN)
+
+
+def test_a_rising_counter_goes_on_from_where_it_stood() -> None:
+    counter = Rising()
+    assert [counter.read(found) for found in (5, 9, 4, 6)] == [5, 9, 9, 11]
+    assert counter.read(1, sure=False) == 11  # somebody went while we looked: perhaps a mere chance
+    assert counter.read(7) == 12
+
+
+# --- hostile tasks ------------------------------------------------------------------------------------------------
+
+CROWD = """
+import os, shutil, subprocess, time
+odd = os.path.abspath(") R 1 1\\n(x")
+shutil.copy("/bin/sleep", odd)
+children = [subprocess.Popen([odd, "600"]) for _ in range(20)]
+files = [open("/dev/null") for _ in range(300)]
+while time.process_time() < 0.5: pass
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def test_beyond_what_is_looked_at_nothing_is_told(
+    tmp_path: Path, options: EmbeddedOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the rest is told all the same, whatever the processes are called."""
+    monkeypatch.setattr(rounds, "_MOST_PROCESSES", 10)
+    monkeypatch.setattr(rounds, "_MOST_DESCRIPTORS", 200)
+
+    async def scenario(rig: Rig) -> None:
+        async with partner("127.0.0.1", 0, 0) as (_, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)  # somebody else's, never seen before
+            writer.write(b"!")
+            await rig.start_and_wait_for(b"up", "crowd", task(CROWD))
+            (crowd,) = await read(rig, "crowd")
+            assert (crowd.disk_read, crowd.disk_written) == (None, None)
+            assert 0.45 <= crowd.cpu < 1.0  # in ticks of a hundredth
+            assert crowd.processes >= 21
+            if rig.engine.health().limits == "watched":
+                assert (crowd.net_in, crowd.net_out) == (None, None)
+            else:
+                assert (crowd.net_in, crowd.net_out) == (0, 0)  # told by its group
+            writer.close()
+
+    play(tmp_path, scenario, options)
+
+
+def test_where_the_kernel_does_not_tell_of_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "_SOCK_DIAG", 31)  # no such part of the kernel
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
+        (reading,) = await read(rig, "a")
+        assert (reading.net_in, reading.net_out) == (None, None)
+        assert reading.memory > 0
+
+    play(tmp_path, scenario)
+
+
+# --- files of control groups --------------------------------------------------------------------------------------
+
+
+def write_files(folder: Path, **files: str) -> str:
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return str(folder)
+
+
+def test_files_of_version_2(tmp_path: Path) -> None:
+    folder = write_files(
+        tmp_path / "a",
+        cgroup__events="populated 1\n",
+        cgroup__procs="17\n4\n",
+        cpu__stat="usage_usec 2500000\nuser_usec 1\nnr_periods 5\nnr_throttled 2\nthrottled_usec 750000\n",
+        memory__current="1000000\n",
+        memory__peak="1500000\n",
+        memory__max="max\n",
+        memory__stat="anon 5\nfile 400\ninactive_anon 7\ninactive_file 300000\nactive_file 5\n",
+        io__pressure="some avg10=0.00 avg60=0.00 avg300=0.00 total=1250000\nfull avg10=0.00 total=9\n",
+    )
+    (tmp_path / "a/memory.swap.current").write_text("4096\n")
+    files = find_files([folder])
+    assert read_group(files) == GroupFigures(
+        cpu=2.5,
+        throttled=0.75,
+        memory=700000,
+        memory_peak=1200000,
+        memory_limit=None,
+        swap=4096,
+        disk_wait=1.25,
+    )
+    assert read_processes(files) == [17, 4]
+    assert files.number == Path(folder).stat().st_ino
+    (tmp_path / "a/memory.max").write_text("2000000\n")
+    (tmp_path / "a/memory.peak").unlink()  # before Linux 5.19
+    figures = read_group(find_files([folder]))
+    assert (figures.memory_limit, figures.memory_peak) == (2000000, None)
+
+
+def test_files_of_version_1(tmp_path: Path) -> None:
+    folders = [
+        write_files(
+            tmp_path / "cpu,cpuacct",
+            cgroup__procs="17\n",
+            cpu__stat="nr_periods 5\nnr_throttled 2\nthrottled_time 750000000\n",
+            cpuacct__usage="2500000000\n",
+        ),
+        write_files(
+            tmp_path / "memory",
+            memory__usage_in_bytes="1000000\n",
+            memory__max_usage_in_bytes="1500000\n",
+            memory__stat="cache 5\ninactive_file 1\nhierarchical_memory_limit 9223372036854771712\n"
+            "total_inactive_file 300000\ntotal_swap 4096\n",
+        ),
+    ]
+    expected = GroupFigures(cpu=2.5, throttled=0.75, memory=700000, memory_peak=1200000, swap=4096)
+    assert read_group(find_files(folders)) == expected
+    assert find_files(folders).number == 0
+    unified = write_files(
+        tmp_path / "unified", cgroup__events="", cpu__stat="usage_usec 2600000\n", cgroup__procs="17\n"
+    )
+    hybrid = find_files([*folders, unified])
+    assert (read_group(hybrid).cpu, read_group(hybrid).throttled) == (2.6, 0.75)
+    assert hybrid.number == Path(unified).stat().st_ino
+
+
+def test_files_of_a_group_that_is_gone(tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "a", cgroup__events="", cpu__stat="usage_usec 1\n", memory__current="1\n")
+    files = find_files([folder, str(tmp_path / "never")])
+    shutil.rmtree(folder)
+    assert read_group(files) == GroupFigures()
+    assert read_processes(files) == []

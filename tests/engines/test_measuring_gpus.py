@@ -1,0 +1,100 @@
+"""Figures of GPUs, with NVML replaced by a small library of our own: everything from its loader on is real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .ordinary import ROOT
+from .playing import health_here
+
+pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+
+SCENARIO = """
+import asyncio, os, sys
+from pathlib import Path
+from holdfast.core.metrics import GpuReading
+from holdfast.engines.embedded import EmbeddedEngine, gpus
+from holdfast.engines.embedded.gpu_figures import GpuFigures
+from tests.contracts.engine_contract import Rig, read_all
+
+gpus._CONTROL = Path("/dev/null")  # the driver's own device, without which nobody would ask it
+mode = Path(os.environ["FAKE_NVML"])
+
+def fine(index, percent=None, memory=None):
+    return GpuReading(index=index, percent=40.0 + index, memory=7000 + index, memory_total=80000)
+
+async def figures():
+    asked = GpuFigures(patience=0.3)
+    assert await asked.read([0, 1]) == {0: fine(0), 1: fine(1)}
+    assert await asked.read([]) == {}
+    mode.write_text("old")
+    assert (await asked.read([1]))[1].memory == 9000
+    mode.write_text("unsupported")
+    assert await asked.read([0]) == {}
+    mode.write_text("gone")
+    assert await asked.read([0]) == {}
+    assert await asked.read([0]) == {}
+    mode.write_text("fine")
+    assert await asked.read([0]) == {0: fine(0)}  # it came back
+    mode.write_text("hang")
+    assert await asked.read([0]) == {}
+    mode.write_text("fine")
+    while not (found := await asked.read([0])):  # once the question that hung is answered
+        await asyncio.sleep(0.01)
+    assert found == {0: fine(0)}
+
+async def task(home):
+    rig = Rig(lambda: EmbeddedEngine(home))
+    await rig.open()
+    assert rig.engine.nodes()[0].gpus == (0, 1)
+    opens = "touch /dev/nvidia1; exec 4<>/dev/nvidia1; echo opened; sleep 600"
+    shared = "touch /dev/nvidiactl; exec 4<>/dev/nvidiactl; echo opened; sleep 600"
+    await rig.start_and_wait_for(b"opened", "opens", opens, gpus=(1, 0))
+    await rig.start_and_wait_for(b"opened", "shared", shared, gpus=(0,))
+    await rig.start_and_wait_for(b"up", "without", "echo up; sleep 600")
+    await rig.reopen()  # which it was given is not forgotten
+    names = ["opens", "shared", "without"]
+    await rig.engine.observe(names)
+    found = await rig.engine.measure(names)
+    assert found["opens"].gpus == (fine(1), fine(0)), found
+    assert [found[name].gpu_opened for name in names] == [True, False, None], found
+    assert found["without"].gpus == ()
+    mode.write_text("hang")
+    found = await rig.engine.measure(names)
+    assert found["opens"].gpus == ()
+    assert found["opens"].processes > 0
+    mode.write_text("fine")
+    await rig.engine.stop("opens", 0)
+    assert (await rig.end_of("opens")).used.gpu_opened
+    await rig.engine.sweep([])
+    await rig.close()
+
+asyncio.run(figures())
+if sys.argv[2] != "none":
+    asyncio.run(task(Path(sys.argv[1])))
+"""
+
+
+def test_gpus_of_tasks(tmp_path: Path) -> None:
+    source, library, mode = Path(__file__).parent / "nvml.c", tmp_path / "libnvidia-ml.so.1", tmp_path / "mode"
+    mode.write_text("fine")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCENARIO, str(tmp_path / "home"), health_here().isolation],
+        env={
+            **os.environ,
+            "LD_LIBRARY_PATH": str(tmp_path),
+            "FAKE_NVML": str(mode),
+            "PYTHONPATH": f"{ROOT}:{ROOT}/src",
+        },
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
