@@ -12,6 +12,7 @@ from holdfast.core.job import GIB, Hold
 from holdfast.core.placement import Quota
 from holdfast.core.states import JobState
 from holdfast.services.groups import GroupChange
+from tests.services.figures import MIB, START, steady
 
 from .hub import JOB, Hub, open_hub
 
@@ -206,12 +207,34 @@ async def test_where_to_read_the_log_is_said_as_the_client_came(hub: Hub) -> Non
     assert await hub.ann.job(id, "logEndpoint") == f"https://hub.example/api/logs/namespaces/hub/phjobs/{id}"
 
 
-async def test_nothing_is_measured_and_artifacts_have_their_place(hub: Hub) -> None:
+async def test_a_job_without_figures_and_artifacts_has_their_place(hub: Hub) -> None:
     id = await hub.ann.run(hub)
     assert await hub.ann.job(id, "monitoring", "artifact { prefix items { name } }") == {
         "monitoring": None,
         "artifact": {"prefix": f"groups/red/jobArtifacts/{id}", "items": []},
     }
+
+
+async def test_figures_are_told_as_primehubs_agent_wrote_them(hub: Hub) -> None:
+    id = await hub.ann.run(hub)
+    files = hub.house.services.metrics.files
+    await files.ask(steady(files, f"{id}.0.main-0.0", cpu=150, memory=300 * MIB, gpus=(40.0,), seconds=320))
+    found = await hub.ann.job(id, "monitoring")
+    assert found["spec"] == {"mem_total": GIB, "GPU": [{"index": 0, "mem_total": 8 * GIB}]}
+    counts = {name: len(points) for name, points in found["datasets"].items()}
+    assert counts == {"15m": 32, "1h": 11, "3h": 3, "lifetime": 2}
+    record = {"cpu_util": 150, "mem_used": 300 * MIB, "GPU": [{"index": 0, "gpu_util": 40, "mem_used": GIB}]}
+    assert found["datasets"]["15m"][0] == {"timestamp": int(START) + 10, **record}
+    assert found["datasets"]["lifetime"][0] == {"timestamp": int(START) + 300, **record}
+    assert found["datasets"]["3h"][-1] == {"timestamp": int(START) + 320, **record}
+
+
+async def test_figures_without_gpus(hub: Hub) -> None:
+    id = await hub.ann.run(hub)
+    files = hub.house.services.metrics.files
+    await files.ask(steady(files, f"{id}.0.main-0.0", seconds=10))
+    found = await hub.ann.job(id, "monitoring")
+    assert found["spec"]["GPU"] == found["datasets"]["lifetime"][0]["GPU"] == []
 
 
 async def test_what_primehubs_own_parts_did(hub: Hub) -> None:

@@ -1,0 +1,50 @@
+"""Made-up figures of tasks, kept as those that were measured are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.core.metrics import GpuReading, Reading
+from holdfast.store.series_files import SeriesFiles, Taken
+
+MIB = 2**20
+GIB = 2**30
+START = 1_772_366_400.0  # seconds since 1970; on the border of an interval of every ring
+
+
+def steady(
+    files: SeriesFiles,
+    attempt_id: str,
+    *,
+    cpu: float = 100.0,
+    memory: int = 100 * MIB,
+    gpus: tuple[float, ...] = (),
+    seconds: float = 600,
+    start: float = START,
+) -> Callable[[], None]:
+    """A task that keeps so many percent of a core busy all the time, and so much memory. To be done in the files' own
+    thread, by `files.ask`."""
+
+    def reading(at: float) -> Reading:
+        used = tuple(
+            GpuReading(index=index, percent=percent, memory=(index + 1) * GIB, memory_total=8 * GIB)
+            for index, percent in enumerate(gpus)
+        )
+        return Reading(
+            at=at,
+            cpu=cpu / 100 * at,
+            memory=memory,
+            memory_limit=GIB,
+            net_in=int(1000 * at),
+            net_out=int(500 * at),
+            disk_read=int(4096 * at),
+            disk_written=0,
+            processes=3,
+            gpus=used,
+        )
+
+    def write() -> None:
+        times = [10.0 * n for n in range(1, int(seconds // 10) + 1)]
+        files.take([Taken(attempt_id=attempt_id, reading=reading(at), at=start + at, age=at) for at in times])
+
+    return write

@@ -1,0 +1,161 @@
+"""Figures of jobs: averaged over tasks and GPUs, told to those who may see the job, and removed in time."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.controller.retention import FigureRetention
+from holdfast.core.errors import NotFound, UserError
+from holdfast.core.metrics import RINGS
+from holdfast.core.states import JobState
+from holdfast.services import metrics as under_test
+from holdfast.store.series_files import SHARDS, SeriesFiles
+
+from .figures import GIB, MIB, START, steady
+from .house import House
+
+pytestmark = pytest.mark.anyio
+
+TWO_ROLES = """
+name: pair
+roles:
+  a: {instances: 2, command: sleep 100, resources: {cpu: 0.5, memory: 1Gi}}
+  b: {instances: 1, command: sleep 100, resources: {cpu: 2, memory: 4Gi}}
+"""
+
+
+async def pair(house: House) -> str:
+    """With figures of ten minutes: two tasks at 100 and 300 %, the third at 50 % with two GPUs."""
+    job = await house.submit(TWO_ROLES)
+    await house.until(job.id, JobState.RUNNING)
+    files = house.services.metrics.files
+    await files.ask(steady(files, f"{job.id}.0.a-0.0", cpu=100, memory=100 * MIB))
+    await files.ask(steady(files, f"{job.id}.0.a-1.0", cpu=300, memory=300 * MIB))
+    await files.ask(steady(files, f"{job.id}.0.b-0.0", cpu=50, memory=50 * MIB, gpus=(80.0, 20.0)))
+    return job.id
+
+
+async def test_each_figure_is_the_mean_over_tasks_and_over_gpus(house: House) -> None:
+    id, ask = await pair(house), house.services.metrics.series
+    for ring in RINGS:
+        found = await ask(house.admin, id, ring.name)
+        assert (found.tasks, found.averaged, found.final) == (3, 3, False)
+        assert {point.tasks for point in found.points} == {3}
+        for point in found.points:
+            assert point.cpu == pytest.approx(150)
+            assert point.memory == pytest.approx(150 * MIB)
+            assert (point.gpu, point.gpu_memory) == (pytest.approx(50), pytest.approx(1.5 * GIB, rel=0.001))
+            assert (point.net_in, point.disk_read) == (pytest.approx(1000), pytest.approx(4096))
+        assert found.points[-1].at == START + 600
+    assert len((await ask(house.admin, id, "15m")).points) == 60
+    assert len((await ask(house.admin, id, "lifetime")).points) == 2
+
+
+async def test_of_a_role_of_a_task_and_with_each_gpu(house: House) -> None:
+    id, ask = await pair(house), house.services.metrics.series
+    role = await ask(house.admin, id, role="a")
+    assert (role.tasks, role.points[0].cpu, role.points[0].gpu) == (2, pytest.approx(200), None)
+    assert (role.limits.cpu, role.limits.memory, role.limits.gpu_memory) == (0.5, GIB, None)
+    task = await ask(house.admin, id, task="b-0")
+    assert [(gpu.index, gpu.percent) for gpu in task.points[0].gpus] == [(0, 80), (1, 20)]
+    assert (task.limits.cpu, task.limits.gpu_memory) == (2, 8 * GIB)
+
+
+async def test_what_is_not_there_is_said(house: House) -> None:
+    id, ask = await pair(house), house.services.metrics.series
+    for field, wrong in {"role": "c", "task": "a-2", "attempt": 1}.items():
+        with pytest.raises(NotFound) as told:
+            await ask(house.admin, id, **{field: wrong})  # type: ignore[arg-type]
+        assert told.value.field == field
+        assert told.value.hint
+    with pytest.raises(UserError, match="There is no series '2h'"):
+        await ask(house.admin, id, "2h")
+    stranger = await house.user("eve", "blue")
+    for call in (ask(stranger, id), house.services.metrics.now(stranger, id)):
+        with pytest.raises(NotFound):
+            await call
+    assert house.services.metrics.place_now(stranger).jobs == {}
+
+
+async def test_a_job_without_figures_has_no_points(house: House) -> None:
+    job = await house.submit("name: waits\ncommand: sleep 100\nresources: {cpu: 4}\n")
+    found = await house.services.metrics.series(house.admin, job.id)
+    assert (found.points, found.tasks, found.averaged) == ((), 0, 0)
+    assert (found.limits.cpu, found.limits.memory) == (4, 2 * GIB)
+
+
+async def test_of_very_many_tasks_some_are_averaged_and_that_is_said(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await pair(house)
+    monkeypatch.setattr(under_test, "MOST_POINTS", 120)  # two tasks' worth
+    found = await house.services.metrics.series(house.admin, id)
+    assert (found.tasks, found.averaged) == (3, 2)
+    assert found.points[0].cpu == pytest.approx((100 + 50) / 2)  # the first and the third
+
+
+async def test_what_tasks_use_now(house: House) -> None:
+    id = await pair(house)
+    now = await house.services.metrics.now(house.admin, id)
+    assert [(each.task.task, each.current and round(each.current.sample.cpu)) for each in now.tasks] == [
+        ("a-0", 100),
+        ("a-1", 300),
+        ("b-0", 50),
+    ]
+    place = house.services.metrics.place_now(house.admin)
+    load = place.jobs[id]
+    assert (load.tasks, round(load.cpu), load.memory, load.gpu) == (3, 450, 450 * MIB, 50)
+    assert place.nodes["fake"].cpu == load.cpu
+    found = {(snapshot.id, task.task) for snapshot, task, _ in house.services.metrics.running()}
+    assert found == {(id, "a-0"), (id, "a-1"), (id, "b-0")}
+
+
+async def test_summaries_of_those_that_were_measured(house: House) -> None:
+    id = await pair(house)
+    ids = [f"{id}.0.a-1.0", f"{id}.0.a-9.0", "nothing at all"]
+    found = await house.services.metrics.summaries(ids)
+    assert list(found) == ids[:1]
+    assert found[ids[0]].cpu_percent == pytest.approx(300)
+    assert await house.services.metrics.summary(ids[1]) is None
+
+
+async def test_tries_of_one_task_are_one_line(house: House) -> None:
+    text = "name: again\nroles: {w: {command: exit 1, retry: 1}}\ngang: false\n"
+    job = await house.run(text)
+    files = house.services.metrics.files
+    await files.ask(steady(files, f"{job.id}.0.w-0.0", cpu=10, seconds=100))
+    await files.ask(steady(files, f"{job.id}.0.w-0.1", cpu=90, seconds=100, start=START + 200))
+    found = await house.services.metrics.series(house.admin, job.id)
+    assert (found.tasks, found.final) == (1, True)
+    assert [round(point.cpu) for point in found.points] == [10] * 10 + [90] * 10
+
+
+async def test_figures_go_some_days_after_the_end_and_those_of_unknown_jobs_at_once(house: House) -> None:
+    files = house.services.metrics.files
+    running = await pair(house)
+    old, new = (await house.run("name: x\ncommand: exit 0\n") for _ in range(2)), "unknown"
+    ended = [job.id async for job in old]
+    for job_id in (*ended, new):
+        await files.ask(steady(files, f"{job_id}.0.main-0.0"))
+    long_ago = (datetime.now(UTC) - timedelta(days=40)).timestamp()
+    for path in (files.path(f"{ended[0]}.0.main-0.0"), files.path(f"{running}.0.a-0.0")):
+        os.utime(path, (long_ago, long_ago))
+    retention = FigureRetention(house.store, files, house.controller, timedelta(days=30))
+    for part in range(SHARDS):
+        await retention.sweep(part)
+    kept = sorted(path.name for path in files.folder.glob("*/*/*"))
+    wanted = [f"{ended[1]}.0.main-0.0", *(f"{running}.0.{task}.0" for task in ("a-0", "a-1", "b-0"))]
+    assert kept == sorted(f"{name}.figures" for name in wanted)
+
+
+async def test_a_file_of_garbage_costs_its_own_task_alone(house: House) -> None:
+    id = await pair(house)
+    folder = house.services.metrics.files.folder
+    files = SeriesFiles(folder)
+    files.path(f"{id}.0.a-0.0").write_bytes(b"not ours")
+    house.services.metrics.files = files
+    found = await house.services.metrics.series(house.admin, id)
+    assert (found.tasks, found.averaged) == (3, 2)
