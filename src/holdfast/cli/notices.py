@@ -143,7 +143,7 @@ def remove_recipient(id: Id, yes: Yes = False, json: Json = False) -> None:
 
 
 @notices.command("test")
-def test_recipient(id: Id, json: Json = False) -> None:
+def try_recipient(id: Id, json: Json = False) -> None:
     """Send a notice to a recipient now, and say what came back."""
     with connect() as client:
         came = client.test_recipient(_whole_id(client, id))

@@ -80,7 +80,8 @@ class Intake:
         notify: Notify | None = None,
         unique: bool = False,
     ) -> Ready:
-        """`group` and `hold` go before what the file says, `notify` comes to it. With `unique`, NameTaken where the user had such a job."""
+        """`group` and `hold` go before what the file says, `notify` comes to it. With `unique`, NameTaken where the
+        user had such a job."""
         parsed = await self._parse(actor, text, dialect)
         job = parsed.job if group is None else replace(parsed.job, group=group)
         if not job.group:

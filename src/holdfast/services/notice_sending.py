@@ -129,7 +129,7 @@ class Sending:
                 return Came(Fate.UNSURE, f"no answer within {self._timeout:g} seconds")
             return Came(Fate.LATER, "could not connect in time")
         except httpcore.ConnectError as error:
-            return Came(Fate.LATER, "TLS failed" if isinstance(error.__cause__, ssl.SSLError) else _plain(error))
+            return Came(Fate.LATER, _plain(error))
         except (httpcore.NetworkError, httpcore.ProtocolError):
             return Came(Fate.LATER, "the connection was closed without an answer")
 
@@ -161,9 +161,15 @@ class Sending:
         return self._tls
 
 
-def _plain(error: Exception) -> str:
-    refused = "refused" in str(error).lower() or isinstance(error.__cause__, ConnectionRefusedError)
-    return "nothing takes connections there" if refused else "could not connect"
+def _plain(error: BaseException | None) -> str:
+    """Why there is no connection, from whatever lies beneath."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError):
+            return "nothing takes connections there"
+        if isinstance(error, ssl.SSLError):
+            return "TLS failed"
+        error = error.__cause__ or error.__context__
+    return "could not connect"
 
 
 def _asked_wait(text: str, now: datetime) -> timedelta:

@@ -68,7 +68,7 @@ async def remove_recipient(id: str, actor: Caller, services: Ask) -> Response:
 
 
 @router.post("/me/notices/recipients/{id}/test", response_model=models.NoticeTestView)
-async def test_recipient(id: str, actor: Caller, services: Ask) -> Response:
+async def try_recipient(id: str, actor: Caller, services: Ask) -> Response:
     """Send a notice there now, once. Says what came back, never more of it than a status."""
     came = await services.notices.test(actor, id)
     return answer({"arrived": came.fate is Fate.SENT, "said": came.said})

@@ -1,0 +1,226 @@
+"""Receivers that fail, are slow or gone, on real sockets with a clock that is moved by hand: each notice arrives once,
+and nobody waits for another's receiver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.controller.delivery import CUT_OFF, PER_LANE, Delivery, Patience
+from holdfast.controller.noticing import Noticing
+from holdfast.core.notices import NoticeRecord, NoticeState, wait_after
+from holdfast.core.states import JobState
+from holdfast.store import notices as notice_rows
+from tests.services.hooks import Hook
+from tests.services.house import House, open_house
+
+FAILS = "name: train\ncommand: exit 3\n"
+TIMEOUT = 2  # seconds that the silent receivers of these tests are given
+
+
+@dataclass
+class Post:
+    house: House
+    delivery: Delivery
+    hooks: list[Hook] = field(default_factory=list)
+
+    def hook(self, *answers: int, **more: dict[str, str]) -> Hook:
+        self.hooks.append(Hook(*answers, **more))
+        return self.hooks[-1]
+
+    async def tell(self, *hooks: Hook, jobs: int = 1) -> None:
+        """Jobs fail, and notices of that are made for each of these."""
+        for hook in hooks:
+            await self.house.services.notices.add(self.house.admin, "webhook", hook.url, ["failed"])
+        for _ in range(jobs):
+            await self.house.run(FAILS)
+        await self.house.services.notices.making.make()
+
+    async def try_all(self) -> None:
+        while await self.delivery.send_due():
+            await self.delivery.idle()
+
+    async def records(self) -> list[NoticeRecord]:
+        return list(reversed((await self.house.services.notices.list(self.house.admin, limit=500)).items))
+
+    async def until_over(self) -> list[NoticeRecord]:
+        """Move the clock to each next try, until there is none."""
+        async with asyncio.timeout(60):
+            while True:
+                await self.try_all()
+                next_at = await self.house.store.read(notice_rows.next_due, self.house.clock.now())
+                if next_at is None:
+                    return await self.records()
+                self.house.clock.at = next_at
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def post(tmp_path: Path) -> AsyncIterator[Post]:
+    async with open_house(tmp_path / "home", settings={"notices": {"timeout": TIMEOUT}}) as house:
+        await house.services.notices.making.begin()
+        made = Post(house, Delivery(house.store, house.services.notices.sending, clock=house.clock.now))
+        yield made
+        for hook in made.hooks:
+            hook.close()
+        await made.delivery.close()
+
+
+@pytest.mark.anyio
+async def test_one_that_fails_ten_times_gets_it_in_the_end_once(post: Post) -> None:
+    hook = post.hook(*[500, Hook.HANG_UP, 503, 429, 408] * 2)
+    await post.tell(hook)
+    start = post.house.clock.now()
+    (record,) = await post.until_over()
+    assert (record.state, record.tries, record.error) == (NoticeState.SENT, 11, "")
+    assert [len(hook.posts), len(hook.taken)] == [11, 1]
+    assert len({one.id for one in hook.posts}) == 1
+    assert len({one.raw for one in hook.posts}) == 1
+    assert timedelta(minutes=4) < post.house.clock.now() - start < timedelta(minutes=20)
+
+
+@pytest.mark.anyio
+async def test_one_that_is_gone_gets_it_when_it_comes_back(post: Post) -> None:
+    hook = post.hook()
+    hook.close()
+    await post.tell(hook, jobs=3)
+    await post.try_all()
+    assert {(each.state, each.error) for each in await post.records()} == {
+        (NoticeState.WAITING, "nothing takes connections there")
+    }
+    post.house.clock.forward(5)
+    await post.try_all()
+    hook.open()
+    records = await post.until_over()
+    assert {each.state for each in records} == {NoticeState.SENT}
+    assert sorted(one.id for one in hook.taken) == sorted(each.id for each in records)
+
+
+@pytest.mark.anyio
+async def test_one_that_never_comes_is_given_up_after_a_day(post: Post) -> None:
+    hook = post.hook()
+    hook.close()
+    await post.tell(hook)
+    start = post.house.clock.now()
+    (record,) = await post.until_over()
+    assert record.state is NoticeState.FAILED
+    assert timedelta(hours=22) < post.house.clock.now() - start <= timedelta(hours=24)
+    assert record.tries > 20
+
+
+@pytest.mark.anyio
+async def test_one_that_refuses_is_asked_a_few_times(post: Post) -> None:
+    hook = post.hook(*[404] * 9)
+    await post.tell(hook)
+    (record,) = await post.until_over()
+    assert (record.state, record.tries, record.error) == (NoticeState.FAILED, 3, "answered 404")
+
+
+@pytest.mark.anyio
+async def test_one_that_has_too_much_to_do_says_when(post: Post) -> None:
+    hook = post.hook(429, headers={"Retry-After": "1800"})
+    await post.tell(hook)
+    await post.try_all()
+    (record,) = await post.records()
+    assert record.next_at == post.house.clock.now() + timedelta(seconds=1800)
+    assert (await post.until_over())[0].state is NoticeState.SENT
+
+
+@pytest.mark.anyio
+async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody(post: Post) -> None:
+    """Jobs end, and others are told, while it hangs."""
+    silent, quick = post.hook(*[Hook.SILENT] * 100), post.hook()
+    noticing = Noticing(post.house.services.notices.making, post.delivery.stir)
+    post.house.controller.on_change(noticing.job_changed)
+    loops = [asyncio.create_task(work) for work in (noticing.run(), post.delivery.run())]
+    try:
+        for hook in (silent, quick):
+            await post.house.services.notices.add(post.house.admin, "webhook", hook.url, ["failed"])
+        many = 3 * PER_LANE
+        jobs = [(await post.house.submit(FAILS)).id for _ in range(many)]
+        assert [(await post.house.until(job)).state for job in jobs] == [JobState.FAILED] * many
+        await asyncio.to_thread(quick.wait, many)
+        assert len(silent.posts) <= 2 * PER_LANE  # the rest still waits for it, and nobody for them
+        await asyncio.to_thread(silent.seen.wait, lambda posts: len(posts) >= many)
+        async with asyncio.timeout(60):
+            while any(each.state is NoticeState.SENDING for each in await post.records()):
+                await asyncio.sleep(0.05)
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.wait(loops)
+    post.house.clock.forward(86400)
+    await post.try_all()
+    assert len({one.id for one in silent.posts}) == len(silent.posts) == many
+    assert len({one.id for one in quick.posts}) == len(quick.posts) == many
+    told = {(each.state, each.error) for each in await post.records()}
+    assert told == {(NoticeState.UNCONFIRMED, f"no answer within {TIMEOUT} seconds"), (NoticeState.SENT, "")}
+
+
+@pytest.mark.anyio
+async def test_two_deliveries_send_each_once(post: Post) -> None:
+    hook = post.hook()
+    await post.tell(hook, jobs=10)
+    other = Delivery(post.house.store, post.house.services.notices.sending, clock=post.house.clock.now)
+
+    async def all_of(delivery: Delivery) -> None:
+        while await delivery.send_due():
+            await delivery.idle()
+
+    await asyncio.gather(all_of(post.delivery), all_of(other))
+    assert {each.state for each in await post.records()} == {NoticeState.SENT}
+    assert len({one.id for one in hook.posts}) == len(hook.posts) == 10
+
+
+@pytest.mark.anyio
+async def test_what_was_being_sent_when_a_server_ended_is_not_sent_again(post: Post) -> None:
+    hook = post.hook()
+    await post.tell(hook, jobs=2)
+    found = await post.house.store.read(
+        notice_rows.due_notices, post.house.clock.now(), lanes=(), users=(), under_way=(), limit=9
+    )
+    assert await post.house.store.write(notice_rows.claim, found[0].seq, 0)
+    assert not await post.house.store.write(notice_rows.claim, found[0].seq, 0)
+    await post.delivery.recover()
+    await post.until_over()
+    first, second = await post.records()
+    assert (first.state, first.error) == (NoticeState.UNCONFIRMED, CUT_OFF)
+    assert second.state is NoticeState.SENT
+    assert [one.id for one in hook.posts] == [second.id]
+
+
+@pytest.mark.anyio
+async def test_what_is_cut_off_before_anything_was_sent_is_sent_later(post: Post) -> None:
+    """The server ends while a name is looked up, or a connection made."""
+    hook = post.hook()
+    await post.tell(hook)
+    await post.delivery.send_due()
+    for task in list(post.delivery._work):
+        task.cancel()
+    await asyncio.wait(post.delivery._work)
+    assert hook.posts == []
+    again = Delivery(post.house.store, post.house.services.notices.sending, clock=post.house.clock.now)
+    await again.recover()
+    await again.send_due()
+    await again.idle()
+    assert len(hook.taken) == 1
+
+
+def tries(first: timedelta) -> Iterator[float]:
+    return (wait_after(count, first, 0.999999).total_seconds() for count in range(1, 60))
+
+
+def test_waits_double_up_to_an_hour() -> None:
+    waits = list(tries(Patience().first_wait))
+    assert [round(wait, 3) for wait in waits[:4]] == [1, 2, 4, 8]
+    assert max(waits) <= 3600
+    assert wait_after(3, timedelta(seconds=1), 0.0) == timedelta(seconds=2)

@@ -1,0 +1,497 @@
+"""Recipients and notices: who is told of what, in which words; what is refused; and that each is made once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes, message_from_string, policy
+from pathlib import Path
+
+import pytest
+
+from holdfast.controller.delivery import Delivery
+from holdfast.controller.noticing import Noticing
+from holdfast.core.access import Actor
+from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.holding import warned_from
+from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way
+from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
+from holdfast.core.states import JobState
+from holdfast.jobspec.notifying import parse_notify
+from holdfast.services.notice_texts import mail_of
+from holdfast.services.refusals import TooManyRequests
+from holdfast.store import happenings
+from holdfast.store.notices import NewNotice
+
+from .hooks import Hook, MailServer
+from .house import House, open_house
+
+pytestmark = pytest.mark.anyio
+
+FAILS = "name: train\ncommand: exit 3\n"
+WORKS = "name: good\ncommand: echo hello\n"
+LOCAL = {"notices": {"allow": ["127.0.0.0/8"], "timeout": 30}}
+
+
+class Desk:
+    """A house in which notices are made and sent when the test says so."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.notices = house.services.notices
+        self.delivery = Delivery(house.store, self.notices.sending, clock=house.clock.now)
+
+    async def told(self) -> int:
+        """Make what is to be told, and send it; how many were made."""
+        made = await self.notices.making.make()
+        await self.send()
+        return made
+
+    async def send(self) -> None:
+        while await self.delivery.send_due():
+            await self.delivery.idle()
+
+    async def records(self, actor: Actor | None = None) -> list[NoticeRecord]:
+        """Oldest first."""
+        return list(reversed((await self.notices.list(actor or self.house.admin)).items))
+
+    async def events(self, actor: Actor | None = None) -> list[str]:
+        return [record.event.value for record in await self.records(actor)]
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with open_house(tmp_path / "home", settings=LOCAL) as house:
+        desk = Desk(house)
+        await desk.notices.making.begin()
+        yield desk
+        await desk.delivery.close()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    made = Hook()
+    yield made
+    made.close()
+
+
+# -- what is told, and how
+
+
+async def test_a_failed_job_is_told_to_whoever_wants_it(desk: Desk, hook: Hook) -> None:
+    ann = await desk.house.user("ann", "red")
+    known = await desk.notices.add(ann, "webhook", hook.url, ["failed"])
+    await desk.notices.add(ann, "slack", hook.url + "/slack")
+    job = await desk.house.run("name: a<b> & @here\ngroup: red\ncommand: exit 3\n", ann)
+    await desk.house.run(WORKS, desk.house.admin)  # who wants nothing
+    assert await desk.told() == 2
+    (web,) = [post for post in hook.posts if post.path == "/hook/abcdefghijklmnop"]
+    (slack,) = [post for post in hook.posts if post.path != web.path]
+    body = web.body
+    assert (body["version"], body["event"], body["user"]) == (1, "failed", "ann")
+    assert body["id"] == web.id
+    assert (body["job"]["id"], body["job"]["name"], body["job"]["group"]) == (job.id, "a<b> & @here", "red")
+    assert (body["job"]["state"], body["job"]["exit_code"]) == ("Failed", 3)
+    assert body["link"] == f"http://127.0.0.1:8080/jobs/{job.id}"
+    assert body["command"] == f"holdfast logs {job.id}"
+    assert body["subject"].startswith("a<b> & @here failed after ")
+    assert "main-0: Exit code 3" in body["text"]
+    assert list(slack.body) == ["text"]
+    assert "a&lt;b&gt; &amp; @here failed" in slack.body["text"]
+    stamp, signature = (part.partition("=")[2] for part in web.headers["Holdfast-Signature"].split(","))
+    key = desk.notices.secret(ann, known.recipient.address).encode()
+    assert signature == hmac.new(key, stamp.encode() + b"." + web.raw, hashlib.sha256).hexdigest()
+    assert key != desk.notices.secret(desk.house.admin, known.recipient.address).encode()
+    (first, second) = await desk.records(ann)
+    assert {first.state, second.state} == {NoticeState.SENT}
+    assert await desk.told() == 0
+    assert len(hook.posts) == 2
+
+
+async def test_each_event_of_a_job_is_told_as_chosen(desk: Desk, hook: Hook) -> None:
+    house = desk.house
+    every = [
+        "started",
+        "succeeded",
+        "failed",
+        "stopped",
+        "retried",
+        "held",
+        "debugger-waiting",
+        "hold-ending",
+        "schedule-skipped",
+    ]
+    await desk.notices.add(house.admin, "webhook", hook.url, every)
+    await house.run(WORKS)
+    await desk.told()
+    assert await desk.events() == ["started", "succeeded"]
+    going = await house.submit("name: long\ncommand: sleep 100\n")
+    await house.until(going.id, JobState.RUNNING)
+    await house.services.jobs.stop(house.admin, going.id)
+    await house.until(going.id)
+    await desk.told()
+    assert (await desk.events())[2:] == ["started", "stopped"]
+    await house.run("name: again\ncommand: exit 1\nretry: 1\n")
+    await desk.told()
+    assert (await desk.events())[4:] == ["started", "retried", "started", "failed"]
+    assert sorted(post.body["event"] for post in hook.posts) == sorted(await desk.events())
+
+
+async def test_a_held_job_is_told_of_and_that_its_hold_ends_soon_once(desk: Desk, hook: Hook) -> None:
+    house = desk.house
+    house.controller.clock = house.clock.now
+    await desk.notices.add(house.admin, "webhook", hook.url, ["held", "hold-ending", "failed"])
+    job = await house.submit("name: crash\ncommand: exit 3\nhold: 20h\n")
+    await house.until(job.id, JobState.HELD)
+    await desk.told()
+    assert hook.posts[0].body["command"] == f"holdfast ssh {job.id}"
+    for hours, expected in ((18, 0), (1.5, 1), (0.2, 1)):
+        house.clock.forward(hours * 3600)
+        await look_again(house, job.id)
+        await desk.told()
+        assert (await desk.events()).count("hold-ending") == expected
+    await house.services.holds.extend(house.admin, job.id, by=timedelta(hours=10))
+    house.clock.forward(9.8 * 3600)
+    await look_again(house, job.id)
+    await desk.told()
+    assert await desk.events() == ["held", "hold-ending", "hold-ending"]
+    assert "is held until 2026-03-02 18:00 UTC" in (await last_body(desk, hook))["text"]
+
+
+async def look_again(house: House, job_id: str) -> None:
+    """As its timer would: nothing is asked for that is not there."""
+    house.controller._mark(job_id)
+    async with asyncio.timeout(20):
+        while house.controller._marked or house.controller._wake.is_set():
+            await asyncio.sleep(0.001)
+    await house.store.write(lambda conn: None)
+
+
+async def last_body(desk: Desk, hook: Hook) -> dict[str, object]:
+    return dict(hook.posts[-1].body)
+
+
+def test_short_holds_end_untold() -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert warned_from(noon, noon + timedelta(minutes=9)) is None
+    assert warned_from(noon, noon + timedelta(minutes=50)) == noon + timedelta(minutes=45)
+    assert warned_from(noon, noon + timedelta(days=7)) == noon + timedelta(days=7, hours=-1)
+
+
+async def test_a_schedule_that_did_not_run_is_told_of(desk: Desk, hook: Hook) -> None:
+    house = desk.house
+    await desk.notices.add(house.admin, "webhook", hook.url, ["schedule-skipped"])
+    daily = Recurrence(kind=RecurrenceKind.CUSTOM, cron="0 * * * *")
+    made = await house.services.schedules.create(
+        house.admin, "name: nightly\ncommand: sleep 100\n", daily, overlap=Overlap.SKIP
+    )
+    stirred: list[bool] = []
+    house.services.schedules.due.missed = lambda: stirred.append(True)
+    for _ in range(2):
+        house.clock.forward(3600)
+        await house.services.schedules.due.run_due()
+    assert await desk.told() == 1
+    assert stirred == [True]
+    body = hook.posts[0].body
+    assert (body["event"], body["job"]) == ("schedule-skipped", None)
+    assert (body["schedule"]["id"], body["schedule"]["result"]) == (made.schedule.id, "skipped")
+    await house.services.schedules.delete(house.admin, made.schedule.id)  # its numbers may be given again
+    again = await house.services.schedules.create(
+        house.admin, "name: other\ncommand: sleep 100\n", daily, overlap=Overlap.SKIP
+    )
+    for _ in range(2):
+        house.clock.forward(3600)
+        await house.services.schedules.due.run_due()
+    assert await desk.told() == 1
+    assert hook.posts[1].body["schedule"]["id"] == again.schedule.id
+
+
+def test_nothing_in_a_name_becomes_a_header() -> None:
+    notice = NewNotice(
+        id="notice-1",
+        user="ann",
+        way=Way.MAIL,
+        address="team@example.org",
+        event=NoticeEvent.FAILED,
+        job_id=None,
+        subject="a\r\nBcc: x@example.org\n\n\u2028<b>",
+        body={"text": ".\r\nRCPT TO:<x@example.org>\n.hidden"},
+        created_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )
+    read = message_from_bytes(mail_of(notice, "holdfast@example.org").as_bytes(), policy=policy.default)
+    assert read["Bcc"] is None
+    assert read["Subject"] == "[holdfast] a Bcc: x@example.org <b>"
+    assert "RCPT TO:<x@example.org>" in read.get_content()
+
+
+async def test_mails_are_sent_to_whom_the_admin_allows(tmp_path: Path) -> None:
+    server = MailServer(451)
+    mail = {"host": "127.0.0.1", "port": server.port, "sender": "holdfast@example.org", "domains": ["example.org"]}
+    async with open_house(tmp_path / "home", settings={"mail": mail}) as house:
+        desk = Desk(house)
+        await desk.notices.making.begin()
+        ann = await house.user("ann", "red")
+        await house.services.users.change(house.admin, "ann", email="ann@lab.example.org")
+        await desk.notices.add(ann, "mail", "team@example.org", ["failed"])
+        await desk.notices.add(ann, "mail", "far@elsewhere.net", ["failed"])
+        job = await house.run("name: träin\ngroup: red\nnotify: {mail: me, on: failed}\ncommand: exit 3\n", ann)
+        assert await desk.told() == 3
+        for _ in range(3):
+            house.clock.forward(3600)
+            await desk.send()
+        states = {record.address: (record.state, record.error) for record in await desk.records(ann)}
+        assert states["far@elsewhere.net"] == (NoticeState.FAILED, "this server sends no mails to elsewhere.net")
+        assert {mail.to for mail in server.mails} == {"team@example.org", "ann@lab.example.org"}
+        assert len(server.mails) == 2
+        read = message_from_string(server.mails[0].text, policy=policy.default)
+        assert read["Subject"].startswith("[holdfast] träin failed")
+        assert read["From"] == "holdfast@example.org"
+        assert read["Message-ID"].startswith("<notice-")
+        assert f"holdfast logs {job.id}" in read.get_content()
+    server.close()
+
+
+async def test_a_mail_that_is_not_answered_is_not_sent_again(tmp_path: Path) -> None:
+    server = MailServer(silent=True)
+    settings = {
+        "mail": {"host": "127.0.0.1", "port": server.port, "sender": "holdfast@example.org"},
+        "notices": {"timeout": 1},
+    }
+    async with open_house(tmp_path / "home", settings=settings) as house:
+        desk = Desk(house)
+        await desk.notices.making.begin()
+        await desk.notices.add(house.admin, "mail", "team@example.org", ["failed"])
+        await house.run(FAILS)
+        await desk.told()
+        (record,) = await desk.records()
+        assert (record.state, record.error) == (NoticeState.UNCONFIRMED, "the mail server did not answer in time")
+        house.clock.forward(86400)
+        await desk.send()
+        assert len(server.mails) == 1
+    server.close()
+
+
+# -- what jobs ask for
+
+
+async def test_jobs_ask_for_themselves(desk: Desk, hook: Hook) -> None:
+    house = desk.house
+    ann = await house.user("ann", "red")
+    await desk.notices.add(ann, "webhook", hook.url, ["stopped"])
+    text = (
+        "name: own\ngroup: red\ncommand: exit 3\nsecrets: {hook: '%s'}\n"
+        "notify: [failed, {webhook: <%% $secrets.hook %%>, on: [started]}]\n"
+    )
+    await house.run(text % f"{hook.url}/of-the-job", ann)
+    assert await desk.told() == 2
+    assert {(post.path[-10:], post.body["event"]) for post in hook.posts} == {
+        ("of-the-job", "started"),
+        (hook.url[-10:], "failed"),
+    }
+    shown = await house.services.jobs.get(ann, "own")
+    assert hook.url not in shown.record.source
+    words = parse_notify("succeeded")
+    await house.services.jobs.submit(ann, "name: asked\ngroup: red\ncommand: echo hi\n", notify=words)
+    asked = await house.services.jobs.get(ann, "asked")
+    await house.until(asked.record.summary.id)
+    assert await desk.told() == 1
+    assert hook.posts[-1].body["job"]["name"] == "asked"
+
+
+async def test_openpai_jobs_ask_for_mails(tmp_path: Path) -> None:
+    server = MailServer()
+    mail = {"host": "127.0.0.1", "port": server.port, "sender": "holdfast@example.org"}
+    job = (
+        "protocolVersion: 2\nname: pai\ntype: job\nprerequisites: [{protocolVersion: 2, name: i, type: dockerimage, "
+        "uri: host}]\ntaskRoles: {t: {instances: 1, dockerImage: i, resourcePerInstance: {cpu: 1, memoryMB: 100, "
+        "gpu: 0}, commands: [echo hi]}}\n"
+        "extras: {jobStatusChangeNotification: {running: true, succeeded: true, failed: true, stopped: false}}\n"
+    )
+    async with open_house(tmp_path / "home", settings={"mail": mail}) as house:
+        desk = Desk(house)
+        await desk.notices.making.begin()
+        await house.run(job)
+        assert await desk.told() == 0  # there is no address
+        await house.services.users.change(house.admin, "admin", email="admin@example.org")
+        await house.run(job.replace("name: pai", "name: pai2"))
+        assert await desk.told() == 2
+        assert [mail.to for mail in server.mails] == ["admin@example.org"] * 2
+    server.close()
+
+
+# -- made once
+
+
+async def test_old_events_are_told_to_nobody(tmp_path: Path, hook: Hook) -> None:
+    async with open_house(tmp_path / "home", settings=LOCAL) as house:
+        desk = Desk(house)
+        await house.run(FAILS)
+        await desk.notices.making.begin()
+        await desk.notices.add(house.admin, "webhook", hook.url)
+        assert await desk.told() == 0
+        house.clock.at = house.controller.clock() + timedelta(days=1)
+        await desk.notices.add(house.admin, "slack", hook.url)  # later than what happens now
+        await house.run(FAILS)
+        assert await desk.told() == 1
+        assert [record.way.value for record in await desk.records()] == ["webhook"]
+
+
+async def test_two_who_make_them_make_each_once(desk: Desk, hook: Hook) -> None:
+    await desk.notices.add(desk.house.admin, "webhook", hook.url)
+    for _ in range(5):
+        await desk.house.run(FAILS)
+    counts = await asyncio.gather(*(desk.notices.making.make() for _ in range(4)))
+    assert sum(counts) == 5
+    assert len(await desk.records()) == 5
+
+
+async def test_with_nobody_to_tell_nothing_is_looked_at(desk: Desk) -> None:
+    house, made = desk.house, 0
+
+    def count() -> None:
+        nonlocal made
+        made += 1
+
+    noticing = Noticing(desk.notices.making, count)
+    house.controller.on_change(noticing.job_changed)
+    await house.run(FAILS)
+    assert not noticing._stirred.is_set()
+    await house.run(f"{FAILS}notify: failed\n")
+    assert noticing._stirred.is_set()
+    before = (await house.store.read(happenings.happenings, ["failed"], 10)).before
+    assert await desk.notices.making.make() == 0  # its user has neither recipient nor mail address
+    assert (await house.store.read(happenings.happenings, ["failed"], 10)).before.event > before.event
+
+
+async def test_too_many_are_left_out_and_that_is_told_once(tmp_path: Path, hook: Hook) -> None:
+    settings = {"notices": {"per_hour": 3, "allow": ["127.0.0.1"]}}
+    async with open_house(tmp_path / "home", settings=settings) as house:
+        desk = Desk(house)
+        await desk.notices.making.begin()
+        known = await desk.notices.add(house.admin, "webhook", hook.url)
+        for _ in range(6):
+            await house.run(FAILS)
+        assert await desk.told() == 4
+        assert await desk.events() == ["failed", "failed", "failed", "left-out"]
+        await house.run(FAILS)
+        assert await desk.told() == 0
+        with pytest.raises(TooManyRequests):
+            await desk.notices.test(house.admin, known.id)
+        house.clock.forward(3700)
+        await house.run(FAILS)
+        assert await desk.told() == 1
+
+
+# -- recipients
+
+
+async def test_recipients_are_ones_own(desk: Desk, hook: Hook) -> None:
+    ann, bob = await desk.house.user("ann", "red"), await desk.house.user("bob", "red")
+    known = await desk.notices.add(ann, "webhook", hook.url, ["failed"])
+    with pytest.raises(Conflict):
+        await desk.notices.add(ann, "webhook", hook.url)
+    assert await desk.notices.recipients(bob) == []
+    for refused in (desk.notices.recipients(bob, "ann"), desk.notices.list(bob, "ann")):
+        with pytest.raises(Forbidden):
+            await refused
+    for absent in (desk.notices.remove(bob, known.id), desk.notices.test(bob, known.id)):
+        with pytest.raises(NotFound):
+            await absent
+    assert [each.id for each in await desk.notices.recipients(desk.house.admin, "ann")] == [known.id]
+    chosen = await desk.notices.choose(ann, known.id, ["started", "held"])
+    assert chosen.recipient.events == {NoticeEvent.STARTED, NoticeEvent.HELD}
+    raw = (desk.house.home / "holdfast.db").read_bytes() + (desk.house.home / "holdfast.db-wal").read_bytes()
+    assert b"abcdefghijklmnop" not in raw
+    await desk.notices.remove(ann, known.id)
+    await desk.notices.add(bob, "webhook", hook.url)
+    await desk.house.services.users.delete(desk.house.admin, "bob")
+    assert await desk.notices.recipients(desk.house.admin, "bob") == []
+
+
+@pytest.mark.parametrize(
+    ("way", "address"),
+    [
+        ("webhook", "ftp://example.org/a"),
+        ("webhook", "https://ann:secret@example.org/a"),
+        ("webhook", "https://example.org/a\r\nHost: other"),
+        ("webhook", "https://"),
+        ("webhook", "https://example.org:99999/"),
+        ("slack", "file:///etc/passwd"),
+        ("webhook", f"https://example.org/{'a' * 2000}"),
+        ("mail", "ann@example.org"),  # no mail is set up here
+        ("pigeon", "https://example.org"),
+    ],
+)
+async def test_what_is_no_address_is_refused(desk: Desk, way: str, address: str) -> None:
+    with pytest.raises(UserError):
+        await desk.notices.add(desk.house.admin, way, address)
+    with pytest.raises(UserError):
+        await desk.notices.add(desk.house.admin, "webhook", "https://example.org/", ["nonsense"])
+
+
+async def test_a_test_says_what_came_back_and_no_more(desk: Desk) -> None:
+    hook = Hook(204, 404, 302, Hook.HANG_UP)
+    known = await desk.notices.add(desk.house.admin, "webhook", hook.url)
+    came = [await desk.notices.test(desk.house.admin, known.id) for _ in range(4)]
+    assert [(each.fate.value, each.said) for each in came] == [
+        ("sent", "answered 204"),
+        ("refused", "answered 404"),
+        ("refused", "answered 302, and redirects are not followed"),
+        ("later", "the connection was closed without an answer"),
+    ]
+    hook.close()
+    gone = await desk.notices.test(desk.house.admin, known.id)
+    assert gone.said == "nothing takes connections there"
+    assert [record.state.value for record in await desk.records()] == ["sent"] + ["failed"] * 4
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        "0.0.0.0",
+        "[::]",
+        "169.254.169.254",
+        "[fe80::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "[fd00:ec2::254]",
+        "224.0.0.1",
+        "255.255.255.255",
+        "2130706433",  # 127.0.0.1 as a number
+        "0x7f.1",
+        "10.1.2.3",  # by the setting
+    ],
+)
+async def test_the_server_is_not_led_to_places_of_its_own(tmp_path: Path, host: str) -> None:
+    hook = Hook()
+    async with open_house(tmp_path / "home", settings={"notices": {"refuse": ["10.0.0.0/8"]}}) as house:
+        desk = Desk(house)
+        ann = await house.user("ann", "red")
+        known = await desk.notices.add(ann, "webhook", f"http://{host}:{hook.port}/a")
+        came = await desk.notices.test(ann, known.id)
+        assert came.fate.value == "refused", came
+        assert "may not reach" in came.said
+    assert hook.posts == []
+    hook.close()
+
+
+async def test_an_admin_may_reach_this_machine(house: House, hook: Hook) -> None:
+    known = await house.services.notices.add(house.admin, "webhook", hook.url)
+    assert (await house.services.notices.test(house.admin, known.id)).fate.value == "sent"
+
+
+async def test_old_notices_are_forgotten(desk: Desk, hook: Hook) -> None:
+    await desk.notices.add(desk.house.admin, "webhook", hook.url)
+    await desk.house.run(FAILS)
+    await desk.told()
+    desk.house.clock.forward(29 * 86400)
+    assert await desk.notices.sweep() == 0
+    desk.house.clock.forward(2 * 86400)
+    assert await desk.notices.sweep() == 1
+    assert await desk.records() == []
