@@ -12,6 +12,7 @@ from playwright.sync_api import Browser
 from tests.e2e.server import Server
 
 from .browser import CHROMIUM, PASSWORD, Window, open_chromium
+from .people import client_of
 
 
 @pytest.fixture(scope="session")
@@ -74,3 +75,21 @@ def open_window(chromium: Browser, server: Server) -> Iterator[Callable[..., Win
 @pytest.fixture
 def window(open_window: Callable[..., Window]) -> Window:
     return open_window()
+
+
+@pytest.fixture
+def submit(server: Server) -> Iterator[Callable[[str, str], str]]:
+    """submit("ada", text) -> the id of a job, which is stopped in the end."""
+    made: list[str] = []
+
+    def submit_it(user: str, text: str) -> str:
+        with client_of(server, user) as client:
+            made.append(str(client.post("/jobs", content=text).raise_for_status().json()["id"]))
+        return made[-1]
+
+    yield submit_it
+    with server.client() as client:
+        for job in made:
+            client.post(f"/jobs/{job}/stop").raise_for_status()
+    for job in made:
+        server.wait(job)

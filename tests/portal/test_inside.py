@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.server import Server
 
 from .axe import findings
 from .browser import Window, keep_pictures
-from .people import add_user, client_of
+from .people import add_user
 from .test_languages import Tour
 
 LIGHT = "resources: {cpu: 0.1, memory: 128Mi}\n"
@@ -31,24 +30,6 @@ command: |
   EOF
   python3 train.py
 """
-
-
-@pytest.fixture
-def submit(server: Server) -> Iterator[Callable[[str, str], str]]:
-    """submit("ada", text) -> the id of a job, which is stopped in the end."""
-    made: list[str] = []
-
-    def submit_it(user: str, text: str) -> str:
-        with client_of(server, user) as client:
-            made.append(str(client.post("/jobs", content=text).raise_for_status().json()["id"]))
-        return made[-1]
-
-    yield submit_it
-    with server.client() as client:
-        for job in made:
-            client.post(f"/jobs/{job}/stop").raise_for_status()
-    for job in made:
-        server.wait(job)
 
 
 def screen(page: Page) -> str:

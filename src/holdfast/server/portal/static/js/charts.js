@@ -6,6 +6,9 @@ const EVERY = 10000; // ms; new figures come no more often
 const HEIGHT = 170;
 const PALETTE = ["--run", "--hold", "--good", "--warn", "--bad", "--idle", "--link", "--accent"];
 const SYNC = "figures"; // one cursor for all
+const ROOM = 1.05; // above the highest line
+const DAY = 86400;
+const language = document.documentElement.lang;
 
 class Charts {
   constructor(root, Chart) {
@@ -62,10 +65,13 @@ class Charts {
         height: HEIGHT,
         cursor: { sync: { key: SYNC }, drag: { setScale: false } },
         legend: { live: true },
-        scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, panel.least)] } },
-        axes: [axis, { ...axis, size: 70, values: (_, ticks) => ticks.map(panel.show) }],
+        scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max((high ?? 0) * ROOM, panel.least)] } },
+        axes: [
+          { ...axis, values: (_, ticks) => ticks.map(clock(ticks)) },
+          { ...axis, size: 76, incrs: panel.steps, values: (_, ticks) => ticks.map(panel.show) },
+        ],
         series: [
-          { value: (_, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString(document.documentElement.lang)) },
+          { label: this.root.dataset.sayTime, value: (_, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString(language)) },
           ...panel.series.map((series, number) => ({
             label: series.label,
             stroke: colour(series.limit ? "--bad" : PALETTE[number % PALETTE.length]),
@@ -108,6 +114,13 @@ class Charts {
     this.drawn.clear();
     if (this.answer) this.show(this.answer);
   }
+}
+
+/** Times of day; beyond a day, with the day. */
+function clock(ticks) {
+  const days = ticks.at(-1) - ticks[0] > DAY ? { month: "numeric", day: "numeric" } : {};
+  const form = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...days });
+  return (at) => form.format(new Date(at * 1000));
 }
 
 async function start(root) {

@@ -1,5 +1,6 @@
 // From the server's answer to what charts draw. No page is needed for any of it.
 
+const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power); // steps of an axis of bytes
 const NAMES = ["cpu", "memory", "net_in", "net_out", "disk_read", "disk_written", "gpu", "gpu_memory"];
 
 /** Points as columns; the GPUs of one task each by itself. */
@@ -21,17 +22,17 @@ export function panels(data, words) {
   const speed = (bytes) => `${showBytes(bytes)}/s`;
   const found = [
     { key: "cpu", title: words.sayCpu, show: showPercent, least: 10, series: [line(words.sayCpu, data.cpu)] },
-    { key: "memory", title: words.sayMemory, show: level, least: 1 << 20, series: [line(words.sayMemory, data.memory), ...limit(data.limits.memory, data, words)] },
+    { key: "memory", title: words.sayMemory, show: level, steps: BINARY, least: 1 << 20, series: [line(words.sayMemory, data.memory), ...limit(data.limits.memory, data, words)] },
   ];
   if (some(data.gpu)) {
     found.push(
       { key: "gpu", title: words.sayGpu, show: showPercent, least: 100, series: perGpu(data, "percent", words.sayGpu, data.gpu) },
-      { key: "gpu-memory", title: words.sayGpuMemory, show: level, least: 1 << 20, series: perGpu(data, "memory", words.sayGpuMemory, data.gpu_memory) },
+      { key: "gpu-memory", title: words.sayGpuMemory, show: level, steps: BINARY, least: 1 << 20, series: perGpu(data, "memory", words.sayGpuMemory, data.gpu_memory) },
     );
   }
   found.push(
-    { key: "net", title: words.sayNetwork, show: speed, least: 1024, series: [line(words.sayIn, data.net_in), line(words.sayOut, data.net_out)] },
-    { key: "disk", title: words.sayDisk, show: speed, least: 1024, series: [line(words.sayRead, data.disk_read), line(words.sayWritten, data.disk_written)] },
+    { key: "net", title: words.sayNetwork, show: speed, steps: BINARY, least: 1024, series: [line(words.sayIn, data.net_in), line(words.sayOut, data.net_out)] },
+    { key: "disk", title: words.sayDisk, show: speed, steps: BINARY, least: 1024, series: [line(words.sayRead, data.disk_read), line(words.sayWritten, data.disk_written)] },
   );
   return found;
 }
