@@ -10,7 +10,7 @@ from .desk import PASSWORD, open_desk, text_of
 
 pytestmark = pytest.mark.anyio
 
-HOOK = "https://hooks.example.org/services/T000/very-secret"
+HOOK = "https://chat.example.net/services/T000/very-secret"
 
 
 async def test_a_recipient_is_added_shown_in_part_and_removed(rig: Rig) -> None:
@@ -21,7 +21,7 @@ async def test_a_recipient_is_added_shown_in_part_and_removed(rig: Rig) -> None:
         assert (await desk.post("/me/notices", sent)).status_code == 303
         page = (await desk.get("/me/notices")).text
         assert "very-secret" not in page
-        assert "hooks.example.org" in page
+        assert "chat.example.net" in page
         assert "A job failed, A failed task is held" in text_of(page)
         (known,) = await rig.house.services.notices.recipients(ann)
         assert (await desk.post(f"/me/notices/{known.id}/remove", {})).status_code == 303
@@ -54,4 +54,4 @@ async def test_those_of_others_are_nobodys_business(rig: Rig) -> None:
         (known,) = await rig.house.services.notices.recipients(ann)
         for act in ("remove", "test"):
             assert (await other.post(f"/me/notices/{known.id}/{act}", {})).status_code == 404
-        assert "hooks.example.org" not in (await other.get("/me/notices")).text
+        assert "chat.example.net" not in (await other.get("/me/notices")).text
