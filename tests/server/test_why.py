@@ -1,0 +1,127 @@
+"""Why a job waits, failed or is slow, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core.blockers import Wait
+from holdfast.core.states import JobState
+from holdfast.core.verdicts import (
+    Confidence,
+    Diagnosis,
+    Efficiency,
+    Evidence,
+    EvidenceKind,
+    Fault,
+    Finding,
+    Frame,
+    Slowness,
+    Used,
+)
+from holdfast.sdk.reading import dump, read
+from holdfast.sdk.why_models import Why as WhyRecord
+from holdfast.server.rest import why_models
+from holdfast.server.rest.why import show_why
+from holdfast.services.why import Why
+
+from .rig import Rig, error_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def submit(rig: Rig, name: str, cpu: int, headers: dict[str, str] | None = None, **params: str) -> str:
+    text = f"name: {name}\ncommand: sleep 9\nresources: {{cpu: {cpu}, memory: 1Gi}}\ntime_limit: 2h\n"
+    rig.house.clock.forward(1)  # of jobs of the same instant, chance decides which is the older one
+    sent = await rig.post("/jobs", content=text, headers=headers, params=params)
+    assert sent.status_code == 201, sent.text
+    return str(sent.json()["id"])
+
+
+async def why(rig: Rig, ref: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    answered = await rig.get(f"/jobs/{ref}/why", headers=headers)
+    assert answered.status_code == 200, answered.text
+    found: dict[str, Any] = answered.json()
+    why_models.WhyView.model_validate(found)
+    return found
+
+
+async def test_why_it_waits(rig: Rig) -> None:
+    first = await submit(rig, "first", 3)
+    await rig.house.until(first, JobState.RUNNING)
+    second = await submit(rig, "second", 4)
+    job = await submit(rig, "third", 2)
+    found = await why(rig, "third")
+    assert (found["job"], found["state"], found["verdict"], found["failure"]) == (job, "Pending", "waiting", None)
+    waiting = found["waiting"]
+    assert [(each["kind"], each["text"]) for each in waiting["blockers"]] == [
+        ("machines", "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."),
+        ("queue", "What is free is set aside for jobs that came before it and ask for more."),
+        ("queue", "1 job stands before it in the queue of group default."),
+    ]
+    blocker = waiting["blockers"][0]
+    assert blocker["lacks"] == {"cpu": 1.0, "memory": 0, "gpu": 0}
+    (holder,) = blocker["holders"]
+    assert (holder["job"], holder["has"]["cpu"], holder["held"]) == (first, 3.0, False)
+    assert holder["since"].endswith("Z")
+    assert holder["until"].endswith("Z")
+    assert [(each["job"], each["asks"]["cpu"]) for each in waiting["ahead"]] == [(second, 4.0)]
+    assert (waiting["ahead_count"], waiting["estimate"]["at"] is not None) == (1, True)
+
+
+async def test_others_see_it_without_names_and_strangers_not_at_all(rig: Rig) -> None:
+    ann, eve = await rig.token_of("ann", "red"), await rig.token_of("eve", "blue")
+    hidden = await submit(rig, "hidden", 3, eve, group="blue")
+    await rig.house.until(hidden, JobState.RUNNING)
+    job = await submit(rig, "mine", 2, ann, group="red")
+    (holder,) = (await why(rig, job, ann))["waiting"]["blockers"][0]["holders"]
+    assert (holder["job"], holder["name"], holder["user"], holder["group"], holder["has"]["cpu"]) == (
+        "",
+        "",
+        "",
+        "",
+        3.0,
+    )
+    error_of(await rig.get(f"/jobs/{job}/why", headers=eve), 404)
+
+
+async def test_every_part_is_as_described_and_as_clients_read_it(rig: Rig) -> None:
+    id = await submit(rig, "good", 1)
+    record = (await rig.house.services.reasons.of(rig.house.admin, id)).job
+    used = Used(
+        tasks=2,
+        seconds=7.5,
+        cpu_asked=4,
+        cpu_used=0.5,
+        memory_asked=1 << 30,
+        memory_peak=None,
+        gpu_asked=1,
+        gpu_used=0.25,
+    )
+    shown = show_why(
+        Why(
+            job=record,
+            waiting=Wait(),
+            failure=Diagnosis(
+                fault=Fault.PYTHON_EXCEPTION,
+                title="ValueError: no",
+                explanation="It raised.",
+                confidence=Confidence.LIKELY,
+                evidence=(Evidence(kind=EvidenceKind.LOG, text="ValueError: no", task="main-0", offset=12),),
+                remedies=("Mend it.",),
+                task="main-0",
+                attempt=1,
+                followers=("main-1",),
+                frame=Frame(file="train.py", line=3, function="main", code="raise ValueError"),
+                rule="python",
+            ),
+            slow=(
+                Finding(kind=Slowness.ONE_CORE, text="1 of 4", remedy="Ask.", tasks=("main-0",), figures={"cpu": 1}),
+            ),
+            efficiency=Efficiency(whole=used, roles={"main": used}, advice=("Ask for less.",)),
+        )
+    )
+    why_models.WhyView.model_validate(shown)
+    assert shown["verdict"] == "failed"
+    assert dump(read(WhyRecord, shown)) == shown

@@ -1,0 +1,260 @@
+"""Why jobs wait, failed or are as they are: real situations, through the services."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.access import Actor
+from holdfast.core.blockers import Blocker, BlockerKind, Wait
+from holdfast.core.errors import NotFound
+from holdfast.core.job import GIB
+from holdfast.core.placement import Amount, Node, Quota
+from holdfast.core.records import Dataset, Group, JobSummary
+from holdfast.core.states import JobState
+from holdfast.core.verdicts import EvidenceKind
+from holdfast.engines.fake import FakeEngine
+from holdfast.services.groups import GroupChange
+from holdfast.services.why import Why
+
+from .house import LIMITS, PATIENCE, House, open_house
+
+pytestmark = pytest.mark.anyio
+
+DAY = timedelta(days=1)
+NODES = [Node(name=name, cpu=8, memory=16 * GIB, gpus=(0, 1, 2, 3)) for name in ("north", "south")]
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path / "home") as house:
+        house.controller.clock = house.clock.now
+        yield house
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[House]:
+    """Two machines with four GPUs each."""
+    async with open_house(tmp_path / "home", engine=FakeEngine(nodes=NODES)) as house:
+        house.controller.clock = house.clock.now
+        yield house
+
+
+def sleeper(name: str, cpu: float = 1, gpu: int = 0, **more: object) -> str:
+    """It goes on until somebody ends it."""
+    fields = "".join(f"{key}: {value}\n" for key, value in more.items())
+    return f"name: {name}\ncommand: sleep 9\nresources: {{cpu: {cpu}, memory: 1Gi, gpu: {gpu}}}\n{fields}"
+
+
+async def submit(house: House, text: str, actor: Actor | None = None) -> JobSummary:
+    """A moment after all that were submitted before: of the same instant, chance decides which is the older one."""
+    house.clock.forward(1)
+    return await house.submit(text, actor)
+
+
+async def running(house: House, text: str, actor: Actor | None = None) -> str:
+    job = await house.submit(text, actor)
+    return (await house.until(job.id, JobState.RUNNING)).id
+
+
+async def waiting(house: House, ref: str, actor: Actor | None = None) -> Wait:
+    found = (await house.services.reasons.of(actor or house.admin, ref)).waiting
+    assert found is not None
+    return found
+
+
+def texts(wait: Wait) -> list[str]:
+    return [blocker.text for blocker in wait.blockers]
+
+
+def of_kind(wait: Wait, kind: BlockerKind) -> list[Blocker]:
+    return [blocker for blocker in wait.blockers if blocker.kind is kind]
+
+
+async def test_who_has_it_since_when_and_when_it_starts(house: House) -> None:
+    now = house.clock.now()
+    first = await running(house, sleeper("first", cpu=3, time_limit="2h"))
+    job = await house.submit(sleeper("next", cpu=2))
+    wait = await waiting(house, job.id)
+    assert texts(wait) == ["It asks for 2 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."]
+    (holder,) = wait.blockers[0].holders
+    assert (holder.job_id, holder.name, holder.user, holder.has) == (first, "first", "admin", Amount(cpu=3))
+    latest = now + timedelta(hours=2) + LIMITS.grace
+    assert holder.since == now
+    assert holder.until is not None
+    assert wait.estimate is not None
+    assert wait.estimate.at is not None
+    assert abs(holder.until - latest) < timedelta(minutes=1)  # by a clock that does not jump
+    assert abs(wait.estimate.at - latest) < timedelta(minutes=1)
+    assert wait.helps[0] == "If it asked for 1 core instead of 2, it would start now."
+    assert wait.helps[1].startswith(f"It would start once first ({first}) of admin has ended, by 2026-03-01 1")
+    await house.services.jobs.stop(house.admin, job.id)
+    less = await house.submit(sleeper("less", cpu=1))
+    await house.until(less.id, JobState.RUNNING)
+
+
+async def test_one_line_reasons_are_made_of_the_same(house: House) -> None:
+    await running(house, sleeper("first", cpu=4))
+    await submit(house, sleeper("second", cpu=4))
+    job = await submit(house, sleeper("third", cpu=2))
+    detail = await house.services.jobs.get(house.admin, job.id)
+    assert detail.waiting is not None
+    assert set(detail.waiting) <= set(texts(await waiting(house, job.id)))
+
+
+async def test_fragmentation_on_two_machines(cluster: House) -> None:
+    for name in ("a", "b"):
+        await running(cluster, sleeper(name, gpu=3))
+    job = await cluster.submit(sleeper("wide", gpu=2))
+    wait = await waiting(cluster, job.id)
+    assert texts(wait) == [
+        "It asks for 1 core, 1 GiB of memory, 2 GPUs; that much is free in all, but not on machines where its tasks "
+        "fit. Free now: north has 7 cores, 15 GiB of memory, 1 GPU; south has 7 cores, 15 GiB of memory, 1 GPU."
+    ]
+    assert wait.blockers[0].kind is BlockerKind.FRAGMENTED
+    gang = await cluster.submit(sleeper("gang", gpu=1, instances=3, priority=1))
+    assert texts(await waiting(cluster, gang.id))[0].startswith(
+        "It asks for 3 cores, 3 GiB of memory, 3 GPUs; free now: 14 cores, 30 GiB of memory, 2 GPUs."
+    )
+    assert "With 2 tasks instead of 3 it would start now." in (await waiting(cluster, gang.id)).helps
+
+
+async def test_jobs_of_groups_that_one_does_not_see_are_not_named(house: House) -> None:
+    ann, eve = await house.user("ann", "red"), await house.user("eve", "secret")
+    hidden = await running(house, sleeper("hidden", cpu=3, group="secret"), eve)
+    ahead = await submit(house, sleeper("hidden-too", cpu=4, group="secret"), eve)
+    job = await submit(house, sleeper("mine", cpu=2, group="red"), ann)
+    wait = await waiting(house, job.id, ann)
+    assert "hidden" not in repr(wait)
+    assert "eve" not in repr(wait)
+    assert hidden not in repr(wait)
+    assert ahead.id not in repr(wait)
+    assert wait.blockers[0].holders[0].has == Amount(cpu=3)
+    assert (wait.ahead_count, wait.ahead[0].asks.cpu) == (1, 4)
+    seen = await waiting(house, job.id, house.admin)
+    assert (seen.blockers[0].holders[0].name, seen.ahead[0].job_id) == ("hidden", ahead.id)
+    with pytest.raises(NotFound):
+        await house.services.reasons.of(ann, hidden)
+
+
+async def test_quotas_and_what_an_admin_can_do(house: House) -> None:
+    await house.services.groups.create(house.admin, Group(name="lab", quota=Quota(cpu=2), user_quota=Quota(cpu=2)))
+    ann = await house.user("ann", "lab")
+    await running(house, sleeper("first", cpu=2, group="lab"), ann)
+    job = await house.submit(sleeper("next", group="lab"), ann)
+    wait = await waiting(house, job.id, ann)
+    assert texts(wait) == [
+        "The quota of group lab is 2 cores, 2 in use, 1 asked for.",
+        "The quota of user ann in group lab is 2 cores, 2 in use, 1 asked for.",
+    ]
+    assert wait.helps[-1] == (
+        "It would start now if an admin raised the quota of group lab to 3 cores, and each user's to 3 cores: "
+        "`holdfast group set lab --cpu 3 --user-cpu 3`."
+    )
+    more = GroupChange(quota=Quota(cpu=3), user_quota=Quota(cpu=3))
+    await house.services.groups.change(house.admin, "lab", more)
+    await house.until(job.id, JobState.RUNNING)
+
+
+async def test_a_held_job_is_let_go_as_was_said(house: House) -> None:
+    crash = await house.submit("name: crash\nhold: true\ncommand: exit 3\nresources: {cpu: 4}\n")
+    await house.until(crash.id, JobState.HELD)
+    job = await house.submit(sleeper("next"))
+    wait = await waiting(house, job.id)
+    (holder,) = wait.blockers[0].holders
+    assert (holder.held, holder.until) == (True, house.clock.now() + 7 * DAY)
+    assert wait.helps == (
+        f"It would start now if crash ({crash.id}) of admin, which failed and is held until 2026-03-08 12:00:00 UTC, "
+        f"were let go: `holdfast release {crash.id}`.",
+    )
+    why = await house.services.reasons.of(house.admin, crash.id)
+    assert (why.verdict, why.job.summary.held_until) == ("failed", holder.until)
+    await house.services.holds.release(house.admin, crash.id)
+    await house.until(job.id, JobState.RUNNING)
+
+
+async def test_a_job_that_is_tried_again_says_when(house: House) -> None:
+    job = await house.submit("name: again\nretry: -1\ncommand: exit 1\n")
+    async with asyncio.timeout(PATIENCE):  # the first tries follow at once
+        while not ((live := house.controller.active(job.id)) and live.retry_at and live.retry_at > house.clock.now()):
+            await house.controller.changed(job.id, 1.0)
+    wait = await waiting(house, job.id)
+    (blocker,) = wait.blockers
+    assert blocker.kind is BlockerKind.RETRY
+    assert blocker.text.startswith(f"Its next try begins at {live.retry_at:%Y-%m-%d %H:%M:%S} UTC.")
+    assert wait.estimate is not None
+    assert wait.estimate.at == live.retry_at
+
+
+async def test_what_it_will_miss_is_told_while_it_waits(house: House, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    datasets, ann = house.services.datasets, await house.user("ann", "lab")
+    await datasets.create(house.admin, Dataset(name="photos", path=str(folder), groups=("lab",)))
+    await datasets.create(
+        house.admin, Dataset(name="keys", path="", kind="env", groups=("lab",)), variables={"KEY": "value"}
+    )
+    for name in ("photos", "keys"):
+        await datasets.grant(house.admin, name, "lab")
+    await running(house, sleeper("first", cpu=4))
+    text = sleeper("next", group="lab", image="nowhere:1", datasets="[photos, keys]")
+    job = await house.submit(text, ann)
+    wait = await waiting(house, job.id, ann)
+    assert [blocker.text for blocker in of_kind(wait, BlockerKind.IMAGE)] == [
+        "The image nowhere:1 is not known here; unless it is imported before, the job will fail."
+    ]
+    assert of_kind(wait, BlockerKind.DATASET) == []
+    shutil.rmtree(folder)
+    await datasets.revoke(house.admin, "keys", "lab")
+    wait = await waiting(house, job.id, ann)
+    assert [blocker.text for blocker in of_kind(wait, BlockerKind.DATASET)] == [
+        "The dataset keys is no longer granted to ann; the job will start without its variables.",
+        "The folder of the dataset photos is not there; unless it is back before, the job will fail.",
+    ]
+    await datasets.delete(house.admin, "keys")
+    wait = await waiting(house, job.id, ann)
+    assert of_kind(wait, BlockerKind.DATASET)[0].text == (
+        "There is no dataset keys any more; the job will start without its variables."
+    )
+
+
+async def test_tasks_of_a_running_job_that_still_wait_are_told_too(house: House) -> None:
+    job = await running(house, sleeper("many", cpu=3, instances=2, gang="false"))
+    why = await house.services.reasons.of(house.admin, job)
+    assert why.verdict != "waiting"
+    assert why.waiting is not None
+    assert texts(why.waiting)[0] == "It asks for 3 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."
+
+
+async def test_a_job_that_failed_says_why_with_evidence(house: House) -> None:
+    job = await house.run("name: bad\ncommand: |\n  echo python: command not found\n  exit 127\n")
+    why: Why = await house.services.reasons.of(house.admin, job.id)
+    assert why.waiting is None
+    assert why.failure is not None
+    assert why.verdict == "failed"
+    assert any(each.kind is EvidenceKind.EXIT and "127" in each.text for each in why.failure.evidence)
+
+
+async def test_nothing_is_said_of_one_that_does_well(house: House) -> None:
+    job = await running(house, sleeper("good"))
+    why = await house.services.reasons.of(house.admin, job)
+    assert (why.waiting, why.failure, why.verdict) == (None, None, "fine")
+    done = await house.run("name: done\ncommand: exit 0\n")
+    why = await house.services.reasons.of(house.admin, done.id)
+    assert (why.waiting, why.failure, why.verdict) == (None, None, "fine")
+
+
+async def test_a_job_that_is_being_stopped_waits_for_nothing(house: House) -> None:
+    await running(house, sleeper("first", cpu=4))
+    job = await house.submit(sleeper("next"))
+    record = (await house.services.reasons.of(house.admin, job.id)).job
+    await house.services.jobs.stop(house.admin, job.id)
+    stopped = await house.services.reasons.of(house.admin, job.id)
+    assert (record.summary.state, stopped.waiting) == (JobState.PENDING, None)
+    assert replace(stopped, job=record).verdict == "fine"
