@@ -79,9 +79,12 @@ HOLDS = {
     "little of much": (run_of(asked=big(), cores=1.9), Slowness.CPU_UNUSED),
     "throttled": (run_of(cores=1, throttled=30.0), Slowness.CPU_THROTTLED),
     "throttled on many cores": (run_of(asked=big(), cores=7.9, throttled=900.0), Slowness.CPU_THROTTLED),
-    "memory near its limit": (run_of(memory_peak=int(1.8 * GIB) + 1), Slowness.MEMORY_NEAR_LIMIT),
+    "memory near its limit": (
+        run_of(memory_peak=int(1.8 * GIB) + 1, memory_mean=1.2 * GIB + 1),
+        Slowness.MEMORY_NEAR_LIMIT,
+    ),
     "memory near the limit in force": (
-        run_of(memory_peak=int(0.95 * GIB), memory_limit=GIB),
+        run_of(memory_peak=int(0.95 * GIB), memory_limit=GIB, memory_mean=0.9 * GIB),
         Slowness.MEMORY_NEAR_LIMIT,
     ),
     "swapping": (run_of(swap_peak=64 * MIB), Slowness.SWAPPING),
@@ -123,7 +126,9 @@ WELL = {
     "GPUs that were looked at too little": run_of(asked=GPU, cores=3.5, gpu=[0], gpu_opened=False, sampled=140.0),
     "four GPUs in use": run_of(asked=GPUS, cores=3, gpu=[80, 81, 79, 80], gpu_opened=True),
     "hardly throttled": run_of(cores=1, throttled=29.9),
-    "memory below": run_of(memory_peak=int(1.79 * GIB)),
+    "memory below": run_of(memory_peak=int(1.79 * GIB), memory_mean=1.7 * GIB),
+    "a peak that may be cached files": run_of(memory_peak=2 * GIB, memory_mean=1.1 * GIB),
+    "a peak that nobody saw": run_of(memory_peak=2 * GIB),
     "a little swap": run_of(swap_peak=64 * MIB - 1),
     "waiting a little for disks": run_of(cores=0.3, disk_wait=74.0),
     "many readers beside a busy GPU": run_of(asked=GPU, cores=2, gpu=[93], gpu_opened=True, disk_wait=900.0),
@@ -168,7 +173,9 @@ def test_the_reason_is_told_in_place_of_what_follows_from_it() -> None:
 
 
 def test_several_things_are_all_told() -> None:
-    run = run_of(cores=1.0, throttled=90.0, memory_peak=2 * GIB, swap_peak=GIB, first_output=200.0)
+    run = run_of(
+        cores=1.0, throttled=90.0, memory_peak=2 * GIB, memory_mean=2.0 * GIB, swap_peak=GIB, first_output=200.0
+    )
     assert kinds(run) == [
         Slowness.SWAPPING,
         Slowness.CPU_THROTTLED,

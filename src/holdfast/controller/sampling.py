@@ -18,9 +18,9 @@ from holdfast.store.series_files import SeriesFiles, Taken
 log = logging.getLogger(__name__)
 
 CLOSE = 5.0  # seconds between two looks in the first minute
-FAR = 10.0
+APART = 2  # times as long after it
 YOUNG = 60.0
-NEWBORN = 1.0  # seconds; before that there is nothing to tell a rate of
+NEWBORN = 0.2  # of the time between two looks; before that there is nothing to tell a rate of
 PATIENCE = 30.0  # seconds for the engine to answer
 
 
@@ -41,6 +41,7 @@ class Sampler:
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         looked: Callable[[float], None] = lambda seconds: None,
+        close: float = CLOSE,
     ) -> None:
         """`looked` is told how many seconds each look at tasks took."""
         self._engine = engine
@@ -48,6 +49,7 @@ class Sampler:
         self._wall = wall
         self._monotonic = monotonic
         self._looked = looked
+        self._close = close
         self._watched: dict[str, Watched] = {}
         self._stopped: dict[str, Watched] = {}  # just failed, and held: looked at once more
         self._fails = False
@@ -89,7 +91,7 @@ class Sampler:
         if not due and not stopped:
             return
         for task in due.values():
-            task.due = _next(now, now - task.began)
+            task.due = self._next(now, now - task.began)
         try:
             await self._measure(due | stopped)
             self._looked(self._monotonic() - now)
@@ -110,7 +112,8 @@ class Sampler:
         if attempt_id in self._watched:
             return
         now = self._monotonic()
-        self._watched[attempt_id] = Watched(began=now - elapsed, due=_next(now, 0.0) if elapsed < NEWBORN else now)
+        newborn = elapsed < NEWBORN * self._close
+        self._watched[attempt_id] = Watched(began=now - elapsed, due=self._next(now, 0.0) if newborn else now)
         self._woken.set()
 
     def _end(self, attempt_id: str, seen: Observation | None) -> None:
@@ -124,13 +127,13 @@ class Sampler:
         first = min((task.due for task in self._watched.values()), default=None)
         return None if first is None else max(0.0, first - self._monotonic())
 
-
-def _next(now: float, age: float) -> float:
-    """On a common beat, so that tasks are looked at together."""
-    beats = now // CLOSE + 1
-    if beats * CLOSE - now < NEWBORN:
-        beats += 1
-    return (beats if age < YOUNG - CLOSE / 2 else beats + FAR // CLOSE - 1) * CLOSE
+    def _next(self, now: float, age: float) -> float:
+        """On a common beat, so that tasks are looked at together."""
+        close = self._close
+        beats = now // close + 1
+        if beats * close - now < NEWBORN * close:
+            beats += 1
+        return (beats if age < YOUNG - close / 2 else beats + APART - 1) * close
 
 
 def _tell(done: Future[None]) -> None:

@@ -7,7 +7,7 @@ said of a task that ran too short, nor of what was not measured. Stragglers are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from holdfast.core.job import MIB
@@ -41,6 +41,8 @@ CPU_BUSY = 0.75
 THROTTLED = 0.10  # share of the time
 # From here on the kernel drops cached files to make room, and the next large array is one too many.
 MEMORY_NEAR = 0.90  # share of the limit
+# And it is full for most of the time. Of a peak alone the kernel cannot say how much of it were files it had cached.
+MEMORY_FULL = 0.60
 # The kernel moves a few idle pages out at any time.
 SWAP_LEAST = 64 * MIB
 DISK_WAIT = 0.25  # share of the time
@@ -54,10 +56,12 @@ LATE_MOST = 0.9
 
 
 class Least(NamedTuple):
-    """Seconds that a task must have run, and been measured, before anything is said of it."""
+    """Seconds that a task must have run, and been measured, before anything is said of it; and been silent, before that
+    is."""
 
     ended: float = LEAST_ENDED
     running: float = LEAST_RUNNING
+    silent: float = LATE_LEAST
 
     def told(self, run: TaskRun) -> bool:
         least = self.ended if run.ended else self.running
@@ -82,7 +86,7 @@ class Rule(NamedTuple):
 def find_slowness(runs: Iterable[TaskRun], least: Least | None = None) -> tuple[Finding, ...]:
     """Of the newest try of each task; the costliest first."""
     least = least or Least()
-    known = [run for run in runs if least.told(run)]
+    known = [_heard(run, least) for run in runs if least.told(run)]
     roles = {run.role: [each for each in known if each.role == run.role] for run in known}
     found = []
     for rule in RULES:
@@ -95,6 +99,11 @@ def find_slowness(runs: Iterable[TaskRun], least: Least | None = None) -> tuple[
                     Finding(kind=rule.kind, text=told.text, remedy=told.remedy, tasks=tasks, figures=told.figures)
                 )
     return (*found, *(finding for members in roles.values() for finding in find_stragglers(members)))
+
+
+def _heard(run: TaskRun, least: Least) -> TaskRun:
+    """Without a first output that came soon enough."""
+    return run if run.first_output is None or run.first_output >= least.silent else replace(run, first_output=None)
 
 
 # -- GPUs
@@ -203,10 +212,11 @@ def _cpu_unused(run: TaskRun) -> bool:
 
 def _tell_cpu_unused(runs: Sequence[TaskRun]) -> Told:
     cores, asked = _cores(runs), runs[0].asked.cpu
+    enough = max(1, round(cores + 0.49))
     return Told(
         f"Used {_number(cores)} of {show_cores(asked)} on the average ({cores / asked * 100:.0f} %).",
-        "See what it waits for: another task, a service, a lock, a sleep (`holdfast stack` shows where its programs "
-        f"stand). If that is how it works, ask for {show_cores(max(1, round(cores + 0.49)))}.",
+        "See what it waits for: another task, a service, a lock, a sleep, a machine that others keep busy (`holdfast "
+        f"stack` shows where its programs stand). If that is how it works, ask for {show_cores(enough)}.",
         {"cores": cores, "cores_asked": asked},
     )
 
@@ -231,7 +241,8 @@ def _tell_throttled(runs: Sequence[TaskRun]) -> Told:
 
 
 def _memory_near(run: TaskRun) -> bool:
-    return run.used.memory_peak >= MEMORY_NEAR * _memory_limit(run)
+    limit = _memory_limit(run)
+    return run.used.memory_peak >= MEMORY_NEAR * limit and (run.used.memory_mean or 0.0) >= MEMORY_FULL * limit
 
 
 def _memory_limit(run: TaskRun) -> int:
@@ -316,7 +327,7 @@ def _tell_network_wait(runs: Sequence[TaskRun]) -> Told:
 
 def _late_start(run: TaskRun) -> bool:
     first = run.first_output
-    return first is not None and first >= LATE_LEAST and LATE_SHARE <= first / run.seconds <= LATE_MOST
+    return first is not None and LATE_SHARE <= first / run.seconds <= LATE_MOST
 
 
 def _tell_late_start(runs: Sequence[TaskRun]) -> Told:

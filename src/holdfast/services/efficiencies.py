@@ -17,7 +17,7 @@ from holdfast.core.metrics import TaskSummary
 from holdfast.core.records import TaskRecord
 from holdfast.core.verdicts import Efficiency, Finding
 from holdfast.diagnosis.efficiency import summarise
-from holdfast.diagnosis.slowness import LATE_LEAST, Least, find_slowness
+from holdfast.diagnosis.slowness import Least, find_slowness
 from holdfast.diagnosis.task_run import TaskRun
 from holdfast.engines.base import Engine, Stream
 from holdfast.store import history
@@ -73,7 +73,7 @@ class Efficiencies:
 
     async def _with_first_output(self, newest: Mapping[str, tuple[TaskRecord, TaskRun]]) -> list[TaskRun]:
         """A log that cannot be read tells nothing."""
-        wanted = [task for task, (_, run) in newest.items() if run.seconds >= LATE_LEAST][:MOST_LOGS]
+        wanted = [task for task, (_, run) in newest.items() if run.seconds >= self._least.silent][:MOST_LOGS]
         found = dict.fromkeys(newest, None) | await self._first_outputs([newest[task][0] for task in wanted])
         return [replace(run, first_output=found[task]) for task, (_, run) in newest.items()]
 
