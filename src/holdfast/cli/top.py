@@ -96,25 +96,24 @@ def _page(capacity: Capacity, jobs: tuple[JobSummary, ...], load: PlaceNow) -> R
 
 
 def _machines(capacity: Capacity, load: PlaceNow) -> RenderableType:
+    has_gpus = any(node.gpus for node in capacity.nodes)
     rows = []
     for node in capacity.nodes:
         used = node.cpu - node.free.cpu
         memory = node.memory - node.free.memory
         gpus = len(node.gpus) - node.free.gpu
         now = load.nodes.get(node.name)
-        rows.append(
-            [
-                node.name,
-                f"{_bar(used, node.cpu)}{used:g}/{node.cpu:g}",
-                f"{_bar(memory, node.memory)}{show_size(memory)}/{show_size(node.memory)}",
-                f"{_bar(gpus, len(node.gpus))}{gpus}/{len(node.gpus)}" if node.gpus else "none",
-                _percent(now.cpu if now else None),
-                show_size(round(now.memory)) if now else NONE,
-                _percent(now.gpu if now else None),
-            ]
-        )
-    columns = ("MACHINE", "CORES", "MEMORY", "GPUS", "CPU NOW", "MEMORY NOW", "GPU NOW")
-    return output.make_table(columns, rows, drop=["GPU NOW"] if not any(node.gpus for node in capacity.nodes) else [])
+        row = [
+            node.name,
+            f"{_bar(used, node.cpu)}{used:g}/{node.cpu:g}",
+            f"{_bar(memory, node.memory)}{show_size(memory)}/{show_size(node.memory)}",
+            f"{_bar(gpus, len(node.gpus))}{gpus}/{len(node.gpus)}" if node.gpus else "none",
+            _percent(now.cpu if now else None),
+            show_size(round(now.memory)) if now else NONE,
+        ]
+        rows.append([*row, _percent(now.gpu if now else None)] if has_gpus else row)
+    columns = ("MACHINE", "CORES", "MEMORY", "GPUS", "CPU NOW", "MEMORY NOW", *(["GPU NOW"] if has_gpus else []))
+    return output.make_table(columns, rows)
 
 
 def _groups(capacity: Capacity) -> RenderableType | None:
@@ -154,16 +153,16 @@ def _jobs(jobs: tuple[JobSummary, ...], load: PlaceNow) -> RenderableType:
     columns = ("ID", "NAME", "STATE", "USER", "FOR", "CPU", "MEMORY", "GPU", "MESSAGE")
     idle = ["USER"] if len({job.user for job in jobs}) == 1 else []  # the same in each row
     idle += [] if any(job.resources.gpu for job in jobs) else ["GPU"]
-    return output.make_table(columns, rows, cut=("NAME", "MESSAGE"), drop=[*idle, "USER", "MESSAGE", "FOR", "GPU"])
+    return output.make_table(columns, rows, cut=("NAME", "MESSAGE"), drop=[*idle, "USER", "MESSAGE", "FOR", "STATE"])
 
 
 def _used(job: JobSummary, load: Load | None) -> tuple[str, str, str]:
     """What it uses now, of what it asked for."""
     asked = job.resources
-    gpu = f"{_percent(load.gpu if load else None)} of {asked.gpu}" if asked.gpu else ""
+    cpu = f"{round(load.cpu)}" if load else NONE
     memory = show_size(round(load.memory)) if load else NONE
-    cpu = f"{_percent(load.cpu if load else None)} of {asked.cpu * 100:g}"
-    return cpu, f"{memory} of {show_size(asked.memory)}", gpu
+    gpu = f"{_percent(load.gpu if load else None)} of {asked.gpu}" if asked.gpu else ""
+    return f"{cpu}/{asked.cpu * 100:g} %", f"{memory}/{show_size(asked.memory)}", gpu
 
 
 def _footnote(jobs: tuple[JobSummary, ...], load: PlaceNow) -> RenderableType | None:

@@ -23,6 +23,7 @@ def job_page(now: JobNow, limit: int) -> RenderableType:
     from rich.console import Group
 
     head = output.cell(f"{now.name} ({now.job}): {now.state}")
+    head.no_wrap, head.overflow = True, "ellipsis"
     if not now.tasks:
         return Group(head, "", output.cell(f"No task of it is on a machine. `holdfast why {now.job}` says why."))
     return Group(head, "", _tasks(now.tasks[:limit]), *_notes(now, limit))
