@@ -1,0 +1,131 @@
+"""Jobs that truly run, slow in one way each: what is found of them, and what they used."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from holdfast.controller.sampling import Sampler
+from holdfast.core.job import MIB
+from holdfast.core.states import JobState
+from holdfast.core.verdicts import Efficiency, Finding, Slowness
+from holdfast.diagnosis.slowness import ONE_CORE_LEAST, Least
+from holdfast.engines.embedded.engine import EmbeddedEngine
+from holdfast.engines.embedded.options import EmbeddedOptions
+from holdfast.services.efficiencies import Efficiencies
+from holdfast.store import jobs as job_rows
+from tests.server.ssh.conftest import _stopping
+
+from .house import PATIENCE, House, open_house
+
+pytestmark = pytest.mark.anyio
+
+TRIES = 3  # where a job needs a core of its own, and the machine may be busy
+BUSY = "timeout 3 sh -c 'while :; do :; done' || true"
+
+
+@dataclass
+class Place:
+    house: House
+    engine: EmbeddedEngine
+    efficiencies: Efficiencies
+
+    async def run(self, text: str) -> tuple[dict[Slowness, Finding], Efficiency]:
+        return await self.judged((await self.house.run(text)).id)
+
+    async def judged(self, job_id: str) -> tuple[dict[Slowness, Finding], Efficiency]:
+        findings, efficiency = await self.efficiencies.of(await self.house.store.read(job_rows.get, job_id))
+        assert efficiency is not None
+        return {finding.kind: finding for finding in findings}, efficiency
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    """Tasks are looked at ten times as often, and told of as soon as they ran for two seconds."""
+    home = tmp_path / "home"
+    engine = EmbeddedEngine(home, EmbeddedOptions(cpus=4, hidden=(str(home),)))
+    async with open_house(home, engine=engine) as house:
+        sampler = Sampler(engine, house.services.metrics.files, close=0.5)
+        house.controller.on_seen(sampler.hear)
+        looking = asyncio.create_task(sampler.run())
+        least = Least(ended=2.0, running=2.0, silent=1.0)
+        judging = Efficiencies(
+            house.store, engine, house.services.metrics, clock=lambda: datetime.now(UTC), least=least
+        )
+        async with _stopping(house):
+            yield Place(house, engine, judging)
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+
+def job(*commands: str, **resources: object) -> str:
+    return json.dumps({"name": "x", "commands": commands, "resources": resources})
+
+
+async def test_jobs_that_are_slow_in_one_way_each(place: Place) -> None:
+    """Side by side: none of them needs a processor for itself."""
+    full = f"import time; held = b'x' * {232 * MIB}; time.sleep(3)"
+    idle, late, filled, ended = await asyncio.gather(
+        place.run(job("echo begun", "sleep 3", cpu=2)),
+        place.run(job("sleep 2.4", "echo begun", "sleep 1")),
+        place.run(job("echo begun", f'python3 -c "{full}"', memory="256MiB")),
+        place.run(job("echo begun", "sleep 0.5", cpu=2)),
+    )
+    assert list(idle[0]) == [Slowness.CPU_UNUSED]
+    assert (idle[1].whole.cpu_asked, idle[1].whole.tasks) == (2, 1)
+    assert (idle[1].whole.cpu_used or 0.0) < 0.5
+    assert any("1 core would have been enough" in text for text in idle[1].advice)
+    assert list(late[0]) == [Slowness.LATE_START]
+    assert late[0][Slowness.LATE_START].figures["first_output"] >= 2.0
+    assert list(filled[0]) == [Slowness.MEMORY_NEAR_LIMIT]
+    assert 232 * MIB < (filled[1].whole.memory_peak or 0) <= 256 * MIB
+    assert filled[1].advice == ()
+    assert ended[0] == {}  # too short to tell
+    assert ended[1].advice == ()
+
+
+async def test_a_job_that_its_limit_holds_up(place: Place) -> None:
+    if place.engine.health().limits == "watched":
+        pytest.skip("without control groups nothing is throttled")
+    found, efficiency = await place.run(job("echo begun", BUSY, cpu=0.1))
+    assert list(found) == [Slowness.CPU_THROTTLED]
+    assert found[Slowness.CPU_THROTTLED].figures["throttled"] > 0.1
+    assert efficiency.whole.cpu_used == pytest.approx(0.1, abs=0.05)
+
+
+async def test_one_core_busy_of_two_and_a_job_that_is_well(place: Place) -> None:
+    for _ in range(TRIES):
+        found, efficiency = await place.run(job("echo begun", BUSY, cpu=2))
+        if (efficiency.whole.cpu_used or 0.0) >= ONE_CORE_LEAST:
+            assert list(found) == [Slowness.ONE_CORE]
+            break
+    else:
+        pytest.skip("this machine has no core to spare")
+    found, efficiency = await place.run(job("echo begun", BUSY, cpu=1))
+    assert found == {}
+    assert efficiency.whole.cpu_used
+
+
+async def test_one_that_still_runs_is_told_of_without_advice(place: Place) -> None:
+    running = await place.house.submit(job("echo begun", "sleep 60", cpu=2))
+    await place.house.until(running.id, JobState.RUNNING)
+    async with asyncio.timeout(PATIENCE):
+        while Slowness.CPU_UNUSED not in (told := await place.judged(running.id))[0]:
+            await asyncio.sleep(0.2)
+    assert told[1].whole.seconds >= 2
+    assert told[1].advice == ()
+
+
+async def test_of_a_job_that_never_ran_nothing_is_told(place: Place) -> None:
+    ended = await place.house.run(job("true", cpu=500))
+    assert ended.state is JobState.FAILED
+    record = await place.house.store.read(job_rows.get, ended.id)
+    assert await place.efficiencies.of(record) == ((), None)
