@@ -96,7 +96,7 @@ def _lines(visit: Visit, job: Closeup, *, explained: bool) -> tuple[str, ...]:
         return (*first, *told) or soon
     if record.summary.state in (JobState.PREPARING, JobState.RUNNING):
         return (message or visit.say("It is being started."),)
-    return (message,) if message else ()
+    return (message,) if message and not explained else ()
 
 
 def _ends_by(job: Closeup) -> datetime | None:
