@@ -132,4 +132,4 @@ def say_end(job: JobDetail) -> None:
     if str(job.state) == "Held":
         output.hint(f"holdfast ssh {job.id}", f"holdfast logs {job.id}", f"holdfast release {job.id}")
     elif str(job.state) == "Failed":
-        output.hint(f"holdfast show {job.id}", f"holdfast logs {job.id}", rerun_words(job))
+        output.hint(f"holdfast why {job.id}", f"holdfast logs {job.id}", rerun_words(job))

@@ -112,7 +112,8 @@ def _say_more(items: tuple[JobSummary, ...], cursor: str | None, asked: Sequence
     elif items and str(items[0].state) == "Held":
         output.hint(f"holdfast ssh {items[0].id}", f"holdfast release {items[0].id}")
     elif items:
-        output.hint(f"holdfast show {items[0].id}", f"holdfast logs {items[0].id}")
+        look = "why" if str(items[0].state) in ("Failed", "Pending") else "show"
+        output.hint(f"holdfast {look} {items[0].id}", f"holdfast logs {items[0].id}")
     else:
         output.hint("holdfast submit FILE", "holdfast submit -- echo hello")
 

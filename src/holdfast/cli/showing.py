@@ -200,10 +200,14 @@ def _show_next(job: JobDetail) -> None:
         output.hint(f"holdfast ssh {job.id}", f"holdfast extend {job.id}", f"holdfast release {job.id}")
     elif str(job.state) == "Running":
         output.hint(f"holdfast logs -f {job.id}", f"holdfast ssh {job.id}", f"holdfast stop {job.id}")
+    elif str(job.state) == "Pending":
+        output.hint(f"holdfast why {job.id}", f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif not job.state.final:
         output.hint(f"holdfast logs -f {job.id}", f"holdfast stop {job.id}")
     elif str(job.state) == "Succeeded":
         output.hint(f"holdfast logs {job.id}", f"holdfast clone {job.id}")
     else:
-        again = rerun_words(job) if str(job.state) == "Failed" else f"holdfast rerun {job.id}"
-        output.hint(f"holdfast logs {job.id}", f"holdfast events {job.id}", again)
+        failed = str(job.state) == "Failed"
+        first = f"holdfast why {job.id}" if failed else f"holdfast events {job.id}"
+        again = rerun_words(job) if failed else f"holdfast rerun {job.id}"
+        output.hint(first, f"holdfast logs {job.id}", again)

@@ -38,3 +38,4 @@ def _watch(ref: str, over: threading.Event) -> None:
             told = reasons
             with suppress(output.ReaderGone):
                 output.note("\n".join(f"waits: {output.safe(reason)}" for reason in reasons), "dim")
+                output.hint(f"holdfast why {ref}")

@@ -1,0 +1,193 @@
+"""`holdfast why`, against a real server that really runs jobs, and the lines it makes of answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.cli import why as why_command
+from holdfast.cli.quantities import utc_now
+from holdfast.sdk.models import Amount
+from holdfast.sdk.why_models import (
+    Ahead,
+    Blocker,
+    CodeFrame,
+    Efficiency,
+    Estimate,
+    Evidence,
+    Failure,
+    Finding,
+    Holder,
+    Used,
+    Wait,
+    Why,
+)
+
+from .running import Cli, run_on_terminal
+
+SMALL = ("--cpu", "0.1", "--memory", "64Mi")
+GIB = 1 << 30
+
+
+def test_why_a_job_waits_and_what_lets_it_start(cli: Cli, place: dict[str, str]) -> None:
+    cli.ok("group", "add", "tight", "--cpu", "0.15")
+    submit = ("submit", "--json", "--group", "tight", *SMALL)
+    crash = cli(*submit, "--hold", "--wait", "--name", "crash", "--", "exit 3").json["id"]
+    job = cli.ok(*submit, "--name", "patient", "--", "echo it runs").json["id"]
+    lines = cli.ok("why").text.splitlines()  # the newest of mine
+    assert lines[0] == f"patient ({job}) waits: The quota of group tight is 0.15 cores, 0.1 in use, 0.1 asked for."
+    assert lines[1].startswith(f"  in use by  crash ({crash}) of admin: 0.1 cores, for ")
+    assert lines[1].endswith(f", holdfast release {crash}")
+    release = next(line for line in lines if f"`holdfast release {crash}`" in line)
+    assert release.startswith(
+        f"  try        It would start now if crash ({crash}) of admin, which failed and is held until"
+    )
+    raised = "raised the quota of group tight to 0.2 cores: `holdfast group set tight --cpu 0.2`."
+    assert any(line.endswith(raised) for line in lines)
+    seen = run_on_terminal("why", job, env=place)
+    assert f"next: holdfast clone {job}" in seen.text
+    assert f"next: holdfast why {job}" in run_on_terminal("show", job, env=place).text
+    cli.ok("release", crash)
+    assert cli("wait", job).code == 0
+    assert cli.ok("why", job).text.startswith(f"patient ({job}) succeeded")
+
+
+def test_why_a_job_failed(cli: Cli, place: dict[str, str]) -> None:
+    job = cli("submit", "--wait", "--json", *SMALL, "--name", "broken", "--", "no-such-command --now").json["id"]
+    found = cli.ok("why", job, "--json").json
+    assert (found["job"], found["state"], found["verdict"], found["waiting"]) == (job, "Failed", "failed", None)
+    text = cli.ok("why", "broken").text
+    assert text.startswith(f"broken ({job}) failed")
+    assert found["failure"]["title"] in text.splitlines()[0]
+    assert "no-such-command" in text
+    seen = run_on_terminal("why", job, env=place).text
+    assert "\x1b[1;31m" in seen
+    assert f"next: holdfast logs {job}" in seen
+
+
+def test_a_job_that_is_not_there(cli: Cli) -> None:
+    assert cli("why", "no-such-job").code == 1
+
+
+# -- the lines
+
+
+def lines_of(found: Why) -> list[str]:
+    return [f"{label}: {said}" for label, said in why_command._lines(found)]
+
+
+def test_lines_of_a_job_that_waits() -> None:
+    now = utc_now()
+    holder = Holder(
+        job="job-2", name="other", user="bob", has=Amount(cpu=3, memory=GIB, gpu=2), since=now - timedelta(hours=1)
+    )
+    lacking = Blocker(
+        kind="machines", text="Too little.", lacks=Amount(cpu=1), holders=(holder, Holder(has=Amount(gpu=1)))
+    )
+    wait = Wait(
+        blockers=(
+            lacking,
+            replace(lacking, text="Quota."),
+            Blocker(kind="queue", text="Others."),
+        ),
+        ahead=(Ahead(job="job-3", name="first", user="ann", asks=Amount(cpu=4)), Ahead(asks=Amount(memory=GIB))),
+        ahead_count=5,
+        helps=("Ask for less.", "Wait."),
+        estimate=Estimate(basis="It cannot be told."),
+    )
+    found = Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=wait)
+    assert why_command._verdict(found) == ("train (job-1) waits: Too little.", "yellow")
+    assert lines_of(found) == [
+        "waits: Quota.",
+        "waits: Others.",
+        "in use by: other (job-2) of bob: 3 cores, 1 GiB, 2 GPUs, for 1h00m, without a time limit",
+        "in use by: a job of another group: 1 GPU, without a time limit",
+        "before it: first (job-3) of ann: 4 cores",
+        "before it: a job of another group: 1 GiB",
+        "before it: and 3 more jobs",
+        "try: Ask for less.",
+        "try: Wait.",
+        "starts: It cannot be told.",
+    ]
+    soon = replace(wait, estimate=Estimate(at=now + timedelta(hours=2, minutes=1), basis="By limits."))
+    assert ", in 2h00m. By limits." in lines_of(replace(found, waiting=soon))[-1]
+    past = replace(wait, estimate=Estimate(at=now, basis="By limits."))
+    assert lines_of(replace(found, waiting=past))[-1] == "starts: now. By limits."
+    begins = Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=Wait())
+    assert why_command._verdict(begins)[0] == "train (job-1) is about to start."
+
+
+FAILURE = Failure(
+    fault="python-exception",
+    title="ValueError: no",
+    explanation="It raised an exception.",
+    confidence="likely",
+    evidence=(
+        Evidence(kind="exit", text="Exit code 1"),
+        Evidence(kind="log", text="Traceback\nValueError: no", task="w-0"),
+    ),
+    remedies=("Mend it.",),
+    task="w-0",
+    attempt=2,
+    followers=("w-1", "w-2"),
+    frame=CodeFrame(file="train.py", line=7, function="main", code="    raise ValueError"),
+)
+
+
+def test_lines_of_a_job_that_failed() -> None:
+    found = Why(job="job-1", name="train", state="Failed", verdict="failed", failure=FAILURE)
+    assert why_command._verdict(found) == ("train (job-1) failed: ValueError: no (likely)", "bold red")
+    assert lines_of(found) == [
+        "because: It raised an exception.",
+        "where: train.py:7 in main: raise ValueError",
+        "task: w-0, in attempt 2",
+        "evidence: Exit code 1",
+        "log: | Traceback",
+        "log: | ValueError: no",
+        "followers: w-1, w-2 failed because of it",
+        "try: Mend it.",
+    ]
+    held = replace(found, state="Held")
+    assert why_command._verdict(held)[0] == "train (job-1) failed and is held: ValueError: no (likely)"
+    assert why_command._next(held)[0] == "holdfast ssh job-1 w-0"
+    unknown = replace(found, failure=replace(FAILURE, fault="unknown", title="Exit code 1"))
+    assert why_command._verdict(unknown)[0] == "train (job-1) failed, and nothing shows why: Exit code 1"
+
+
+SLOW = Finding(kind="one-core", text="1 of 8 cores is busy.", remedy="Use more.", tasks=("w-0",))
+USED = Used(
+    tasks=1, seconds=60, cpu_asked=8, cpu_used=1.02, memory_asked=4 * GIB, memory_peak=GIB, gpu_asked=1, gpu_used=0.5
+)
+
+
+def test_lines_of_a_job_that_is_slow() -> None:
+    efficiency = Efficiency(whole=USED, advice=("1 GiB would do.",))
+    found = Why(job="job-1", name="train", state="Running", verdict="slow", slow=(SLOW, SLOW), efficiency=efficiency)
+    assert why_command._verdict(found) == ("train (job-1) runs: 1 of 8 cores is busy.", "yellow")
+    assert lines_of(found) == [
+        "try: Use more.",
+        "slow: 1 of 8 cores is busy. (w-0)",
+        "try: Use more.",
+        "used: 1 of 8 cores, on the average",
+        "used: 1 GiB of 4 GiB, at its highest",
+        "used: 0.5 of 1 GPU, on the average",
+        "advice: 1 GiB would do.",
+    ]
+    assert why_command._next(found)[0] == "holdfast stack job-1"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("Running", "runs; nothing stands out."),
+        ("Succeeded", "succeeded; nothing stands out."),
+        ("Preparing", "is preparing; nothing stands out."),
+        ("Cancelled", "was cancelled: Cancelled by ann"),
+    ],
+)
+def test_a_job_of_which_there_is_nothing_to_say(state: str, said: str) -> None:
+    found = Why(job="job-1", name="train", state=state, message="Cancelled by ann")
+    assert why_command._verdict(found)[0] == f"train (job-1) {said}"
+    assert lines_of(found) == []
