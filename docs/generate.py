@@ -449,7 +449,8 @@ PRIMEHUB_DIFFERENCES = """\
   One that is larger than every machine fails at once.
 - **Recurring jobs** of the type `inactive` are `invalid`, too, when what they name is gone. Nobody changes what
   another's runs where its jobs see folders that they do not ([whose it is](../how-to/recurring-jobs.md#whose-it-is)).
-- **`Unknown`** does not occur; `monitoring` is null; there is no limit of requeues, and no mail is sent.
+- **`monitoring`** is of the job's first task; null until it was first looked at.
+- **`Unknown`** does not occur; there is no limit of requeues, and no mail is sent.
 - **Secrets** are never told: `password` is null. Two of one name are refused, also when their types differ. Values of
   MLflow's variables are told to admins of the group; other members see `******`.
 - **Groups** with jobs that are not over stay until they are; jobs on record keep the name of one that is deleted.
