@@ -18,6 +18,7 @@ from .jobs import NOON, job, role
 from .test_plan import POLICY, running, see
 
 WEEK = timedelta(days=7)
+HOUR = timedelta(hours=1)
 HOLD = replace(POLICY, hold=HoldPolicy())
 FILES = replace(POLICY, hold=HoldPolicy(keep=Keep.FILES))
 
@@ -69,7 +70,7 @@ def test_a_failed_task_is_held_with_all_it_has() -> None:
     held = held_of(made.after)
     assert (held.until, held.exit.code, held.exit.kind) == (NOON + WEEK, 2, ExitKind.USER_ERROR)
     assert [(type(step), getattr(step, "text", "")) for step in made.steps] == [(Announce, GUIDE)]
-    assert made.wake_in == WEEK
+    assert made.wake_in == WEEK - HOUR  # to tell that it ends soon
     assert [event.kind for event in made.events] == ["task-held", "held"]
 
 
@@ -114,6 +115,21 @@ def test_at_the_deadline_it_ends_as_it_would_have() -> None:
     assert [type(step) for step in made.steps] == [Remove]
 
 
+def test_that_it_ends_soon_is_told_once_for_each_end() -> None:
+    held = fail(running()).after
+    assert plan(held, {}, NOON + WEEK - HOUR - timedelta(seconds=1), HOLD).events == ()
+    made = plan(held, {}, NOON + WEEK - HOUR, HOLD)
+    assert [(event.kind, event.task) for event in made.events] == [("hold-ending", "main-0")]
+    assert made.wake_in == HOUR
+    assert plan(made.after, {}, NOON + WEEK - HOUR / 2, HOLD).events == ()
+    request = HoldRequest(actor="ann", at=NOON, ask=Ask.EXTEND, until=NOON + 2 * WEEK)
+    longer = plan(made.after, {}, NOON + WEEK - HOUR / 2, HOLD, requests=[request]).after
+    assert plan(longer, {}, NOON + WEEK, HOLD).events == ()
+    assert [event.kind for event in plan(longer, {}, NOON + 2 * WEEK - HOUR, HOLD).events] == ["hold-ending"]
+    short = replace(POLICY, hold=HoldPolicy(duration=timedelta(minutes=9)))
+    assert plan(fail(running(), short).after, {}, NOON + timedelta(seconds=539), short).events == ()
+
+
 def test_a_hold_of_files_ends_at_once() -> None:
     held = gone(fail(running(), FILES).after, FILES).after
     made = plan(held, {}, NOON + WEEK, FILES)
@@ -138,7 +154,7 @@ def test_an_extension_goes_no_further_than_the_admin_allows() -> None:
     policy = replace(POLICY, hold=HoldPolicy(longest=timedelta(days=10)))
     held = fail(running(), policy).after
     made = ask(held, Ask.EXTEND, policy, until=NOON + timedelta(days=9))
-    assert (held_of(made.after).until, made.wake_in) == (NOON + timedelta(days=9), timedelta(days=9))
+    assert (held_of(made.after).until, made.wake_in) == (NOON + timedelta(days=9), timedelta(days=9) - HOUR)
     made = ask(held, Ask.EXTEND, policy, until=NOON + timedelta(days=90))
     assert held_of(made.after).until == NOON + timedelta(days=10)
 

@@ -1,5 +1,5 @@
-"""A real server that is killed again and again while jobs end and their notices go out to a receiver that fails, hangs up
-and goes away: every notice arrives once, or is known to have been cut off, and no job waits for any of it."""
+"""A real server that is killed again and again while jobs end and their notices go out to a receiver that fails, hangs
+up and goes away: every notice arrives once, or is known to have been cut off, and no job waits for any of it."""
 
 from __future__ import annotations
 
