@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # Where sentences are made, and of which files only errors are told: the rest of them is for other clients.
-ALL_OF = ("core", "jobspec", "store", "engines", "services", "controller", "settings.py", "timezones.py")
+ALL_OF = (
+    "core", "diagnosis", "jobspec", "store", "engines", "services", "controller", "settings.py", "timezones.py",
+)  # fmt: skip
 ERRORS_OF = ("server",)
 LEFT_OUT = (
     "store/migrations", "store/tables.py", "core/log_patterns.py", "services/log_errors.py",
     "engines/fake.py", "engines/embedded/render.py",
     "engines/embedded/libc.py", "jobspec/openpai_render.py", "server/openpai", "server/primehub", "server/openapi.py",
-    "server/docs_page.py", "jobspec/holdfast_schema.py",
+    "server/docs_page.py", "jobspec/holdfast_schema.py", "diagnosis/tracebacks.py", "diagnosis/rulebook.py",
 )  # fmt: skip
 # Below ERRORS_OF, but read as the others are.
 WHOLE = ("server/invalid_words.py", "server/errors.py", "server/portal/faults.py")

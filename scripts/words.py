@@ -22,11 +22,13 @@ from sentences import sentences_in
 
 from holdfast.core.exits import ExitKind
 from holdfast.core.states import JobState, TaskState
+from holdfast.diagnosis.texts import texts
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "holdfast"
 PORTAL = SOURCE / "server" / "portal"
 LANGUAGES = ("zh-Hans", "zh-Hant")
+REFERENCE = "@"  # begins the name of a remedy, which is in the texts itself
 # Numbers of errors that the system itself puts into words.
 SYSTEM_ERRORS = (1, 2, 5, 12, 13, 16, 17, 18, 20, 21, 22, 24, 26, 27, 28, 30, 36, 39, 40, 110, 111, 116, 122)
 NOUNS = ("user", "group", "job", "schedule", "dataset", "secret", "image", "token", "characters", "entries", "items",
@@ -67,7 +69,8 @@ def service_texts() -> list[Text]:
     others = (
         ("others", text) for text in (*LIBRARY_WORDS, *map(os.strerror, SYSTEM_ERRORS), *NOUNS, *map(str, JobState))
     )
-    for where, text in (*sentences_in(SOURCE), *others):
+    rules = (("diagnosis/rules", text) for text in texts() if not text.startswith(REFERENCE))
+    for where, text in (*sentences_in(SOURCE), *rules, *others):
         found.setdefault(text, Text(text, where=where))
     return list(found.values())
 
