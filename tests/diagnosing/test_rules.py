@@ -44,7 +44,7 @@ def test_rules_are_well_formed() -> None:
         assert rule.positive, rule.id
         assert rule.negative, rule.id
         names = {name for pattern in rule.patterns for name in pattern.groupindex}
-        known = {"code", "task", "role", "image", "gpus", "memory_limit", "exception", "message"}
+        known = {"said", "code", "task", "role", "image", "gpus", "memory_limit", "exception", "message"}
         for text in (rule.title, rule.explanation, *rule.remedies):
             assert set(re.findall(r"\{([a-z_0-9]+)\}", text)) <= names | known, (rule.id, text)
         assert all(remedy[1:] in BY_DIALECT for remedy in rule.remedies if remedy.startswith("@")), rule.id

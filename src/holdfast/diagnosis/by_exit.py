@@ -30,7 +30,7 @@ def decided(wording: Wording) -> Diagnosis | None:
     if exit is None:
         return None
     if exit.kind is ExitKind.OUT_OF_MEMORY:
-        found = wording.diagnosis(Fault.OUT_OF_MEMORY, texts.OUT_OF_MEMORY, Confidence.CERTAIN, rule="kernel-oom")
+        found = wording.diagnosis(Fault.OUT_OF_MEMORY, texts.OUT_OF_MEMORY, Confidence.CERTAIN, rule="memory-limit")
         return with_evidence(found, wording.kernel_evidence(), wording.memory_evidence())
     if exit.kind is ExitKind.TIME_LIMIT:
         return wording.diagnosis(Fault.TIME_LIMIT, texts.TIME_LIMIT, Confidence.CERTAIN, rule="time-limit")
@@ -38,6 +38,8 @@ def decided(wording: Wording) -> Diagnosis | None:
         return _told(wording, Fault.HOME_FULL, texts.HOME_FULL, exit.message, "home-full")
     if exit.kind is ExitKind.REFUSED and exit.cause in _REFUSED_IMAGE:
         return _told(wording, Fault.BAD_IMAGE, texts.BAD_IMAGE, exit.message, "refused-image")
+    if exit.kind is ExitKind.REFUSED and "cannot be mounted" in exit.message:
+        return _told(wording, Fault.MISSING_DATASET, texts.NOT_MOUNTED, exit.message, "refused-mount")
     if exit.kind is ExitKind.REFUSED:
         return _told(wording, Fault.IMPOSSIBLE, texts.IMPOSSIBLE, exit.message, "refused")
     if exit.kind is ExitKind.PLATFORM and exit.cause == Cause.PORT_IN_USE:

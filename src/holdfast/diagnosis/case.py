@@ -31,6 +31,7 @@ class TaskCase:
     log: tuple[Piece, ...] = ()  # its beginning and its end, or all of it; in order, none overlaps another
     memory_peak: int | None = None  # bytes; None: was not measured
     memory_limit: int | None = None
+    watched: bool = False  # its memory is limited by us, where the kernel does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

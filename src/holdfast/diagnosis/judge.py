@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from holdfast.core.exits import ExitKind
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
@@ -13,15 +14,27 @@ from .by_exit import by_code, by_signal, decided, may_tell
 from .case import Case, TaskCase
 from .log_text import LogText
 from .suspects import NEAR_END, Suspect, find_suspect
+from .templates import unfilled_template
 from .texts import Words
 from .wording import Wording, fill, with_evidence
 
 LAST_LINES = 6  # shown where nothing is known
 MOST_LINES = 6  # of the log, as evidence
+CONTEXT = 4  # lines after an error that may say more
 LONGEST_LINE = 400  # characters
 MOST_FOLLOWERS = 50  # that are named
 _NOT_FAILED = (ExitKind.SUCCEEDED, ExitKind.CANCELLED, ExitKind.ATTEMPT_OVER)
+# Faults of a task that those of another may have brought about.
+_MAYBE_OTHERS = frozenset({Fault.CONNECTION, Fault.UNKNOWN, Fault.COLLECTIVE, Fault.KILLED})
 _WEAKER = {Confidence.CERTAIN: Confidence.LIKELY, Confidence.LIKELY: Confidence.POSSIBLE}
+
+
+class _Doubt(Enum):
+    """Whether what failed in one task may be the fault of another."""
+
+    NONE = 0
+    SOME = 1  # a connection that could not be made, or nothing that is known
+    SURE = 2  # it tells that others failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,12 @@ class Opinion:
     diagnosis: Diagnosis
     follower: bool  # it tells that others failed
 
+    @property
+    def doubt(self) -> _Doubt:
+        if self.follower:
+            return _Doubt.SURE
+        return _Doubt.SOME if self.diagnosis.fault in _MAYBE_OTHERS else _Doubt.NONE
+
 
 def judge(case: Case) -> Diagnosis | None:
     """None where there is nothing that failed."""
@@ -39,8 +58,7 @@ def judge(case: Case) -> Diagnosis | None:
     if not failed:
         return _without_tasks(case)
     opinions = [_opinion(case, task) for task in failed if task.log or task is failed[0]]
-    cause = _cause(case, opinions)
-    return _with_others(cause, opinions, failed, case)
+    return _with_others(_cause(case, opinions), opinions, case)
 
 
 def _without_tasks(case: Case) -> Diagnosis | None:
@@ -56,29 +74,31 @@ def _without_tasks(case: Case) -> Diagnosis | None:
 def _cause(case: Case, opinions: Sequence[Opinion]) -> Opinion:
     """The first that failed by itself. Where all only tell of others, one that was stopped may have the cause: it had
     failed, and had not come to its end."""
-    own = [opinion for opinion in opinions if not opinion.follower]
-    known = [opinion for opinion in own if opinion.diagnosis.fault is not Fault.UNKNOWN]
-    if own and (own[0] is opinions[0] or not known):
-        return own[0]
-    if known:
-        return known[0]
+    for doubt in (_Doubt.NONE, _Doubt.SOME):
+        own = [opinion for opinion in opinions if opinion.doubt is doubt]
+        if own:
+            return own[0]
     for task in case.tasks:
         if task.stopped and task.log:
             stopped = _of_log(case, task, LogText.of(task.log))
-            if stopped is not None and not stopped.follower and stopped.diagnosis.confidence is not Confidence.POSSIBLE:
+            if stopped is not None and stopped.doubt is _Doubt.NONE and _is_likely(stopped.diagnosis):
                 return stopped
     return opinions[0]
 
 
-def _with_others(cause: Opinion, opinions: Sequence[Opinion], failed: Sequence[TaskCase], case: Case) -> Diagnosis:
+def _is_likely(diagnosis: Diagnosis) -> bool:
+    return diagnosis.confidence is not Confidence.POSSIBLE
+
+
+def _with_others(cause: Opinion, opinions: Sequence[Opinion], case: Case) -> Diagnosis:
     """Those that failed because of it, and those that failed the same way."""
     diagnosis = cause.diagnosis
     others = [opinion for opinion in opinions if opinion.task is not cause.task]
-    same = [each for each in others if not each.follower and each.diagnosis.fault is diagnosis.fault]
-    followers = [each.task.task for each in others if each.follower]
+    same = [each for each in others if each.diagnosis.fault is diagnosis.fault and not each.follower]
+    followers = [each.task.task for each in others if each.doubt.value > cause.doubt.value and each not in same]
     said = [diagnosis.explanation]
     if same:
-        said.append(fill(texts.SAME_ELSEWHERE, {"count": str(max(case.failed - len(followers), len(same) + 1) - 1)}))
+        said.append(fill(texts.SAME_ELSEWHERE, {"count": str(max(case.failed - len(followers) - 1, len(same)))}))
     if followers:
         said.append(fill(texts.FOLLOWED, {"count": str(len(followers))}))
     return replace(
@@ -114,11 +134,13 @@ def _of_log(case: Case, task: TaskCase, text: LogText) -> Opinion | None:
     confidence = suspect.rule.confidence if suspect.rule else Confidence.CERTAIN
     if suspect.healthy > NEAR_END:
         confidence = _WEAKER.get(confidence, confidence)
+    values = _values(suspect, text)
+    template = unfilled_template(task.role, suspect.fault, values)
     found = wording.diagnosis(
-        suspect.fault,
-        _words(suspect),
+        Fault.UNRESOLVED_TEMPLATE if template else suspect.fault,
+        texts.TEMPLATE if template else _words(suspect),
         confidence,
-        _values(suspect),
+        {**values, "template": template},
         rule=suspect.rule.id if suspect.rule else "python-exception",
         evidence=[_shown(text, task, suspect)],
     )
@@ -134,27 +156,37 @@ def _words(suspect: Suspect) -> Words:
     return texts.RAISED if suspect.trace.message.strip() else texts.RAISED_PLAIN
 
 
-def _values(suspect: Suspect) -> dict[str, str]:
+def _values(suspect: Suspect, text: LogText) -> dict[str, str]:
+    """What stands for the blanks of its texts. `said` is the line itself."""
     trace = suspect.trace
     if trace is None:
-        return dict(suspect.parts)
+        return {"said": text.line(suspect.start).strip(), **suspect.parts}
     first = trace.message.strip().split("\n")[0]
-    return {"exception": trace.name, "message": first, **suspect.parts}
+    said = f"{trace.name}: {first}" if first else trace.name
+    return {"said": said, "exception": trace.name, "message": first, **suspect.parts}
 
 
 def _with_frame(diagnosis: Diagnosis, suspect: Suspect) -> Diagnosis:
-    frame = suspect.trace.own_frame if suspect.trace else None
-    if frame is None:
-        return diagnosis
-    function = frame.function if frame.function not in ("", "<module>") else ""
-    template = texts.RAISED_IN if function else texts.RAISED_AT
-    where = fill(template, {"file": frame.file, "line": str(frame.line), "function": function})
-    return replace(diagnosis, frame=frame, explanation=f"{diagnosis.explanation} {where}".strip())
+    said = [diagnosis.explanation]
+    trace = suspect.trace
+    if suspect.rule is None and trace is not None and trace.came_of is not None and trace.deliberate:
+        before = trace.came_of
+        said.append(fill(texts.CAME_OF, {"exception": before.name, "message": before.message.split("\n")[0]}))
+    frame = suspect.frame
+    if frame is not None:
+        function = frame.function if frame.function not in ("", "<module>") else ""
+        template = texts.RAISED_IN if function else texts.RAISED_AT
+        said.append(fill(template, {"file": frame.file, "line": str(frame.line), "function": function}))
+    return replace(diagnosis, frame=frame, explanation=" ".join(filter(None, said)))
 
 
 def _shown(text: LogText, task: TaskCase, suspect: Suspect) -> Evidence:
+    """The error, and some lines after it where they may say more."""
     first, last = suspect.lines
     lines = list(range(first, min(last, first + MOST_LINES - 1) + 1))
+    if suspect.trace is None:
+        after = range(last + 1, min(last + 3 * CONTEXT, len(text)))
+        lines += [number for number in after if not text.blank(number)][:CONTEXT]
     return _quoted(text, task, lines)
 
 

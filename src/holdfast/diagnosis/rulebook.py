@@ -63,6 +63,7 @@ class Rule:
     last: int | None = None  # only among so many last lines
     leads_to: tuple[Fault, ...] = ()  # when one of these comes later, this was its cause
     exception: bool = False  # only where a traceback names its exception
+    within: tuple[str, ...] = ()  # and only where its last frame is there: file:function
     positive: tuple[Sample, ...] = ()
     negative: tuple[Sample, ...] = ()
 
@@ -96,6 +97,7 @@ def read_rule(family: str, data: Mapping[str, Any]) -> Rule:
         literals=literals,
         remedies=tuple(data.pop("remedies", ())),
         codes=tuple(data.pop("codes", ())),
+        within=tuple(data.pop("within", ())),
         leads_to=tuple(Fault(fault) for fault in data.pop("leads_to", ())),
         positive=tuple(_sample(sample, code) for sample in data.pop("positive")),
         negative=tuple(_sample(sample, code) for sample in data.pop("negative")),

@@ -7,9 +7,9 @@ an error and goes on has left it behind. What only tells that something else fai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from holdfast.core.verdicts import Fault
+from holdfast.core.verdicts import Fault, Frame
 
 from .hits import Hit, find_hits
 from .log_text import LogText
@@ -21,6 +21,8 @@ NEAR_END = 25  # healthy lines after an error that leave it beyond doubt
 FAR = 80  # healthy lines after which a program had gone on
 FAR_BACK = 300  # the same before an error that only tells of another
 PLAIN = 40  # priority of an exception that no rule knows
+TELLING = 50  # priority from which an exception says more than one that was raised because of it
+WEAK = 30  # priority below which a line counts only where there is nothing else
 STRONG = 80  # priority of what counts even right after an exception
 
 
@@ -32,6 +34,7 @@ class Suspect:
     parts: Mapping[str, str] = field(default_factory=dict)
     trace: Trace | None = None
     healthy: int = 0  # lines after it that tell of nothing bad
+    outer: Trace | None = None  # the last exception of its chain
 
     @property
     def fault(self) -> Fault:
@@ -44,6 +47,12 @@ class Suspect:
     @property
     def follower(self) -> bool:
         return self.rule is not None and self.rule.follower
+
+    @property
+    def frame(self) -> Frame | None:
+        """The place in the user's own code."""
+        found = self.trace.own_frame if self.trace else None
+        return found or (self.outer.own_frame if self.outer else None)
 
     @property
     def lines(self) -> tuple[int, int]:
@@ -69,9 +78,16 @@ def _of_traces(traces: Sequence[Trace], hits: Sequence[Hit]) -> list[Suspect]:
         chain = trace.chain()
         relevant = chain[_last_independent(chain) :]
         each = [_of_trace(one, hits) for one in relevant]
-        best = max(each, key=lambda suspect: (not suspect.follower, suspect.priority))
-        found.append(Suspect(chain[0].start, max(one.end for one in chain), best.rule, best.parts, best.trace))
+        best = _telling(each)
+        end = max(one.end for one in chain)
+        found.append(Suspect(chain[0].start, end, best.rule, best.parts, best.trace, outer=trace))
     return found
+
+
+def _telling(chain: Sequence[Suspect]) -> Suspect:
+    """Of exceptions that were raised because of each other: the first that a rule knows well, else the last."""
+    best = max(chain, key=lambda suspect: (not suspect.follower, suspect.priority))
+    return best if best.priority >= TELLING or best.follower else chain[-1]
 
 
 def _last_independent(chain: Sequence[Trace]) -> int:
@@ -80,11 +96,15 @@ def _last_independent(chain: Sequence[Trace]) -> int:
 
 
 def _of_trace(trace: Trace, hits: Sequence[Hit]) -> Suspect:
-    own = [hit for hit in hits if trace.at <= hit.line <= trace.end]
+    own = [hit for hit in hits if trace.at <= hit.line <= trace.end and _is_there(trace, hit)]
     best = max(own, key=lambda hit: hit.rule.priority, default=None)
     if best is not None and best.rule.priority < PLAIN and not best.rule.follower:
         best = None  # a rule for any line says less than the exception does
     return Suspect(trace.start, trace.end, best.rule if best else None, best.parts if best else {}, trace)
+
+
+def _is_there(trace: Trace, hit: Hit) -> bool:
+    return not hit.rule.within or trace.raised_in in hit.rule.within
 
 
 def _of_lines(traces: Sequence[Trace], hits: Sequence[Hit]) -> list[Suspect]:
@@ -106,11 +126,8 @@ class _Choosing:
         self._spans = [(each.start, each.end) for each in suspects if each.trace is not None]
 
     def choose(self) -> Suspect | None:
-        decisive = self._by_code()
-        chosen = decisive or self._from_blocks()
-        if chosen is None:
-            return None
-        return self._cause_of(chosen)
+        chosen = self._by_code() or self._from_blocks() or self._lone_exception()
+        return self._cause_of(chosen) if chosen else None
 
     def _by_code(self) -> Suspect | None:
         """An error that goes with the very exit code, unless an exception came after it."""
@@ -137,6 +154,13 @@ class _Choosing:
             until = block[0].start
         return follower
 
+    def _lone_exception(self) -> Suspect | None:
+        """Long before the end, but the only error that there is: what came after it may have been cleaning up."""
+        own = [each for each in self._suspects if not each.follower and each.priority >= WEAK]
+        if len(own) != 1 or own[0].trace is None:
+            return None
+        return replace(own[0], healthy=FAR)
+
     def _blocks(self) -> list[list[Suspect]]:
         blocks: list[list[Suspect]] = []
         end = -1
@@ -153,7 +177,7 @@ class _Choosing:
         healthy = self._healthy((suspect.end if end is None else end) + 1, until, limit + 1)
         if healthy > limit:
             return None
-        return Suspect(suspect.start, suspect.end, suspect.rule, suspect.parts, suspect.trace, healthy)
+        return replace(suspect, healthy=healthy)
 
     def _healthy(self, start: int, end: int, most: int) -> int:
         """Lines from `start` to before `end` that say something else; at most so many are counted."""
@@ -181,10 +205,15 @@ class _Choosing:
 
 
 def _of_block(own: Sequence[Suspect]) -> Suspect:
-    """The last exception, unless something stronger came after it; without one, what counts most, the first of it."""
+    """The last exception, unless something stronger came after it; without one, the last error, and of several that
+    one rule knows the first."""
     traces = [each for each in own if each.trace]
-    if not traces:
-        return max(own, key=lambda each: each.priority)
-    last = traces[-1]
-    later = [each for each in own if each.start > last.end and each.priority >= STRONG]
-    return max(later, key=lambda each: each.priority) if later else last
+    if traces:
+        last = traces[-1]
+        later = [each for each in own if each.start > last.end and each.priority >= STRONG]
+        return later[-1] if later else last
+    strong = [each for each in own if each.priority >= WEAK] or list(own)
+    first = len(strong) - 1
+    while first > 0 and strong[first - 1].rule is strong[-1].rule:
+        first -= 1
+    return strong[first]

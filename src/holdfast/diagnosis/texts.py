@@ -18,8 +18,8 @@ class Words:
 
 
 OUT_OF_MEMORY = Words(
-    "Out of memory: the kernel killed it at its limit of {memory_limit}",
-    "The task used all the memory that it may, and the kernel ended one of its processes for it.",
+    "Out of memory: it was killed at its limit of {memory_limit}",
+    "The task used all the memory that it may have, and was killed for it.",
     ("@memory", "Or let it use less: smaller batches, fewer workers that load data, data read in pieces."),
 )
 LIKELY_OUT_OF_MEMORY = Words(
@@ -125,6 +125,19 @@ BAD_IMAGE = Words(
         "Ask an admin to import it.",
     ),
 )
+NOT_MOUNTED = Words(
+    "A folder that it needs cannot be mounted",
+    "A dataset or folder that the job names is not there any more, or cannot be reached from the machine.",
+    (
+        "See that the dataset or folder still exists: `holdfast datasets` lists those that your group may use.",
+        "If it lies on a file server, ask an admin whether that is up.",
+    ),
+)
+TEMPLATE = Words(
+    "The template {template} was not filled in",
+    "The job's commands hold {template}, and the job has nothing of that name, so the shell got the text as it stands.",
+    ("Give it a value in the job's parameters, secrets or other sections, or correct its name.",),
+)
 IMPOSSIBLE = Words(
     "No machine here can run it",
     "It was refused before it started, and would be again.",
@@ -225,6 +238,7 @@ BY_DIALECT: Mapping[str, Mapping[Dialect, str]] = {
 ENDED = "{task} ended with exit code {code}"
 ENDED_BY = "{task} ended with exit code {code} ({signal})"
 ENDED_PLAIN = "{task}: {message}"
+CAME_OF = "It was raised because of {exception}: {message}."
 MEMORY = "{task} used up to {memory_peak} of {memory_limit}"
 KERNEL = "The kernel counted an end for lack of memory in the limits of {task}"
 
@@ -240,4 +254,4 @@ def texts() -> Iterator[str]:
         yield from (words.title, words.explanation, *words.remedies)
     for remedies in BY_DIALECT.values():
         yield from remedies.values()
-    yield from (RAISED_AT, RAISED_IN, SAME_ELSEWHERE, FOLLOWED, ENDED, ENDED_BY, MEMORY, KERNEL)
+    yield from (RAISED_AT, RAISED_IN, SAME_ELSEWHERE, FOLLOWED, CAME_OF, ENDED, ENDED_BY, MEMORY, KERNEL)

@@ -46,6 +46,12 @@ class Trace:
         return own[-1] if own else None
 
     @property
+    def raised_in(self) -> str:
+        """The last frame as file:function, without folders."""
+        last = self.frames[-1] if self.frames else None
+        return f"{last.file.rsplit('/', 1)[-1]}:{last.function}" if last else ""
+
+    @property
     def name(self) -> str:
         """Of its exception, without the modules."""
         return self.type.rsplit(".", 1)[-1]
@@ -97,7 +103,7 @@ def _read(text: LogText, header: int) -> list[Trace]:
             continue
         if line.strip() and not line[0].isspace():
             found = _EXCEPTION.match(line.rstrip())
-            if found and found["type"] not in _NO_EXCEPTION:
+            if found and frames and found["type"] not in _NO_EXCEPTION:
                 return _ended(text, header, number, prefix, found, frames)
             return []
         number += 1
@@ -108,11 +114,13 @@ def _ended(text: LogText, start: int, at: int, prefix: str, found: re.Match[str]
     end, lines = at, [found["message"] or ""]
     for number in range(at + 1, min(len(text), at + MESSAGE)):
         line = _without(prefix, text.line(number))
-        if line is None or not line.strip():
+        if line is None or _FRAME.match(line):
             break
-        if _FRAME.match(line):
+        if not line.strip():
+            if lines[0].endswith(":") and number == at + 1:
+                continue
             break
-        if "Traceback (most recent" in line or not line[0].isspace():
+        if "Traceback (most recent" in line or not (line[0].isspace() or lines[0].endswith(":") or "NCCL" in lines[0]):
             break
         end = number
         lines.append(line.strip())

@@ -71,7 +71,7 @@ class Wording:
         return Evidence(kind=EvidenceKind.MEMORY, text=fill(texts.MEMORY, self._values()), task=self.task.task)
 
     def kernel_evidence(self) -> Evidence | None:
-        if self.task is None:
+        if self.task is None or self.task.watched:
             return None
         return Evidence(kind=EvidenceKind.KERNEL, text=fill(texts.KERNEL, self._values()), task=self.task.task)
 

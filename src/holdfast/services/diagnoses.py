@@ -93,10 +93,11 @@ class Diagnoses:
     async def _with_logs(
         self, record: JobDetail, failed: Sequence[TaskRecord], stopped: Sequence[TaskRecord]
     ) -> tuple[TaskCase, ...]:
-        cases = []
+        cases, watched = [], self._engine.health().limits == "watched"
         for number, each in enumerate([*failed[:MOST_LOGS], *stopped[: max(MOST_LOGS - len(failed), 0)]]):
             head, tail = (HEAD, TAIL) if number < MOST_WHOLE else (0, BESIDE)
-            cases.append(replace(_task_case(record, each), log=await self._log(each, head, tail)))
+            found = replace(_task_case(record, each), watched=watched, log=await self._log(each, head, tail))
+            cases.append(found)
         return (*cases, *(_task_case(record, each) for each in failed[MOST_LOGS:]))
 
     async def _log(self, record: TaskRecord, head: int, tail: int) -> tuple[Piece, ...]:
