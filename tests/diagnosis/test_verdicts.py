@@ -55,6 +55,22 @@ def test_a_broken_job(ward: Ward, case: Case) -> None:
     check(ward, case)
 
 
+@pytest.mark.parametrize("case", FAILING, ids=lambda case: case.name)
+def test_what_a_verdict_rests_on(ward: Ward, case: Case) -> None:
+    """Lines of a log are where they are said to be; the title is one whole line; there is something to try."""
+    if lacking := ward.lacks(case):
+        pytest.skip(f"needs {lacking}")
+    failure = ward.why(case)["failure"]
+    title = failure["title"]
+    assert title == " ".join(title.split())[:250], title
+    assert not title.endswith(":"), title
+    assert failure["evidence"], failure
+    assert failure["remedies"], failure
+    for line in failure["evidence"]:
+        if line["kind"] == "log":
+            assert plain(line["text"])[:80] in plain(ward.log_at(case, failure, line)), line
+
+
 @pytest.mark.parametrize("case", LOST, ids=lambda case: case.name)
 def test_a_job_whose_machine_goes_down(tmp_path: Path, case: Case) -> None:
     ward = Ward(tmp_path)
@@ -130,6 +146,11 @@ def differences(expected: Expected, failure: dict[str, Any]) -> Iterator[str]:
     ):
         if wanted not in (None, found):
             yield f"the {name} is {found}, not {wanted}"
+
+
+def plain(text: str) -> str:
+    """Without colours, and without how lines end."""
+    return re.sub(r"\x1b\[[0-9;]*m|[\r\n]", "", text)
 
 
 def missing(patterns: Iterable[str], text: str) -> Iterator[str]:

@@ -151,6 +151,11 @@ class Ward:
     def state(self, case: Case) -> str:
         return str(self.server.get(f"/jobs/{self._jobs[case.name]}").json()["state"])
 
+    def log_at(self, case: Case, failure: dict[str, Any], line: dict[str, Any]) -> str:
+        """What stands in the log where a line of evidence is said to be."""
+        part = {"task": line["task"], "attempt": failure["attempt"], "start": line["offset"], "count": 4096}
+        return self.server.get(f"/jobs/{self._jobs[case.name]}/log", **part).text
+
     def account(self, case: Case) -> str:
         """What there was to go by, for who reads that a verdict was wrong."""
         job = self._jobs[case.name]
