@@ -157,7 +157,7 @@ async def ask(stage: Stage, events: asyncio.Queue[Event], launch: Launch, patien
         return seen, b""
     timer = asyncio.get_running_loop().call_later(patience, events.put_nowait, Ending.TIMEOUT)
     try:
-        while seen.seen not in (Seen.EXITED, Seen.LOST):
+        while seen.seen not in (Seen.EXITED, Seen.LOST, Seen.REFUSED):
             event = await events.get()
             if event is Ending.INTERRUPTED:
                 raise Interrupted
