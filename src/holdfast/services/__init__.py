@@ -174,7 +174,7 @@ def build_services(
     )
     metrics = Metrics(store, SeriesFiles(home / "metrics"), control, enabled=settings.metrics.enabled)
     efficiencies = Efficiencies(store, engine, metrics, clock=clock)
-    insights = Insights(store, Diagnoses(store, engine, control), efficiencies, monotonic=monotonic)
+    insights = Insights(store, Diagnoses(store, engine, control, metrics), efficiencies, monotonic=monotonic)
     place = Place(store, engine, control, home, shared=folders.root, clock=clock)
     vitals = Vitals()
     store.on_batch(vitals.wrote)

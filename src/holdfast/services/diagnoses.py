@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Protocol
 
 from holdfast.core.attempt import JobSnapshot, Outcome, Result, TaskAttempt
+from holdfast.core.metrics import TaskSummary
 from holdfast.core.records import TaskRecord
 from holdfast.core.states import JobState, TaskState
 from holdfast.core.verdicts import Diagnosis
@@ -33,11 +35,18 @@ MOST_LOGS = 16  # whose logs are read at all
 PATIENCE = 10.0  # seconds for one log; after that it goes by the exit alone
 
 
+class GivesSummaries(Protocol):
+    async def summaries(self, attempt_ids: Collection[str]) -> Mapping[str, TaskSummary]:
+        """Of those tries of tasks that were measured."""
+        ...
+
+
 class Diagnoses:
-    def __init__(self, store: Store, engine: Engine, control: Control) -> None:
+    def __init__(self, store: Store, engine: Engine, control: Control, metrics: GivesSummaries) -> None:
         self._store = store
         self._engine = engine
         self._control = control
+        self._metrics = metrics
         self._judging = ThreadPoolExecutor(1, thread_name_prefix="judge")  # one: it is for no job to wait for
 
     async def of(self, record: JobDetail) -> Diagnosis | None:
@@ -94,10 +103,12 @@ class Diagnoses:
         self, record: JobDetail, failed: Sequence[TaskRecord], stopped: Sequence[TaskRecord]
     ) -> tuple[TaskCase, ...]:
         cases, watched = [], self._engine.health().limits == "watched"
-        for number, each in enumerate([*failed[:MOST_LOGS], *stopped[: max(MOST_LOGS - len(failed), 0)]]):
+        looked_at = [*failed[:MOST_LOGS], *stopped[: max(MOST_LOGS - len(failed), 0)]]
+        used = await self._metrics.summaries([each.attempt_id for each in looked_at])
+        for number, each in enumerate(looked_at):
             head, tail = (HEAD, TAIL) if number < MOST_WHOLE else (0, BESIDE)
-            found = replace(_task_case(record, each), watched=watched, log=await self._log(each, head, tail))
-            cases.append(found)
+            log = await self._log(each, head, tail)
+            cases.append(replace(_task_case(record, each, used.get(each.attempt_id)), watched=watched, log=log))
         return (*cases, *(_task_case(record, each) for each in failed[MOST_LOGS:]))
 
     async def _log(self, record: TaskRecord, head: int, tail: int) -> tuple[Piece, ...]:
@@ -140,7 +151,7 @@ def _live_records(live: JobSnapshot) -> list[TaskRecord]:
     ]
 
 
-def _task_case(record: JobDetail, each: TaskRecord) -> TaskCase:
+def _task_case(record: JobDetail, each: TaskRecord, used: TaskSummary | None = None) -> TaskCase:
     task = each.task
     exit = task.held.exit if task.held else task.exit
     assert exit is not None
@@ -152,7 +163,8 @@ def _task_case(record: JobDetail, each: TaskRecord) -> TaskCase:
         started_at=task.started_at,
         ended_at=task.worked_until,
         stopped=task.state is TaskState.STOPPED,
-        memory_limit=role.resources.memory,
+        memory_peak=used.memory_peak if used else None,
+        memory_limit=(used.memory_limit if used else None) or role.resources.memory,
     )
 
 
