@@ -1,0 +1,254 @@
+"""One verdict: the cause before its symptoms, the first task before its followers, nothing without evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.core.exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from holdfast.core.job import GIB, MIB, Dialect
+from holdfast.core.verdicts import Confidence, EvidenceKind, Fault
+from holdfast.diagnosis.case import Piece
+from holdfast.diagnosis.judge import judge
+
+from .cases import ROLE, case_of, ended, of_log, verdict
+
+TRACE = """Traceback (most recent call last):
+  File "/work/train.py", line 9, in <module>
+    main()
+  File "/work/train.py", line 5, in main
+    model.fit(1 / 0)
+  File "/opt/conda/lib/python3.10/site-packages/lib/fit.py", line 77, in fit
+    raise ValueError("bad shape (3, 4)")
+ValueError: bad shape (3, 4)
+"""
+HEALTHY = "".join(f"step {number}: loss {number / 7:.3f}\n" for number in range(400))
+
+
+def test_an_exception_names_the_last_line_of_the_users_own_code() -> None:
+    found = of_log("loading\n" + TRACE)
+    assert (found.fault, found.confidence) == (Fault.PYTHON_EXCEPTION, Confidence.CERTAIN)
+    assert found.title == "ValueError: bad shape (3, 4)"
+    assert found.frame is not None
+    assert (found.frame.file, found.frame.line, found.frame.function) == ("/work/train.py", 5, "main")
+    assert found.frame.code == "model.fit(1 / 0)"
+    log = next(each for each in found.evidence if each.kind is EvidenceKind.LOG)
+    assert ("loading\n" + TRACE).encode()[log.offset :].startswith(b"ValueError: bad shape")
+
+
+@pytest.mark.parametrize("prefix", ["[rank1]: ", "[default0]:", "[1,0]<stderr>:", "worker_1  | ", "3: "])
+def test_an_exception_is_found_behind_what_launchers_put_before_each_line(prefix: str) -> None:
+    log = "".join(f"{prefix}{line}\n" for line in TRACE.splitlines())
+    found = of_log(log)
+    assert found.title == "ValueError: bad shape (3, 4)"
+    assert found.frame is not None
+    assert found.frame.line == 5
+
+
+def test_what_went_on_after_an_error_was_not_ended_by_it() -> None:
+    early = "OSError: [Errno 28] No space left on device\n" + HEALTHY
+    assert of_log(early + TRACE).fault is Fault.PYTHON_EXCEPTION
+    assert of_log(early, 3).fault is Fault.UNKNOWN
+    assert of_log(TRACE + HEALTHY + "cat: x: No such file or directory\n").fault is Fault.MISSING_FILE
+
+
+def test_an_unknown_end_shows_the_last_lines_and_the_code() -> None:
+    found = of_log("one\ntwo\nthe oracle is displeased\n", 42)
+    assert (found.fault, found.confidence) == (Fault.UNKNOWN, Confidence.POSSIBLE)
+    assert "42" in found.title
+    assert any("the oracle is displeased" in each.text for each in found.evidence)
+    assert of_log("", 3).fault is Fault.UNKNOWN
+
+
+def test_errors_in_healthy_words_are_none() -> None:
+    log = "errors: 0\nno error found\nerror rate 0.25\nTotal exceptions 0, killed 0\ntraceback is off\n"
+    assert of_log(log, 5).fault is Fault.UNKNOWN
+
+
+RAISED_FROM = """Traceback (most recent call last):
+  File "/work/a.py", line 3, in load
+    return open(path)
+FileNotFoundError: [Errno 2] No such file or directory: 'conf.yml'
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/work/a.py", line 9, in <module>
+    load("conf.yml")
+  File "/work/a.py", line 5, in load
+    raise RuntimeError("cannot start") from error
+RuntimeError: cannot start
+"""
+
+
+def test_of_exceptions_that_come_of_each_other_the_telling_one_is_the_cause() -> None:
+    found = of_log(RAISED_FROM)
+    assert found.fault is Fault.MISSING_FILE
+    plain = RAISED_FROM.replace("FileNotFoundError: [Errno 2] No such file or directory: 'conf.yml'", "KeyError: 'lr'")
+    found = of_log(plain)
+    assert found.title == "RuntimeError: cannot start"
+    assert "KeyError: 'lr'" in found.explanation
+
+
+def test_an_error_within_the_handling_of_another_is_an_error_of_its_own() -> None:
+    log = RAISED_FROM.replace(
+        "The above exception was the direct cause of the following exception:",
+        "During handling of the above exception, another exception occurred:",
+    ).replace(
+        'raise RuntimeError("cannot start") from error\nRuntimeError: cannot start',
+        "backup(1 / 0)\nZeroDivisionError: division by zero",
+    )
+    assert of_log(log).title == "ZeroDivisionError: division by zero"
+
+
+def test_what_wraps_an_error_gives_way_to_it() -> None:
+    compiler = "a.c:3:5: error: expected ';' before 'return'\n"
+    assert of_log(f"{compiler}{'gcc -c b.c' * 3}\nmake: *** [Makefile:2: a.o] Error 1\n", 2).rule == "compiler"
+    outer = """Traceback (most recent call last):
+  File "/work/run.py", line 2, in <module>
+    subprocess.run(["./train"], check=True)
+subprocess.CalledProcessError: Command '['./train']' returned non-zero exit status 1.
+"""
+    assert (
+        of_log("./train: error while loading shared libraries: libx.so: cannot open shared object file\n" + outer).fault
+        is Fault.MISSING_LIBRARY
+    )
+    elastic = "\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n====\ntrain.py FAILED\n----\n"
+    assert of_log(TRACE + elastic).title == "ValueError: bad shape (3, 4)"
+
+
+def test_a_failed_download_or_installation_is_why_something_is_missing_later() -> None:
+    module = "Traceback (most recent call last):\n  File \"/w/a.py\", line 1, in <module>\n    import foo\nModuleNotFoundError: No module named 'foo'\n"
+    pip = "ERROR: Could not find a version that satisfies the requirement foo\nERROR: No matching distribution found for foo\n"
+    assert of_log(pip + "starting\n" + module).fault is Fault.PACKAGE_INSTALL
+    curl = "curl: (6) Could not resolve host: data.invalid\n"
+    assert of_log(curl + "tar: data.tar: Cannot open: No such file or directory\n", 2).fault is Fault.UNKNOWN_HOST
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        (139, Fault.SEGFAULT), (134, Fault.ABORTED), (132, Fault.CRASHED), (136, Fault.CRASHED), (141, Fault.CRASHED),
+        (143, Fault.KILLED), (130, Fault.KILLED), (137, Fault.KILLED), (127, Fault.COMMAND_NOT_FOUND),
+        (126, Fault.NOT_EXECUTABLE), (7, Fault.UNKNOWN),
+    ],
+)  # fmt: skip
+def test_a_code_tells_what_it_can_by_itself(code: int, fault: Fault) -> None:
+    assert of_log("step 1\nstep 2\n", code).fault is fault
+
+
+def test_a_signal_outweighs_an_error_that_does_not_go_with_it() -> None:
+    assert of_log("cat: x: No such file or directory\n", 139).fault is Fault.SEGFAULT
+    log = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+    assert of_log(log, 134).fault is Fault.OUT_OF_MEMORY
+
+
+def test_lack_of_memory_is_certain_by_the_kernel_and_likely_by_the_figures() -> None:
+    kernel = verdict(ended("step\nKilled\n", exit=classify(137, oom=True), peak=2 * GIB))
+    assert (kernel.fault, kernel.confidence) == (Fault.OUT_OF_MEMORY, Confidence.CERTAIN)
+    assert {each.kind for each in kernel.evidence} >= {EvidenceKind.KERNEL, EvidenceKind.MEMORY, EvidenceKind.EXIT}
+    figures = verdict(ended("step\n", 137, peak=2 * GIB - 20 * MIB))
+    assert (figures.fault, figures.confidence) == (Fault.OUT_OF_MEMORY, Confidence.LIKELY)
+    told = verdict(ended("/run/holdfast/script: line 1: 7 Killed  ./x\n", 137, peak=GIB))
+    assert (told.fault, told.confidence) == (Fault.KILLED, Confidence.LIKELY)
+    assert verdict(ended("step\n", 137, peak=GIB)).confidence is Confidence.POSSIBLE
+
+
+def test_nothing_is_said_of_the_kernel_where_we_watch() -> None:
+    task = replace(ended("step\n", exit=classify(137, oom=True), peak=2 * GIB), watched=True)
+    assert "kernel" not in str(verdict(task)).replace("EvidenceKind.KERNEL", "").lower()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "field"),
+    [
+        (Dialect.HOLDFAST, "resources.memory"),
+        (Dialect.OPENPAI_V2, "resourcePerInstance.memoryMB"),
+        (Dialect.OPENPAI_V1, "memoryMB"),
+        (Dialect.PRIMEHUB, "instanceType"),
+    ],
+)
+def test_a_remedy_names_the_field_of_the_jobs_own_dialect(dialect: Dialect, field: str) -> None:
+    found = verdict(ended(exit=classify(137, oom=True)), dialect=dialect)
+    assert field in found.remedies[0]
+    assert "3 GiB" in found.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("exit", "fault"),
+    [
+        (Exit(kind=ExitKind.TIME_LIMIT, message="Ran longer", behaviour=Behaviour.PERMANENT), Fault.TIME_LIMIT),
+        (refused_exit("There is no image x here", Cause.IMAGE_MISSING), Fault.BAD_IMAGE),
+        (refused_exit("/x cannot be mounted: No such file or directory.", Cause.NOT_ALLOWED), Fault.MISSING_DATASET),
+        (refused_exit("It asks for 900 cores", Cause.TOO_LARGE), Fault.IMPOSSIBLE),
+        (platform_exit("The machine was restarted while it ran", Cause.LOST), Fault.PLATFORM),
+        (platform_exit("Port 80 is taken", Cause.PORT_IN_USE), Fault.PORT_IN_USE),
+        (replace(classify(1, scratch_full="It held 9 GiB"), cause=Cause.SCRATCH_FULL.value), Fault.HOME_FULL),
+    ],
+)
+def test_what_the_engine_knows_is_certain_whatever_the_log_says(exit: Exit, fault: Fault) -> None:
+    found = verdict(ended(TRACE, exit=exit))
+    assert (found.fault, found.confidence) == (fault, Confidence.CERTAIN)
+    assert found.evidence
+    alone = judge(case_of(exit=exit))
+    assert alone is not None
+    assert alone.fault is fault
+
+
+def test_what_did_not_fail_has_no_verdict() -> None:
+    assert judge(case_of(exit=Exit(kind=ExitKind.CANCELLED, message="Cancelled by ann"))) is None
+    assert judge(case_of(exit=classify(0))) is None
+
+
+NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, remote process exited\n"
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer\n"
+MODULE = "ModuleNotFoundError: No module named 'apex'\n"
+
+
+def test_the_first_task_that_failed_by_itself_is_the_cause() -> None:
+    found = verdict(ended(NCCL, index=2, second=1), ended(MODULE, index=1, second=2), ended(RESET, index=3, second=3))
+    assert (found.fault, found.task) == (Fault.MISSING_MODULE, "main-1")
+    assert found.followers == ("main-2", "main-3")
+
+
+def test_a_task_that_was_stopped_may_have_been_the_cause() -> None:
+    over = Exit(kind=ExitKind.ATTEMPT_OVER, message="over")
+    found = verdict(ended(NCCL, index=0), ended("step\n" + TRACE, index=1, exit=over, stopped=True))
+    assert (found.task, found.fault) == ("main-1", Fault.PYTHON_EXCEPTION)
+    assert found.followers == ("main-0",)
+    alone = verdict(ended(NCCL, index=0), ended("step\n", index=1, exit=over, stopped=True))
+    assert (alone.task, alone.fault) == ("main-0", Fault.COLLECTIVE)
+
+
+def test_tasks_that_fail_the_same_way_do_not_follow_each_other() -> None:
+    found = verdict(*(ended(MODULE, index=index, second=index) for index in range(4)))
+    assert (found.task, found.followers) == ("main-0", ())
+    assert "3 other tasks failed in the same way." in found.explanation
+
+
+def test_a_template_that_is_left_is_named() -> None:
+    role = replace(ROLE, commands=("python train.py --lr <% $parameters.lr %>",))
+    found = verdict(ended("user.sh: line 1: parameters: unbound variable\n", role=role))
+    assert found.fault is Fault.UNRESOLVED_TEMPLATE
+    assert "<% $parameters.lr %>" in found.title
+
+
+def test_the_offset_of_evidence_leads_into_the_log_also_past_colours_and_a_gap() -> None:
+    line = b"\x1b[31mcat: x: \x1b[0mNo such file or directory\n"
+    tail = b"half of a line\n\x1b[1mbold\x1b[0m\n" + line
+    task = replace(ended(), log=(Piece(0, b"head\n"), Piece(5000, tail)))
+    found = verdict(task)
+    assert found.fault is Fault.MISSING_FILE
+    assert found.evidence[0].offset == 5000 + tail.index(b"\x1b[31m") + 5
+    assert found.evidence[0].text == "cat: x: No such file or directory"
+
+
+def test_a_time_limit_is_told_with_its_length() -> None:
+    exit = Exit(kind=ExitKind.TIME_LIMIT, message="Ran longer", behaviour=Behaviour.PERMANENT)
+    case = replace(case_of(ended("working\n", exit=exit)), time_limit=timedelta(minutes=90))
+    found = judge(case)
+    assert found is not None
+    assert "1h30m" in found.title
+    assert any("working" in each.text for each in found.evidence)
