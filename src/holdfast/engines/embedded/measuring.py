@@ -12,7 +12,9 @@ from typing import Protocol, TypeVar
 
 from holdfast.core.metrics import Reading
 
+from .cgroups import Cgroups
 from .gpu_figures import GpuFigures
+from .packets import open_counter
 from .read import StartNote
 from .rounds import Rounds, Subject
 from .traffic import Closed
@@ -35,6 +37,12 @@ class Measuring:
         self._gpus = GpuFigures()
         self._turn = asyncio.Lock()
         self._began = False
+
+    def open(self, groups: Cgroups | None) -> None:
+        """Have packets counted from now on, where that can be had. Blocking: call it from a thread."""
+        for controller, parent in groups.parents if groups is not None else ():
+            if not controller:
+                self._rounds.packets = open_counter(parent)
 
     async def measure(self, subjects: Sequence[Subject]) -> Mapping[str, Reading]:
         async with self._turn:
@@ -71,8 +79,9 @@ class Measuring:
         self._began = True
         self._loop = asyncio.get_running_loop()
         with suppress(OSError):  # without it, what went through a socket since the last round is not counted
-            self._rounds.closed = Closed()
-            self._listen()
+            if self._rounds.packets is None:
+                self._rounds.closed = Closed()
+                self._listen()
 
     def _listen(self) -> None:
         if self._rounds.closed is not None:
@@ -86,7 +95,10 @@ class Measuring:
 
     def close(self) -> None:
         """Once no round is under way."""
+        packets, self._rounds.packets = self._rounds.packets, None
         closed, self._rounds.closed = self._rounds.closed, None
+        if packets is not None:
+            packets.close()
         if closed is not None:
             self._loop.remove_reader(closed.fd)
             closed.close()

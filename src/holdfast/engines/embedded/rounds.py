@@ -18,9 +18,10 @@ from holdfast.core.metrics import Reading
 
 from . import process_figures
 from .group_figures import GroupFigures, GroupFiles, find_files, read_group, read_processes
+from .packets import PacketCounter
 from .process_figures import TooMany
 from .read import StartNote
-from .traffic import Closed, Files, NoTraffic, Traffic
+from .traffic import Closed, Files, Flow, NoTraffic, Traffic
 from .trees import Forest
 from .watching import uptime
 
@@ -83,7 +84,10 @@ class Rounds:
         self._forest = Forest()
         self._traffic = Traffic()
         self._turn = threading.Lock()
-        self.closed: Closed | None = None  # set it to have also what went through sockets until they were closed
+        # Set from outside. The one counts all packets of those that have a group of version 2; where it does not, the
+        # other has what went through sockets until they were closed.
+        self.packets: PacketCounter | None = None
+        self.closed: Closed | None = None
 
     # --- one round ------------------------------------------------------------------------------------------------
 
@@ -128,19 +132,28 @@ class Rounds:
     def _with_traffic(
         self, readings: dict[str, Reading], tracks: Mapping[str, Track], pids: Mapping[str, Sequence[int]]
     ) -> dict[str, Reading]:
-        numbers = {tracks[name].files.number: name for name in readings if tracks[name].files.number}
-        others = [name for name in readings if not tracks[name].files.number]
-        try:
-            unknown = self._traffic.look(readings, numbers, lambda: _find_sockets(others, pids))
-        except NoTraffic:
-            unknown = readings
-        self._count_closed(_MOST_CLOSED)
+        flows = {name: flow for name in readings if (flow := self._counted(tracks[name].files)) is not None}
+        others = [name for name in readings if name not in flows]
+        if others:
+            flows.update(self._by_sockets(others, tracks, pids))
         for name, reading in readings.items():
-            if name not in unknown:
-                flow = self._traffic.of(name)
-                reading = replace(reading, net_in=flow.received, net_out=flow.sent)
-            readings[name] = tracks[name].last = reading
+            readings[name] = tracks[name].last = _with_flow(reading, flows.get(name))
         return readings
+
+    def _counted(self, files: GroupFiles) -> Flow | None:
+        return self.packets.read(files.number) if self.packets is not None and files.number else None
+
+    def _by_sockets(
+        self, names: Sequence[str], tracks: Mapping[str, Track], pids: Mapping[str, Sequence[int]]
+    ) -> dict[str, Flow]:
+        numbers = {tracks[name].files.number: name for name in names if tracks[name].files.number}
+        homeless = [name for name in names if not tracks[name].files.number]
+        try:
+            unknown = self._traffic.look(names, numbers, lambda: _find_sockets(homeless, pids))
+        except NoTraffic:
+            unknown = names
+        self._count_closed(_MOST_CLOSED)
+        return {name: self._traffic.of(name) for name in names if name not in unknown}
 
     def _count_closed(self, most: int) -> None:
         if self.closed is not None:
@@ -155,9 +168,12 @@ class Rounds:
         track = self._tracks.pop(attempt_id, None)
         if note is None:
             return None
-        figures = read_group(track.files if track else find_files(note.cgroups))
+        files = track.files if track else find_files(note.cgroups)
+        figures = read_group(files)
         before = self._before(attempt_id, track)
         ended = _ended(figures, before, waited if not note.sandbox else None, at)
+        if ended is not None and figures.cpu is not None:  # its group is still there
+            ended = _with_flow(ended, self._counted(files))
         if ended is None or track is None:
             return ended
         peak = max(ended.memory_peak or 0, track.peak)
@@ -173,11 +189,9 @@ class Rounds:
             return reading
         try:
             self._count_closed(_FEW_CLOSED)
-            if reading.net_in is not None:
-                flow = self._traffic.of(attempt_id)
-                reading = replace(reading, net_in=flow.received, net_out=flow.sent)
+            flow = self._traffic.of(attempt_id)
             self._traffic.drop(attempt_id)
-            return reading
+            return _with_flow(reading, flow if reading.net_in is not None else None)
         finally:
             self._turn.release()
 
@@ -214,6 +228,10 @@ def _look(subject: Subject, track: Track, pids: Sequence[int], forest: Forest, f
         processes=max(0, len(pids) - (_SANDBOX if note.sandbox else 0)),
         gpu_opened=opened,
     )
+
+
+def _with_flow(reading: Reading, flow: Flow | None) -> Reading:
+    return reading if flow is None else replace(reading, net_in=flow.received, net_out=flow.sent)
 
 
 def _counts_cpu(files: GroupFiles) -> bool:
