@@ -22,6 +22,8 @@ MEASUREMENTS = (
     "logs",
     "scale",
     "portal",
+    "figures",
+    "sampling",
     "schedules",
     "inside",
     "ssh",
