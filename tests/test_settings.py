@@ -46,7 +46,7 @@ def test_sizes_are_finite(tmp_path: Path, number: str) -> None:
     [
         ('[acess]\nreading = "users"\n', "there is no section acess", "Did you mean access?"),
         ("[jobs]\ntime_limt = 3\n", "there is no setting jobs.time_limt", "Did you mean jobs.time_limit?"),
-        ("port = 3\n", "there is no section port", "port belongs below [server] or [ssh]."),
+        ("port = 3\n", "there is no section port", "port belongs below [server] or [ssh] or [mail]."),
         ("[server]\nzzz = 3\n", "there is no setting server.zzz", "lists every setting"),
         ("[jobs.instance_types.x]\ncores = 3\n", "there is no setting jobs.instance_types.x.cores", "lists every"),
     ],

@@ -31,8 +31,14 @@ STATES = {"sent": "green", "failed": "red", "unconfirmed": "yellow"}
 
 
 @notices.callback()
+def list_without_a_word(ctx: typer.Context) -> None:
+    """What you are told of your jobs, and where. Without a word after it: as `ls`."""
+    if ctx.invoked_subcommand is None:
+        list_notices()
+
+
+@notices.command("ls")
 def list_notices(
-    ctx: typer.Context,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 20,
     before: Annotated[
         int | None, typer.Option(min=1, help="Older ones: a number that an earlier list ended with.")
@@ -40,9 +46,7 @@ def list_notices(
     user: User = None,
     json: Json = False,
 ) -> None:
-    """Show what you were told lately, and what came of it. With a word after it: where you are told."""
-    if ctx.invoked_subcommand is not None:
-        return
+    """Show what you were told lately, and what came of it."""
     with connect() as client:
         page = client.notices(user=user, before=before, limit=limit)
     if json:
@@ -69,7 +73,7 @@ def list_notices(
         drop=("TRIES", "TO", "SAID"),
     )
     if page.next is not None:
-        output.hint(f"holdfast notices --before {page.next}")
+        output.hint(f"holdfast notices ls --before {page.next}")
     else:
         output.hint("holdfast notices recipients", "holdfast notices add webhook URL")
 
