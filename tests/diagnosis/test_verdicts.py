@@ -35,7 +35,10 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
 
 
 @pytest.fixture(scope="module")
-def without_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+def without_groups(ward: Ward, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+    if ward.engine["limits"] == "watched":
+        yield ward
+        return
     if os.getuid() != 0:
         pytest.skip("only root can take the control groups away from a server")
     ward = Ward(tmp_path_factory.mktemp("without-groups"))
@@ -62,8 +65,7 @@ def test_what_a_verdict_rests_on(ward: Ward, case: Case) -> None:
         pytest.skip(f"needs {lacking}")
     failure = ward.why(case)["failure"]
     title = failure["title"]
-    assert title == " ".join(title.split())[:250], title
-    assert not title.endswith(":"), title
+    assert re.fullmatch(r"\S.{,298}[^\s:]", title), title
     assert failure["evidence"], failure
     assert failure["remedies"], failure
     for line in failure["evidence"]:
