@@ -23,6 +23,7 @@ MEASUREMENTS = (
     "scale",
     "portal",
     "figures",
+    "figures",
     "sampling",
     "schedules",
     "inside",

@@ -233,12 +233,30 @@ def test_a_full_disk_costs_figures_and_nothing_else(
         patched.setattr(os, "pwrite", full)
         files.take([look(10), look(10, task="job.0.worker-1.0")])
         files.take([look(15)])
+    assert files.newest[TASK].sample.at == MIDNIGHT + 15  # who looks now still sees them
     assert [record.message for record in caplog.records] == ["could not keep figures of tasks"]
     files.take([look(20), look(20, task="job.0.worker-1.0")])
     found = SeriesFiles(files.folder).read(TASK)
     assert found is not None
     assert [each.at - MIDNIGHT for each in found.rings["15m"]] == [5, 20]
     assert found.summary.cpu == 20
+
+
+def test_a_file_that_cannot_be_read_just_now_is_left_alone(
+    files: SeriesFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    files.take([look(5)])
+    later = SeriesFiles(files.folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(later, "_first_bytes", broken)
+        later.take([look(10)])
+        assert later.read(TASK) is None
+    assert [record.message for record in caplog.records] == ["could not keep figures of tasks"]
+    later.take([look(15)])
+    assert [each.at - MIDNIGHT for each in rings_of(later)["15m"]] == [5, 15]
 
 
 def test_what_is_old_goes_and_what_is_not_stays(files: SeriesFiles) -> None:

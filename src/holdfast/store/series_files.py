@@ -160,9 +160,9 @@ class SeriesFiles:
         if wanted > series.head.gpus:
             self._widen(attempt_id, series, wanted)
         finished = self._finished(series, taken) if taken else []
-        self._write(attempt_id, series, finished, reading=after, summary=summary)
         if taken is not None:
             self.newest[attempt_id] = Current(sample=taken, reading=after)
+        self._write(attempt_id, series, finished, reading=after, summary=summary)
         return series
 
     def _finished(self, series: _Open, taken: Sample) -> list[tuple[int, Sample]]:
@@ -172,9 +172,8 @@ class SeriesFiles:
         found = [(0, taken)]
         for number, ring in enumerate(RINGS[1:], 1):
             now = slot_of(taken, ring.seconds)
-            passed = {slot for slot, _ in slots(taken, ring.seconds)} | (
-                {slot_of(last, ring.seconds)} if last else set()
-            )
+            passed = {slot for slot, _ in slots(taken, ring.seconds)}
+            passed |= {slot_of(last, ring.seconds)} if last else set()
             means = (interval(known, slot, ring.seconds) for slot in sorted(passed - {now}))
             found += [(number, each) for each in means if each is not None]
         series.remember(taken)
@@ -218,6 +217,7 @@ class SeriesFiles:
         head = replace(series.head, gpus=gpus, counts=tuple(len(kept[ring.name]) for ring in RINGS))
         path = self.path(attempt_id)
         draft = path.with_suffix(".draft")
+        draft.unlink(missing_ok=True)
         handle = self._handle(draft)
         try:
             for copy in (head, next_head(head)):
@@ -276,21 +276,26 @@ class SeriesFiles:
         if known is not None:
             return known.head
         try:
-            with open(self.path(attempt_id), "rb") as file:
-                return unpack_head(file.read(2 * head_size(MOST_GPUS)))
+            return unpack_head(self._first_bytes(attempt_id))
         except OSError:
             return None
+
+    def _first_bytes(self, attempt_id: str) -> bytes:
+        with open(self.path(attempt_id), "rb") as file:
+            return file.read(2 * head_size(MOST_GPUS))
 
     def _opened(self, attempt_id: str) -> _Open | None:
         """From memory, else as an earlier server left it. A file that is none of ours is begun anew."""
         known = self._open.get(attempt_id)
         if known is not None:
             return known
-        head = self._head(attempt_id)
+        try:
+            head = unpack_head(self._first_bytes(attempt_id))
+        except FileNotFoundError:
+            return None
         if head is None:
-            with suppress(FileNotFoundError):
-                self.path(attempt_id).unlink()
-                log.warning("began figures of a task anew", extra={"event": "figures", "attempt": attempt_id})
+            log.warning("began figures of a task anew", extra={"event": "figures", "attempt": attempt_id})
+            self.path(attempt_id).unlink(missing_ok=True)
             return None
         series = _Open(head)
         first = RINGS[0].name
