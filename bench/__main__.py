@@ -23,7 +23,6 @@ MEASUREMENTS = (
     "scale",
     "portal",
     "figures",
-    "figures",
     "sampling",
     "schedules",
     "inside",
