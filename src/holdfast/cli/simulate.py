@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +18,10 @@ from .quantities import parse_duration, show_duration
 from .submit import Dialect, Group, read_job_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from holdfast.core.job import Job
-    from holdfast.settings import Settings
-    from holdfast.simulation import Remark, Remarks, Report, ServerView
+    from holdfast.core.job import Dialect as Dialects
+    from holdfast.simulation import Remark, Report
 
 STYLES = {"problem": "red", "warning": "yellow", "note": "dim"}
 
@@ -49,17 +50,19 @@ def simulate(
     Ends with 0 when nothing would break, 1 when something would, 2 when the file is no valid job.
     """
     from holdfast.settings import default_home, load_settings
-    from holdfast.simulation import Ending, Options, Remarks, ServerView, ask_server
+    from holdfast.simulation import Ending, Options, Remarks, ServerView, ask_server, read_job
     from holdfast.simulation import simulate as run
 
     wanted = Options(
         engine=engine.value, roles=tuple(role or ()), instances=_count(instances), timeout=_timeout(timeout)
     )
-    text = read_job_file(file)
     state, remarks = default_home(), Remarks()
     settings = load_settings(state, os.environ)
-    view = ask_server(text, group=group, dialect=dialect) if server else ServerView(why="--no-server")
-    job = _read(text, file, settings, view, remarks, dialect, json)
+    with _invalid(file, json):
+        text = read_job_file(file)
+        view = ask_server(text, group=group, dialect=dialect) if server else ServerView(why="--no-server")
+        job = read_job(text, settings, remarks, dialect=_dialect(dialect), user=view.user or None)
+    job = replace(job, group=group) if group else job
     report = run(job, wanted, state=state, settings=settings, view=view, remarks=remarks, say=_sayer(json))
     if json:
         output.emit_json({**_plain(report), "would_break": report.would_break})
@@ -71,29 +74,26 @@ def simulate(
         raise typer.Exit(ERROR)
 
 
-def _read(
-    text: bytes,
-    file: str,
-    settings: Settings,
-    view: ServerView,
-    remarks: Remarks,
-    dialect: str | None,
-    json: bool,
-) -> Job:
-    from holdfast.core.errors import InvalidJob, TooLarge
-    from holdfast.jobspec import Dialect as Dialects
-    from holdfast.simulation import read_job
+@contextmanager
+def _invalid(file: str, json: bool) -> Iterator[None]:
+    """A file that is no job ends us with a code of its own."""
+    from holdfast.core.errors import UserError
 
     from .errors import show_error
 
-    if dialect is not None and dialect not in tuple(Dialects):
-        raise typer.BadParameter(f"there is no dialect {dialect!r}; known are {', '.join(Dialects)}")
-    chosen = Dialects(dialect) if dialect else None
     try:
-        return read_job(text, settings, remarks, dialect=chosen, user=view.user or None)
-    except (InvalidJob, TooLarge) as error:
+        yield
+    except UserError as error:
         show_error(error, json=json, source="stdin" if file == "-" else file, outcome="nothing was run")
         raise typer.Exit(USAGE) from None
+
+
+def _dialect(name: str | None) -> Dialects | None:
+    from holdfast.core.job import Dialect
+
+    if name is not None and name not in tuple(Dialect):
+        raise typer.BadParameter(f"there is no dialect {name!r}; known are {', '.join(Dialect)}")
+    return Dialect(name) if name else None
 
 
 def _count(text: str) -> int | None:
@@ -155,6 +155,8 @@ def _summary(report: Report) -> str:
         return "Stopped before its end; nothing had failed."
     if report.ending == "timeout":
         return f"Ran {report.seconds:.0f} s without failing, then the simulation stopped it. Longer: --timeout."
+    if any(task.state == "Failed" for task in report.tasks):
+        return "It failed here, which says nothing of the real run: see the warnings."
     warnings = sum(remark.level == "warning" for remark in report.remarks)
     rest = f", with {warnings} {'warning' if warnings == 1 else 'warnings'}" if warnings else ""
     return f"Nothing broke{rest}."

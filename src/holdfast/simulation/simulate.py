@@ -221,6 +221,8 @@ class _Simulation:
 
     async def _probe(self, launch: Launch, role: Role) -> Answer:
         needs = find_needs(launch.script, brought=bool(plugin_calls(self.job)))
+        if role.resources.gpu:
+            needs.programs.pop("nvidia-smi", None)  # comes with the GPUs
         for wanted in (needs.files, needs.folders):
             for path in [path for path in wanted if self.furniture.is_below(path)]:
                 del wanted[path]

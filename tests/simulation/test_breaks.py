@@ -1,0 +1,224 @@
+"""Each thing that would break in the real run, and beside it a job that is well and gets no alarm for it."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from holdfast.core.verdicts import Fault
+from holdfast.simulation import About, Ending, Level
+
+from .rig import Place
+
+WEB = "import http.server as h, os, sys; h.HTTPServer(('', int(sys.argv[1])), h.BaseHTTPRequestHandler).serve_forever()"
+
+
+@dataclass(frozen=True)
+class Pair:
+    about: About
+    says: str
+    broken: dict[str, Any]
+    healthy: dict[str, Any]
+    level: Level = Level.PROBLEM
+    hint: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def job(command: str, **more: Any) -> dict[str, Any]:
+    return {"name": "try", "command": command, **more}
+
+
+def openpai(*commands: str, image: str = "host", **more: Any) -> dict[str, Any]:
+    return {
+        "protocolVersion": 2,
+        "name": "try",
+        "type": "job",
+        "prerequisites": [{"name": "i", "type": "dockerimage", "uri": image}],
+        "taskRoles": {
+            "worker": {
+                "instances": 2,
+                "dockerImage": "i",
+                "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
+                "commands": list(commands),
+            }
+        },
+        **more,
+    }
+
+
+PAIRS = {
+    "image": Pair(
+        About.IMAGE,
+        "The image tyny is not imported here",
+        job("echo", image="tyny"),
+        job("echo", image="tiny:latest"),
+        hint="Did you mean 'tiny'?",
+    ),
+    "program": Pair(
+        About.COMMAND,
+        "There is no program python3 in the image tiny",
+        job("echo a; python3 x.py", image="tiny"),
+        job(
+            'greet() { echo hi; }; greet; ls /; [ -z "" ] && echo; if command -v python3; then python3 -V; fi\n'
+            "nosuch || true\nfor i in 1 2; do echo $i; done\ncase x in x) : ;; y) nosuch ;; esac\n"
+            "cat <<END\nnosuch too\nEND\n",
+            image="tiny",
+        ),
+        level=Level.WARNING,
+    ),
+    "syntax": Pair(
+        About.SYNTAX, "The shell cannot read the commands", job("if true; then echo"), job("if true; then echo; fi")
+    ),
+    "template": Pair(
+        About.TEMPLATE,
+        "<% $parameters.rat %> stands for nothing",
+        openpai("echo '<% $parameters.rat %>'", parameters={"rate": 1}),
+        openpai("echo '<% $parameters.rate %>'", parameters={"rate": 1}),
+    ),
+    "secret": Pair(
+        About.TEMPLATE,
+        "<% $secrets.pasword %> stands for nothing",
+        job("echo '<% $secrets.pasword %>'", secrets={"password": "hunter22"}),
+        job("echo '<% $secrets.password %>'", secrets={"password": "hunter22"}),
+        hint="Did you mean <% $secrets.password %>?",
+    ),
+    "variable": Pair(
+        About.VARIABLE,
+        "$PAI_TASK_INDX is not set",
+        openpai("echo $PAI_TASK_INDX"),
+        openpai(
+            "echo $PAI_TASK_INDEX ${PAI_NOWHERE:-none} $PAI_OF_IMAGE; PAI_OWN=1; echo $PAI_OWN",
+            'set +u; if [ -n "$PAI_MAYBE" ]; then echo; fi',
+            image="tiny",
+        ),
+        hint="Did you mean 'PAI_TASK_INDEX'?",
+    ),
+    "family of variables": Pair(
+        About.VARIABLE,
+        "$PAI_HOST_IP_worker_2 is not set",
+        openpai("echo $PAI_HOST_IP_worker_2"),
+        # the second instance is not run, but the real run has it
+        openpai("echo $PAI_HOST_IP_worker_1", 'for i in 0 1; do eval "echo \\$PAI_HOST_IP_worker_$i"; done'),
+    ),
+    "variable in parts": Pair(
+        About.VARIABLE,
+        "$PAI_HOST_IP_worker_ is not set",
+        openpai("i=0", "echo $PAI_HOST_IP_worker_$i"),
+        openpai("name=PAI_HOST_IP_worker_0", "echo ${!name}"),
+        hint="A shell does not join names",
+    ),
+    "of the other platform": Pair(
+        About.VARIABLE,
+        "$PAI_TASK_INDEX is not set",
+        job("echo $PAI_TASK_INDEX"),
+        job("echo $HOLDFAST_TASK_INDEX $PRIMEHUB_USER"),
+    ),
+    "mount": Pair(
+        About.MOUNT,
+        "/there/is/nothing, mounted at /data, does not exist on this machine",
+        job("ls /data", mounts=[{"source": "/there/is/nothing", "target": "/data"}]),
+        job("ls /data", mounts=[{"source": "/usr/share", "target": "/data"}]),
+        level=Level.WARNING,
+    ),
+    "script": Pair(
+        About.FILE,
+        "There is no file train.py",
+        job("echo begin\npython3 -u train.py --rate 1"),
+        job("echo 'print(1)' >train.py\npython3 -u train.py\n[ ! -f other.sh ] || sh other.sh\n"),
+        level=Level.WARNING,
+    ),
+    "folder": Pair(
+        About.PATH,
+        "There is no folder /opt/project/src to go to",
+        job("cd /opt/project/src\necho"),
+        job("mkdir -p work\ncd work\ncd /tmp\ncd\necho"),
+        level=Level.WARNING,
+    ),
+    "port not asked for": Pair(
+        About.PORT,
+        "listens on port 18097, which it did not ask for",
+        job(f'python3 -c "{WEB}" 18097'),
+        job(f'python3 -c "{WEB}" $HOLDFAST_PORT_WEB', ports={"web": 1}),
+        level=Level.WARNING,
+        options={"timeout": 4.0},
+    ),
+    "port not used": Pair(
+        About.PORT,
+        "asks for the port web",
+        job("sleep 60", ports={"web": 1}),
+        job("echo quick", ports={"web": 1}),  # too quick to tell
+        level=Level.WARNING,
+        options={"timeout": 4.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_would_break_is_said_and_nothing_of_what_is_well(place: Place, name: str) -> None:
+    pair = PAIRS[name]
+    broken = place.run(pair.broken, **pair.options)
+    found = [each for each in broken.remarks(pair.about) if pair.says in each.text]
+    assert found, broken.report
+    assert found[0].level is pair.level
+    assert pair.hint in found[0].hint
+    assert place.run(pair.healthy, **pair.options).alarms == []
+
+
+@pytest.mark.parametrize(
+    ("command", "fault", "says"),
+    [
+        ("nosuch --at all", Fault.COMMAND_NOT_FOUND, "nosuch"),
+        ("echo x >/data/new", Fault.READ_ONLY, "ead-only"),
+        (f"exec 3<>/dev/null; python3 -c \"{WEB}\" $TAKEN", Fault.PORT_IN_USE, "in use"),
+    ],
+)
+def test_a_bad_exit_is_judged(place: Place, command: str, fault: Fault, says: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        made = job(
+            command,
+            env={"TAKEN": str(taken.getsockname()[1])},
+            mounts=[{"source": "/usr/share", "target": "/data"}],
+        )
+        found = place.run(made).report
+    assert found.would_break
+    assert found.diagnosis is not None
+    assert found.diagnosis.fault is fault
+    (remark,) = [each for each in found.remarks if each.about is About.EXIT and each.level is Level.PROBLEM]
+    assert says in f"{remark.text} {remark.evidence}"
+    assert remark.hint
+
+
+def test_what_runs_until_time_is_up_has_not_failed(place: Place) -> None:
+    found = place.run(job("echo begun; trap 'exit 7' TERM; sleep 60 & wait"), timeout=1.5)
+    assert found.report.ending is Ending.TIMEOUT
+    assert not found.report.would_break
+    assert "without failing" in found.report.tasks[0].message
+    assert found.lines == ("main-0 | begun",)
+
+
+def test_a_failure_for_what_only_the_real_run_has_is_excused(place: Place) -> None:
+    empty = place.run(job("cat /datasets/corpus/a.txt", datasets=["corpus"]))
+    (remark,) = empty.remarks(About.EXIT)
+    assert remark.level is Level.WARNING
+    assert "/datasets/corpus is empty in a simulation" in remark.text
+    no_gpu = place.run(job("nvidia-smi-is-not-here-either", resources={"gpu": 500}))
+    (remark,) = no_gpu.remarks(About.EXIT)
+    assert remark.level is Level.WARNING
+    assert place.run(job("cat /there/is/none", datasets=["corpus"])).report.would_break
+
+
+def test_the_rules_of_the_job_decide(place: Place) -> None:
+    """A role whose failures the job allows, beside one whose success ends the job."""
+    allowed = {"command": "exit 3", "completion": {"min_failed": None}}
+    enough = {"command": "sleep 1", "completion": {"min_succeeded": 1}}
+    endless = {"command": "sleep 600"}
+    found = place.run({"name": "rules", "roles": {"allowed": allowed, "enough": enough, "endless": endless}})
+    assert found.report.ending is Ending.ENDED
+    assert not found.report.would_break
+    assert [task.state for task in found.report.tasks] == ["Failed", "Succeeded", "Stopped"]
+    assert "allowed-0 failed, which the job's own rules allow" in found.remarks(About.EXIT)[0].text
