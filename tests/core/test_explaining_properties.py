@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.core.explaining import explain
 from holdfast.core.job import GIB, MIB
 from holdfast.core.placement import Node, Quota
-from holdfast.core.trying import ask_for_less
+from holdfast.core.trying import Effort, ask_for_less
 
 from .waiting_place import Job, Place, node
 
@@ -90,7 +90,7 @@ def test_whatever_is_said_to_help_does(nodes: list[Node], bounds: Quotas, wanted
 def starts_after(help: str, place: Place) -> bool:
     """Do as it says, and place."""
     id = place.asked.id
-    for less in ask_for_less(place.asked, place.queue, place.ledger):
+    for less in ask_for_less(place.asked, place.queue, place.ledger, Effort()):
         if less.text == help:
             return f"{id}-again" in place.pass_once(instead=less.waiting)
     if "raised" in help:

@@ -102,7 +102,7 @@ class Place:
 
     def about(self, job_id: str) -> Known:
         job = self.jobs[job_id]
-        runs = job in self.runs
+        runs = any(job is each for each in self.runs)
         until = NOW + timedelta(hours=max(0, job.hours - job.ran)) if runs and job.hours is not None else None
         since = NOW - timedelta(hours=job.ran) if runs else None
         return Known(name=f"the-{job.id}", user=job.user, group=job.group, since=since, until=until, held=job.held)

@@ -74,10 +74,13 @@ def may_pass(queue: Queue, ledger: Ledger, reckoning: Reckoning, over: set[str])
             scene, forecast = changed, trial
 
 
-def reserved_starts(queue: Queue, ledger: Ledger, reckoning: Reckoning) -> dict[str, float]:
-    """When the jobs that wait start at the latest, if nobody comes before them, by the time limits of all."""
+def reserved_starts(
+    queue: Queue, ledger: Ledger, reckoning: Reckoning, *, most_looks: int | None = None
+) -> dict[str, float]:
+    """When the jobs that wait start at the latest, if nobody comes before them, by the time limits of all; of as many
+    as so many looks at jobs tell."""
     scene = _Scene.of(ledger, queue.first(OF_EACH_GROUP, IN_ALL), reckoning)
-    return Forecast(scene, reckoning).starts
+    return Forecast(scene, reckoning, most_looks=most_looks).starts
 
 
 def _fits(waiting: Waiting, room: Room) -> bool:
@@ -134,10 +137,13 @@ class _Scene:
 class Forecast:
     """The queue's rules played forward from a scene."""
 
-    def __init__(self, scene: _Scene, reckoning: Reckoning, until: float = inf) -> None:
+    def __init__(
+        self, scene: _Scene, reckoning: Reckoning, until: float = inf, *, most_looks: int | None = None
+    ) -> None:
         self.starts: dict[str, float] = {}
         self.horizon = inf  # what comes from here on is not known
         self.looks = 0
+        self._most_looks = LOOKS_OF_FORECAST if most_looks is None else most_looks
         self._reckoning = reckoning
         self._before = scene.room
         self._room = scene.room.copy()
@@ -173,7 +179,7 @@ class Forecast:
     def _play(self, until: float) -> None:
         while self._lines and self._ends and self._ends[0][0] <= until:
             now = self._ends[0][0]
-            if self.looks > LOOKS_OF_FORECAST:
+            if self.looks > self._most_looks:
                 self.horizon = now
                 return
             while self._ends and self._ends[0][0] <= now:

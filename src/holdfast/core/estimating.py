@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from .backfill import NEVER, Reckoning, reserved_starts
+from .backfill import LOOKS_OF_FORECAST, NEVER, Reckoning, reserved_starts
 from .blockers import Estimate
 from .ledger import Ledger
 from .placement import Waiting
 from .queue import Queue
+from .trying import MOST_EFFORT
 
+FEWEST_LOOKS = 100  # at jobs, however many machines there are to look at for each
 AT_ONCE = "There is room for it."
 LATEST = (
     "By then the time limits of what runs and waits before it make room, at the latest; "
@@ -29,7 +31,8 @@ def estimate(
     name: Callable[[str], str],
 ) -> Estimate:
     """All that runs and waits takes as long as its time limit allows. `name`: how a job is called, by its id."""
-    start = reserved_starts(queue, ledger, reckoning).get(waiting.id)
+    most = min(LOOKS_OF_FORECAST, max(FEWEST_LOOKS, MOST_EFFORT // max(1, len(ledger.nodes))))
+    start = reserved_starts(queue, ledger, reckoning, most_looks=most).get(waiting.id)
     if start is not None and start - reckoning.now < NEVER / 2:
         return Estimate(at=now + timedelta(seconds=start - reckoning.now), basis=LATEST)
     endless = _endless(waiting, queue, ledger, reckoning)

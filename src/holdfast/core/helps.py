@@ -10,7 +10,7 @@ from .blockers import About, show_instant
 from .ledger import Ledger
 from .placement import EPSILON, Amount, Quota, Waiting, show_parts
 from .queue import Queue
-from .trying import ask_for_less, starts_if, with_quotas, without_jobs
+from .trying import Effort, ask_for_less, starts_if, with_quotas, without_jobs
 
 MOST_TRIED = 8  # jobs whose end is tried
 MIB = 1 << 20
@@ -29,8 +29,9 @@ class Names(Protocol):
 
 def helps(waiting: Waiting, holders: Sequence[str], queue: Queue, ledger: Ledger, names: Names) -> tuple[str, ...]:
     """First what one can do oneself. `holders`: jobs that have what it lacks; none: it waits for others' turn."""
-    trial = _Trial(waiting, holders or _all(ledger), queue, ledger, names)
-    less = (less.text for less in ask_for_less(waiting, queue, ledger))
+    effort = Effort()
+    trial = _Trial(waiting, holders or _all(ledger), queue, ledger, names, effort)
+    less = [less.text for less in ask_for_less(waiting, queue, ledger, effort)]
     return (*less, *trial.releases(), *trial.ends(), *trial.quotas())
 
 
@@ -39,15 +40,19 @@ def _all(ledger: Ledger) -> list[str]:
 
 
 class _Trial:
-    def __init__(self, waiting: Waiting, holders: Sequence[str], queue: Queue, ledger: Ledger, names: Names) -> None:
+    def __init__(
+        self, waiting: Waiting, holders: Sequence[str], queue: Queue, ledger: Ledger, names: Names, effort: Effort
+    ) -> None:
         self._waiting = waiting
         self._queue = queue
         self._ledger = ledger
         self._names = names
+        self._effort = effort
         self._jobs = [job_id for job_id in holders if job_id != waiting.job_id]
+        self._known = {job_id: names.about(job_id) for job_id in self._jobs}
 
     def _without(self, jobs: Iterable[str]) -> bool:
-        return starts_if(self._waiting, self._queue, self._ledger, without_jobs(self._ledger, jobs))
+        return starts_if(self._waiting, self._queue, self._ledger, without_jobs(self._ledger, jobs), self._effort)
 
     # -- failed tasks that are kept
 
@@ -60,7 +65,7 @@ class _Trial:
             yield f"It would start now if these {len(held)} held jobs were let go: {self._list(held)}."
 
     def _is_held(self, job_id: str) -> bool:
-        known = self._names.about(job_id)
+        known = self._known[job_id]
         return known is not None and known.held
 
     def _release(self, job_id: str) -> str:
@@ -84,7 +89,7 @@ class _Trial:
                 return
 
     def _until(self, job_id: str) -> datetime | None:
-        known = self._names.about(job_id)
+        known = self._known[job_id]
         return known.until if known else None
 
     def _soonest(self, job_id: str) -> tuple[bool, float]:
@@ -122,7 +127,7 @@ class _Trial:
 
     def _with_quotas(self, of_group: Quota, of_user: Quota) -> bool:
         change = with_quotas(self._waiting.group, of_group, of_user)
-        return starts_if(self._waiting, self._queue, self._ledger, change)
+        return starts_if(self._waiting, self._queue, self._ledger, change, self._effort)
 
 
 def _raised(quota: Quota, needed: Amount) -> Quota:

@@ -13,22 +13,35 @@ from .placement import Amount, Quota, Request, Waiting, show_bytes, show_cores, 
 from .queue import Queue
 from .walking import Walk
 
-MOST_LOOKS = 300  # at jobs that stand before it; beyond that nothing is claimed
+MOST_EFFORT = 15_000  # looks of a task at a machine, for all that is tried; beyond that nothing is claimed
 MOST_TASKS = 200  # of a job for which less is tried
+_LOOK = 4  # what a look costs by itself
 _KINDS = ("gpu", "cpu", "memory")
 
 T = TypeVar("T", int, float)
 
 
-def walk_up_to(waiting: Waiting, queue: Queue, room: Room, *, without: str = "") -> Walk | None:
+class Effort:
+    """How much may still be tried: whoever asks must not keep others waiting."""
+
+    def __init__(self, most: int = MOST_EFFORT) -> None:
+        self._left = most
+
+    def allows(self, waiting: Waiting, room: Room) -> bool:
+        """One more look at it; from then on it counts."""
+        self._left -= _LOOK + len(waiting.requests) * len(room.nodes)
+        return self._left >= 0
+
+
+def walk_up_to(waiting: Waiting, queue: Queue, room: Room, effort: Effort, *, without: str = "") -> Walk | None:
     """The walk over the queue as it is when the turn of `waiting` comes. `room` changes: give a copy. `without`: the
     id of a job that is passed by. None where too many stand before it to tell."""
     walk = Walk(room)
     key = (waiting.key, waiting.id)
-    for looks, other in enumerate(queue.walk(walk.closed)):
+    for other in queue.walk(walk.closed):
         if (other.key, other.id) >= key:
             break
-        if looks >= MOST_LOOKS:
+        if not effort.allows(other, room):
             return None
         if other.job_id == without:
             continue
@@ -40,12 +53,12 @@ def walk_up_to(waiting: Waiting, queue: Queue, room: Room, *, without: str = "")
     return walk
 
 
-def starts_if(waiting: Waiting, queue: Queue, ledger: Ledger, change: Callable[[Room], None]) -> bool:
+def starts_if(waiting: Waiting, queue: Queue, ledger: Ledger, change: Callable[[Room], None], effort: Effort) -> bool:
     """Whether its turn would come and it would start, were `change` made to what is in use."""
     room = ledger.copy()
     change(room)
-    walk = walk_up_to(waiting, queue, room)
-    return walk is not None and walk.would_start(waiting)
+    walk = walk_up_to(waiting, queue, room, effort)
+    return walk is not None and effort.allows(waiting, room) and walk.would_start(waiting)
 
 
 def without_jobs(ledger: Ledger, jobs: Iterable[str]) -> Callable[[Room], None]:
@@ -78,28 +91,33 @@ class Less:
     text: str
 
 
-def ask_for_less(waiting: Waiting, queue: Queue, ledger: Ledger) -> list[Less]:
+def ask_for_less(waiting: Waiting, queue: Queue, ledger: Ledger, effort: Effort) -> list[Less]:
     """One for each resource of which less would be enough, else of several together; and for fewer tasks."""
     if len(waiting.requests) > MOST_TASKS:
         return []
     anew = replace(waiting, order=(inf, waiting.id))
-    walk = walk_up_to(anew, queue, ledger.copy(), without=waiting.job_id)
+    walk = walk_up_to(anew, queue, ledger.copy(), effort, without=waiting.job_id)
     if walk is None:
         return []
-    shrinking = _Shrinking(anew, walk)
+    shrinking = _Shrinking(anew, walk, effort)
     found = [less for kind in _KINDS if (less := shrinking.least_change([kind]))]
     if not found and (less := shrinking.least_change(_KINDS)):
         found = [less]
-    fewer = _fewer_tasks(anew, walk)
+    fewer = _fewer_tasks(anew, walk, effort)
     return [*found, fewer] if fewer else found
 
 
-def _fewer_tasks(anew: Waiting, walk: Walk) -> Less | None:
+def _fewer_tasks(anew: Waiting, walk: Walk, effort: Effort) -> Less | None:
     """Of tasks that are all alike."""
     first, count = anew.requests[0], len(anew.requests)
     if any((each.amount, each.asked, each.ports) != (first.amount, first.asked, first.ports) for each in anew.requests):
         return None
-    fits = _largest(range(1, count), lambda n: walk.would_start(replace(anew, requests=anew.requests[:n])))
+
+    def starts(tasks: int) -> bool:
+        fewer = replace(anew, requests=anew.requests[:tasks])
+        return effort.allows(fewer, walk.room) and walk.would_start(fewer)
+
+    fits = _largest(range(1, count), starts)
     if fits is None:
         return None
     tasks = "1 task" if fits == 1 else f"{fits} tasks"
@@ -108,9 +126,10 @@ def _fewer_tasks(anew: Waiting, walk: Walk) -> Less | None:
 
 
 class _Shrinking:
-    def __init__(self, anew: Waiting, walk: Walk) -> None:
+    def __init__(self, anew: Waiting, walk: Walk, effort: Effort) -> None:
         self._anew = anew
         self._walk = walk
+        self._effort = effort
         self._most = {kind: max(getattr(each.amount, kind) for each in anew.requests) for kind in _KINDS}
 
     def least_change(self, kinds: Sequence[str]) -> Less | None:
@@ -130,7 +149,7 @@ class _Shrinking:
         return caps[kind] if found is None else found
 
     def _starts(self, caps: dict[str, float]) -> bool:
-        return self._walk.would_start(self._capped(caps))
+        return self._effort.allows(self._anew, self._walk.room) and self._walk.would_start(self._capped(caps))
 
     def _capped(self, caps: dict[str, float]) -> Waiting:
         return replace(self._anew, requests=tuple(_capped(each, caps) for each in self._anew.requests))

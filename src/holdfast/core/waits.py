@@ -14,7 +14,7 @@ from .helps import helps
 from .ledger import Ledger
 from .placement import Amount, Assignment, Quota, Waiting
 from .queue import Queue
-from .trying import starts_if
+from .trying import Effort, starts_if
 
 MOST_HOLDERS = 5  # named
 MOST_AHEAD = 5
@@ -82,7 +82,7 @@ def _blockers(waiting: Waiting, scene: Scene) -> list[Blocker]:
     never = impossible(waiting, ledger)
     if never:
         return [Blocker(kind=BlockerKind.IMPOSSIBLE, text=f"It can never run here: {reason}.") for reason in never]
-    if starts_if(waiting, queue, ledger, lambda _: None):
+    if starts_if(waiting, queue, ledger, lambda _: None, Effort()):
         return []
     own = [_with_holders(blocker, waiting, scene) for blocker in own_blockers(waiting, ledger)]
     behind = held_up(waiting, queue, ledger, backfill=scene.backfill and not own)
