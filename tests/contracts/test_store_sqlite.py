@@ -16,6 +16,7 @@ from .store_contract import JobsContract
 from .store_datasets_contract import DatasetsContract
 from .store_insights_contract import InsightsContract
 from .store_listing_contract import ListingContract
+from .store_notices_contract import NoticesContract
 from .store_numbered_contract import NumberedContract
 from .store_people_contract import PeopleContract
 from .store_schedules_contract import SchedulesContract
@@ -96,4 +97,8 @@ class TestAudit(AuditContract):
 
 
 class TestInsights(InsightsContract):
+    pass
+
+
+class TestNotices(NoticesContract):
     pass

@@ -1,0 +1,175 @@
+"""What every store must do with recipients, notices, and what they are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.core.errors import UserError
+from holdfast.core.notices import KnownRecipient, NoticeEvent, NoticeState, Notify, Recipient, Way
+from holdfast.core.records import NewEvent
+from holdfast.core.schedule import RunResult, Schedule
+from holdfast.store import events, happenings, notices, people, schedules
+from holdfast.store import notice_recipients as recipients
+from holdfast.store.notices import NewNotice, Result
+from tests.store.opened import NOW, Opened, a_job, a_user
+
+from .store_schedules_contract import add
+
+KINDS = ("failed", "started")
+NOTIFY = Notify(events=frozenset({NoticeEvent.FAILED}))
+TO_ANN = KnownRecipient(
+    id="to-1",
+    user="änn",
+    recipient=Recipient(
+        way=Way.WEBHOOK,
+        address="https://example.org/ü?secret",
+        events=frozenset({NoticeEvent.FAILED, NoticeEvent.HELD}),
+    ),
+    created_at=NOW,
+)
+
+
+def a_notice(number: int = 0, **more: object) -> NewNotice:
+    made = NewNotice(
+        id=f"notice-{number}",
+        user="änn",
+        way=Way.WEBHOOK,
+        address=f"https://host{number % 3}.example.org/secret",
+        event=NoticeEvent.FAILED,
+        job_id="job-1",
+        subject="a\0b",
+        body={"text": "words\0", "job": {"id": "job-1"}},
+        created_at=NOW + timedelta(seconds=number),
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+class NoticesContract:
+    def _looked(self, opened: Opened, limit: int = 100) -> happenings.Happenings:
+        return opened.read(happenings.happenings, KINDS, limit)
+
+    def _make(self, opened: Opened, *made: NewNotice, most: int = 100) -> int | None:
+        found = self._looked(opened)
+        return opened.write(notices.make_notices, found.before, found.after, made, most)
+
+    def _note(self, opened: Opened, job: str, kind: str) -> None:
+        opened.write(events.note_event, job, NewEvent(kind=kind, message="m", at=NOW, task="main-0", attempt=0))
+
+    def test_recipients_are_kept_whole_and_sealed(self, opened: Opened) -> None:
+        for name in ("änn", "bob"):
+            opened.write(people.create_user, user=a_user(name), password_hash=None)
+        opened.write(recipients.add_recipient, TO_ANN, 2)
+        opened.write(recipients.add_recipient, replace(TO_ANN, id="to-2", created_at=NOW + timedelta(1)), 2)
+        with pytest.raises(UserError):
+            opened.write(recipients.add_recipient, replace(TO_ANN, id="to-3"), 2)
+        opened.write(recipients.add_recipient, replace(TO_ANN, id="to-3", user="bob"), 2)
+        assert opened.read(recipients.list_recipients, "änn")[0] == TO_ANN
+        assert opened.read(recipients.users_with_recipients) == {"änn", "bob"}
+        assert opened.write(recipients.set_events, "to-2", frozenset({NoticeEvent.STARTED}))
+        assert opened.read(recipients.list_recipients, "änn")[1].recipient.events == {NoticeEvent.STARTED}
+        assert opened.write(recipients.remove_recipient, "to-2")
+        assert not opened.write(recipients.remove_recipient, "to-2")
+        opened.write(people.delete_user, "bob")
+        assert opened.read(recipients.list_recipients, "bob") == []
+
+    def test_only_what_somebody_wants_is_looked_at_and_once(self, opened: Opened) -> None:
+        old = opened.submit("old", user="änn")
+        self._note(opened, old.id, "failed")
+        opened.write(happenings.begin_noticing)
+        opened.write(happenings.begin_noticing)  # at every start
+        opened.write(people.create_user, user=a_user("änn"), password_hash=None)
+        opened.write(recipients.add_recipient, TO_ANN, 2)
+        others, asks = (
+            opened.submit("others", user="bob"),
+            opened.submit(user="bob", job=a_job("asks", notify=(NOTIFY,))),
+        )
+        for job in (old, others, asks):
+            for kind in ("failed", "placed", "started"):
+                self._note(opened, job.id, kind)
+        found = self._looked(opened)
+        assert [(each.name, each.kind, each.asks) for each in found.events] == [
+            ("old", "failed", False),
+            ("old", "started", False),
+            ("asks", "failed", True),
+            ("asks", "started", True),
+        ]
+        first = self._looked(opened, 3)
+        assert (len(first.events), first.more) == (3, True)
+        assert opened.write(notices.make_notices, first.before, first.after, [a_notice()], 100) == 1
+        assert opened.write(notices.make_notices, first.before, first.after, [a_notice(1)], 100) is None
+        assert [each.kind for each in self._looked(opened).events] == ["started"]
+        assert self._make(opened) == 0
+        last = self._looked(opened)
+        assert (last.before, last.events, last.more) == (last.after, (), False)
+
+    def test_runs_that_did_not_come_about_are_looked_at(self, opened: Opened) -> None:
+        opened.write(happenings.begin_noticing)
+        made = self._schedule(opened, RunResult.SKIPPED)
+        (missed,) = self._looked(opened).runs
+        assert (missed.run.schedule_id, missed.name, missed.user) == (made.id, "nightly", "ann")
+        assert self._make(opened) == 0
+        assert self._looked(opened).runs == ()
+        opened.write(schedules.delete_schedule, made.id)
+        self._schedule(opened, RunResult.STARTED)
+        again = self._schedule(opened, RunResult.FAILED)  # under numbers that were given before, perhaps
+        assert [each.run.schedule_id for each in self._looked(opened).runs] == [again.id]
+
+    def _schedule(self, opened: Opened, result: RunResult) -> Schedule:
+        made = add(opened, "nightly")
+        run = schedules.NewRun(due_at=NOW, at=NOW, result=result, message="busy")
+        assert opened.write(schedules.advance, [schedules.Turn(after=made, run=run)])[0].moved
+        return made
+
+    def test_a_notice_is_claimed_by_one_and_settled_by_that_one(self, opened: Opened) -> None:
+        opened.write(happenings.begin_noticing)
+        assert self._make(opened, *(a_notice(number) for number in range(4))) == 4
+        due = opened.read(notices.due_notices, NOW, lanes=(), users=(), under_way=(), limit=9)
+        assert [each.notice.id for each in due] == ["notice-0"]
+        assert due[0].notice == replace(a_notice(), subject="a\ufffdb", body={**a_notice().body})
+        later = NOW + timedelta(minutes=1)
+
+        def left(**but: object) -> list[str]:
+            asked = {"lanes": (), "users": (), "under_way": (), **but}
+            found = opened.read(notices.due_notices, later, limit=9, **asked)  # type: ignore[arg-type]
+            return [each.notice.id[-1] for each in found]
+
+        assert left() == ["0", "1", "2", "3"]
+        assert left(lanes=["host0.example.org"]) == ["1", "2"]
+        assert left(users=["änn"]) == []
+        assert left(under_way=[due[0].seq]) == ["1", "2", "3"]
+        seq = due[0].seq
+        lost = Result(seq=seq, tries=1, claimed=False, state=NoticeState.WAITING, at=later, next_at=later)
+        assert opened.write(notices.claim, seq, 0)
+        assert not opened.write(notices.claim, seq, 0)
+        opened.write(notices.settle, lost)  # of one that did not get it
+        assert left() == ["1", "2", "3"]
+        opened.write(notices.settle, replace(lost, claimed=True, error="answered 500"))
+        assert not opened.write(notices.claim, seq, 0)
+        assert opened.write(notices.claim, seq, 1)
+        opened.write(notices.settle, replace(lost, tries=2, claimed=True, state=NoticeState.SENT, next_at=None))
+        assert opened.read(notices.next_due, NOW) == NOW + timedelta(seconds=1)
+        assert opened.write(notices.claim, seq + 1, 0)
+        assert opened.write(notices.leave_unconfirmed, later, "cut off") == 1
+        shown = {each.id: each for each in opened.read(notices.list_notices, "änn", None, 9)}
+        assert (shown["notice-0"].state, shown["notice-0"].tries) == (NoticeState.SENT, 2)
+        assert shown["notice-0"].ended_at == later
+        assert (shown["notice-1"].state, shown["notice-1"].error) == (NoticeState.UNCONFIRMED, "cut off")
+        assert list(shown) == ["notice-3", "notice-2", "notice-1", "notice-0"]
+        assert [each.id for each in opened.read(notices.list_notices, "änn", shown["notice-1"].seq, 9)] == ["notice-0"]
+        assert opened.read(notices.list_notices, "bob", None, 9) == []
+        assert opened.write(notices.delete_notices, NOW + timedelta(seconds=2), 9) == 2
+
+    def test_too_many_in_an_hour_are_left_out(self, opened: Opened) -> None:
+        opened.write(happenings.begin_noticing)
+        opened.submit("x")  # so that there is something to look at
+        assert self._make(opened, *(a_notice(number) for number in range(6)), most=2) == 3
+        newest = opened.read(notices.list_notices, "änn", None, 9)[0]
+        assert (newest.event, newest.job_id) == (NoticeEvent.LEFT_OUT, None)
+        assert opened.read(notices.count_recent, "änn", NOW, 2) == 2
+        opened.submit("y")
+        assert self._make(opened, a_notice(7), a_notice(8, user="bob"), most=2) == 1
+        opened.submit("z")
+        assert self._make(opened, a_notice(9, created_at=NOW + timedelta(hours=2)), most=2) == 1
