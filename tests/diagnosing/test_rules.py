@@ -13,9 +13,9 @@ import pytest
 from holdfast.diagnosis.case import Piece
 from holdfast.diagnosis.hits import find_hits
 from holdfast.diagnosis.log_text import LogText
+from holdfast.diagnosis.phrases import BY_DIALECT
 from holdfast.diagnosis.rulebook import Rule, Sample, load_rules
 from holdfast.diagnosis.suspects import find_suspect
-from holdfast.diagnosis.texts import BY_DIALECT
 
 RULES = load_rules()
 POSITIVE = [(rule, sample) for rule in RULES for sample in rule.positive]

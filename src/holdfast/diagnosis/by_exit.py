@@ -7,7 +7,7 @@ from collections.abc import Callable
 from holdfast.core.exits import SIGNAL_NAMES, Cause, ExitKind
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
-from . import texts
+from . import phrases
 from .case import TaskCase
 from .suspects import Suspect
 from .wording import Wording, with_evidence
@@ -30,26 +30,26 @@ def decided(wording: Wording) -> Diagnosis | None:
     if exit is None:
         return None
     if exit.kind is ExitKind.OUT_OF_MEMORY:
-        found = wording.diagnosis(Fault.OUT_OF_MEMORY, texts.OUT_OF_MEMORY, Confidence.CERTAIN, rule="memory-limit")
+        found = wording.diagnosis(Fault.OUT_OF_MEMORY, phrases.OUT_OF_MEMORY, Confidence.CERTAIN, rule="memory-limit")
         return with_evidence(found, wording.kernel_evidence(), wording.memory_evidence())
     if exit.kind is ExitKind.TIME_LIMIT:
-        return wording.diagnosis(Fault.TIME_LIMIT, texts.TIME_LIMIT, Confidence.CERTAIN, rule="time-limit")
+        return wording.diagnosis(Fault.TIME_LIMIT, phrases.TIME_LIMIT, Confidence.CERTAIN, rule="time-limit")
     if exit.cause == Cause.SCRATCH_FULL:
-        return _told(wording, Fault.HOME_FULL, texts.HOME_FULL, exit.message, "home-full")
+        return _told(wording, Fault.HOME_FULL, phrases.HOME_FULL, exit.message, "home-full")
     if exit.kind is ExitKind.REFUSED and exit.cause in _REFUSED_IMAGE:
-        return _told(wording, Fault.BAD_IMAGE, texts.BAD_IMAGE, exit.message, "refused-image")
+        return _told(wording, Fault.BAD_IMAGE, phrases.BAD_IMAGE, exit.message, "refused-image")
     if exit.kind is ExitKind.REFUSED and "cannot be mounted" in exit.message:
-        return _told(wording, Fault.MISSING_DATASET, texts.NOT_MOUNTED, exit.message, "refused-mount")
+        return _told(wording, Fault.MISSING_DATASET, phrases.NOT_MOUNTED, exit.message, "refused-mount")
     if exit.kind is ExitKind.REFUSED:
-        return _told(wording, Fault.IMPOSSIBLE, texts.IMPOSSIBLE, exit.message, "refused")
+        return _told(wording, Fault.IMPOSSIBLE, phrases.IMPOSSIBLE, exit.message, "refused")
     if exit.kind is ExitKind.PLATFORM and exit.cause == Cause.PORT_IN_USE:
-        return _told(wording, Fault.PORT_IN_USE, texts.PORT_TAKEN, exit.message, "port-taken")
+        return _told(wording, Fault.PORT_IN_USE, phrases.PORT_TAKEN, exit.message, "port-taken")
     if exit.kind is ExitKind.PLATFORM:
-        return _told(wording, Fault.PLATFORM, texts.PLATFORM, exit.message, "platform")
+        return _told(wording, Fault.PLATFORM, phrases.PLATFORM, exit.message, "platform")
     return None
 
 
-def _told(wording: Wording, fault: Fault, words: texts.Words, message: str, rule: str) -> Diagnosis:
+def _told(wording: Wording, fault: Fault, words: phrases.Words, message: str, rule: str) -> Diagnosis:
     task = wording.task.task if wording.task else None
     told = Evidence(kind=EvidenceKind.EVENT, text=message, task=task)
     return wording.diagnosis(fault, words, Confidence.CERTAIN, rule=rule, evidence=[told])
@@ -77,18 +77,18 @@ def by_signal(wording: Wording, said_killed: bool) -> Diagnosis | None:
     if exit.signal == _KILL:
         return _killed(wording, said_killed)
     told: dict[int, Callable[[], Diagnosis]] = {
-        _SEGV: lambda: say(Fault.SEGFAULT, texts.SEGFAULT, Confidence.CERTAIN, rule="sigsegv"),
-        _ABRT: lambda: say(Fault.ABORTED, texts.ABORTED, Confidence.CERTAIN, rule="sigabrt"),
-        _TERM: lambda: say(Fault.KILLED, texts.TERMINATED, Confidence.LIKELY, rule="sigterm"),
-        _INT: lambda: say(Fault.KILLED, texts.INTERRUPTED, Confidence.LIKELY, rule="sigint"),
-        _HUP: lambda: say(Fault.KILLED, texts.INTERRUPTED, Confidence.LIKELY, rule="sighup"),
+        _SEGV: lambda: say(Fault.SEGFAULT, phrases.SEGFAULT, Confidence.CERTAIN, rule="sigsegv"),
+        _ABRT: lambda: say(Fault.ABORTED, phrases.ABORTED, Confidence.CERTAIN, rule="sigabrt"),
+        _TERM: lambda: say(Fault.KILLED, phrases.TERMINATED, Confidence.LIKELY, rule="sigterm"),
+        _INT: lambda: say(Fault.KILLED, phrases.INTERRUPTED, Confidence.LIKELY, rule="sigint"),
+        _HUP: lambda: say(Fault.KILLED, phrases.INTERRUPTED, Confidence.LIKELY, rule="sighup"),
     }
     if exit.signal in told:
         return told[exit.signal]()
-    if exit.signal in texts.CRASHED:
-        return say(Fault.CRASHED, texts.CRASHED[exit.signal], Confidence.CERTAIN, rule=f"signal-{exit.signal}")
+    if exit.signal in phrases.CRASHED:
+        return say(Fault.CRASHED, phrases.CRASHED[exit.signal], Confidence.CERTAIN, rule=f"signal-{exit.signal}")
     if exit.signal in SIGNAL_NAMES:
-        return say(Fault.CRASHED, texts.OTHER_SIGNAL, Confidence.LIKELY, rule="other-signal")
+        return say(Fault.CRASHED, phrases.OTHER_SIGNAL, Confidence.LIKELY, rule="other-signal")
     return None
 
 
@@ -97,11 +97,11 @@ def by_code(wording: Wording) -> Diagnosis | None:
     assert wording.task is not None
     code, commands = wording.task.exit.code, "\n".join(wording.task.role.commands)
     if code == _TIMED_OUT and "timeout" in commands:
-        return wording.diagnosis(Fault.TIME_LIMIT, texts.OWN_TIMEOUT, Confidence.LIKELY, rule="own-timeout")
+        return wording.diagnosis(Fault.TIME_LIMIT, phrases.OWN_TIMEOUT, Confidence.LIKELY, rule="own-timeout")
     if code == 127:
-        return wording.diagnosis(Fault.COMMAND_NOT_FOUND, texts.CODE_127, Confidence.POSSIBLE, rule="code-127")
+        return wording.diagnosis(Fault.COMMAND_NOT_FOUND, phrases.CODE_127, Confidence.POSSIBLE, rule="code-127")
     if code == 126:
-        return wording.diagnosis(Fault.NOT_EXECUTABLE, texts.CODE_126, Confidence.POSSIBLE, rule="code-126")
+        return wording.diagnosis(Fault.NOT_EXECUTABLE, phrases.CODE_126, Confidence.POSSIBLE, rule="code-126")
     return None
 
 
@@ -111,9 +111,9 @@ def _killed(wording: Wording, said_killed: bool) -> Diagnosis:
     near = task.memory_peak is not None and task.memory_limit and task.memory_peak >= AT_LIMIT * task.memory_limit
     if near:
         found = wording.diagnosis(
-            Fault.OUT_OF_MEMORY, texts.LIKELY_OUT_OF_MEMORY, Confidence.LIKELY, rule="sigkill-at-limit"
+            Fault.OUT_OF_MEMORY, phrases.LIKELY_OUT_OF_MEMORY, Confidence.LIKELY, rule="sigkill-at-limit"
         )
         return with_evidence(found, wording.memory_evidence())
-    words = texts.KILLED if said_killed else texts.EXIT_137
+    words = phrases.KILLED if said_killed else phrases.EXIT_137
     confidence = Confidence.LIKELY if said_killed else Confidence.POSSIBLE
     return with_evidence(wording.diagnosis(Fault.KILLED, words, confidence, rule="sigkill"), wording.memory_evidence())

@@ -35,7 +35,7 @@ def find_hits(text: LogText, rules: Sequence[Rule], code: int | None) -> list[Hi
 def _of_rule(text: LogText, rule: Rule) -> Iterator[tuple[int, Hit]]:
     least = len(text) - rule.last if rule.last else 0
     for literal in rule.literals:
-        if literal not in text.lower:
+        if not text.may_hold(literal) or literal not in text.lower:
             continue
         for place in (*text.places(literal, LAST), *text.first_places(literal, FIRST)):
             line = text.number_at(place)

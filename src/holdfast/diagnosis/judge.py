@@ -9,13 +9,13 @@ from enum import Enum
 from holdfast.core.exits import ExitKind
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
-from . import texts
+from . import phrases
 from .by_exit import by_code, by_signal, decided, may_tell
 from .case import Case, TaskCase
 from .log_text import LogText
+from .phrases import Words
 from .suspects import NEAR_END, Suspect, find_suspect
 from .templates import unfilled_template
-from .texts import Words
 from .wording import Wording, fill, with_evidence
 
 LAST_LINES = 6  # shown where nothing is known
@@ -67,7 +67,7 @@ def _without_tasks(case: Case) -> Diagnosis | None:
     wording = Wording(case, None)
     found = decided(wording)
     if found is None:
-        found = wording.diagnosis(Fault.UNKNOWN, texts.NO_LOG, Confidence.POSSIBLE)
+        found = wording.diagnosis(Fault.UNKNOWN, phrases.NO_LOG, Confidence.POSSIBLE)
     return found if found.evidence else with_evidence(found, wording.exit_evidence())
 
 
@@ -98,9 +98,9 @@ def _with_others(cause: Opinion, opinions: Sequence[Opinion], case: Case) -> Dia
     followers = [each.task.task for each in others if each.doubt.value > cause.doubt.value and each not in same]
     said = [diagnosis.explanation]
     if same:
-        said.append(fill(texts.SAME_ELSEWHERE, {"count": str(max(case.failed - len(followers) - 1, len(same)))}))
+        said.append(fill(phrases.SAME_ELSEWHERE, {"count": str(max(case.failed - len(followers) - 1, len(same)))}))
     if followers:
-        said.append(fill(texts.FOLLOWED, {"count": str(len(followers))}))
+        said.append(fill(phrases.FOLLOWED, {"count": str(len(followers))}))
     return replace(
         diagnosis,
         explanation=" ".join(filter(None, said)),
@@ -138,7 +138,7 @@ def _of_log(case: Case, task: TaskCase, text: LogText) -> Opinion | None:
     template = unfilled_template(task.role, suspect.fault, values)
     found = wording.diagnosis(
         Fault.UNRESOLVED_TEMPLATE if template else suspect.fault,
-        texts.TEMPLATE if template else _words(suspect),
+        phrases.TEMPLATE if template else _words(suspect),
         confidence,
         {**values, "template": template},
         rule=suspect.rule.id if suspect.rule else "python-exception",
@@ -152,30 +152,36 @@ def _of_log(case: Case, task: TaskCase, text: LogText) -> Opinion | None:
 def _words(suspect: Suspect) -> Words:
     if suspect.rule is not None:
         return Words(suspect.rule.title, suspect.rule.explanation, suspect.rule.remedies)
-    assert suspect.trace is not None
-    return texts.RAISED if suspect.trace.message.strip() else texts.RAISED_PLAIN
+    return phrases.RAISED
 
 
 def _values(suspect: Suspect, text: LogText) -> dict[str, str]:
     """What stands for the blanks of its texts. `said` is the line itself."""
     trace = suspect.trace
     if trace is None:
-        return {"said": text.line(suspect.start).strip(), **suspect.parts}
-    first = trace.message.strip().split("\n")[0]
-    said = f"{trace.name}: {first}" if first else trace.name
-    return {"said": said, "exception": trace.name, "message": first, **suspect.parts}
+        lines = [text.line(number) for number in range(suspect.start, min(suspect.start + 3, len(text)))]
+        return {"said": _said(lines), **suspect.parts}
+    message = _said(trace.message.split("\n"))
+    said = f"{trace.name}: {message}" if message else trace.name
+    return {"said": said, "exception": trace.name, "message": message, **suspect.parts}
+
+
+def _said(lines: Sequence[str]) -> str:
+    """The first line; with the next one where it only leads to that."""
+    said = [line.strip() for line in lines if line.strip()]
+    return " ".join(said[:2] if said and said[0].endswith(":") else said[:1])
 
 
 def _with_frame(diagnosis: Diagnosis, suspect: Suspect) -> Diagnosis:
     said = [diagnosis.explanation]
     trace = suspect.trace
-    if suspect.rule is None and trace is not None and trace.came_of is not None and trace.deliberate:
-        before = trace.came_of
-        said.append(fill(texts.CAME_OF, {"exception": before.name, "message": before.message.split("\n")[0]}))
+    before = trace.came_of if suspect.rule is None and trace is not None and trace.deliberate else None
+    if before is not None:
+        said.append(fill(phrases.CAME_OF, {"exception": before.name, "message": before.message.split("\n")[0]}))
     frame = suspect.frame
     if frame is not None:
         function = frame.function if frame.function not in ("", "<module>") else ""
-        template = texts.RAISED_IN if function else texts.RAISED_AT
+        template = phrases.RAISED_IN if function else phrases.RAISED_AT
         said.append(fill(template, {"file": frame.file, "line": str(frame.line), "function": function}))
     return replace(diagnosis, frame=frame, explanation=" ".join(filter(None, said)))
 
@@ -202,6 +208,6 @@ def _quoted(text: LogText, task: TaskCase, lines: Sequence[int]) -> Evidence:
 
 def _unknown(wording: Wording, text: LogText, task: TaskCase) -> Diagnosis:
     if not task.log:
-        return wording.diagnosis(Fault.UNKNOWN, texts.NO_LOG, Confidence.POSSIBLE)
-    words = texts.UNKNOWN if text.data.strip() else texts.SILENT
+        return wording.diagnosis(Fault.UNKNOWN, phrases.NO_LOG, Confidence.POSSIBLE)
+    words = phrases.UNKNOWN if text.data.strip() else phrases.SILENT
     return wording.diagnosis(Fault.UNKNOWN, words, Confidence.POSSIBLE)

@@ -6,12 +6,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from .case import Piece
 
 LONGEST = 4000  # characters of one line that are shown to rules
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,2}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _BREAK = re.compile(rb"[\r\n]")
+_WORD = re.compile(rb"[a-z_]{3,}")
 
 
 @dataclass(slots=True)
@@ -20,6 +22,7 @@ class LogText:
 
     data: bytes  # clean
     lower: bytes
+    words: bytes  # each of its words once: far shorter, and what is not in here is not in the text
     gap: int | None  # the number of the first line after a part that was left out
     _shifts: list[tuple[int, int]]  # from this place in `data` on, so many bytes further into the log
     _starts: list[int] = field(default_factory=list)  # of lines in `data`
@@ -41,7 +44,8 @@ class LogText:
         clean = b"".join(parts)
         starts = [0, *(found.end() for found in _BREAK.finditer(clean))]
         gap = bisect_right(starts, cut) if cut is not None else None
-        return cls(clean, clean.lower(), gap, shifts, starts)
+        lower = clean.lower()
+        return cls(clean, lower, b" ".join(set(_WORD.findall(lower))), gap, shifts, starts)
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -63,6 +67,11 @@ class LogText:
         start = self._starts[number]
         at = bisect_right(self._shifts, (start, 1 << 62)) - 1
         return start + (self._shifts[at][1] if at >= 0 else 0)
+
+    def may_hold(self, literal: bytes) -> bool:
+        """False: surely not. Much quicker than to look for it."""
+        word = longest_word(literal)
+        return not word or word in self.words
 
     def places(self, literal: bytes, most: int) -> Iterator[int]:
         """Where it stands, in lower case: from the end, the last `most` of them; each line once."""
@@ -103,6 +112,11 @@ class LogText:
     def _bounds(self, number: int) -> tuple[int, int]:
         last = number + 1 >= len(self._starts)
         return self._starts[number], len(self.data) if last else self._starts[number + 1] - 1
+
+
+@cache
+def longest_word(literal: bytes) -> bytes:
+    return max(_WORD.findall(literal), key=len, default=b"")
 
 
 def _cleaned(data: bytes) -> Iterator[tuple[int, bytes]]:

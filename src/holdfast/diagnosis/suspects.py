@@ -87,6 +87,9 @@ def _of_traces(traces: Sequence[Trace], hits: Sequence[Hit]) -> list[Suspect]:
 def _telling(chain: Sequence[Suspect]) -> Suspect:
     """Of exceptions that were raised because of each other: the first that a rule knows well, else the last."""
     best = max(chain, key=lambda suspect: (not suspect.follower, suspect.priority))
+    first, last = chain[0].trace, chain[-1].trace
+    if first and last and (first.name, first.message) == (last.name, last.message):
+        return chain[0]  # the same, handed on by another process
     return best if best.priority >= TELLING or best.follower else chain[-1]
 
 

@@ -12,12 +12,13 @@ from holdfast.core.job import GIB, MIB
 from holdfast.core.placement import show_bytes
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
-from . import texts
+from . import phrases
 from .case import Case, TaskCase
-from .texts import Words
+from .phrases import Words
 
 _BLANK = re.compile(r"\{([a-z_0-9]+)\}")
-LONGEST = 240  # characters of what is put into a sentence
+LONGEST = 200  # characters of what is put into a sentence
+LONGEST_TITLE = 240
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -46,7 +47,7 @@ class Wording:
         remedies = (fill(self._remedy(remedy), known) for remedy in words.remedies)
         return Diagnosis(
             fault=fault,
-            title=fill(words.title, known).strip(),
+            title=one_line(fill(words.title, known)),
             explanation=fill(words.explanation, known).strip(),
             confidence=confidence,
             evidence=tuple(evidence),
@@ -62,23 +63,23 @@ class Wording:
             return None
         if self.task is None or exit.code is None:
             return Evidence(kind=EvidenceKind.EXIT, text=exit.message, task=self.task.task if self.task else None)
-        template = texts.ENDED_BY if exit.signal in SIGNAL_NAMES else texts.ENDED
+        template = phrases.ENDED_BY if exit.signal in SIGNAL_NAMES else phrases.ENDED
         return Evidence(kind=EvidenceKind.EXIT, text=fill(template, self._values()), task=self.task.task)
 
     def memory_evidence(self) -> Evidence | None:
         if self.task is None or not self.task.memory_peak or not self.task.memory_limit:
             return None
-        return Evidence(kind=EvidenceKind.MEMORY, text=fill(texts.MEMORY, self._values()), task=self.task.task)
+        return Evidence(kind=EvidenceKind.MEMORY, text=fill(phrases.MEMORY, self._values()), task=self.task.task)
 
     def kernel_evidence(self) -> Evidence | None:
         if self.task is None or self.task.watched:
             return None
-        return Evidence(kind=EvidenceKind.KERNEL, text=fill(texts.KERNEL, self._values()), task=self.task.task)
+        return Evidence(kind=EvidenceKind.KERNEL, text=fill(phrases.KERNEL, self._values()), task=self.task.task)
 
     def _remedy(self, remedy: str) -> str:
         if not remedy.startswith("@"):
             return remedy
-        return texts.BY_DIALECT[remedy[1:]][self.case.job.dialect]
+        return phrases.BY_DIALECT[remedy[1:]][self.case.job.dialect]
 
     def _values(self) -> dict[str, str]:
         task, role = self.task, self.task.role if self.task else self.case.job.roles[0]
@@ -98,6 +99,11 @@ class Wording:
             "memory_more": show_bytes(more_memory(limit)),
             "time_limit": show_span(self.case.time_limit),
         }
+
+
+def one_line(text: str) -> str:
+    text = " ".join(text.split()).rstrip(":")
+    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
 
 
 def with_evidence(diagnosis: Diagnosis, *more: Evidence | None) -> Diagnosis:

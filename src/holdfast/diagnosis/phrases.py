@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from holdfast.core.job import Dialect
 
 from .rulebook import load_rules
+
+_BLANK = re.compile(r"\{[a-z_0-9]+\}")
+_OWN_WORDS = re.compile(r"[A-Za-z]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +161,12 @@ PORT_TAKEN = Words(
     ("Submit it again: it gets other ports.", "If it happens again, tell an admin which port it was."),
 )
 RAISED = Words(
-    "{exception}: {message}",
+    "{said}",
     "The program ended with this exception, which nothing in it caught.",
-)
-RAISED_PLAIN = Words(
-    "{exception}",
-    "The program ended with this exception, which nothing in it caught.",
+    (
+        "Look at that line of the program, and at the values that it works with there.",
+        "To look around where it happened, submit it again with `hold`, or let the debugger wait there: `paipdb`.",
+    ),
 )
 RAISED_AT = "It came from {file}, line {line}."
 RAISED_IN = "It came from {file}, line {line}, in {function}."
@@ -181,6 +185,7 @@ SILENT = Words(
 NO_LOG = Words(
     "Exit code {code}; its log is not there any more",
     "The program ended with exit code {code}. Without its log nothing more can be told.",
+    ("Submit it again, and look at it soon: logs are kept for some days only.",),
 )
 CODE_127 = Words(
     "Exit code 127, as of a shell that does not find a command",
@@ -237,21 +242,21 @@ BY_DIALECT: Mapping[str, Mapping[Dialect, str]] = {
 # Parts of sentences about how a task ended, and its memory.
 ENDED = "{task} ended with exit code {code}"
 ENDED_BY = "{task} ended with exit code {code} ({signal})"
-ENDED_PLAIN = "{task}: {message}"
 CAME_OF = "It was raised because of {exception}: {message}."
 MEMORY = "{task} used up to {memory_peak} of {memory_limit}"
 KERNEL = "The kernel counted an end for lack of memory in the limits of {task}"
 
 
 def texts() -> Iterator[str]:
-    """Every template of verdicts: those of rules, and those above."""
+    """Every template of verdicts that has words of its own: those of rules, and those above."""
+    yield from (text for text in dict.fromkeys(_all()) if _OWN_WORDS.search(_BLANK.sub("", text)))
+
+
+def _all() -> Iterator[str]:
     for rule in load_rules():
-        yield from (rule.title, rule.explanation, *rule.remedies)
-    for value in globals().values():
-        if isinstance(value, Words):
-            yield from (value.title, value.explanation, *value.remedies)
-    for words in CRASHED.values():
-        yield from (words.title, words.explanation, *words.remedies)
+        yield from (rule.title, rule.explanation, *(text for text in rule.remedies if not text.startswith("@")))
+    for words in (*CRASHED.values(), *(value for value in globals().values() if isinstance(value, Words))):
+        yield from (words.title, words.explanation, *(text for text in words.remedies if not text.startswith("@")))
     for remedies in BY_DIALECT.values():
         yield from remedies.values()
     yield from (RAISED_AT, RAISED_IN, SAME_ELSEWHERE, FOLLOWED, CAME_OF, ENDED, ENDED_BY, MEMORY, KERNEL)
