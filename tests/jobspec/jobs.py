@@ -10,6 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from holdfast.core.job import GIB, MIB, Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
+from holdfast.core.notices import CHOICES, Notify, Way
+from holdfast.jobspec.notifying import joined
 from holdfast.jobspec.rules import SHELL_OPTION
 from holdfast.jobspec.sizes import sized
 from holdfast.jobspec.templates import secret_reference
@@ -49,6 +51,16 @@ _kept = st.sampled_from([Keep.ALL, Keep.FILES])
 holds = st.just(Hold(keep=Keep.NOTHING)) | st.builds(
     Hold, duration=st.none() | durations.filter(lambda span: bool(span)), keep=_kept
 )
+
+_events = st.frozensets(st.sampled_from(CHOICES), min_size=1)
+_mails = st.sampled_from(["", "ann@example.org", "a.b+c@lab.example.org"])
+_hooks = st.sampled_from(["https://example.org/a?b=c", "http://[::1]:8080/", "https://example.org/#x"])
+notifies = st.lists(
+    st.builds(Notify, events=_events)
+    | st.builds(Notify, events=_events, way=st.just(Way.MAIL), address=_mails)
+    | st.builds(Notify, events=_events, way=st.sampled_from([Way.WEBHOOK, Way.SLACK]), address=_hooks),
+    max_size=3,
+).map(joined)
 
 
 def _distinct_targets(mounts: list[Mount]) -> tuple[Mount, ...]:
@@ -106,6 +118,7 @@ def jobs(draw: st.DrawFn) -> Job:
         tags=tuple(draw(st.lists(titles, max_size=3))),
         datasets=tuple(draw(st.lists(dataset_names, max_size=3, unique=True))),
         files=draw(st.booleans()),
+        notify=draw(notifies),
         dialect=draw(st.sampled_from(Dialect)),
         extras=draw(st.dictionaries(texts, json_values, max_size=3)),
     )

@@ -53,7 +53,7 @@ def list_notices(
         output.emit_json(page)
         return
     if not page.items:
-        output.note("There are no notices yet.")
+        output.note("There are no notices yet. `holdfast notices add` says where to send them.")
     rows = [
         [
             show_instant(each.created_at),

@@ -1,0 +1,87 @@
+"""Notices over HTTP: whole addresses go in and never come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.server.rest import notice_models as models
+from tests.services.hooks import Hook
+
+from .rig import Rig, error_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    made = Hook()
+    yield made
+    made.close()
+
+
+async def test_a_recipient_from_beginning_to_end(rig: Rig, hook: Hook) -> None:
+    body = {"way": "webhook", "address": hook.url, "events": ["failed", "held"]}
+    made = await rig.post("/me/notices/recipients", json=body)
+    assert made.status_code == 201
+    models.RecipientView.model_validate(made.json())
+    assert made.json()["address"] == f"http://127.0.0.1:{hook.port}/…mnop"
+    assert len(made.json()["secret"]) == 64
+    error_of(await rig.post("/me/notices/recipients", json=body), 409)
+    id = made.json()["id"]
+    changed = await rig.ask("PATCH", f"/me/notices/recipients/{id}", json={"events": ["started"]})
+    assert changed.json() == {**made.json(), "events": ["started"]}
+    assert (await rig.get("/me/notices/recipients")).json()["items"] == [changed.json()]
+    tested = await rig.post(f"/me/notices/recipients/{id}/test")
+    assert tested.json() == {"arrived": True, "said": "answered 200"}
+    told = await rig.get("/me/notices", params={"limit": 1})
+    models.NoticeListView.model_validate(told.json())
+    (notice,) = told.json()["items"]
+    assert (notice["id"], notice["event"], notice["state"]) == (hook.posts[0].id, "test", "sent")
+    asked = await rig.post("/me/notices/secret", json={"address": hook.url})
+    assert asked.json() == {"secret": made.json()["secret"]}
+    assert not any("abcdefgh" in reply.text for reply in (made, changed, tested, told))
+    assert "secret words" not in tested.text + told.text
+    assert (await rig.ask("DELETE", f"/me/notices/recipients/{id}")).status_code == 204
+    error_of(await rig.ask("DELETE", f"/me/notices/recipients/{id}"), 404)
+
+
+async def test_who_may(rig: Rig, hook: Hook) -> None:
+    ann = await rig.token_of("ann", "red")
+    made = await rig.post("/me/notices/recipients", json={"way": "slack", "address": hook.url}, headers=ann)
+    assert (await rig.get("/me/notices/recipients")).json()["items"] == []
+    (shown,) = (await rig.get("/users/ann/notices/recipients")).json()["items"]
+    assert shown == {**made.json(), "secret": None}
+    assert (await rig.get("/users/ann/notices")).json() == {"items": [], "next": None}
+    for path in ("/users/admin/notices", "/users/admin/notices/recipients"):
+        error_of(await rig.get(path, headers=ann), 403)
+    error_of(await rig.get("/me/notices", headers={"Authorization": ""}), 401)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"way": "webhook"},
+        {"way": "pigeon", "address": "https://example.org"},
+        {"way": "webhook", "address": "https://example.org", "events": []},
+        {"way": "webhook", "address": "https://example.org", "events": ["x"] * 21},
+        {"way": "webhook", "address": "x" * 2001},
+        {"way": "webhook", "address": "https://example.org", "more": 1},
+    ],
+)
+async def test_what_is_wrong(rig: Rig, body: dict[str, object]) -> None:
+    reply = await rig.post("/me/notices/recipients", json=body)
+    assert reply.status_code in (400, 422), reply.text
+
+
+async def test_jobs_ask_by_query(rig: Rig) -> None:
+    text = "name: a\ncommand: echo hi\n"
+    made = await rig.post("/jobs", content=text, params={"notify": "failed,held"})
+    assert made.status_code == 201
+    again = await rig.post(f"/jobs/{made.json()['id']}/rerun", params={"notify": "started"})
+    record = await rig.house.services.jobs.record(rig.house.admin, again.json()["id"])
+    assert [len(each.events) for each in record.job.notify] == [3]
+    error_of(await rig.post("/jobs", content=text, params={"notify": "nonsense"}), 400)
+    planned = (await rig.post("/jobs/plan", content=text, params={"notify": "failed"})).json()
+    assert "notify:\n- failed" in planned["yaml"] or "notify: [failed]" in planned["yaml"]
