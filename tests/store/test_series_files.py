@@ -6,9 +6,12 @@ import errno
 import itertools
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,24 +225,33 @@ def test_a_file_of_garbage_is_begun_anew(files: SeriesFiles, content: bytes) -> 
     assert [each.cpu for each in rings_of(SeriesFiles(files.folder))["15m"]] == [100, 100]
 
 
-def test_a_full_disk_costs_figures_and_nothing_else(
-    files: SeriesFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Whatever is written to a file is refused by the kernel."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
+
+def test_a_disk_without_room_costs_figures_and_nothing_else(
+    files: SeriesFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = "job.0.worker-1.0"
     files.take([look(5)])
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", full)
-        files.take([look(10), look(10, task="job.0.worker-1.0")])
+    with no_room():
+        files.take([look(10), look(10, task=other)])
         files.take([look(15)])
     assert files.newest[TASK].sample.at == MIDNIGHT + 15  # who looks now still sees them
     assert [record.message for record in caplog.records] == ["could not keep figures of tasks"]
-    files.take([look(20), look(20, task="job.0.worker-1.0")])
-    found = SeriesFiles(files.folder).read(TASK)
-    assert found is not None
-    assert [each.at - MIDNIGHT for each in found.rings["15m"]] == [5, 20]
-    assert found.summary.cpu == 20
+    files.take([look(20), look(20, task=other)])
+    for task, times in {TASK: [5, 20], other: [20]}.items():
+        found = SeriesFiles(files.folder).read(task)
+        assert found is not None
+        assert [each.at - MIDNIGHT for each in found.rings["15m"]] == times
+        assert found.summary.cpu == 20
 
 
 def test_a_file_that_cannot_be_read_just_now_is_left_alone(

@@ -181,7 +181,7 @@ class SeriesFiles:
 
     def _close(self, attempt_id: str, series: _Open) -> None:
         """Intervals that were not over are kept as far as they went."""
-        rest = [(RINGS.index(ring), each) for ring, each in _unfinished(series.recent)]
+        rest = [(RINGS.index(ring), each) for ring, each in _unfinished(series.recent, RINGS[1:])]
         summary = replace(series.head.summary, ended=True)
         self._write(attempt_id, series, rest, reading=series.head.reading, summary=summary)
 
@@ -255,9 +255,9 @@ class SeriesFiles:
         goes_on = not head.summary.ended
         kept = self._read_rings(attempt_id, head, {*wanted, RINGS[0].name} if goes_on else wanted)
         if goes_on:
-            for ring, each in _unfinished(kept[RINGS[0].name]):
-                if ring.name in wanted:
-                    kept[ring.name] = _with(kept[ring.name], each, ring)
+            rings = [ring for ring in RINGS[1:] if ring.name in wanted]
+            for ring, each in _unfinished(kept[RINGS[0].name], rings):
+                kept[ring.name] = _with(kept[ring.name], each, ring)
         return Series(rings={name: kept[name] for name in wanted}, summary=head.summary, reading=head.reading)
 
     def summary(self, attempt_id: str) -> TaskSummary | None:
@@ -338,10 +338,10 @@ class SeriesFiles:
             folder.rmdir()
 
 
-def _unfinished(samples: Sequence[Sample] | deque[Sample]) -> Iterator[tuple[Ring, Sample]]:
-    """The interval of each longer ring that the newest sample lies in, so far."""
+def _unfinished(samples: Sequence[Sample] | deque[Sample], rings: Sequence[Ring]) -> Iterator[tuple[Ring, Sample]]:
+    """The interval of each of these longer rings that the newest sample lies in, so far."""
     if samples:
-        for ring in RINGS[1:]:
+        for ring in rings:
             found = interval(samples, slot_of(samples[-1], ring.seconds), ring.seconds)
             if found is not None:
                 yield ring, found

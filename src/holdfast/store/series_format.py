@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any
 
 from holdfast.core.metrics import RINGS, GpuReading, GpuSample, GpuSummary, Reading, Sample, TaskSummary
@@ -214,15 +215,27 @@ def gpu_order(head: Head) -> tuple[int, ...]:
 
 def unpack_records(data: bytes, head: Head) -> list[Sample]:
     """Those that are whole, in the order they lie in."""
-    size, order = record_size(head.gpus), gpu_order(head)
-    pieces = (data[start : start + size] for start in range(0, len(data) - size + 1, size))
-    return [_unpack_record(piece, head, order) for piece in pieces if _sound(piece)]
+    layout, order = _layout(head.gpus), gpu_order(head)
+    view = memoryview(data)[: len(data) // layout.size * layout.size]
+    checked = layout.size - _CHECK.size
+    starts = range(0, len(view), layout.size)
+    return [
+        _sample(fields, head.origin, order)
+        for start, fields in zip(starts, layout.iter_unpack(view), strict=True)
+        if fields[-1] == zlib.crc32(view[start : start + checked])
+    ]
 
 
-def _unpack_record(data: bytes, head: Head, order: tuple[int, ...]) -> Sample:
-    tenths, seconds, cpu, memory, net_in, net_out, read, written, throttled, wait = _RECORD.unpack_from(data)
+@cache
+def _layout(gpus: int) -> struct.Struct:
+    """Of a whole record, with its checksum."""
+    return struct.Struct(f"{_RECORD.format}{'ee' * gpus}I")
+
+
+def _sample(fields: tuple[Any, ...], origin: float, order: tuple[int, ...]) -> Sample:
+    tenths, seconds, cpu, memory, net_in, net_out, read, written, throttled, wait, *gpus = fields
     return Sample(
-        at=head.origin + tenths / _TENTHS,
+        at=origin + tenths / _TENTHS,
         seconds=seconds / _TENTHS,
         cpu=cpu,
         memory=memory,
@@ -232,17 +245,12 @@ def _unpack_record(data: bytes, head: Head, order: tuple[int, ...]) -> Sample:
         disk_written=written,
         throttled=throttled,
         disk_wait=wait,
-        gpus=_unpack_gpus(data, order) if order else (),
+        gpus=tuple(
+            GpuSample(index=index, percent=percent, memory=size * _GPU_MEMORY)
+            for index, percent, size in zip(order, gpus[0::2], gpus[1::2], strict=False)
+            if not math.isnan(percent)  # it could be read then
+        ),
     )
-
-
-def _unpack_gpus(data: bytes, order: tuple[int, ...]) -> tuple[GpuSample, ...]:
-    found = []
-    for place, index in enumerate(order):
-        percent, memory = _GPU.unpack_from(data, _RECORD.size + place * _GPU.size)
-        if not math.isnan(percent):
-            found.append(GpuSample(index=index, percent=percent, memory=memory * _GPU_MEMORY))
-    return tuple(found)
 
 
 # --- checksums
