@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,15 @@ def test_why_a_job_failed(cli: Cli, place: dict[str, str]) -> None:
     seen = run_on_terminal("why", job, env=place).text
     assert "\x1b[1;31m" in seen
     assert f"next: holdfast logs {job}" in seen
+
+
+def test_what_the_next_run_of_a_schedule_waits_for(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("name: nightly\ncommand: echo hi\n")
+    id = cli.ok("schedule", "add", str(tmp_path / "job.yaml"), "--every", "day", "--json").json["id"]
+    text = cli.ok("why", id).text
+    assert text.startswith(f"{id} waits for its next time.\n  starts     ")
+    assert cli.ok("why", id, "--json").json["blockers"] == []
+    cli.ok("schedule", "rm", id, "--yes")
 
 
 def test_a_job_that_is_not_there(cli: Cli) -> None:

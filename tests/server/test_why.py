@@ -125,3 +125,16 @@ async def test_every_part_is_as_described_and_as_clients_read_it(rig: Rig) -> No
     why_models.WhyView.model_validate(shown)
     assert shown["verdict"] == "failed"
     assert dump(read(WhyRecord, shown)) == shown
+
+
+async def test_of_a_schedule(rig: Rig) -> None:
+    body = {"job": "name: nightly\ncommand: echo hi\n", "recurrence": {"kind": "daily", "timezone": "UTC"}}
+    made = await rig.post("/schedules", json=body)
+    assert made.status_code == 201, made.text
+    found = (await rig.get(f"/schedules/{made.json()['id']}/why")).json()
+    why_models.WaitView.model_validate(found)
+    assert (found["blockers"], found["estimate"]) == (
+        [],
+        {"at": "2026-03-02T04:00:00Z", "basis": "Then its next run is due."},
+    )
+    error_of(await rig.get("/schedules/recurrence-nosuch/why"), 404)

@@ -23,7 +23,7 @@ JobOrNewest = Annotated[
     str | None,
     typer.Argument(
         metavar="JOB",
-        help="Id, a unique part of it, or a name. Default: the newest job of yours.",
+        help="Id, a unique part of it, or a name; or the id of a schedule. Default: the newest job of yours.",
         autocompletion=complete_job,
         show_default=False,
     ),
@@ -31,25 +31,46 @@ JobOrNewest = Annotated[
 Line = tuple[str, str]  # a label, and what is said under it
 MOST_LINES = 12  # of one piece of a log
 LOG = "log"
+SCHEDULE = "recurrence-"  # how ids of schedules begin
 
 ENDED = {"Succeeded": "succeeded", "Cancelled": "was cancelled", "Failed": "failed", "Held": "failed and is held"}
 
 
 def why(job: JobOrNewest = None, json: Json = False) -> None:
-    """Say why a job waits, failed or is slow, and what would help."""
+    """Say why a job waits, failed or is slow, and what would help.
+
+    Of a schedule, by its id: what its next run waits for.
+    """
+    if job is not None and job.startswith(SCHEDULE):
+        _why_schedule(job, json)
+        return
     with connect() as client:
         found = client.why(job if job is not None else _newest(client))
     if json:
         output.emit_json(found)
         return
-    text, style = _verdict(found)
+    _show(*_verdict(found), _lines(found))
+    output.hint(*_next(found))
+
+
+def _why_schedule(id: str, json: bool) -> None:
+    with connect() as client:
+        found = client.why_schedule(id)
+    if json:
+        output.emit_json(found)
+        return
+    text, style = _waits(id, found) if found.blockers else (f"{id} waits for its next time.", "")
+    _show(text, style, _wait(found, first_is_told=True))
+    output.hint(f"holdfast schedule show {id}")
+
+
+def _show(text: str, style: str, lines: Iterator[Line]) -> None:
     output.emit(output.styled(output.safe(text), style, sys.stdout))
     before = ""
-    for label, said in _lines(found):
+    for label, said in lines:
         shown = "" if label == before else label
         output.emit(f"  {shown:<10} {output.safe(said)}".rstrip())
         before = label
-    output.hint(*_next(found))
 
 
 def _newest(client: Client) -> str:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
 from holdfast.core.backfill import Reckoning
-from holdfast.core.blockers import Wait
+from holdfast.core.blockers import Known, Wait
 from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.exits import Cause
 from holdfast.core.holding import HoldRequest
@@ -250,6 +250,9 @@ class Controller:
 
     def wait_of(self, job_id: str, sees: Callable[[str], bool]) -> Wait | None:
         return self._standing().wait(job_id, sees)
+
+    def known(self, job_id: str) -> Known | None:
+        return self._standing().about(job_id)
 
     def verdict(self, job: Job, user: str) -> Verdict:
         return self._standing().verdict(job, user)

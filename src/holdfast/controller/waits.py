@@ -52,7 +52,7 @@ class Standing:
                 ledger=self.ledger,
                 reckoning=self.reckoning,
                 now=self.now,
-                about=self._about,
+                about=self.about,
                 sees=sees,
                 backfill=self.backfill,
             ),
@@ -79,7 +79,7 @@ class Standing:
         told = (explain(entry, self.queue, self.ledger, backfill=self.backfill, held=held) for entry in entries)
         return tuple(dict.fromkeys(reason for reasons in told for reason in reasons))
 
-    def _about(self, job_id: str) -> Known | None:
+    def about(self, job_id: str) -> Known | None:
         live = self.live.get(job_id)
         if live is None:
             return None

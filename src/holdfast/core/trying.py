@@ -13,7 +13,7 @@ from .placement import Amount, Quota, Request, Waiting, show_bytes, show_cores, 
 from .queue import Queue
 from .walking import Walk
 
-MOST_EFFORT = 15_000  # looks of a task at a machine, for all that is tried; beyond that nothing is claimed
+MOST_EFFORT = 30_000  # looks of a task at a machine, for all that is tried; beyond that nothing is claimed
 MOST_TASKS = 200  # of a job for which less is tried
 _LOOK = 4  # what a look costs by itself
 _KINDS = ("gpu", "cpu", "memory")

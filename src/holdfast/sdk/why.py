@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .exchange import Call, as_a, call, endpoint, segment
-from .why_models import Why
+from .why_models import Wait, Why
 
 
 class WhyCalls:
@@ -11,3 +11,8 @@ class WhyCalls:
     def why(self, ref: str) -> Call[Why]:
         """Why it waits, failed or is slow; what would help."""
         return call("GET", f"/jobs/{segment(ref)}/why", as_a(Why))
+
+    @endpoint
+    def why_schedule(self, id: str) -> Call[Wait]:
+        """What the next run of a schedule waits for."""
+        return call("GET", f"/schedules/{segment(id)}/why", as_a(Wait))

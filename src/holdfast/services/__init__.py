@@ -59,6 +59,7 @@ from .place import Place
 from .prospects import Prospects
 from .receivers import Receivers
 from .recurrence import Timing
+from .schedule_waits import ScheduleWaits
 from .schedules import Schedules
 from .secrets import Secrets
 from .skus import Skus
@@ -106,6 +107,7 @@ class Services:
     artifact_sweep: ArtifactSweep
     usage: Usage
     schedules: Schedules
+    schedule_waits: ScheduleWaits
     codes: TokenCodes
     keys: Keys
     notices: Notices
@@ -178,6 +180,7 @@ def build_services(
     place = Place(store, engine, control, home, shared=folders.root, clock=clock)
     vitals = Vitals()
     store.on_batch(vitals.wrote)
+    schedules = Schedules(audited, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock)
     forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
     return Services(
         settings=settings,
@@ -217,7 +220,8 @@ def build_services(
         artifacts=Artifacts(store, folders, work),
         artifact_sweep=ArtifactSweep(store, folders, _days(settings.files.artifact_days), clock=clock),
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
-        schedules=Schedules(audited, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock),
+        schedules=schedules,
+        schedule_waits=ScheduleWaits(store, control, schedules),
         skus=skus,
         place=place,
         configuration=Configuration(settings, home),

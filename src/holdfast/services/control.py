@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from holdfast.core.attempt import Debugger, JobSnapshot, TaskAttempt
-from holdfast.core.blockers import Wait
+from holdfast.core.blockers import Known, Wait
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.placement import GroupUse, JobUse, NodeUse, Verdict
@@ -57,6 +57,10 @@ class Control(Protocol):
 
     def wait_of(self, job_id: str, sees: Callable[[str], bool]) -> Wait | None:
         """All that keeps it waiting, for somebody who sees the jobs of some groups; None when it does not wait."""
+        ...
+
+    def known(self, job_id: str) -> Known | None:
+        """What is known of a job that is not final."""
         ...
 
     def verdict(self, job: Job, user: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""/jobs/{ref}/why: why a job waits, failed or is slow."""
+"""/jobs/{ref}/why: why a job waits, failed or is slow; /schedules/{id}/why: what its next run waits for."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ async def why_job(ref: str, actor: Caller, services: Ask) -> Response:
     """Why it waits, with every blocker, who has what it lacks and what would help; why it failed, with evidence and
     remedy; what slows it down; what it used of what it asked for."""
     return answer(show_why(await services.reasons.of(actor, ref)))
+
+
+@router.get("/schedules/{id}/why", response_model=why_models.WaitView)
+async def why_schedule(id: str, actor: Caller, services: Ask) -> Response:
+    """Why no job of it runs now: the job that a run waits for by its overlap rule, a pause, a fault; or when the next
+    one is due."""
+    return answer(_wait(await services.schedule_waits.of(actor, id)))
 
 
 def show_why(why: Why) -> dict[str, Any]:
