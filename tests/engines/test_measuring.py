@@ -472,7 +472,7 @@ def test_files_of_version_2(tmp_path: Path) -> None:
         memory__current="1000000\n",
         memory__peak="1500000\n",
         memory__max="max\n",
-        memory__stat="anon 5\nfile 400\ninactive_anon 7\ninactive_file 300000\nactive_file 5\n",
+        memory__stat="anon 5\nfile 400\ninactive_anon 7\ninactive_file 200000\nactive_file 100000\n",
         io__pressure="some avg10=0.00 avg60=0.00 avg300=0.00 total=1250000\nfull avg10=0.00 total=9\n",
     )
     (tmp_path / "a/memory.swap.current").write_text("4096\n")
@@ -507,7 +507,7 @@ def test_files_of_version_1(tmp_path: Path) -> None:
             memory__usage_in_bytes="1000000\n",
             memory__max_usage_in_bytes="1500000\n",
             memory__stat="cache 5\ninactive_file 1\nhierarchical_memory_limit 9223372036854771712\n"
-            "total_inactive_file 300000\ntotal_swap 4096\n",
+            "total_inactive_file 200000\ntotal_active_file 100000\ntotal_swap 4096\n",
         ),
     ]
     expected = GroupFigures(cpu=2.5, throttled=0.75, memory=700000, memory_peak=1200000, swap=4096)

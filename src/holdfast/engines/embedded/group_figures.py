@@ -77,7 +77,7 @@ def read_group(files: GroupFiles) -> GroupFigures:
     cpu_stat = read_lines(files.cpu_stat)
     memory_stat = read_lines(files.memory_stat)
     memory = read_number(files.memory)
-    cached = memory_stat.get(b"total_inactive_file", memory_stat.get(b"inactive_file", 0))
+    cached = _cached(memory_stat)
     peak = read_number(files.memory_peak)
     return GroupFigures(
         cpu=_cpu(files, cpu_stat),
@@ -89,6 +89,12 @@ def read_group(files: GroupFiles) -> GroupFigures:
         swap=read_number(files.swap) if files.swap else memory_stat.get(b"total_swap"),
         disk_wait=_disk_wait(files),
     )
+
+
+def _cached(stat: dict[bytes, int]) -> int:
+    """Of files, also of those that were read more than once: the kernel gives it back when memory is wanted."""
+    prefix = b"total_" if b"total_inactive_file" in stat else b""
+    return stat.get(prefix + b"inactive_file", 0) + stat.get(prefix + b"active_file", 0)
 
 
 def read_processes(files: GroupFiles) -> list[int]:
