@@ -87,8 +87,8 @@ def test_a_job_whose_machine_goes_down(tmp_path: Path, case: Case) -> None:
 
 @pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)
 def test_a_healthy_job(ward: Ward, case: Case) -> None:
-    assert ward.state(case) == "Succeeded", ward.account(case)
     why = ward.why(case)
+    assert why["state"] == "Succeeded", ward.account(case)
     assert why["failure"] is None, ward.account(case)
     assert not why["slow"]
 
@@ -119,7 +119,7 @@ def test_every_fault_is_among_the_broken_jobs() -> None:
 def assert_failed(ward: Ward, case: Case) -> None:
     if lacking := ward.lacks(case):
         pytest.skip(f"needs {lacking}")
-    assert ward.state(case) == "Failed", ward.account(case)
+    assert ward.why(case)["state"] == "Failed", ward.account(case)
 
 
 def check(ward: Ward, case: Case) -> None:

@@ -35,6 +35,7 @@ class Ward:
         self.server = Server(folder / "home", **SETTINGS)
         self._dataset = folder / "vanishing"
         self._jobs: dict[str, str] = {}  # case -> job
+        self._said: dict[str, dict[str, Any]] = {}
 
     def start(self) -> None:
         self.server.start()
@@ -139,17 +140,17 @@ class Ward:
                 return shutil.which(program, path=PATH) is not None
 
     def why(self, case: Case) -> dict[str, Any]:
-        reply = self.server.get(f"/jobs/{self._jobs[case.name]}/why")
-        assert reply.is_success, reply.text
-        return dict(reply.json())
+        """What is said of it; asked for once."""
+        if case.name not in self._said:
+            reply = self.server.get(f"/jobs/{self._jobs[case.name]}/why")
+            assert reply.is_success, reply.text
+            self._said[case.name] = dict(reply.json())
+        return self._said[case.name]
 
     def stop(self, case: Case) -> None:
         with self.server.client() as client:
             client.post(f"/jobs/{self._jobs[case.name]}/stop").raise_for_status()
         self._wait(self._jobs[case.name])
-
-    def state(self, case: Case) -> str:
-        return str(self.server.get(f"/jobs/{self._jobs[case.name]}").json()["state"])
 
     def log_at(self, case: Case, failure: dict[str, Any], line: dict[str, Any]) -> str:
         """What stands in the log where a line of evidence is said to be."""
