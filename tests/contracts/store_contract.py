@@ -374,6 +374,11 @@ class JobsContract:
 
     # -- retention
 
+    def test_which_jobs_there_are(self, opened: Opened) -> None:
+        ids = [opened.submit(name).id for name in ("one", "two")]
+        assert opened.read(jobs.known, [ids[1], "job-gone", "bad\0name", ids[0], "\ud800"]) == set(ids)
+        assert opened.read(jobs.known, []) == set()
+
     def test_logs_are_due_some_time_after_the_job_ended(self, opened: Opened) -> None:
         ids = [opened.submit(f"job {day}").id for day in range(4)]
         for day, id in enumerate(ids[:3]):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, text
+from sqlalchemy import Connection, Row, String, bindparam, text
 
 from holdfast.core.attempt import task_attempt_id
 from holdfast.core.records import JobAttempt, TaskRecord
@@ -47,7 +47,7 @@ _MARK_REMOVED = text(
     " AND attempt = :attempt AND role = :role AND task_index = :task_index AND number = :number"
     " AND logs_removed_at IS NULL"
 )
-_KNOWN = text("SELECT id FROM jobs WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
+_KNOWN = text("SELECT id FROM jobs WHERE id IN :ids").bindparams(bindparam("ids", expanding=True, type_=String))
 
 
 def known(conn: Connection, job_ids: Sequence[str]) -> set[str]:
