@@ -36,6 +36,7 @@ class Place:
     house: House
     engine: EmbeddedEngine
     efficiencies: Efficiencies
+    looks: list[float]  # seconds that each look at tasks took
 
     async def run(self, text: str) -> tuple[dict[Slowness, Finding], Efficiency]:
         return await self.judged((await self.house.run(text)).id)
@@ -52,7 +53,8 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     home = tmp_path / "home"
     engine = EmbeddedEngine(home, EmbeddedOptions(cpus=4, hidden=(str(home),)))
     async with open_house(home, engine=engine) as house:
-        sampler = Sampler(engine, house.services.metrics.files, close=0.5)
+        looks: list[float] = []
+        sampler = Sampler(engine, house.services.metrics.files, close=0.5, looked=looks.append)
         house.controller.on_seen(sampler.hear)
         looking = asyncio.create_task(sampler.run())
         least = Least(ended=2.0, running=2.0, silent=1.0)
@@ -60,7 +62,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
             house.store, engine, house.services.metrics, clock=lambda: datetime.now(UTC), least=least
         )
         async with _stopping(house):
-            yield Place(house, engine, judging)
+            yield Place(house, engine, judging, looks)
         looking.cancel()
         with suppress(asyncio.CancelledError):
             await looking
@@ -123,6 +125,7 @@ async def test_one_that_still_runs_is_told_of_without_advice(place: Place) -> No
             await asyncio.sleep(0.2)
     assert told[1].whole.seconds >= 2
     assert told[1].advice == ()
+    assert place.looks
 
 
 async def test_of_a_job_that_never_ran_nothing_is_told(place: Place) -> None:

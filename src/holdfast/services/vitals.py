@@ -65,10 +65,10 @@ class Vitals:
     def looked(self, seconds: float) -> None:
         self._looks.observe(seconds)
 
-    async def watch_loop(self) -> None:
+    async def watch_loop(self, every: float = LOOK) -> None:
         """Until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + LOOK
-            await asyncio.sleep(LOOK)
+            due = loop.time() + every
+            await asyncio.sleep(every)
             self._lag.observe(max(loop.time() - due, 0.0))
