@@ -389,6 +389,43 @@ def test_what_an_estimate_rests_on() -> None:
     assert basis(Place([node()], [A], [*many, X])) == TOO_MANY
 
 
+@pytest.mark.parametrize(
+    ("runs", "usual", "likely"),
+    [
+        (A, {}, None),
+        (A, {"a": 1.5}, 0.5),
+        (A, {"a": 0.5}, None),  # it has taken longer already
+        (A, {"a": 9}, None),  # its limit ends it sooner
+        (replace(A, hours=None), {"a": 1.5}, 0.5),
+        (replace(A, held=True), {"a": 1.5}, None),
+        (A, {"x": 1.5}, None),
+    ],
+)
+def test_when_it_starts_going_by_how_long_such_jobs_took(
+    runs: Job, usual: dict[str, float], likely: float | None
+) -> None:
+    without, estimate = (
+        Place([node()], [runs], [X]).wait().estimate,
+        Place([node()], [runs], [X], usual=usual).wait().estimate,
+    )
+    assert estimate is not None
+    assert without is not None
+    assert estimate.at == without.at
+    if likely is None:
+        assert estimate == without
+        return
+    assert estimate.likely == NOW + timedelta(hours=likely)
+    said = "Going by how long jobs of the same names took before, it starts at about 2026-03-01 12:30:00 UTC."
+    assert estimate.basis == f"{without.basis} {said}"
+
+
+def test_of_jobs_that_wait_before_it_too() -> None:
+    place = Place([node()], [A], [Job(id="b", cpu=4), X], usual={"a": 1.5, "b": 1})
+    estimate = place.wait().estimate
+    assert estimate is not None
+    assert (estimate.at, estimate.likely) == (NOW + timedelta(hours=3), NOW + timedelta(hours=1.5))
+
+
 def test_tasks_that_wait_one_by_one_are_explained_once_for_each_size() -> None:
     place = Place([node()], [A], [Job(id=f"x{i}", cpu=2 + i % 2) for i in range(6)])
     entries = [replace(found, job_id="x") for i in range(6) if (found := place.queue.get(f"x{i}"))]

@@ -62,6 +62,7 @@ class Place:
     quotas: Mapping[str, tuple[Quota, Quota]] = field(default_factory=dict)
     backfill: bool = False
     sees: Sequence[str] = ("red", "blue")
+    usual: Mapping[str, float] = field(default_factory=dict)  # job -> hours that such ones took before
 
     def __post_init__(self) -> None:
         self.jobs = {job.id: job for job in (*self.runs, *self.waits)}
@@ -119,6 +120,7 @@ class Place:
             about=self.about,
             sees=lambda group: group in self.sees,
             backfill=self.backfill,
+            usual={id: hours * 3600 for id, hours in self.usual.items()},
         )
 
     def pass_once(self, instead: Waiting | None = None) -> list[str]:

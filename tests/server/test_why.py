@@ -135,6 +135,6 @@ async def test_of_a_schedule(rig: Rig) -> None:
     why_models.WaitView.model_validate(found)
     assert (found["blockers"], found["estimate"]) == (
         [],
-        {"at": "2026-03-02T04:00:00Z", "basis": "Then its next run is due."},
+        {"at": "2026-03-02T04:00:00Z", "basis": "Then its next run is due.", "likely": None},
     )
     error_of(await rig.get("/schedules/recurrence-nosuch/why"), 404)

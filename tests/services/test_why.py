@@ -99,6 +99,22 @@ async def test_who_has_it_since_when_and_when_it_starts(house: House) -> None:
     await house.until(less.id, JobState.RUNNING)
 
 
+async def test_when_it_starts_going_by_how_long_such_jobs_took(house: House) -> None:
+    house.engine._now = house.clock.now
+    for minutes in (9, 10, 20):
+        job = await running(house, sleeper("train", cpu=3))
+        house.clock.forward(minutes * 60)
+        house.engine.finish(house.engine.running()[0])
+        await house.until(job)
+    await running(house, sleeper("train", cpu=3, time_limit=0))
+    job = (await submit(house, sleeper("next", cpu=2))).id
+    estimate = (await waiting(house, job)).estimate
+    assert estimate is not None
+    assert estimate.at is None
+    assert estimate.likely is not None
+    assert abs(estimate.likely - house.clock.now() - timedelta(minutes=10)) < timedelta(minutes=1)
+
+
 async def test_one_line_reasons_are_made_of_the_same(house: House) -> None:
     await running(house, sleeper("first", cpu=4))
     await submit(house, sleeper("second", cpu=4))

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -248,8 +248,11 @@ class Controller:
     def waiting(self, job_id: str) -> tuple[str, ...]:
         return self._standing().reasons(job_id)
 
-    def wait_of(self, job_id: str, sees: Callable[[str], bool]) -> Wait | None:
-        return self._standing().wait(job_id, sees)
+    def in_the_way(self, job_id: str) -> dict[str, Known]:
+        return self._standing().in_the_way(job_id)
+
+    def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:
+        return self._standing().wait(job_id, sees, usual)
 
     def known(self, job_id: str) -> Known | None:
         return self._standing().about(job_id)

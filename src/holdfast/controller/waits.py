@@ -16,10 +16,12 @@ from holdfast.core.placement import Verdict, Waiting
 from holdfast.core.plan import waiting_of
 from holdfast.core.queue import Queue
 from holdfast.core.states import JobState
-from holdfast.core.waits import Scene, wait_for_try, wait_of
+from holdfast.core.waits import Scene, in_the_way, wait_for_try, wait_of
 
 from .holds import held_tasks
 from .live import Live
+
+MOST_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,15 @@ class Standing:
         """In plain words; none when it does not wait."""
         return self._explain(self._entries(job_id))
 
-    def wait(self, job_id: str, sees: Callable[[str], bool]) -> Wait | None:
-        """Everything about it, for somebody who sees the jobs of some groups."""
+    def in_the_way(self, job_id: str) -> dict[str, Known]:
+        """Jobs that have what it lacks, or go before it; the first of them."""
+        entries = self._entries(job_id)
+        found = in_the_way(entries[0], self.queue, self.ledger, MOST_IN_THE_WAY) if entries else []
+        return {id: known for id in found if (known := self.about(id))}
+
+    def wait(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:
+        """Everything about it, for somebody who sees the jobs of some groups. `usual`: how many seconds jobs like some
+        that are in its way took before."""
         live = self.live.get(job_id)
         if live is None or live.snapshot.stop is not None:
             return None
@@ -55,6 +64,7 @@ class Standing:
                 about=self.about,
                 sees=sees,
                 backfill=self.backfill,
+                usual=usual,
             ),
         )
 

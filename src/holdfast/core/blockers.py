@@ -77,6 +77,7 @@ class Ahead:
 class Estimate:
     at: datetime | None  # None: cannot be told
     basis: str  # what it rests on, in a sentence
+    likely: datetime | None = None  # going by how long such jobs took before; None: that says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from .backfill import Reckoning
@@ -35,6 +35,7 @@ class Scene:
     about: About
     sees: Callable[[str], bool]  # whether whoever asks sees the jobs of a group
     backfill: bool = False
+    usual: Mapping[str, float] = field(default_factory=dict)  # job -> seconds that such jobs took before
 
     def called(self, job_id: str) -> str:
         known = self.about(job_id)
@@ -61,8 +62,27 @@ def wait_of(entries: Sequence[Waiting], scene: Scene) -> Wait:
         return replace(wait, estimate=Estimate(at=scene.now, basis=AT_ONCE))
     return replace(
         wait,
-        helps=helps(first, _holders(first, scene), scene.queue, scene.ledger, scene),
-        estimate=estimate(first, scene.queue, scene.ledger, scene.reckoning, now=scene.now, name=scene.called),
+        helps=helps(first, _holders(first, scene.ledger), scene.queue, scene.ledger, scene),
+        estimate=_estimate(first, scene),
+    )
+
+
+def in_the_way(waiting: Waiting, queue: Queue, ledger: Ledger, most: int) -> list[str]:
+    """Jobs that have what it lacks, or go before it: so many of each."""
+    ahead = dict.fromkeys(other.job_id for other in queue.before(waiting, most))
+    return [*_holders(waiting, ledger)[:most], *ahead]
+
+
+def _estimate(waiting: Waiting, scene: Scene) -> Estimate:
+    return estimate(
+        waiting,
+        scene.queue,
+        scene.ledger,
+        scene.reckoning,
+        now=scene.now,
+        name=scene.called,
+        about=scene.about,
+        usual=scene.usual,
     )
 
 
@@ -95,10 +115,10 @@ def _blockers(waiting: Waiting, scene: Scene) -> list[Blocker]:
 # -- who has it
 
 
-def _holders(waiting: Waiting, scene: Scene) -> list[str]:
+def _holders(waiting: Waiting, ledger: Ledger) -> list[str]:
     """Every job that has something it lacks."""
-    lacking = own_blockers(waiting, scene.ledger)
-    return list(dict.fromkeys(job_id for blocker in lacking for job_id in _having(blocker, waiting, scene.ledger)))
+    lacking = own_blockers(waiting, ledger)
+    return list(dict.fromkeys(job_id for blocker in lacking for job_id in _having(blocker, waiting, ledger)))
 
 
 def _with_holders(blocker: Blocker, waiting: Waiting, scene: Scene) -> Blocker:

@@ -45,8 +45,9 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    at: datetime | None = None  # None: cannot be told
+    at: datetime | None = None  # at the latest; None: cannot be told
     basis: str = ""
+    likely: datetime | None = None  # going by how long such jobs took before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,13 +11,13 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
-from holdfast.core.blockers import Blocker, BlockerKind, Wait
+from holdfast.core.blockers import Blocker, BlockerKind, Known, Wait
 from holdfast.core.job import Dialect, Job, Mount
 from holdfast.core.records import Dataset
 from holdfast.core.states import JobState
 from holdfast.reach import Reach, Silent
 from holdfast.store import datasets as dataset_rows
-from holdfast.store import people
+from holdfast.store import past_runs, people
 from holdfast.store.database import Store
 from holdfast.store.jobs import JobDetail
 
@@ -40,11 +40,21 @@ class Blockers:
         do not see are not named."""
         if record.summary.state.final:
             return None
-        wait = self._control.wait_of(record.summary.id, lambda group: may(actor, Verb.SEE_JOB, group))
+        job_id = record.summary.id
+        usual = await self._usual(self._control.in_the_way(job_id))
+        wait = self._control.wait_of(job_id, lambda group: may(actor, Verb.SEE_JOB, group), usual)
         if wait is None or record.summary.state is not JobState.PENDING:
             return wait
         missing = [*await self._images(record.job), *await self._datasets(record), *await self._folders(record.job)]
         return replace(wait, blockers=(*wait.blockers, *missing))
+
+    async def _usual(self, jobs: Mapping[str, Known]) -> dict[str, float]:
+        """Seconds that jobs of the same user and name took, where there were some."""
+        if not jobs:
+            return {}
+        named = {id: (known.user, known.name) for id, known in jobs.items()}
+        took = await self._store.read(past_runs.usual_seconds, named.values())
+        return {id: took[pair] for id, pair in named.items() if pair in took}
 
     async def _images(self, job: Job) -> list[Blocker]:
         return [

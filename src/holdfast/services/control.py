@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
@@ -55,8 +55,13 @@ class Control(Protocol):
         """Why it waits, in plain words; empty when it does not."""
         ...
 
-    def wait_of(self, job_id: str, sees: Callable[[str], bool]) -> Wait | None:
-        """All that keeps it waiting, for somebody who sees the jobs of some groups; None when it does not wait."""
+    def in_the_way(self, job_id: str) -> dict[str, Known]:
+        """Jobs that have what it lacks, or go before it in the queue; the first of them, by id."""
+        ...
+
+    def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:
+        """All that keeps it waiting, for somebody who sees the jobs of some groups; None when it does not wait.
+        `usual`: for those in its way, as far as it is known, how many seconds such jobs took before."""
         ...
 
     def known(self, job_id: str) -> Known | None:

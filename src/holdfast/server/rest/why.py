@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.blockers import Ahead, Blocker, Holder, Wait
+from holdfast.core.blockers import Ahead, Blocker, Estimate, Holder, Wait
 from holdfast.core.placement import Amount
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Used
 from holdfast.services.why import Why
@@ -56,8 +56,12 @@ def _wait(wait: Wait) -> dict[str, Any]:
         "ahead": [_ahead(each) for each in wait.ahead],
         "ahead_count": wait.ahead_count,
         "helps": list(wait.helps),
-        "estimate": {"at": show_time(estimate.at), "basis": estimate.basis} if estimate else None,
+        "estimate": _estimate(estimate) if estimate else None,
     }
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return {"at": show_time(estimate.at), "basis": estimate.basis, "likely": show_time(estimate.likely)}
 
 
 def _blocker(blocker: Blocker) -> dict[str, Any]:

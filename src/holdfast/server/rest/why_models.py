@@ -40,8 +40,9 @@ class AheadView(Given):
 
 
 class EstimateView(Given):
-    at: str | None = Field(description="When it starts; null: cannot be told.")
+    at: str | None = Field(description="When it starts at the latest; null: cannot be told.")
     basis: str = Field(description="What that rests on.")
+    likely: str | None = Field(description="When it starts, going by how long such jobs took before; null: unknown.")
 
 
 class WaitView(Given):
