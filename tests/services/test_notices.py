@@ -21,8 +21,8 @@ from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
 from holdfast.jobspec.notifying import parse_notify
-from holdfast.services.notice_texts import mail_of
 from holdfast.services.refusals import TooManyRequests
+from holdfast.services.smtp import mail_of
 from holdfast.store import happenings
 from holdfast.store.notices import NewNotice
 

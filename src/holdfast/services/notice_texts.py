@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from email.message import EmailMessage
-from email.policy import SMTP
 from typing import Any
 from urllib.parse import quote
 
@@ -20,7 +18,6 @@ VERSION = 1  # of the JSON; it changes when something is taken away or means som
 LONGEST_SUBJECT = 200
 LONGEST_TEXT = 4000
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
-_POLICY = SMTP.clone(cte_type="7bit")  # for mail servers of every age
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _HAPPENED = {
@@ -148,19 +145,6 @@ def webhook_body(notice: NewNotice) -> dict[str, Any]:
 def slack_body(notice: NewNotice) -> dict[str, str]:
     """Nothing that a job is called can become a link or call everybody in the channel."""
     return {"text": str(notice.body["text"]).translate(_SLACK)}
-
-
-def mail_of(notice: NewNotice, sender: str) -> EmailMessage:
-    message = EmailMessage(policy=_POLICY)
-    message["From"] = sender
-    message["To"] = notice.address
-    message["Subject"] = f"[holdfast] {one_line(notice.subject)}"
-    message["Date"] = notice.created_at
-    message["Message-ID"] = f"<{notice.id}@{sender.rpartition('@')[2]}>"
-    message["Auto-Submitted"] = "auto-generated"
-    message["Holdfast-Notice"] = notice.id
-    message.set_content(f"{notice.body['text']}\n")
-    return message
 
 
 def one_line(text: str) -> str:

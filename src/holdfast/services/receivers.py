@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import psutil
-
 from holdfast.core.errors import UserError
 
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -111,6 +109,8 @@ def _within(ip: Ip, networks: Iterable[Network]) -> bool:
 
 
 def _own_addresses() -> set[str]:
+    import psutil
+
     return {each.address.partition("%")[0] for found in psutil.net_if_addrs().values() for each in found}
 
 
