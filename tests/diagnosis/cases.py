@@ -8,7 +8,7 @@
 - `task`, `followers`, `attempt`, `frame` (FILE:LINE of the user's own code): exactly these;
 - `needs`: what must be here for it to run: a program, `root`, `sandbox`, `processes` (a limit on them), `managed` (a
   Python that is left to the system's packages), `groups` (Python with exception groups);
-- `action`: what is done to it from outside once it says that it is ready;
+- `action`: what is done to it from outside once it says that it is ready; `hold`: it is judged while it is held;
 - `first`: takes long, so it is submitted before others;
 - `limits`: is judged the same by whatever memory is limited.
 """

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.timeout(900)  # the first test waits for all jobs
 
 LEAST: dict[str, int] = {Confidence.POSSIBLE: 0, Confidence.LIKELY: 1, Confidence.CERTAIN: 2}
 LOST = [case for case in BROKEN if case.expected and case.expected.action == "lose"]
-FAILING = [case for case in BROKEN if case not in LOST]
+HELD = [case for case in BROKEN if case.expected and case.expected.action == "hold"]
+FAILING = [case for case in BROKEN if case not in [*LOST, *HELD]]
 OF_LIMITS = [case for case in BROKEN if case.expected and case.expected.limits]
 
 
@@ -83,6 +84,13 @@ def test_a_job_whose_machine_goes_down(tmp_path: Path, case: Case) -> None:
         ward.stop(case)
     finally:
         ward.server.stop()
+
+
+@pytest.mark.parametrize("case", HELD, ids=lambda case: case.name)
+def test_a_job_that_is_held(ward: Ward, case: Case) -> None:
+    ward.hold(case)
+    check(ward, case)
+    ward.stop(case)
 
 
 @pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)

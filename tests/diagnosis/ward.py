@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -78,9 +78,17 @@ class Ward:
         for claim in self.server.home.glob(f"tasks/{job}.*/claim"):
             os.kill(int(claim.read_text().split()[1]), signal.SIGKILL)
         self.server.start()
+        self._wait_until(job, lambda seen: seen["attempt"] > 0)
+
+    def hold(self, case: Case) -> None:
+        """Run it until it is kept after its failure."""
+        job = self._jobs[case.name] = self.server.submit(case.path.read_text())["id"]
+        self._wait_until(job, lambda seen: seen["state"] == "Held")
+
+    def _wait_until(self, job: str, good: Callable[[dict[str, Any]], bool]) -> None:
         began = time.monotonic()
-        while self.server.get(f"/jobs/{job}").json()["attempt"] == 0:
-            assert time.monotonic() - began < PATIENCE, "it is not tried again"
+        while not good(seen := self.server.get(f"/jobs/{job}").json()):
+            assert time.monotonic() - began < PATIENCE, seen
             time.sleep(0.05)
 
     def _wait(self, job: str) -> None:
