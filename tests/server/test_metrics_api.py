@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from holdfast.core.states import JobState
 from holdfast.server.rest import metric_models as models
 from tests.services.figures import GIB, MIB, START, steady
+from tests.services.house import open_house
 
-from .rig import Rig, error_of
+from .rig import Rig, error_of, open_rig
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +103,11 @@ async def test_who_may_not_and_what_is_wrong(rig: Rig) -> None:
     assert error_of(await rig.get(f"/jobs/{id}/metrics", params={"role": "x"}), 404)["field"] == "role"
     assert error_of(await rig.get(f"/jobs/{id}/metrics", params={"task": "w-7"}), 404)["field"] == "task"
     error_of(await rig.get(f"/jobs/{id}/metrics", params={"attempt": -1}), 400)
+
+
+async def test_where_nothing_is_measured_that_is_said(tmp_path: Path) -> None:
+    settings = {"metrics": {"enabled": False}}
+    async with open_house(tmp_path / "home", settings=settings) as house, open_rig(house) as rig:
+        job = await house.submit(PAIR)
+        for path in (f"/jobs/{job.id}/metrics", f"/jobs/{job.id}/metrics/now", "/metrics/now"):
+            assert (await rig.get(path)).json()["measured"] is False
