@@ -10,7 +10,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache, partial
 from typing import Protocol
 
 from sqlalchemy import Connection
@@ -18,7 +20,7 @@ from sqlalchemy import Connection
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import UserError
 from holdfast.core.job import Job
-from holdfast.core.notices import TOLD, NoticeEvent, Notify, Way, address_problem
+from holdfast.core.notices import TOLD, KnownRecipient, NoticeEvent, Notify, Way, address_problem
 from holdfast.core.records import User
 from holdfast.core.verdicts import Fault, Insight
 from holdfast.jobspec import fill_secrets
@@ -96,20 +98,16 @@ class Making:
                 return made
 
     async def _notices(self, found: Happenings) -> list[NewNotice]:
-        mails = self._mailing.ready
-        targets = [await self._store.read(_targets, each, mails) for each in found.events]
-        verdicts = await self._verdicts(each for each, to in zip(found.events, targets, strict=True) if to)
+        of_jobs, of_schedules = await self._store.read(_targets, found, self._mailing.ready)
+        verdicts = await self._verdicts(each for each, to in of_jobs if to)
         made: list[NewNotice] = []
-        for each, to in zip(found.events, targets, strict=True):
+        for each, to in of_jobs:
             if to:
                 told = tell_of_job(each, verdict=verdicts.get(each.job_id), base=self._base)
                 made += [self._notice(told, each.user, target) for target in to]
-        for missed in found.runs:
+        for missed, to in of_schedules:
             told = tell_of_schedule(missed, base=self._base)
-            made += [
-                self._notice(told, missed.user, target)
-                for target in await self._store.read(_schedule_targets, missed, mails)
-            ]
+            made += [self._notice(told, missed.user, target) for target in to]
         return made
 
     def _notice(self, told: Told, user: str, target: Target) -> NewNotice:
@@ -157,18 +155,41 @@ def _result(task: asyncio.Task[str | None]) -> str | None:
     return task.result()
 
 
-# -- who is told, within one read each
+# -- who is told, within one read
 
 
-def _targets(conn: Connection, happening: Happening, mails: bool) -> list[Target]:
-    job = _job(conn, happening) if happening.asks else None
-    return _chosen(conn, happening.user, TOLD[happening.kind], happening.at, job, mails)
+@dataclass(frozen=True, slots=True)
+class _Person:
+    user: User
+    recipients: list[KnownRecipient]
+    mail: list[Target]  # their own address, where mails can be sent there
+
+    @property
+    def everywhere(self) -> list[Target]:
+        return [(each.recipient.way, each.recipient.address) for each in self.recipients]
 
 
-def _schedule_targets(conn: Connection, missed: MissedRun, mails: bool) -> list[Target]:
-    stored = schedule_rows.load_schedule(conn, missed.run.schedule_id)
-    job = stored.job if stored is not None and stored.job.notify else None
-    return _chosen(conn, missed.user, NoticeEvent.SCHEDULE_SKIPPED, missed.run.at, job, mails)
+def _targets(
+    conn: Connection, found: Happenings, mails: bool
+) -> tuple[list[tuple[Happening, list[Target]]], list[tuple[MissedRun, list[Target]]]]:
+    person = cache(partial(_person, conn, mails))
+    of_jobs = [
+        (each, _chosen(person(each.user), TOLD[each.kind], each.at, _job(conn, each) if each.asks else None))
+        for each in found.events
+    ]
+    of_schedules = [
+        (each, _chosen(person(each.user), NoticeEvent.SCHEDULE_SKIPPED, each.run.at, _template(conn, each)))
+        for each in found.runs
+    ]
+    return of_jobs, of_schedules
+
+
+def _person(conn: Connection, mails: bool, name: str) -> _Person | None:
+    user = people.get_user(conn, name)
+    if user is None or user.disabled:
+        return None
+    usable = mails and address_problem(Way.MAIL, user.email) is None
+    return _Person(user, recipient_rows.list_recipients(conn, name), [(Way.MAIL, user.email)] if usable else [])
 
 
 def _job(conn: Connection, happening: Happening) -> Job | None:
@@ -180,31 +201,30 @@ def _job(conn: Connection, happening: Happening) -> Job | None:
         return None
 
 
-def _chosen(
-    conn: Connection, name: str, event: NoticeEvent, at: datetime, job: Job | None, mails: bool
-) -> list[Target]:
+def _template(conn: Connection, missed: MissedRun) -> Job | None:
+    stored = schedule_rows.load_schedule(conn, missed.run.schedule_id)
+    return None if stored is None else stored.job
+
+
+def _chosen(person: _Person | None, event: NoticeEvent, at: datetime, job: Job | None) -> list[Target]:
     """Each address once, however often it was chosen."""
-    user = people.get_user(conn, name)
-    if user is None or user.disabled:
+    if person is None:
         return []
-    known = recipient_rows.list_recipients(conn, name)
-    own = [(each.recipient.way, each.recipient.address) for each in known]
-    found = [
+    found: list[Target] = [
         (each.recipient.way, each.recipient.address)
-        for each in known
+        for each in person.recipients
         if event in each.recipient.events and each.created_at <= at
     ]
-    for notify in job.notify if job else ():
-        if event in notify.events:
-            found += _asked_for(notify, job, user, own, mails)
+    if job is not None:
+        for notify in job.notify:
+            if event in notify.events:
+                found += _asked_for(notify, job, person)
     return list(dict.fromkeys(found))
 
 
-def _asked_for(notify: Notify, job: Job | None, user: User, own: list[Target], mails: bool) -> list[Target]:
-    usable = mails and address_problem(Way.MAIL, user.email) is None
-    mail: list[Target] = [(Way.MAIL, user.email)] if usable else []
+def _asked_for(notify: Notify, job: Job, person: _Person) -> list[Target]:
     if notify.way is None:
-        return own or mail
+        return person.everywhere or person.mail
     if not notify.address:
-        return mail
-    return [(notify.way, fill_secrets(notify.address, job.secrets if job else {}))]
+        return person.mail
+    return [(notify.way, fill_secrets(notify.address, job.secrets))]

@@ -1,4 +1,4 @@
-"""What a notice says: in words, as JSON for webhooks, as Slack's text and as a mail."""
+"""What a notice says: in words, as JSON for webhooks and as Slack's text."""
 
 from __future__ import annotations
 
