@@ -442,10 +442,12 @@ async def test_a_test_says_what_came_back_and_no_more(desk: Desk) -> None:
         ("refused", "answered 302, and redirects are not followed"),
         ("later", "the connection was closed without an answer"),
     ]
+    tls = await desk.notices.add(desk.house.admin, "webhook", hook.url.replace("http:", "https:"))
+    assert (await desk.notices.test(desk.house.admin, tls.id)).said == "TLS failed"
     hook.close()
     gone = await desk.notices.test(desk.house.admin, known.id)
     assert gone.said == "nothing takes connections there"
-    assert [record.state.value for record in await desk.records()] == ["sent"] + ["failed"] * 4
+    assert [record.state.value for record in await desk.records()] == ["sent"] + ["failed"] * 5
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ _TONES = {
     "task-held": "hold",
     "hold-extended": "hold",
     "hold-files": "hold",
+    "hold-ending": "warn",
     "hold-ended": "warn",
     "debugger-waiting": "hold",
     "started": "run",
@@ -102,6 +103,7 @@ def _words(visit: Visit) -> dict[str, str]:
         "entered": visit.say("Entered"),
         "hold-extended": visit.say("Hold extended"),
         "hold-files": visit.say("Files kept"),
+        "hold-ending": visit.say("Hold ends soon"),
         "hold-ended": visit.say("Hold ended"),
         "debugger-waiting": visit.say("Debugger waiting"),
     }
