@@ -39,29 +39,30 @@ class Prometheus:
     def __init__(self, folder: Path, server: Server) -> None:
         self.folder = folder
         self.config = example_config(folder, server.url.removeprefix("http://"), server.token)
-        self.url = f"http://127.0.0.1:{free_port()}"
+        self.address = f"127.0.0.1:{free_port()}"
+        self.client = httpx.Client(base_url=f"http://{self.address}", timeout=PATIENCE, verify=False)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        address = self.url.removeprefix("http://")
         argv = ["prometheus", f"--config.file={self.config}", f"--storage.tsdb.path={self.folder / 'data'}"]
         with open(self.folder / "prometheus.log", "wb") as log:
-            process = subprocess.Popen([*argv, f"--web.listen-address={address}"], stdout=log, stderr=log)
+            process = subprocess.Popen([*argv, f"--web.listen-address={self.address}"], stdout=log, stderr=log)
         try:
             self.until(self._is_ready)
             yield
         finally:
             process.terminate()
             process.wait(PATIENCE)
+            self.client.close()
 
     def _is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/-/ready").status_code == 200
+            return self.client.get("/-/ready").status_code == 200
         except httpx.TransportError:
             return False
 
     def ask(self, path: str, **query: str) -> Any:
-        answer = httpx.get(f"{self.url}/api/v1/{path}", params=query).json()
+        answer = self.client.get(f"/api/v1/{path}", params=query).json()
         assert answer["status"] == "success", (query, answer)
         return answer["data"]
 
