@@ -118,58 +118,58 @@ def test_dashboards_are_found_by_the_addresses_openpai_used() -> None:
 
 SERVER = '{instance="a", job="holdfast"}'
 BAD = {
-    "HoldfastDown": {f"up{SERVER}": "0x400"},
-    "HoldfastNotWell": {f"holdfast_well{SERVER}": "0x400"},
+    "HoldfastDown": {f"up{SERVER}": "0x130"},
+    "HoldfastNotWell": {f"holdfast_well{SERVER}": "0x130"},
     "HoldfastEventLoopSlow": {
-        'holdfast_event_loop_lag_seconds_bucket{instance="a", le="0.5"}': "0+50x400",
-        'holdfast_event_loop_lag_seconds_bucket{instance="a", le="1"}': "0+60x400",
-        'holdfast_event_loop_lag_seconds_bucket{instance="a", le="+Inf"}': "0+60x400",
+        'holdfast_event_loop_lag_seconds_bucket{instance="a", le="0.5"}': "0+50x130",
+        'holdfast_event_loop_lag_seconds_bucket{instance="a", le="1"}': "0+60x130",
+        'holdfast_event_loop_lag_seconds_bucket{instance="a", le="+Inf"}': "0+60x130",
     },
     "HoldfastDatabaseSlow": {
-        'holdfast_db_write_duration_seconds_bucket{instance="a", le="1"}': "0+90x400",
-        'holdfast_db_write_duration_seconds_bucket{instance="a", le="5"}': "0+100x400",
-        'holdfast_db_write_duration_seconds_bucket{instance="a", le="+Inf"}': "0+100x400",
+        'holdfast_db_write_duration_seconds_bucket{instance="a", le="1"}': "0+90x130",
+        'holdfast_db_write_duration_seconds_bucket{instance="a", le="5"}': "0+100x130",
+        'holdfast_db_write_duration_seconds_bucket{instance="a", le="+Inf"}': "0+100x130",
     },
     "HoldfastRequestsFail": {
-        'holdfast_http_requests_total{instance="a", surface="rest", method="GET", status="500"}': "0+1x400"
+        'holdfast_http_requests_total{instance="a", surface="rest", method="GET", status="500"}': "0+1x130"
     },
     "HoldfastDiskLow": {
-        'holdfast_disk_free_bytes{instance="a", path="/x"}': "4x400",
-        'holdfast_disk_size_bytes{instance="a", path="/x"}': "100x400",
+        'holdfast_disk_free_bytes{instance="a", path="/x"}': "4x130",
+        'holdfast_disk_size_bytes{instance="a", path="/x"}': "100x130",
     },
-    "PaiJobPending": {'holdfast_queue_oldest_wait_seconds{group="vision"}': "0+60x400"},
+    "PaiJobPending": {'holdfast_queue_oldest_wait_seconds{group="vision"}': "0+60x130"},
     "HoldfastQueueStuck": {
-        f"holdfast_queue_length{SERVER}": "3x400",
-        'holdfast_jobs{instance="a", state="Running"}': "0x400",
-        'holdfast_jobs{instance="a", state="Pending"}': "3x400",
+        f"holdfast_queue_length{SERVER}": "3x130",
+        'holdfast_jobs{instance="a", state="Running"}': "0x130",
+        'holdfast_jobs{instance="a", state="Pending"}': "3x130",
     },
-    "GpuIdleJob": {'task_gpu_percent{job_name="ann~x", username="ann", minor_number="0"}': "9x400"},
-    "TaskMemoryNearLimit": {'task_mem_usage_percent{job_name="ann~x", role_name="w", task_index="0"}': "96x400"},
-    "HoldfastManyHeldTasks": {'holdfast_tasks{instance="a", state="Held"}': "21x400"},
+    "GpuIdleJob": {'task_gpu_percent{job_name="ann~x", username="ann", minor_number="0"}': "9x130"},
+    "TaskMemoryNearLimit": {'task_mem_usage_percent{job_name="ann~x", role_name="w", task_index="0"}': "96x130"},
+    "HoldfastManyHeldTasks": {'holdfast_tasks{instance="a", state="Held"}': "21x130"},
     "HoldfastManyFailures": {
-        'holdfast_jobs_ended_total{instance="a", result="failed"}': "0+1x400",
-        'holdfast_jobs_ended_total{instance="a", result="succeeded"}': "0x400",
+        'holdfast_jobs_ended_total{instance="a", result="failed"}': "0+1x130",
+        'holdfast_jobs_ended_total{instance="a", result="succeeded"}': "0x130",
     },
 }
 WELL = {
-    f"up{SERVER}": "1x400",
-    f"holdfast_well{SERVER}": "1x400",
-    'holdfast_event_loop_lag_seconds_bucket{instance="a", le="0.5"}': "0+60x400",
-    'holdfast_event_loop_lag_seconds_bucket{instance="a", le="+Inf"}': "0+60x400",
-    'holdfast_db_write_duration_seconds_bucket{instance="a", le="1"}': "0+96x400",
-    'holdfast_db_write_duration_seconds_bucket{instance="a", le="+Inf"}': "0+100x400",
-    'holdfast_http_requests_total{instance="a", surface="rest", method="GET", status="200"}': "0+1000x400",
-    'holdfast_http_requests_total{instance="a", surface="rest", method="GET", status="500"}': "5x400",
-    'holdfast_disk_free_bytes{instance="a", path="/x"}': "5x400",
-    'holdfast_disk_size_bytes{instance="a", path="/x"}': "100x400",
-    'holdfast_queue_oldest_wait_seconds{group="vision"}': "3600x400",
-    f"holdfast_queue_length{SERVER}": "3x400",
-    'holdfast_jobs{instance="a", state="Running"}': "1x400",
-    'task_gpu_percent{job_name="ann~x", username="ann", minor_number="0"}': "10x400",
-    'task_mem_usage_percent{job_name="ann~x", role_name="w", task_index="0"}': "95x400",
-    'holdfast_tasks{instance="a", state="Held"}': "20x400",
-    'holdfast_jobs_ended_total{instance="a", result="failed"}': "0+1x400",
-    'holdfast_jobs_ended_total{instance="a", result="succeeded"}': "0+1x400",
+    f"up{SERVER}": "1x130",
+    f"holdfast_well{SERVER}": "1x130",
+    'holdfast_event_loop_lag_seconds_bucket{instance="a", le="0.5"}': "0+60x130",
+    'holdfast_event_loop_lag_seconds_bucket{instance="a", le="+Inf"}': "0+60x130",
+    'holdfast_db_write_duration_seconds_bucket{instance="a", le="1"}': "0+96x130",
+    'holdfast_db_write_duration_seconds_bucket{instance="a", le="+Inf"}': "0+100x130",
+    'holdfast_http_requests_total{instance="a", surface="rest", method="GET", status="200"}': "0+1000x130",
+    'holdfast_http_requests_total{instance="a", surface="rest", method="GET", status="500"}': "5x130",
+    'holdfast_disk_free_bytes{instance="a", path="/x"}': "5x130",
+    'holdfast_disk_size_bytes{instance="a", path="/x"}': "100x130",
+    'holdfast_queue_oldest_wait_seconds{group="vision"}': "3600x130",
+    f"holdfast_queue_length{SERVER}": "3x130",
+    'holdfast_jobs{instance="a", state="Running"}': "1x130",
+    'task_gpu_percent{job_name="ann~x", username="ann", minor_number="0"}': "10x130",
+    'task_mem_usage_percent{job_name="ann~x", role_name="w", task_index="0"}': "95x130",
+    'holdfast_tasks{instance="a", state="Held"}': "20x130",
+    'holdfast_jobs_ended_total{instance="a", result="failed"}': "0+1x130",
+    'holdfast_jobs_ended_total{instance="a", result="succeeded"}': "0+1x130",
 }
 
 
@@ -190,7 +190,7 @@ def _scenario(series: dict[str, str], firing: set[str]) -> dict[str, Any]:
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [{"expr": query, "eval_time": "200m", "exp_samples": expected}],
+        "promql_expr_test": [{"expr": query, "eval_time": "110m", "exp_samples": expected}],
     }
 
 
