@@ -133,6 +133,16 @@ async def test_tries_of_one_task_are_one_line(house: House) -> None:
     assert [round(point.cpu) for point in found.points] == [10] * 10 + [90] * 10
 
 
+async def test_the_last_points_of_a_task_that_ended_long_before_are_out_of_reach(house: House) -> None:
+    id, files = (await house.submit(TWO_ROLES)).id, house.services.metrics.files
+    await house.until(id, JobState.RUNNING)
+    await files.ask(steady(files, f"{id}.0.a-0.0", cpu=10, seconds=100))
+    await files.ask(steady(files, f"{id}.0.a-1.0", cpu=90, seconds=100, start=START + 5000))
+    assert {round(point.cpu) for point in (await house.services.metrics.series(house.admin, id)).points} == {90}
+    whole = (await house.services.metrics.series(house.admin, id, "lifetime")).points
+    assert [round(point.cpu) for point in whole] == [10, 90]
+
+
 async def test_figures_go_some_days_after_the_end_and_those_of_unknown_jobs_at_once(house: House) -> None:
     files = house.services.metrics.files
     running = await pair(house)

@@ -133,17 +133,14 @@ class Metrics:
         number = record.summary.attempt if attempt is None else attempt
         _check(record, number, role, task)
         lines = _lines(rows, role, task)
-        series = await self.files.ask(self._read, lines, kept)
-        points = (
-            points_of(series[0].points) if len(series) == 1 else average([each.points for each in series], kept.seconds)
-        )
+        series, points = await self.files.ask(self._read_and_average, lines, kept)
         return JobSeries(
             job_id=found.id,
             attempt=number,
             ring=kept,
             role=role,
             task=task,
-            points=tuple(points[-kept.points :]),
+            points=points,
             tasks=len(lines),
             averaged=len(series),
             limits=_limits(record.job, role, task, series),
@@ -204,8 +201,17 @@ class Metrics:
         found = ((id, self.files.summary(id)) for id in attempt_ids)
         return {id: summary for id, summary in found if summary is not None}
 
+    def _read_and_average(self, lines: Lines, ring: Ring) -> tuple[list[_Line], tuple[Point, ...]]:
+        """In the files' own thread: of many tasks it takes a while."""
+        series = self._read(lines, ring)
+        if len(series) == 1:
+            points = points_of(series[0].points)
+        else:
+            points = average([each.points for each in series], ring.seconds)
+        return series, _newest(points, ring)
+
     def _read(self, lines: Lines, ring: Ring) -> list[_Line]:
-        """As many tasks as can be averaged at once, evenly chosen. In the files' own thread."""
+        """As many tasks as can be averaged at once, evenly chosen."""
         tries = list(lines.values())
         found = [self._line(each, ring) for each in tries[:1]]
         most = max(1, MOST_POINTS // max([1, *(len(line.points) for line in found)]))
@@ -225,6 +231,12 @@ class _Line:
 
     points: list[Sample]
     newest: Series | None  # of its last try
+
+
+def _newest(points: Sequence[Point], ring: Ring) -> tuple[Point, ...]:
+    """As far back as the ring reaches: the last points of tasks that ended long ago are older."""
+    since = points[-1].at - ring.seconds * ring.points if points else 0.0
+    return tuple(point for point in points[-ring.points :] if point.at > since)
 
 
 def _with_tries(conn: Connection, job_id: str, attempt: int | None) -> tuple[job_rows.JobDetail, list[TaskRecord]]:

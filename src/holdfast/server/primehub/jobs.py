@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -141,7 +142,7 @@ async def show_monitoring(job: Shape, info: Info) -> Shape | None:
     if found is None or not any(found.rings.values()):
         return None
     call.spend_values(sum(len(points) for points in found.rings.values()))
-    return show_figures(found, job["_job"])
+    return await asyncio.to_thread(show_figures, found, job["_job"])
 
 
 # -- acting

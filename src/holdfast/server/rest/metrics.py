@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from hashlib import blake2b
 from typing import Annotated, Any
@@ -51,7 +52,8 @@ async def show_metrics(
     """What a job uses over time. Each figure is the mean over its tasks, and over their GPUs; of one role's or of one
     task alone, if asked. With the ETag of an earlier answer, 304 while nothing was added."""
     found = await services.metrics.series(actor, ref, ring, role=role, task=task, attempt=attempt)
-    return _fresh(answer({**show_series(found), "measured": services.metrics.enabled}), known)
+    # Weeks of points are not made into text while everybody else waits.
+    return await asyncio.to_thread(_answer_series, found, services.metrics.enabled, known)
 
 
 @router.get("/jobs/{ref}/metrics/now", response_model=models.JobNowView)
@@ -82,6 +84,10 @@ async def show_place_now(actor: Caller, services: Ask) -> Response:
             "measured": services.metrics.enabled,
         }
     )
+
+
+def _answer_series(found: JobSeries, measured: bool, known: str | None) -> Response:
+    return _fresh(answer({**show_series(found), "measured": measured}), known)
 
 
 def show_series(found: JobSeries) -> dict[str, Any]:
