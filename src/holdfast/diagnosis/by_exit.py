@@ -58,7 +58,7 @@ def _told(wording: Wording, fault: Fault, words: phrases.Words, message: str, ru
 def may_tell(task: TaskCase, suspect: Suspect) -> bool:
     """Whether what the log tells goes with the signal that ended it."""
     signal = task.exit.signal
-    if signal is None or task.exit.code in (_TIMED_OUT,):
+    if signal is None or (suspect.rule is not None and suspect.rule.codes):
         return True
     if signal == _KILL:
         return suspect.fault in _MEMORY and suspect.healthy <= 5

@@ -99,6 +99,11 @@ class LogText:
         start, end = self._bounds(number)
         return not self.data[start:end].strip()
 
+    def begins(self, number: int) -> bool:
+        """It says something, and does not go on with what stands above it, as indented lines do."""
+        start, end = self._bounds(number)
+        return start < end and self.data[start : start + 1] not in (b" ", b"\t") and bool(self.data[start:end].strip())
+
     def last_lines(self, most: int) -> list[int]:
         """Numbers of the last lines that say something."""
         found: list[int] = []

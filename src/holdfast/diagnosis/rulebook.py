@@ -30,6 +30,8 @@ KINDS = {
     "syntax": r"(?:Syntax|Indentation|Tab)Error",
     "jvm": r"(?:[\w$]{1,60}\.){1,12}[\w$]{1,80}",
     "js": r"[A-Z]\w{0,40}Error",
+    "script": r"/[^'\"]{1,200}\.[cm]?[jt]s",
+    "upper": r"[A-Z_][A-Z0-9_]{1,60}",
 }
 _PART = re.compile(r"<([a-z_]+):([a-z]+)>")
 _PIECE = re.compile(r"<[a-z_]+:[a-z]+>|\\.|\[(?:\\.|[^\]\\])+\]|\{[0-9,]+\}|.")

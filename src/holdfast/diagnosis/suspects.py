@@ -19,10 +19,12 @@ from .tracebacks import Trace, find_traces
 TOGETHER = 3  # lines between errors of one block
 NEAR_END = 25  # healthy lines after an error that leave it beyond doubt
 FAR = 80  # healthy lines after which a program had gone on
+FAR_WEAK = 6  # the same after an error that no rule really knows
 FAR_BACK = 300  # the same before an error that only tells of another
 PLAIN = 40  # priority of an exception that no rule knows
 TELLING = 50  # priority from which an exception says more than one that was raised because of it
 WEAK = 30  # priority below which a line counts only where there is nothing else
+DECISIVE = 60  # priority from which an error that goes with the exit code needs no other
 STRONG = 80  # priority of what counts even right after an exception
 
 
@@ -134,7 +136,8 @@ class _Choosing:
 
     def _by_code(self) -> Suspect | None:
         """An error that goes with the very exit code, unless an exception came after it."""
-        fitting = [each for each in self._suspects if each.rule and each.rule.codes and not each.follower]
+        strong = [each for each in self._suspects if each.priority >= DECISIVE and not each.follower]
+        fitting = [each for each in strong if each.rule and each.rule.codes]
         last = fitting[-1] if fitting else None
         if last is None or any(each.trace and each.start > last.end and not each.follower for each in self._suspects):
             return None
@@ -147,8 +150,9 @@ class _Choosing:
         for block in reversed(self._blocks()):
             own = [each for each in block if not each.follower]
             if own:
-                found = self._measured(_of_block(own), until, limit, block[-1].end)
-                return found or follower
+                chosen = _of_block(own)
+                most = limit if chosen.priority >= WEAK else FAR_WEAK
+                return self._measured(chosen, until, most, block[-1].end) or follower
             if follower is None:
                 follower = self._measured(block[0], until, limit, block[-1].end)
                 if follower is None:
@@ -191,7 +195,7 @@ class _Choosing:
         for number in range(start, end):
             if count >= most:
                 break
-            if number not in self._covered and not self._text.blank(number) and not self._in_trace(number):
+            if number not in self._covered and self._text.begins(number) and not self._in_trace(number):
                 count += 1
         return count
 
