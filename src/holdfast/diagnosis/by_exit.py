@@ -96,8 +96,9 @@ def by_code(wording: Wording) -> Diagnosis | None:
     """What the exit code alone makes possible, where the log tells nothing."""
     assert wording.task is not None
     code, commands = wording.task.exit.code, "\n".join(wording.task.role.commands)
-    if code == _TIMED_OUT and "timeout" in commands:
-        return wording.diagnosis(Fault.TIME_LIMIT, phrases.OWN_TIMEOUT, Confidence.LIKELY, rule="own-timeout")
+    if code == _TIMED_OUT:
+        confidence = Confidence.LIKELY if "timeout" in commands else Confidence.POSSIBLE
+        return wording.diagnosis(Fault.TIME_LIMIT, phrases.OWN_TIMEOUT, confidence, rule="own-timeout")
     if code == 127:
         return wording.diagnosis(Fault.COMMAND_NOT_FOUND, phrases.CODE_127, Confidence.POSSIBLE, rule="code-127")
     if code == 126:
