@@ -78,7 +78,7 @@ async def test_now(rig: Rig) -> None:
     assert first["figures"]["gpus"][1] == {"index": 1, "percent": 30, "memory": 2 * GIB, "memory_total": 8 * GIB}
     everything = (await rig.get("/metrics/now")).json()
     models.PlaceNowView.model_validate(everything)
-    assert everything["jobs"][id] == everything["nodes"]["fake"]
+    assert everything["jobs"][id] == everything["nodes"]["fake"] == everything["groups"]["default"]
     assert (everything["jobs"][id]["cpu"], everything["jobs"][id]["gpu"]) == (400, 20)
 
 

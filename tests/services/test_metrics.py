@@ -108,7 +108,7 @@ async def test_what_tasks_use_now(house: House) -> None:
     place = house.services.metrics.place_now(house.admin)
     load = place.jobs[id]
     assert (load.tasks, round(load.cpu), load.memory, load.gpu) == (3, 450, 450 * MIB, 50)
-    assert place.nodes["fake"].cpu == load.cpu
+    assert place.nodes["fake"].cpu == place.groups["default"].cpu == load.cpu
     found = {(snapshot.id, task.task) for snapshot, task, _ in house.services.metrics.running()}
     assert found == {(id, "a-0"), (id, "a-1"), (id, "b-0")}
 

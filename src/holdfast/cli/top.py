@@ -28,6 +28,7 @@ ACTIVE = ("Running", "Preparing", "Held", "Pending", "Unknown")
 BAR = 16  # characters
 WIDE_ENOUGH = 110  # columns that bars take
 NONE = "–"  # where there are no figures
+NOW = ("CPU NOW", "MEMORY NOW", "GPU NOW")
 
 JobOrAll = Annotated[
     str | None,
@@ -90,33 +91,37 @@ def _everything(client: Client, limit: int) -> dict[str, object]:
 def _page(capacity: Capacity, jobs: tuple[JobSummary, ...], load: PlaceNow) -> RenderableType:
     from rich.console import Group
 
-    parts = [_machines(capacity, load), _groups(capacity), _jobs(jobs, load), _footnote(jobs, load)]
+    parts = [_machines(capacity, load), _groups(capacity, load), _jobs(jobs, load), _footnote(jobs, load)]
     spaced = [piece for part in parts if part is not None for piece in (part, "")]
     return Group(*spaced[:-1])
 
 
 def _machines(capacity: Capacity, load: PlaceNow) -> RenderableType:
-    has_gpus = any(node.gpus for node in capacity.nodes)
     rows = []
     for node in capacity.nodes:
         used = node.cpu - node.free.cpu
         memory = node.memory - node.free.memory
         gpus = len(node.gpus) - node.free.gpu
-        now = load.nodes.get(node.name)
         row = [
             node.name,
             f"{_bar(used, node.cpu)}{used:g}/{node.cpu:g}",
             f"{_bar(memory, node.memory)}{show_size(memory)}/{show_size(node.memory)}",
             f"{_bar(gpus, len(node.gpus))}{gpus}/{len(node.gpus)}" if node.gpus else "none",
-            _percent(now.cpu if now else None),
-            show_size(round(now.memory)) if now else NONE,
+            *_now(load.nodes.get(node.name)),
         ]
-        rows.append([*row, _percent(now.gpu if now else None)] if has_gpus else row)
-    columns = ("MACHINE", "CORES", "MEMORY", "GPUS", "CPU NOW", "MEMORY NOW", *(["GPU NOW"] if has_gpus else []))
-    return output.make_table(columns, rows)
+        rows.append(row)
+    return output.make_table(("MACHINE", "CORES", "MEMORY", "GPUS", *NOW), rows, drop=["GPU NOW"])
 
 
-def _groups(capacity: Capacity) -> RenderableType | None:
+def _now(load: Load | None) -> tuple[str, str, str]:
+    return (
+        _percent(load.cpu if load else None),
+        show_size(round(load.memory)) if load else NONE,
+        _percent(load.gpu if load else None),
+    )
+
+
+def _groups(capacity: Capacity, load: PlaceNow) -> RenderableType | None:
     bounded = [
         group for group in capacity.groups if any((group.used.cpu, group.used.gpu, group.quota.cpu, group.quota.gpu))
     ]
@@ -128,10 +133,11 @@ def _groups(capacity: Capacity) -> RenderableType | None:
             f"{group.used.cpu:g}{_of(group.quota.cpu, _cores)}",
             show_size(group.used.memory) + _of(group.quota.memory, show_size),
             f"{group.used.gpu}{_of(group.quota.gpu, str)}",
+            *_now(load.groups.get(group.name)),
         ]
         for group in bounded
     ]
-    return output.make_table(("GROUP", "CORES", "MEMORY", "GPUS"), rows)
+    return output.make_table(("GROUP", "CORES", "MEMORY", "GPUS", *NOW), rows, drop=["GPU NOW"])
 
 
 def _jobs(jobs: tuple[JobSummary, ...], load: PlaceNow) -> RenderableType:

@@ -121,5 +121,6 @@ class Load:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceNow:
     jobs: Mapping[str, Load] = field(default_factory=dict)  # by id
+    groups: Mapping[str, Load] = field(default_factory=dict)
     nodes: Mapping[str, Load] = field(default_factory=dict)
     measured: bool = True

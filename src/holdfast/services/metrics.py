@@ -106,6 +106,7 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class PlaceNow:
     jobs: Mapping[str, Load]  # those that the actor may see
+    groups: Mapping[str, Load]  # of these jobs
     nodes: Mapping[str, Load] = field(default_factory=dict)  # of all jobs
 
 
@@ -156,15 +157,17 @@ class Metrics:
         return JobNow(job=found, tasks=told, total=len(tasks))
 
     def place_now(self, actor: Actor) -> PlaceNow:
-        """What runs now uses, by job and by machine."""
+        """What runs now uses, by job, by group and by machine."""
         groups = readable_groups(actor)
         jobs: dict[str, Load] = {}
+        by_group: dict[str, Load] = {}
         nodes: dict[str, Load] = {}
         for snapshot, task, current in self.running():
             if groups is None or snapshot.job.group in groups:
                 jobs.setdefault(snapshot.id, Load()).add(current)
+                by_group.setdefault(snapshot.job.group, Load()).add(current)
             nodes.setdefault(task.node or "", Load()).add(current)
-        return PlaceNow(jobs, nodes)
+        return PlaceNow(jobs, by_group, nodes)
 
     def running(self) -> Iterator[tuple[JobSnapshot, TaskAttempt, Current]]:
         """Every task that runs and has been looked at, with its newest figures. Asks for no permission."""

@@ -119,5 +119,6 @@ class LoadView(Given):
 
 class PlaceNowView(Given):
     jobs: dict[str, LoadView] = Field(description="By id: jobs of which tasks run and have been looked at.")
+    groups: dict[str, LoadView] = Field(description="By name: what these jobs use.")
     nodes: dict[str, LoadView] = Field(description="By name: what all tasks on a machine use.")
     measured: bool = Field(description="False: nothing is measured here.")

@@ -75,11 +75,12 @@ async def show_metrics_now(ref: str, actor: Caller, services: Ask) -> Response:
 
 @router.get("/metrics/now", response_model=models.PlaceNowView)
 async def show_place_now(actor: Caller, services: Ask) -> Response:
-    """What running jobs use now, each with all its tasks; and what tasks use on each machine."""
+    """What running jobs use now, each with all its tasks; and the same by group and by machine."""
     found = services.metrics.place_now(actor)
     return answer(
         {
             "jobs": {id: _show_load(load) for id, load in found.jobs.items()},
+            "groups": {name: _show_load(load) for name, load in found.groups.items()},
             "nodes": {name: _show_load(load) for name, load in found.nodes.items()},
             "measured": services.metrics.enabled,
         }
