@@ -21,6 +21,7 @@ from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
 from holdfast.jobspec.notifying import parse_notify
+from holdfast.services.intake import NO_MAILS
 from holdfast.services.refusals import TooManyRequests
 from holdfast.services.smtp import mail_of
 from holdfast.store import happenings
@@ -293,6 +294,8 @@ async def test_jobs_ask_for_themselves(desk: Desk, hook: Hook) -> None:
     }
     shown = await house.services.jobs.get(ann, "own")
     assert hook.url not in shown.record.source
+    sent = await house.services.jobs.submit(ann, "name: m\ngroup: red\ncommand: echo hi\nnotify: {mail: me}\n")
+    assert sent.warnings == (NO_MAILS,)
     words = parse_notify("succeeded")
     await house.services.jobs.submit(ann, "name: asked\ngroup: red\ncommand: echo hi\n", notify=words)
     asked = await house.services.jobs.get(ann, "asked")

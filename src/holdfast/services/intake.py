@@ -12,7 +12,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.holding import spell_out
 from holdfast.core.job import DEFAULT_GROUP, FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
-from holdfast.core.notices import Notify
+from holdfast.core.notices import Notify, Way
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
 from holdfast.jobspec.locating import with_lines_of
@@ -33,6 +33,8 @@ from .storages import Storages, Wishes, wishes_of, without_datasets
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
 NO_HOLDS = "failed tasks are not kept on this server, whatever a job asks for"
+NO_NOTICES = "nobody is told of jobs outside by this server, whatever a job asks for"
+NO_MAILS = "this server sends no mails, whatever a job asks for"
 FILES_WARNING = (
     f"jobs are not isolated on this machine, so the group's files are not at {FILES}; the variable HOLDFAST_FILES "
     "says where they are"
@@ -89,7 +91,11 @@ class Intake:
         job = job if hold is None else replace(job, hold=hold)
         job = job if notify is None else replace(job, notify=with_notify(job.notify, notify))
         source = await self.clone(job) if job.secrets else text
-        warnings = (*(_show(warning) for warning in parsed.warnings), *self._hold_warnings(job.hold))
+        warnings = (
+            *(_show(warning) for warning in parsed.warnings),
+            *self._hold_warnings(job.hold),
+            *self._notify_warnings(job),
+        )
         if job.hold is None:
             job = replace(job, hold=await self._group_holds.of(job.group))
         return await self._allow(actor, job, source, warnings, new=True, unique=unique)
@@ -202,6 +208,14 @@ class Intake:
             names += await self._catalogue.image_names(job.group) if missing else ()
             found += [self._unknown_image(image) + similar_image(image, names) for image in missing]
         return found
+
+    def _notify_warnings(self, job: Job) -> list[str]:
+        if not job.notify:
+            return []
+        if not self._settings.notices.enabled:
+            return [NO_NOTICES]
+        mails = any(notify.way is Way.MAIL for notify in job.notify)
+        return [NO_MAILS] if mails and not self._settings.mail.host else []
 
     def _hold_warnings(self, hold: Hold | None) -> list[str]:
         if hold is None or hold.keep is Keep.NOTHING:
