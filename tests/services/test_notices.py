@@ -97,7 +97,7 @@ async def test_a_failed_job_is_told_to_whoever_wants_it(desk: Desk, hook: Hook) 
     assert (body["job"]["id"], body["job"]["name"], body["job"]["group"]) == (job.id, "a<b> & @here", "red")
     assert (body["job"]["state"], body["job"]["exit_code"]) == ("Failed", 3)
     assert body["link"] == f"http://127.0.0.1:8080/jobs/{job.id}"
-    assert body["command"] == f"holdfast logs {job.id}"
+    assert body["command"] == f"holdfast why {job.id}"
     assert body["subject"].startswith("a<b> & @here failed after ")
     assert "main-0: Exit code 3" in body["text"]
     assert list(slack.body) == ["text"]
@@ -251,7 +251,7 @@ async def test_mails_are_sent_to_whom_the_admin_allows(tmp_path: Path) -> None:
         assert read["Subject"].startswith("[holdfast] träin failed")
         assert read["From"] == "holdfast@example.org"
         assert read["Message-ID"].startswith("<notice-")
-        assert f"holdfast logs {job.id}" in read.get_content()
+        assert f"holdfast why {job.id}" in read.get_content()
     server.close()
 
 
@@ -484,6 +484,16 @@ async def test_the_server_is_not_led_to_places_of_its_own(tmp_path: Path, host: 
         assert "may not reach" in came.said
     assert hook.posts == []
     hook.close()
+
+
+async def test_what_is_allowed_by_name_is_reached_at_whichever_address_answers(tmp_path: Path, hook: Hook) -> None:
+    async with open_house(tmp_path / "home", settings={"notices": {"allow": ["LocalHost"]}}) as house:
+        ann = await house.user("ann", "red")
+        known = await house.services.notices.add(ann, "webhook", f"http://localhost:{hook.port}/a")
+        assert (await house.services.notices.test(ann, known.id)).said == "answered 200"
+        assert hook.posts[0].headers["Host"] == f"localhost:{hook.port}"
+        by_number = await house.services.notices.add(ann, "webhook", f"http://127.0.0.1:{hook.port}/a")
+        assert "may not reach" in (await house.services.notices.test(ann, by_number.id)).said
 
 
 async def test_an_admin_may_reach_this_machine(house: House, hook: Hook) -> None:

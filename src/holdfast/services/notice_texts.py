@@ -33,7 +33,7 @@ _HAPPENED = {
 _NEXT = {
     NoticeEvent.STARTED: "holdfast logs -f {}",
     NoticeEvent.SUCCEEDED: "holdfast show {}",
-    NoticeEvent.FAILED: "holdfast logs {}",
+    NoticeEvent.FAILED: "holdfast why {}",
     NoticeEvent.STOPPED: "holdfast show {}",
     NoticeEvent.RETRIED: "holdfast events {}",
     NoticeEvent.HELD: "holdfast ssh {}",
