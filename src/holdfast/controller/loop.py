@@ -23,7 +23,7 @@ from holdfast.core.blockers import Known, Wait
 from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.exits import Cause
 from holdfast.core.holding import HoldRequest
-from holdfast.core.job import Job, Keep
+from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import (
     GroupUse,
@@ -52,6 +52,7 @@ from .diagnosing import Diagnosing, wants_diagnosis
 from .holds import held_tasks, with_room
 from .live import Limits, Live, Round
 from .surroundings import SurroundingsOf
+from .times import policy_of, reckoning_of, time_limit_of
 from .use import use_by_jobs, use_of
 from .waits import Standing
 
@@ -678,38 +679,13 @@ class Controller:
         return asyncio.get_running_loop().time()
 
     def _reckoning(self) -> Reckoning:
-        """By the loop's clock, so that a jump of the wall clock promises nothing wrong."""
-        now = asyncio.get_running_loop().time()
-
-        def ends(attempt_id: str) -> float | None:
-            live = self._live.get(_job_id(attempt_id))
-            if live is None:
-                return now
-            longest = self._longest(live)
-            return None if longest is None else (now if live.began is None else live.began) + longest
-
-        return Reckoning(now, ends, lambda job_id: self._longest(self._live[job_id]))
-
-    def _longest(self, live: Live) -> float | None:
-        """Seconds that an attempt may have its place: at its limit it is asked to end, and has its grace for that; or
-        it fails just before, and is held."""
-        policy = self._policy(live.snapshot.job)
-        held = policy.hold.longest if policy.hold and policy.hold.keep is Keep.ALL else timedelta()
-        return None if policy.time_limit is None else (policy.time_limit + policy.grace + held).total_seconds()
+        return reckoning_of(self._live, self._policy, asyncio.get_running_loop().time())
 
     def _policy(self, job: Job) -> Policy:
-        return Policy(
-            time_limit=self.time_limit(job),
-            grace=min(_or(job.grace, self.limits.grace), self.limits.max_grace),
-            hold=self.limits.hold.policy(job),
-        )
+        return policy_of(job, self.limits, self.groups)
 
     def time_limit(self, job: Job) -> timedelta | None:
-        group = self.groups.get(job.group)
-        limit = job.time_limit if job.time_limit is not None else group.time_limit if group else None
-        if limit is None:
-            limit = self.limits.openpai_time_limit if job.dialect.openpai else self.limits.time_limit
-        return limit or None
+        return time_limit_of(job, self.limits, self.groups)
 
     def _quotas(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}
@@ -721,7 +697,3 @@ def _job_of(observation: Observation) -> str:
 
 def _job_id(attempt_id: str) -> str:
     return attempt_id.split(".", 1)[0]
-
-
-def _or(value: timedelta | None, default: timedelta) -> timedelta:
-    return default if value is None else value

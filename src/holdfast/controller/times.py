@@ -1,0 +1,54 @@
+"""How long jobs may run and have their places: what the admin, the group and the job settled on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from holdfast.core.backfill import Reckoning
+from holdfast.core.job import Job, Keep
+from holdfast.core.plan import Policy
+from holdfast.core.records import Group
+
+from .live import Limits, Live
+
+
+def policy_of(job: Job, limits: Limits, groups: Mapping[str, Group]) -> Policy:
+    grace = limits.grace if job.grace is None else job.grace
+    return Policy(
+        time_limit=time_limit_of(job, limits, groups),
+        grace=min(grace, limits.max_grace),
+        hold=limits.hold.policy(job),
+    )
+
+
+def time_limit_of(job: Job, limits: Limits, groups: Mapping[str, Group]) -> timedelta | None:
+    """None: no limit."""
+    group = groups.get(job.group)
+    limit = job.time_limit if job.time_limit is not None else group.time_limit if group else None
+    if limit is None:
+        limit = limits.openpai_time_limit if job.dialect.openpai else limits.time_limit
+    return limit or None
+
+
+def reckoning_of(jobs: Mapping[str, Live], policy: Callable[[Job], Policy], now: float) -> Reckoning:
+    """`now` is of the loop's clock, so that a jump of the wall clock promises nothing wrong."""
+
+    def ends(attempt_id: str) -> float | None:
+        live = jobs.get(attempt_id.split(".", 1)[0])
+        if live is None:
+            return now
+        span = longest(live.snapshot.id)
+        return None if span is None else (now if live.began is None else live.began) + span
+
+    def longest(job_id: str) -> float | None:
+        return _longest(policy(jobs[job_id].snapshot.job))
+
+    return Reckoning(now, ends, longest)
+
+
+def _longest(policy: Policy) -> float | None:
+    """Seconds that an attempt may have its place: at its limit it is asked to end, and has its grace for that; or it
+    fails just before, and is held."""
+    held = policy.hold.longest if policy.hold and policy.hold.keep is Keep.ALL else timedelta()
+    return None if policy.time_limit is None else (policy.time_limit + policy.grace + held).total_seconds()
