@@ -10,10 +10,11 @@ import pytest
 from holdfast.core.attempt import Seen
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.engines.base import Stream
-from holdfast.engines.embedded import EmbeddedOptions, cgroups
+from holdfast.engines.embedded import EmbeddedOptions, cgroups, ending
 from holdfast.engines.embedded.machine import find_memory, find_port_end
 from tests.contracts.engine_contract import Rig, launch, read_all
 
+from .measured_programs import fills
 from .playing import folder_of, play
 
 EATER = "echo up; python3 -c 'import time; x = bytearray(400 * 2**20); time.sleep(600)'"
@@ -256,5 +257,20 @@ def test_more_text_than_can_lie_in_memory_for_a_task_is_refused(tmp_path: Path) 
         seen = await rig.engine.start(launch("a", "true", entry="#" * (16 * 1024 * 1024)))
         assert (seen.seen, seen.transient) == (Seen.REFUSED, False)
         assert "characters; 16777216 can run" in seen.message
+
+    play(tmp_path, scenario)
+
+
+def test_memory_that_children_share_counts_once_where_it_is_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "find_cgroups", lambda **_: (None, "none for this test"))
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", fills(40 * MIB), resources=Resources(cpu=1.0, memory=80 * MIB))
+        folder = folder_of(tmp_path, "a")
+        target = ending.Target("", folder, folder.read_start(), 0)
+        assert ending.users_memory(target, 80 * MIB) < 80 * MIB
+        assert ending.users_memory(target, 1 << 40) > 150 * MIB  # counted in full, for it does not matter
 
     play(tmp_path, scenario)

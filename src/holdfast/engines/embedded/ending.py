@@ -11,6 +11,7 @@ from typing import NamedTuple
 from . import cgroups
 from .folder import TaskFolder
 from .live import pids_of
+from .process_figures import divide
 from .processes import (
     children,
     descendants,
@@ -44,9 +45,11 @@ class Target(NamedTuple):
         return self.note.cgroups if self.note else ()
 
 
-def users_memory(target: Target) -> int:
-    """Bytes its processes use."""
-    return resident(_tree(target))
+def users_memory(target: Target, limit: int) -> int:
+    """Bytes its processes use. Shared pages count once where that decides whether it is more than the limit."""
+    pids = _tree(target)
+    full = resident(pids)
+    return full if full <= limit else min(full, divide({pid: resident([pid]) for pid in pids})[0])
 
 
 def _tree(target: Target) -> list[int]:

@@ -293,8 +293,7 @@ class EmbeddedEngine:
             held=folder.read_full() if note is not None and note.scratch else 0,
             artifacts=artifacts.may_have_artifacts(folder, note),
         )
-        used = self._measuring.used(attempt_id, note, claim.ended or uptime(), waited)
-        return replace(seen, used=used) if seen.seen is Seen.EXITED else seen
+        return replace(seen, used=self._measuring.used(attempt_id, note, claim.ended or uptime(), waited))
 
     async def _adopt(self, attempt_id: str) -> None:
         """Take up watching what another server, or we in another life, started."""
@@ -401,7 +400,7 @@ class EmbeddedEngine:
 
     async def _check_memory(self, task: LiveTask, limit: int) -> None:
         target = self._target(task)
-        if await self._in_thread(lambda: ending.users_memory(target)) > limit:
+        if await self._in_thread(lambda: ending.users_memory(target, limit)) > limit:
             task.folder.mark_out_of_memory()
             await self.stop(task.attempt_id, 0)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _DEVICE = re.compile(r"/dev/nvidia[0-9]+\Z")
 _SOCKET = "socket:["
+_LARGE = 1 << 20  # bytes of a process whose memory is worth dividing
+_LOOKED_AT = 50  # processes whose memory is divided, and as many more for a sample
 
 
 class Stat(NamedTuple):
@@ -88,6 +90,29 @@ def fair_memory(pid: int) -> tuple[int, int] | None:
         return None
     memory = int(values[b"Pss_Anon:"]) + int(values[b"Pss_Shmem:"])
     return memory * 1024, int(values.get(b"SwapPss:", b"0")) * 1024
+
+
+def divide(sizes: Mapping[int, int]) -> tuple[int, int]:
+    """Bytes in memory and in swap that processes have together, by what each has when it is counted in full. Only the
+    largest are looked at, and some of the others, as a sample."""
+    ordered = sorted(sizes, key=lambda pid: sizes[pid], reverse=True)
+    rest = ordered[_LOOKED_AT:]
+    memory, _, swap = _divide_all(ordered[:_LOOKED_AT], sizes)
+    sample = rest[:: len(rest) // _LOOKED_AT + 1]
+    part, full, more_swap = _divide_all(sample, sizes)
+    share = sum(sizes[pid] for pid in rest) / full if full else 0.0
+    return memory + int(part * share), swap + int(more_swap * share)
+
+
+def _divide_all(pids: Iterable[int], sizes: Mapping[int, int]) -> tuple[int, int, int]:
+    """Of these: memory, what it would be counted in full, swap."""
+    memory = full = swap = 0
+    for pid in pids:
+        fair = fair_memory(pid) if sizes[pid] >= _LARGE else None
+        full += sizes[pid]
+        memory += sizes[pid] if fair is None else fair[0]
+        swap += 0 if fair is None else fair[1]
+    return memory, full, swap
 
 
 def open_files(pids: Iterable[int], most: int) -> Iterator[str]:

@@ -32,7 +32,6 @@ _MOST_CLOSED = 20_000  # sockets closed since the last round
 _FEW_CLOSED = 200  # the same, when a task ends
 _TRIES = 3  # at processes that come and go meanwhile
 _FAIR_SECONDS = 0.05  # of one round, for dividing shared memory among processes
-_LARGE = 1 << 20  # bytes of a process whose memory is worth dividing
 _SANDBOX = 2  # processes of bubblewrap, in the group of every task it runs
 _BLOCK = 512  # bytes, in which the kernel counts for whoever waits for a process
 
@@ -59,6 +58,13 @@ class Rising:
             self._lost += max(0.0, self._found - found)
             self._found = found
         return self._found + self._lost
+
+
+@dataclass(slots=True)
+class Spare:
+    """Time that a round has for what may as well wait."""
+
+    seconds: float
 
 
 @dataclass(slots=True, eq=False)
@@ -97,12 +103,12 @@ class Rounds:
             tracks = {each.attempt_id: self._track(each) for each in subjects}
             pids = self._processes(subjects, tracks)
             readings = {}
-            fair_until = time.perf_counter() + _FAIR_SECONDS
+            spare = Spare(_FAIR_SECONDS)
             oldest_first = sorted(subjects, key=lambda each: tracks[each.attempt_id].fair_at)
             for each in oldest_first:
                 if each.attempt_id in pids:
                     track, members = tracks[each.attempt_id], pids[each.attempt_id]
-                    readings[each.attempt_id] = _look(each, track, members, self._forest, fair_until)
+                    readings[each.attempt_id] = _look(each, track, members, self._forest, spare)
             for each in subjects:
                 if each.attempt_id not in readings and tracks[each.attempt_id].last is None:
                     self.forget(each.attempt_id)  # it has not begun, or ended meanwhile
@@ -199,7 +205,7 @@ class Rounds:
 # --- one task -----------------------------------------------------------------------------------------------------
 
 
-def _look(subject: Subject, track: Track, pids: Sequence[int], forest: Forest, fair_until: float) -> Reading:
+def _look(subject: Subject, track: Track, pids: Sequence[int], forest: Forest, spare: Spare) -> Reading:
     note, group = subject.note, read_group(track.files)
     at = uptime()
     cpu = group.cpu
@@ -208,7 +214,7 @@ def _look(subject: Subject, track: Track, pids: Sequence[int], forest: Forest, f
         cpu = track.cpu.read(found, sure=sure)
     memory = group.memory
     if memory is None:
-        memory = _add_memory(track, pids, fair_until)
+        memory = _add_memory(track, pids, spare)
     track.peak = max(track.peak, memory, group.memory_peak or 0)
     disk_read, disk_written = _add_disks(track, pids)
     track.pids = frozenset(pids)
@@ -238,18 +244,16 @@ def _counts_cpu(files: GroupFiles) -> bool:
     return bool(files.cpu_stat or files.cpu_usage)
 
 
-def _add_memory(track: Track, pids: Iterable[int], fair_until: float) -> int:
+def _add_memory(track: Track, pids: Iterable[int], spare: Spare) -> int:
     """Where nobody counts it: what each process has for itself, corrected by what they share. The correction costs, so
     it is found out anew when there is time, and the same until then."""
     sizes = {pid: process_figures.own_memory(pid) for pid in pids}
     full = sum(sizes.values())
-    if time.perf_counter() < fair_until:
-        fair = swap = 0
-        for pid, size in sizes.items():
-            divided = process_figures.fair_memory(pid) if size >= _LARGE else None
-            fair += size if divided is None else divided[0]
-            swap += 0 if divided is None else divided[1]
-        track.fairness, track.fair_at, track.swap = fair / full if full else 1.0, uptime(), swap
+    if spare.seconds > 0 and full:
+        began = time.perf_counter()
+        fair, track.swap = process_figures.divide(sizes)
+        track.fairness, track.fair_at = fair / full, uptime()
+        spare.seconds -= time.perf_counter() - began
     return int(full * track.fairness)
 
 

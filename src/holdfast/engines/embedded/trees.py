@@ -67,13 +67,16 @@ class Forest:
         placed = outside.union(*trees.values())
         keys = {(pid, stat.started) for pid, stat in here.items()}
         self._strangers &= keys
+        found: dict[str, list[int]] = {}
         for pid, started in keys - self._strangers:
             if pid not in placed:
                 name = plain.get(_cookie(pid), "")
                 if name:
-                    trees[name] = _add(trees[name], [pid], below)
+                    found.setdefault(name, []).append(pid)
                 else:
                     self._strangers.add((pid, started))
+        for name, pids in found.items():
+            trees[name] = _add(trees[name], pids, below)
         self._members = {name: [(pid, here[pid].started) for pid in trees[name]] for name in plain.values()}
 
     def cpu(self, pids: Iterable[int], before: Collection[int]) -> tuple[float, bool]:
@@ -95,7 +98,8 @@ def _descend(roots: Iterable[int], below: dict[int, list[int]]) -> list[int]:
 
 
 def _add(tree: list[int], more: Iterable[int], below: dict[int, list[int]]) -> list[int]:
-    new = [pid for pid in more if pid not in set(tree)]
+    members = set(tree)
+    new = [pid for pid in more if pid not in members]
     return list(dict.fromkeys([*tree, *new, *_descend(new, below)]))
 
 
