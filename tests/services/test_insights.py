@@ -1,0 +1,170 @@
+"""What is concluded of jobs: kept once they end, worked out while they go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from holdfast.core.states import JobState
+from holdfast.core.verdicts import Diagnosis, EvidenceKind, Fault, Insight
+from holdfast.services.diagnoses import HEAD, TAIL
+from holdfast.services.insights import Insights
+from holdfast.store import insights as insight_rows
+from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import JobDetail
+
+from .house import PATIENCE, House
+
+pytestmark = pytest.mark.anyio
+
+BROKEN = """
+name: broken
+command: |
+  echo loading
+  echo ModuleNotFoundError: No module named 'torch' >&2
+  exit 1
+"""
+RANKS = """
+name: ranks
+roles:
+  worker:
+    instances: 2
+    command: sleep 600
+resources: {cpu: 0.5}
+"""
+
+
+async def record_of(house: House, job_id: str) -> JobDetail:
+    return await house.store.read(job_rows.get, job_id)
+
+
+async def kept(house: House, seq: int) -> Insight | None:
+    return await house.store.read(insight_rows.find_insight, seq)
+
+
+@asynccontextmanager
+async def at_work(insights: Insights) -> AsyncIterator[None]:
+    task = asyncio.create_task(insights.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_verdict_is_kept_when_a_job_ends(house: House) -> None:
+    insights = house.services.insights
+    house.controller.on_end(insights.job_ended)
+    async with at_work(insights), asyncio.timeout(PATIENCE):
+        job = await house.run(BROKEN)
+        while (found := await kept(house, job.seq)) is None:
+            await asyncio.sleep(0.01)
+    assert found.diagnosis is not None
+    assert found.diagnosis.fault is Fault.MISSING_MODULE
+    assert found.diagnosis.task == "main-0"
+
+
+async def test_what_nobody_worked_out_is_worked_out_when_asked_and_kept(house: House) -> None:
+    job = await house.run(BROKEN)
+    assert await kept(house, job.seq) is None
+    record = await record_of(house, job.id)
+    first, second = await asyncio.gather(house.services.insights.of(record), house.services.insights.of(record))
+    assert first == second == await kept(house, job.seq)
+    assert first.diagnosis is not None
+    log = next(each for each in first.diagnosis.evidence if each.kind is EvidenceKind.LOG)
+    assert log.offset == len("loading\n")
+
+
+async def test_jobs_that_did_not_fail_have_no_verdict(house: House) -> None:
+    done = await house.run("{name: a, command: exit 0}")
+    assert (await house.services.insights.of(await record_of(house, done.id))).diagnosis is None
+    stopped = await house.submit("{name: b, command: sleep 600}")
+    await house.until(stopped.id, JobState.RUNNING)
+    assert (await house.services.insights.of(await record_of(house, stopped.id))).diagnosis is None
+    await house.services.jobs.stop(house.admin, stopped.id)
+    await house.until(stopped.id)
+    assert (await house.services.insights.of(await record_of(house, stopped.id))).diagnosis is None
+
+
+async def test_the_first_task_is_found_by_when_it_ended(house: House) -> None:
+    job = await house.submit(RANKS)
+    await house.until(job.id, JobState.RUNNING)
+    first, second = sorted(house.engine.running())
+    house.engine.write(second, b"OSError: [Errno 28] No space left on device\n")
+    house.engine.write(first, b"RuntimeError: NCCL error in: x.cpp:1, remote process exited\n")
+    house.engine.finish(first, 1)
+    house.engine.finish(second, 1)
+    await house.until(job.id)
+    found = (await house.services.insights.of(await record_of(house, job.id))).diagnosis
+    assert found is not None
+    assert (found.task, found.fault) == ("worker-1", Fault.DISK_FULL)
+    assert found.followers == ("worker-0",)
+
+
+async def test_only_the_ends_of_a_huge_log_are_read(house: House) -> None:
+    job = await house.submit("{name: a, command: sleep 600}")
+    await house.until(job.id, JobState.RUNNING)
+    (id,) = house.engine.running()
+    filler = b"step\n" * ((HEAD + TAIL) // 2)
+    house.engine.write(id, filler + b"cat: /data/x: No such file or directory\n")
+    house.engine.finish(id, 1)
+    await house.until(job.id)
+    found = (await house.services.insights.of(await record_of(house, job.id))).diagnosis
+    assert found is not None
+    assert found.fault is Fault.MISSING_FILE
+    assert found.evidence[0].offset == len(filler)
+
+
+class Counting:
+    """Diagnoses that are made one at a time, and counted."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.at_once = 0
+        self.most = 0
+
+    async def of(self, record: JobDetail) -> Diagnosis | None:
+        self.made += 1
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if record.summary.name == "bug":
+            raise RuntimeError("cannot be judged")
+        return None
+
+
+async def test_many_ends_are_looked_at_a_few_at_a_time_and_a_bug_stops_none(house: House) -> None:
+    jobs = [await house.run(f"{{name: {name}, command: exit 1}}") for name in ("a", "bug", "c", "d", "e", "f")]
+    counting = Counting()
+    insights = Insights(house.store, counting, monotonic=lambda: 0.0)
+    for job in jobs:
+        insights.job_ended(job.id)
+        insights.job_ended(job.id)
+    insights.job_ended("job-that-is-not-there")
+    async with at_work(insights), asyncio.timeout(PATIENCE):
+        while await kept(house, jobs[-1].seq) is None:
+            await asyncio.sleep(0.01)
+    assert counting.made == len(jobs)
+    assert counting.most <= 2
+    assert await kept(house, jobs[1].seq) is None
+
+
+async def test_a_job_that_goes_on_is_not_looked_at_again_at_once(house: House) -> None:
+    job = await house.submit("{name: a, command: sleep 600}")
+    await house.until(job.id, JobState.RUNNING)
+    counting = Counting()
+    now = [0.0]
+    insights = Insights(house.store, counting, monotonic=lambda: now[0])
+    record = await record_of(house, job.id)
+    await insights.of(record)
+    await insights.of(record)
+    assert counting.made == 1
+    now[0] += 60
+    await insights.of(record)
+    assert counting.made == 2
+    assert await kept(house, job.seq) is None
