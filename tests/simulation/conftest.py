@@ -17,7 +17,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("simulation")
     archive = folder / "tiny.tar"
     settings = config(Env=["PAI_OF_IMAGE=1"])
-    archive.write_bytes(docker_archive([tar(shell_entries("/bin/bash"))], settings))
+    archive.write_bytes(docker_archive([tar(shell_entries("/bin/bash", "/bin/mkdir", "/bin/ln"))], settings))
 
     async def add() -> None:
         engine = EmbeddedEngine(folder / "state")

@@ -64,14 +64,16 @@ class Play:
         began = loop.time()
         self._played = Played(snapshot)
         listener = asyncio.create_task(self._listen())
-        timer = loop.call_later(timeout, self._events.put_nowait, Ending.TIMEOUT)
+        timer = None
         try:
             await self._apply(self._plan({}, decision))
+            timer = loop.call_later(timeout, self._events.put_nowait, Ending.TIMEOUT)
             while not self._over():
                 await self._hear(await self._events.get())
             await self._last_words()
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             for task in (listener, *self._followers):
                 task.cancel()
             await asyncio.gather(listener, *self._followers, return_exceptions=True)

@@ -31,7 +31,7 @@ class SandboxStage:
         """`state`: the state folder of this user's server, whose images are used and nothing else."""
         self._home = home
         self._state = state
-        self._group = f"holdfast-{home.name}"
+        self._group = f"holdfast-simulation-{home.name}"
         options = engine_options(home, settings)
         self._unknown = settings.images.unknown
         self._engine = EmbeddedEngine(

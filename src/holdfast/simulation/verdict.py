@@ -20,7 +20,7 @@ from .listening import is_chosen_by_kernel
 from .playing import Played
 from .report import About, Ending, Level, Remark, Remarks, TaskRun
 
-_LOOKS = 8  # at who listens where, before one that was not seen counts as one that did not
+_LOOKS = 4  # at who listens where, before one that was not seen counts as one that did not
 _MOST_EVIDENCE = 5  # lines
 _GPU_FAULTS = (Fault.GPU_MISSING, Fault.GPU_DRIVER, Fault.GPU_OUT_OF_MEMORY)
 _GPU_WORDS = re.compile(r"nvidia|cuda|\bgpu", re.IGNORECASE)

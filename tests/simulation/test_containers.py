@@ -1,0 +1,88 @@
+"""The same with Docker and Podman, where they are installed and answer."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core.errors import UserError
+from holdfast.core.verdicts import Fault
+from holdfast.simulation import About, Ending
+
+from ..engines.archives import shell_entries, tar
+from .rig import Place
+
+
+def call(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(words, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module", params=["docker", "podman"])
+def program(request: pytest.FixtureRequest) -> str:
+    name = str(request.param)
+    if shutil.which(name) is None or call(name, "ps").returncode:
+        pytest.skip(f"{name} is not installed here, or does not answer")
+    return name
+
+
+@pytest.fixture(scope="module")
+def image(program: str) -> Iterator[str]:
+    name = f"holdfast-test-{secrets.token_hex(4)}:1"
+    files = tar(shell_entries("/bin/bash", "/bin/mkdir", "/bin/sleep"))
+    made = call(program, "import", "-", name, stdin=files)
+    assert made.returncode == 0, made.stderr
+    if call(program, "run", "--rm", "--network", "host", name, "/bin/sh", "-c", ":").returncode:
+        call(program, "rmi", name)
+        pytest.skip(f"{program} cannot run a container here")
+    yield name
+    call(program, "rmi", "--force", name)
+
+
+def job(image: str, command: str, **more: Any) -> dict[str, Any]:
+    return {"name": "contained", "image": image, "command": command, "resources": {"memory": "64Mi"}, **more}
+
+
+def test_a_job_runs_in_a_container_with_all_it_expects(place: Place, program: str, image: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("mounted\n")
+    before = call(program, "ps", "--all", "--quiet").stdout
+    found = place.run(
+        job(
+            image,
+            'echo "$HOLDFAST_TASK $PWD $TOKEN"; cat /data/a.txt; [ "$HOLDFAST_PORT_WEB" -gt 0 ]; shopt -qo pipefail\n'
+            "echo x >/data/new",
+            env={"TOKEN": "<% $secrets.t %>"},
+            secrets={"t": "topsecret"},
+            ports={"web": 1},
+            mounts=[{"source": str(tmp_path), "target": "/data"}],
+        ),
+        engine=program,
+    )
+    assert found.lines[:2] == ("main-0 | main-0 /home/jovyan ******", "main-0 | mounted")
+    assert found.report.would_break
+    assert found.report.diagnosis is not None
+    assert found.report.diagnosis.fault is Fault.READ_ONLY
+    assert call(program, "ps", "--all", "--quiet").stdout == before
+
+
+def test_what_is_not_in_the_image_is_said_and_time_ends_it(place: Place, program: str, image: str) -> None:
+    found = place.run(job(image, "echo up\npython3 nosuch.py &\nsleep 600"), engine=program, timeout=2.0)
+    assert [each.text for each in found.remarks(About.COMMAND)] == [f"There is no program python3 in the image {image}"]
+    assert found.report.ending is Ending.TIMEOUT
+    assert "main-0 | up" in found.lines
+    missing = place.run(job("no-such-image:7", "echo"), engine=program)
+    assert missing.report.ending is Ending.NOT_RUN
+    (said,) = missing.remarks(About.IMAGE)
+    assert f"{program} pull no-such-image:7" in said.hint
+
+
+def test_a_program_that_is_missing_is_said(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="There is no program docker here") as refused:
+        place.run(job("any", "echo"), engine="docker")
+    assert "Install docker" in str(refused.value.hint)
