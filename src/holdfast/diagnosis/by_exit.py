@@ -52,7 +52,8 @@ def decided(wording: Wording) -> Diagnosis | None:
 def _told(wording: Wording, fault: Fault, words: phrases.Words, message: str, rule: str) -> Diagnosis:
     task = wording.task.task if wording.task else None
     told = Evidence(kind=EvidenceKind.EVENT, text=message, task=task)
-    return wording.diagnosis(fault, words, Confidence.CERTAIN, rule=rule, evidence=[told])
+    said = {"message": message.removeprefix("System Error: ").rstrip(".")}
+    return wording.diagnosis(fault, words, Confidence.CERTAIN, said, rule=rule, evidence=[told])
 
 
 def may_tell(task: TaskCase, suspect: Suspect) -> bool:

@@ -114,7 +114,7 @@ OWN_TIMEOUT = Words(
     ("Give `timeout` in the job's commands more time, or see why it hangs.",),
 )
 HOME_FULL = Words(
-    "Its home grew too large",
+    "Its home grew too large: {message}",
     "What it kept in its home folder was more than this place allows, so it was stopped.",
     (
         "Write large files to a mounted volume or dataset, or to /tmp.",
@@ -122,7 +122,7 @@ HOME_FULL = Words(
     ),
 )
 BAD_IMAGE = Words(
-    "The image {image} cannot be used",
+    "The image {image} cannot be used: {message}",
     "The task could not be started from this image.",
     (
         "See which images there are with `holdfast images`, and correct the name in the job.",
@@ -130,7 +130,7 @@ BAD_IMAGE = Words(
     ),
 )
 NOT_MOUNTED = Words(
-    "A folder that it needs cannot be mounted",
+    "A folder that it needs is not there: {message}",
     "A dataset or folder that the job names is not there any more, or cannot be reached from the machine.",
     (
         "See that the dataset or folder still exists: `holdfast datasets` lists those that your group may use.",
@@ -143,12 +143,12 @@ TEMPLATE = Words(
     ("Give it a value in the job's parameters, secrets or other sections, or correct its name.",),
 )
 IMPOSSIBLE = Words(
-    "No machine here can run it",
+    "It cannot run here: {message}",
     "It was refused before it started, and would be again.",
     ("Change what the message names, and submit it again.",),
 )
 PLATFORM = Words(
-    "It was lost: that is not the program's fault",
+    "It was lost, and not by a fault of its own: {message}",
     "The machine or Holdfast itself failed it, and it was not tried again.",
     (
         "Submit it again, with a number of retries if it is to survive this.",
@@ -156,7 +156,7 @@ PLATFORM = Words(
     ),
 )
 PORT_TAKEN = Words(
-    "A port that it was given is in use",
+    "A port that it was given is in use: {message}",
     "Something outside of Holdfast listens on a port of the machine that the task was given.",
     ("Submit it again: it gets other ports.", "If it happens again, tell an admin which port it was."),
 )
