@@ -22,7 +22,7 @@ from sentences import sentences_in
 
 from holdfast.core.exits import ExitKind
 from holdfast.core.states import JobState, TaskState
-from holdfast.diagnosis import texts as verdicts
+from holdfast.diagnosis import texts as verdict_texts
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "holdfast"
@@ -69,7 +69,7 @@ def service_texts() -> list[Text]:
     others = (
         ("others", text) for text in (*LIBRARY_WORDS, *map(os.strerror, SYSTEM_ERRORS), *NOUNS, *map(str, JobState))
     )
-    rules = (("diagnosis/rules", text) for text in verdicts.texts() if not text.startswith(REFERENCE))
+    rules = (("diagnosis/rules", text) for text in verdict_texts() if not text.startswith(REFERENCE))
     for where, text in (*sentences_in(SOURCE), *rules, *others):
         found.setdefault(text, Text(text, where=where))
     return list(found.values())
