@@ -65,7 +65,7 @@ class Measuring:
         try:
             return self._rounds.last(attempt_id, note, at, waited)
         except Exception:
-            logger.exception("the last figures of a task could not be read")
+            logger.exception("could not read the last figures of a task")
             return None
 
     def forget(self, attempt_id: str) -> None:
