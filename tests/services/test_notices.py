@@ -18,12 +18,14 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.holding import warned_from
 from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way
+from holdfast.core.records import NewEvent
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
 from holdfast.jobspec.notifying import parse_notify
 from holdfast.services.intake import NO_MAILS
 from holdfast.services.refusals import TooManyRequests
 from holdfast.services.smtp import mail_of
+from holdfast.store import events as event_rows
 from holdfast.store import happenings
 from holdfast.store.notices import NewNotice
 
@@ -131,13 +133,19 @@ async def test_each_event_of_a_job_is_told_as_chosen(desk: Desk, hook: Hook) -> 
     assert await desk.events() == ["started", "succeeded"]
     going = await house.submit("name: long\ncommand: sleep 100\n")
     await house.until(going.id, JobState.RUNNING)
+    waits = "A debugger waits at train.py:4 in main-0"
+    event = NewEvent(kind="debugger-waiting", message=waits, at=house.controller.clock(), task="main-0", attempt=0)
+    await house.store.write(event_rows.note_event, going.id, event)
     await house.services.jobs.stop(house.admin, going.id)
     await house.until(going.id)
     await desk.told()
-    assert (await desk.events())[2:] == ["started", "stopped"]
+    assert (await desk.events())[2:] == ["started", "debugger-waiting", "stopped"]
+    (called,) = [post.body for post in hook.posts if post.body["event"] == "debugger-waiting"]
+    assert (called["job"]["task"], called["command"]) == ("main-0", f"holdfast debug {going.id}")
+    assert waits in called["text"]
     await house.run("name: again\ncommand: exit 1\nretry: 1\n")
     await desk.told()
-    assert (await desk.events())[4:] == ["started", "retried", "started", "failed"]
+    assert (await desk.events())[5:] == ["started", "retried", "started", "failed"]
     assert sorted(post.body["event"] for post in hook.posts) == sorted(await desk.events())
 
 
