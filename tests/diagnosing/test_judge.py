@@ -252,3 +252,38 @@ def test_a_time_limit_is_told_with_its_length() -> None:
     assert found is not None
     assert "1h30m" in found.title
     assert any("working" in each.text for each in found.evidence)
+
+
+def test_what_python_says_at_its_very_end_is_not_the_cause() -> None:
+    noise = TRACE.replace("ValueError: bad shape (3, 4)", "TypeError: 'NoneType' object is not callable")
+    assert of_log(f"{TRACE}Exception ignored in: <function Pool.__del__ at 0x7f>\n{noise}").title.startswith(
+        "ValueError"
+    )
+
+
+def test_the_only_exception_counts_though_much_follows_unless_it_was_told_and_gone_on_after() -> None:
+    assert of_log(TRACE + HEALTHY).title.startswith("ValueError")
+    assert of_log(TRACE + HEALTHY).confidence is Confidence.LIKELY
+    assert of_log("ERROR:root:could not upload, going on\n" + TRACE + HEALTHY).fault is Fault.UNKNOWN
+
+
+NOTEBOOK = """---------------------------------------------------------------------------
+ValueError                                Traceback (most recent call last)
+Cell In[3], line 7
+      5 data = load()
+      6 
+----> 7 train(data)
+
+File /work/steps.py:12, in train(data)
+     10 def train(data):
+---> 12     raise ValueError("no rows")
+
+ValueError: no rows
+"""
+
+
+def test_an_exception_in_a_notebook_is_found() -> None:
+    found = of_log("Executing notebook\n" + NOTEBOOK)
+    assert (found.title, found.fault) == ("ValueError: no rows", Fault.PYTHON_EXCEPTION)
+    assert found.frame is not None
+    assert (found.frame.file, found.frame.line) == ("/work/steps.py", 12)

@@ -164,7 +164,7 @@ class _Choosing:
     def _lone_exception(self) -> Suspect | None:
         """Long before the end, but the only error that there is: what came after it may have been cleaning up."""
         own = [each for each in self._suspects if not each.follower and each.priority >= WEAK]
-        if len(own) != 1 or own[0].trace is None:
+        if len(own) != 1 or own[0].trace is None or own[0].trace.logged:
             return None
         return replace(own[0], healthy=FAR)
 

@@ -22,6 +22,14 @@ _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,150})(?:\([\w.]{1,100}\))?(?
 _DURING = "During handling of the above exception, another exception occurred:"
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<frozen |^<__array_function__|^/usr/lib/|\.pyx$")
+_NOTEBOOK = re.compile(r"\s{0,4}(?P<type>[A-Za-z_][\w.]{0,100}) {2,200}Traceback \(most recent call last\)")
+_CELL = re.compile(
+    r"Cell In ?\[\d{1,6}\], line (?P<cell>\d{1,9})"
+    r"|File (?P<file>[^\s:]{1,300}):(?P<line>\d{1,9})(?:, in (?P<function>\w{1,100}))?"
+)
+# What Python says before a traceback of something that it went on after, at its end as a rule.
+_IGNORED = ("Exception ignored in", "Exception ignored on", "Error in atexit", "exception was never retrieved")
+_LOGGED = re.compile(r"\b(?:error|warn|warning|critical|exception|failed|failure|retry|retrying)\b", re.IGNORECASE)
 _NO_EXCEPTION = frozenset({"Traceback", "File", "During", "The", "Original"})
 
 
@@ -38,6 +46,7 @@ class Trace:
     prefix: str = ""  # what stands before each of its lines, such as a rank
     came_of: Trace | None = None  # the exception before it in its chain
     deliberate: bool = False  # it was raised because of that one
+    logged: bool = False  # the program tells of it in words of its own: it may have gone on
 
     @property
     def own_frame(self) -> Frame | None:
@@ -72,8 +81,14 @@ def find_traces(text: LogText) -> list[Trace]:
     headers |= {text.number_at(place) for place in text.first_places(_HEADER, FIRST)}
     traces: list[Trace] = []
     for number in sorted(headers):
+        before = text.line(number - 1) if number else ""
+        if any(sign in before for sign in _IGNORED):
+            continue
         if not traces or number > traces[-1].end or traces[-1].prefix:
-            traces += _read(text, number)
+            found = _read(text, number) or _read_notebook(text, number)
+            for trace in found:
+                trace.logged = _LOGGED.search(before) is not None
+            traces += found
     traces += [trace for trace in _syntax_errors(text) if not any(t.start <= trace.at <= t.end for t in traces)]
     traces.sort(key=lambda trace: trace.at)
     _link(text, traces)
@@ -105,8 +120,28 @@ def _read(text: LogText, header: int) -> list[Trace]:
             found = _EXCEPTION.match(line.rstrip())
             if found and frames and found["type"] not in _NO_EXCEPTION:
                 return _ended(text, header, number, prefix, found, frames)
-            return []
+            if "Traceback (most recent call last)" not in line:  # those of several processes may be mixed
+                return []
         number += 1
+    return []
+
+
+def _read_notebook(text: LogText, header: int) -> list[Trace]:
+    """As IPython shows it: the exception before and after, cells and files in between."""
+    head = _NOTEBOOK.match(text.line(header))
+    if not head:
+        return []
+    frames: list[Frame] = []
+    for number in range(header + 1, min(len(text), header + LONGEST)):
+        line = text.line(number)
+        found = _CELL.match(line)
+        if found:
+            place = found["file"] or "cell"
+            at = int(found["line"] or found["cell"])
+            frames.append(Frame(file=place, line=at, function=found["function"] or ""))
+        elif frames and line.startswith(f"{head['type']}:"):
+            message = line[len(head["type"]) + 1 :].strip()
+            return [Trace(header, number, number, head["type"], message, tuple(frames))]
     return []
 
 
