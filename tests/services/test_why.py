@@ -189,6 +189,8 @@ async def test_a_held_job_is_let_go_as_was_said(house: House) -> None:
         f"It would start now if crash ({crash.id}) of admin, which failed and is held until 2026-03-08 12:00:00 UTC, "
         f"were let go: `holdfast release {crash.id}`.",
     )
+    assert wait.estimate is not None
+    assert wait.estimate.at == holder.until
     why = await house.services.reasons.of(house.admin, crash.id)
     assert (why.verdict, why.job.summary.held_until) == ("failed", holder.until)
     await house.services.holds.release(house.admin, crash.id)

@@ -52,7 +52,7 @@ from .diagnosing import Diagnosing, wants_diagnosis
 from .holds import held_tasks, with_room
 from .live import Limits, Live, Round
 from .surroundings import SurroundingsOf
-from .times import policy_of, reckoning_of, time_limit_of
+from .times import expected_of, policy_of, reckoning_of, time_limit_of
 from .use import use_by_jobs, use_of
 from .waits import Standing
 
@@ -262,12 +262,13 @@ class Controller:
         return self._standing().verdict(job, user)
 
     def _standing(self) -> Standing:
+        now = self.clock()
         return Standing(
             queue=self.queue,
             ledger=self.ledger,
             live=self._live,
-            reckoning=self._reckoning(),
-            now=self.clock(),
+            reckoning=expected_of(self._live, self._policy, asyncio.get_running_loop().time(), now),
+            now=now,
             backfill=self.backfill,
         )
 

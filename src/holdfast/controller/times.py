@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from holdfast.core.backfill import Reckoning
 from holdfast.core.job import Job, Keep
@@ -45,6 +46,23 @@ def reckoning_of(jobs: Mapping[str, Live], policy: Callable[[Job], Policy], now:
         return _longest(policy(jobs[job_id].snapshot.job))
 
     return Reckoning(now, ends, longest)
+
+
+def expected_of(jobs: Mapping[str, Live], policy: Callable[[Job], Policy], now: float, wall: datetime) -> Reckoning:
+    """The same as people are told it: nobody knows who will fail and be held, and what is held is as long as planned.
+    `wall` is the time of `now`."""
+
+    def without_holds(job: Job) -> Policy:
+        return replace(policy(job), hold=None)
+
+    plain = reckoning_of(jobs, without_holds, now)
+
+    def ends(attempt_id: str) -> float | None:
+        live = jobs.get(attempt_id.split(".", 1)[0])
+        kept = [task.held.until for task in live.snapshot.tasks if task.held and task.occupies] if live else []
+        return now + (max(kept) - wall).total_seconds() if kept else plain.ends(attempt_id)
+
+    return replace(plain, ends=ends)
 
 
 def _longest(policy: Policy) -> float | None:

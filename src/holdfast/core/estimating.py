@@ -18,7 +18,7 @@ FEWEST_LOOKS = 100  # at jobs, however many machines there are to look at for ea
 AT_ONCE = "There is room for it."
 LATEST = (
     "By then the time limits of what runs and waits before it make room, at the latest; "
-    "it is later when one of those is tried again, or when jobs of a higher priority come."
+    "it is later when one of those is tried again or held, or when jobs of a higher priority come."
 )
 TOO_MANY = "It cannot be told: too many jobs wait before it."
 
