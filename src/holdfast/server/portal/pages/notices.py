@@ -101,15 +101,15 @@ def event_words(visit: Visit) -> dict[NoticeEvent, str]:
         NoticeEvent.HOLD_ENDING: visit.say("A hold ends soon"),
         NoticeEvent.SCHEDULE_SKIPPED: visit.say("A recurring run was skipped"),
         NoticeEvent.TEST: visit.say("A test"),
-        NoticeEvent.LEFT_OUT: visit.say("Others were left out"),
+        NoticeEvent.LEFT_OUT: visit.say("Further notices were left out"),
     }
 
 
 def _way_words(visit: Visit) -> dict[str, str]:
     return {
         Way.WEBHOOK.value: visit.say("Webhook (JSON)"),
-        Way.SLACK.value: visit.say("Slack, or what takes its text"),
-        Way.MAIL.value: visit.say("E-mail"),
+        Way.SLACK.value: visit.say("Slack (or compatible)"),
+        Way.MAIL.value: visit.say("Email"),
     }
 
 
