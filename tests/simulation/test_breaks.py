@@ -146,7 +146,7 @@ PAIRS = {
     "port not used": Pair(
         About.PORT,
         "asks for the port web",
-        job("sleep 6", ports={"web": 1}),
+        job("sleep 8", ports={"web": 1}),
         job("echo quick", ports={"web": 1}),  # too quick to tell
         level=Level.WARNING,
     ),

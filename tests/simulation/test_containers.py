@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,6 +82,23 @@ def test_what_is_not_in_the_image_is_said_and_time_ends_it(place: Place, program
     assert missing.report.ending is Ending.NOT_RUN
     (said,) = missing.remarks(About.IMAGE)
     assert f"{program} pull no-such-image:7" in said.hint
+
+
+def test_the_next_one_removes_what_a_killed_one_left(place: Place, program: str, image: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(job(image, "echo up; sleep 600")))
+    words = [sys.executable, "-m", "holdfast", "simulate", str(file), "--no-server", "--with", program]
+    env = {**os.environ, "HOLDFAST_HOME": str(place.state)}
+    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"main-0 | up\n"
+        killed.kill()
+    (home,) = (path.name for path in (place.state / "simulations").iterdir())
+    ours = ("ps", "--all", "--quiet", "--filter", f"label=holdfast.simulation={home}")
+    assert call(program, *ours).stdout
+    assert place.run({"name": "next", "command": "echo"}).report.ending is Ending.ENDED
+    assert call(program, *ours).stdout == b""
+    assert not (place.state / "simulations").exists()
 
 
 def test_a_program_that_is_missing_is_said(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -61,11 +61,10 @@ def new_home(state: Path) -> Iterator[SimulationHome]:
 
 def left_homes(state: Path) -> Iterator[SimulationHome]:
     """Of simulations that were killed; whoever takes one has it locked."""
-    folder = state / FOLDER
+    folder, locked = state / FOLDER, []
     with suppress(OSError), _held(folder):
-        names = sorted(folder.iterdir())
-        locked = [home for path in names if (home := _try(path)) is not None]
-        yield from locked
+        locked = [home for path in sorted(folder.iterdir()) if (home := _try(path)) is not None]
+    yield from locked
 
 
 def _make(state: Path) -> SimulationHome:

@@ -279,7 +279,7 @@ class _Reader:
         else:
             return False
         if text.startswith(("<(", ">("), at):
-            self.at = at + 1
+            self.at = at
             self._balanced("(", ")")
             self.current.words.append(Word("", False))
             return True

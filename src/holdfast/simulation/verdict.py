@@ -68,7 +68,7 @@ def _failure(played: Played, message: str, missing: Missing) -> Remark:
     excuse = missing.excuse(found, "\n".join((found.title, found.explanation, *lines)))
     return Remark(
         level=Level.WARNING if excuse else Level.PROBLEM,
-        about=About.EXIT,
+        about=About.ENGINE if found.fault is Fault.PLATFORM else About.EXIT,
         text=f"{task}{found.title}" + (f". It need not fail in the real run: {excuse}" if excuse else ""),
         hint=" ".join(found.remedies),
         evidence=tuple(line for line in lines if line not in found.title)[:_MOST_EVIDENCE],
