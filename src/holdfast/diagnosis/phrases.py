@@ -92,6 +92,16 @@ CRASHED = {
         "option pipefail that fails the job.",
         ("Let the reader read to the end, or end that line with `|| true`.",),
     ),
+    24: Words(
+        "It used more processor time than it may (SIGXCPU)",
+        "A limit of the shell (`ulimit -t`) ended it. Holdfast sets none.",
+        ("See whether its own commands or its image set that limit.",),
+    ),
+    25: Words(
+        "A file grew larger than it may (SIGXFSZ)",
+        "A limit of the shell (`ulimit -f`) ended it. Holdfast sets none.",
+        ("See whether its own commands or its image set that limit, or split the file.",),
+    ),
     5: Words(
         "Ended by a trap (SIGTRAP)",
         "A check in compiled code failed, or a breakpoint was met without a debugger.",
