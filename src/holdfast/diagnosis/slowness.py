@@ -222,12 +222,17 @@ def _tell_cpu_unused(runs: Sequence[TaskRun]) -> Told:
 
 
 def _throttled(run: TaskRun) -> bool:
+    return (_throttled_share(run) or 0.0) >= THROTTLED
+
+
+def _throttled_share(run: TaskRun) -> float | None:
+    """The kernel counts each processor that stood still; a task has as many as it asked for."""
     share = run.used.throttled_share
-    return share is not None and share >= THROTTLED
+    return None if share is None else share / max(run.asked.cpu, 1.0)
 
 
 def _tell_throttled(runs: Sequence[TaskRun]) -> Told:
-    share, cores, asked = _mean(run.used.throttled_share for run in runs), _cores(runs), runs[0].asked.cpu
+    share, cores, asked = _mean(_throttled_share(run) for run in runs), _cores(runs), runs[0].asked.cpu
     return Told(
         f"Kept from running by its limit of {show_cores(asked)} for {min(share, 1) * 100:.0f} % of the time, "
         f"at {_number(cores)} used.",
