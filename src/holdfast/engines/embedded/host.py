@@ -61,9 +61,10 @@ def scan_host(hidden: Iterable[str]) -> HostView:
     found += [entry for entry in _fresh() if os.path.lexists(entry.path)]
     skip = {entry.path for entry in found}
     private, too_big = _search(_SEARCHED, devices, skip)
+    hidden_folders = {*skip, *(entry.path for entry in private)}  # what is mounted in them stays hidden as well
     return HostView(
         hidden=tuple(sorted((*found, *private), key=lambda entry: entry.path)),
-        mounts=tuple(path for path in mounts if not _within(path, skip)),
+        mounts=tuple(path for path in mounts if not _within(path, hidden_folders)),
         files=tuple(_skeleton_files()),
         too_big=tuple(too_big),
     )
