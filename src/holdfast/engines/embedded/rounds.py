@@ -183,7 +183,7 @@ class Rounds:
         if ended is None or track is None:
             return ended
         peak = max(ended.memory_peak or 0, track.peak)
-        return replace(ended, memory_peak=peak, gpu_opened=track.gpu_opened)
+        return replace(ended, memory_peak=peak or None, gpu_opened=track.gpu_opened)
 
     def forget(self, attempt_id: str) -> None:
         self._tracks.pop(attempt_id, None)
@@ -325,7 +325,6 @@ def _ended(figures: GroupFigures, before: Reading | None, waited: struct_rusage 
         cpu = max(cpu, waited.ru_utime + waited.ru_stime)
         read = max(read or 0, waited.ru_inblock * _BLOCK)
         written = max(written or 0, waited.ru_oublock * _BLOCK)
-        peak = peak or waited.ru_maxrss * 1024
     return replace(
         last,
         at=at,
