@@ -130,6 +130,10 @@ def _of_log(case: Case, task: TaskCase, text: LogText) -> Opinion | None:
     suspect = find_suspect(text, task.exit.code)
     if suspect is None or (not task.stopped and not may_tell(task, suspect)):
         return None
+    if suspect.fault is Fault.UNKNOWN and suspect.frame is not None:
+        suspect = replace(
+            suspect, rule=None
+        )  # nobody else said why: the exception in the user's own code is all there is
     wording = Wording(case, task)
     confidence = suspect.rule.confidence if suspect.rule else Confidence.CERTAIN
     if suspect.healthy > NEAR_END:

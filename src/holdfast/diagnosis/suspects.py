@@ -19,6 +19,7 @@ from .tracebacks import Trace, find_traces
 TOGETHER = 3  # lines between errors of one block
 NEAR_END = 25  # healthy lines after an error that leave it beyond doubt
 FAR = 80  # healthy lines after which a program had gone on
+FAR_LINE = 20  # the same after a line that looks like an error
 FAR_WEAK = 6  # the same after an error that no rule really knows
 FAR_BACK = 300  # the same before an error that only tells of another
 PLAIN = 40  # priority of an exception that no rule knows
@@ -151,7 +152,7 @@ class _Choosing:
             own = [each for each in block if not each.follower]
             if own:
                 chosen = _of_block(own)
-                most = limit if chosen.priority >= WEAK else FAR_WEAK
+                most = limit if follower or chosen.trace else FAR_LINE if chosen.priority >= WEAK else FAR_WEAK
                 return self._measured(chosen, until, most, block[-1].end) or follower
             if follower is None:
                 follower = self._measured(block[0], until, limit, block[-1].end)
