@@ -271,7 +271,7 @@ NOTEBOOK = """------------------------------------------------------------------
 ValueError                                Traceback (most recent call last)
 Cell In[3], line 7
       5 data = load()
-      6 
+      6
 ----> 7 train(data)
 
 File /work/steps.py:12, in train(data)
