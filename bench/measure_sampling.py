@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.core.job import MIB, Resources
 from holdfast.core.metrics import Reading
 from holdfast.engines.base import Launch
-from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, cgroups
+from holdfast.engines.embedded import EmbeddedEngine, cgroups
 
 from .harness import PATIENCE, Options, folder, say
 from .rows import Row, below, percentile
@@ -88,7 +88,7 @@ async def _crowd(
     real = cgroups.find_cgroups
     if find is not None:
         cgroups.find_cgroups = find
-    engine = EmbeddedEngine(place / "engine", EmbeddedOptions(cgroup="holdfast-bench"))
+    engine = EmbeddedEngine(place / "engine")
     connected = 0
     all_there = asyncio.Event()
 
