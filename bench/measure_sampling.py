@@ -111,6 +111,7 @@ async def _crowd(
         await asyncio.wait_for(all_there.wait(), PATIENCE)
         yield engine, ids
         await engine.sweep([])
+        await asyncio.wrap_future(engine._cleaner.submit(lambda: None))  # after everything that is to be removed
     finally:
         await engine.close()
         server.close()
