@@ -64,9 +64,13 @@ class Insights:
 
     async def run(self) -> None:
         """Looks at jobs that ended, a few at a time. Until cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(AT_ONCE):
-                workers.create_task(self._work())
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(AT_ONCE):
+                    workers.create_task(self._work())
+        finally:
+            for task in list(self._under_way.values()):
+                task.cancel()
 
     async def _work(self) -> None:
         while True:
