@@ -237,7 +237,7 @@ def test_both_kinds_of_chinese_say_the_same_texts() -> None:
 
 
 # Words that belong to the other side of the strait.
-MAINLAND = "信息|軟件|默認|缺省|網絡|數據|登錄|用戶(?!端)|服務器|鏡像|隊列|令牌|文件夾|打印|內存|鼠標|臺"
+MAINLAND = "信息|軟件|默認|缺省|網絡|數據|登錄|用戶(?!端)|服務器|鏡像(?!站)|隊列|令牌|文件夾|打印|內存|鼠標|臺"
 TAIWAN = "记忆体|软体|预设|网路|资料|登入|使用者|伺服器|映像档|权杖|执行绪|档案"
 
 
