@@ -287,3 +287,10 @@ def test_an_exception_in_a_notebook_is_found() -> None:
     assert (found.title, found.fault) == ("ValueError: no rows", Fault.PYTHON_EXCEPTION)
     assert found.frame is not None
     assert (found.frame.file, found.frame.line) == ("/work/steps.py", 12)
+
+
+def test_an_error_that_may_be_anothers_fault_gives_way_to_one_that_is_not() -> None:
+    weak = "Error: lost the parameter server\n"
+    found = verdict(ended(weak, index=0, second=1), ended(TRACE, index=1, second=2))
+    assert (found.task, found.followers) == ("main-1", ("main-0",))
+    assert verdict(ended(weak, index=0, second=1)).task == "main-0"

@@ -14,7 +14,7 @@ from .by_exit import by_code, by_signal, decided, may_tell
 from .case import Case, TaskCase
 from .log_text import LogText
 from .phrases import Words
-from .suspects import NEAR_END, Suspect, find_suspect
+from .suspects import NEAR_END, WEAK, Suspect, find_suspect
 from .templates import unfilled_template
 from .wording import Wording, fill, with_evidence
 
@@ -44,12 +44,13 @@ class Opinion:
     task: TaskCase
     diagnosis: Diagnosis
     follower: bool  # it tells that others failed
+    weak: bool = False  # it rests on a line that only looks like an error
 
     @property
     def doubt(self) -> _Doubt:
         if self.follower:
             return _Doubt.SURE
-        return _Doubt.SOME if self.diagnosis.fault in _MAYBE_OTHERS else _Doubt.NONE
+        return _Doubt.SOME if self.weak or self.diagnosis.fault in _MAYBE_OTHERS else _Doubt.NONE
 
 
 def judge(case: Case) -> Diagnosis | None:
@@ -72,18 +73,16 @@ def _without_tasks(case: Case) -> Diagnosis | None:
 
 
 def _cause(case: Case, opinions: Sequence[Opinion]) -> Opinion:
-    """The first that failed by itself. Where all only tell of others, one that was stopped may have the cause: it had
-    failed, and had not come to its end."""
-    for doubt in (_Doubt.NONE, _Doubt.SOME):
-        own = [opinion for opinion in opinions if opinion.doubt is doubt]
-        if own:
-            return own[0]
+    """The first that surely failed by itself. Without one, a task that was stopped may have the cause: it had failed,
+    and had not come to its end."""
+    sure = [opinion for opinion in opinions if opinion.doubt is _Doubt.NONE]
+    if sure:
+        return sure[0]
     for task in case.tasks:
-        if task.stopped and task.log:
-            stopped = _of_log(case, task, LogText.of(task.log))
-            if stopped is not None and stopped.doubt is _Doubt.NONE and _is_likely(stopped.diagnosis):
-                return stopped
-    return opinions[0]
+        stopped = _of_log(case, task, LogText.of(task.log)) if task.stopped and task.log else None
+        if stopped is not None and stopped.doubt is _Doubt.NONE and _is_likely(stopped.diagnosis):
+            return stopped
+    return next((opinion for opinion in opinions if opinion.doubt is _Doubt.SOME), opinions[0])
 
 
 def _is_likely(diagnosis: Diagnosis) -> bool:
@@ -150,7 +149,7 @@ def _of_log(case: Case, task: TaskCase, text: LogText) -> Opinion | None:
     )
     memory = wording.memory_evidence() if suspect.fault is Fault.OUT_OF_MEMORY else None
     found = with_evidence(_with_frame(found, suspect), wording.exit_evidence(), memory)
-    return Opinion(task, found, suspect.follower)
+    return Opinion(task, found, suspect.follower, weak=suspect.priority < WEAK)
 
 
 def _words(suspect: Suspect) -> Words:

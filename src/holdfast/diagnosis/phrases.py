@@ -232,7 +232,7 @@ BY_DIALECT: Mapping[str, Mapping[Dialect, str]] = {
     "time": {
         Dialect.HOLDFAST: "Give it more time: `time_limit`.",
         Dialect.OPENPAI_V2: "Give it more time: `extras.holdfast.time_limit`, or ask an admin for a longer limit.",
-        Dialect.OPENPAI_V1: "Give it more time: ask an admin for a longer limit.",
+        Dialect.OPENPAI_V1: "Give it more time: `extras.holdfast.time_limit`, or ask an admin for a longer limit.",
         Dialect.PRIMEHUB: "Give it more time: `activeDeadlineSeconds`.",
     },
     "image": {
