@@ -99,6 +99,8 @@ def traces(tmp_path: Path) -> Iterator[Traces]:
         if process.poll() is None:
             process.kill()
         process.communicate()
+    for pid in made.alive():  # of a test that failed
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "TERM"])

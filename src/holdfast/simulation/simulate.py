@@ -68,7 +68,7 @@ async def _simulate(
     events: asyncio.Queue[Event] = asyncio.Queue()
     chosen = chosen_roles(job, options.roles)
     with _signals(events), new_home(state) as home:
-        await _clean_up(state, settings)
+        await _clean_up(state, settings, remarks)
         stage = make_stage(options.engine, home, state, settings)
         simulation = _Simulation(job, chosen, options, stage, events, home.path, view, remarks, say)
         async with AsyncExitStack() as stack:
@@ -84,14 +84,17 @@ def make_stage(engine: str, home: SimulationHome, state: Path, settings: Setting
     return ContainerStage(engine, home.path, settings)
 
 
-async def _clean_up(state: Path, settings: Settings) -> None:
+async def _clean_up(state: Path, settings: Settings, remarks: Remarks) -> None:
     """After simulations that were killed."""
     for home in left_homes(state):
         stage = make_stage(home.stage or SANDBOX, home, state, settings)
-        with contextlib.suppress(Exception):  # what cannot be cleaned now is tried again the next time
+        try:
             await stage.open(lambda observation: None)
             await stage.close()
             home.remove()
+        except Exception as error:  # it is tried again the next time
+            text = f"What a killed simulation left in {home.path} could not be removed: {error}"
+            remarks.warn(About.ENGINE, text)
 
 
 @contextlib.contextmanager
