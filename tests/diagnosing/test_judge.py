@@ -294,3 +294,23 @@ def test_an_error_that_may_be_anothers_fault_gives_way_to_one_that_is_not() -> N
     found = verdict(ended(weak, index=0, second=1), ended(TRACE, index=1, second=2))
     assert (found.task, found.followers) == ("main-1", ("main-0",))
     assert verdict(ended(weak, index=0, second=1)).task == "main-0"
+
+
+BOXED = """╭─────────── Traceback (most recent call last) ────────────╮
+│ /work/train.py:10 in main                                │
+│                                                          │
+│    9 def main():                                         │
+│ ❱ 10     fit(model)                                      │
+│                                                          │
+│ /opt/conda/lib/python3.10/site-packages/fit.py:3 in fit  │
+│ ❱ 3     raise ValueError("no rows")                      │
+╰──────────────────────────────────────────────────────────╯
+ValueError: no rows
+"""
+
+
+def test_an_exception_in_a_box_is_found() -> None:
+    found = of_log("starting\n" + BOXED)
+    assert (found.title, found.fault) == ("ValueError: no rows", Fault.PYTHON_EXCEPTION)
+    assert found.frame is not None
+    assert (found.frame.file, found.frame.line, found.frame.function) == ("/work/train.py", 10, "main")

@@ -17,16 +17,19 @@ MOST = 40  # tracebacks that are looked at, from the end
 FIRST = 6  # and from the beginning
 LONGEST = 400  # lines of one
 MESSAGE = 12  # lines of an exception's message
-_FRAME = re.compile(r'\s{0,40}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,200}))?')
+_FRAME = re.compile(r'[\s>]{0,40}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,200}))?')
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,150})(?:\([\w.]{1,100}\))?(?:: ?(?P<message>.{0,400}))?$")
 _DURING = "During handling of the above exception, another exception occurred:"
 _CAUSE = "The above exception was the direct cause of the following exception:"
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<frozen |^<__array_function__|^/usr/lib/|\.pyx$")
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^/run/holdfast/|^<frozen |^<__array_function__|^/usr/lib/|\.pyx$"
+)
 _NOTEBOOK = re.compile(r"\s{0,4}(?P<type>[A-Za-z_][\w.]{0,100}) {2,200}Traceback \(most recent call last\)")
 _CELL = re.compile(
     r"Cell In ?\[\d{1,6}\], line (?P<cell>\d{1,9})"
     r"|File (?P<file>[^\s:]{1,300}):(?P<line>\d{1,9})(?:, in (?P<function>\w{1,100}))?"
 )
+_BOXED = re.compile(r"\u2502 (?P<file>[^\s:]{1,300}):(?P<line>\d{1,9}) in (?P<function>[^\s\u2502]{1,100})")
 # What Python says before a traceback of something that it went on after, at its end as a rule.
 _IGNORED = ("Exception ignored in", "Exception ignored on", "Error in atexit", "exception was never retrieved")
 _LOGGED = re.compile(r"\b(?:error|warn|warning|critical|exception|failed|failure|retry|retrying)\b", re.IGNORECASE)
@@ -85,7 +88,7 @@ def find_traces(text: LogText) -> list[Trace]:
         if any(sign in before for sign in _IGNORED):
             continue
         if not traces or number > traces[-1].end or traces[-1].prefix:
-            found = _read(text, number) or _read_notebook(text, number)
+            found = _read(text, number) or _read_notebook(text, number) or _read_boxed(text, number)
             for trace in found:
                 trace.logged = _LOGGED.search(before) is not None
             traces += found
@@ -142,6 +145,24 @@ def _read_notebook(text: LogText, header: int) -> list[Trace]:
         elif frames and line.startswith(f"{head['type']}:"):
             message = line[len(head["type"]) + 1 :].strip()
             return [Trace(header, number, number, head["type"], message, tuple(frames))]
+    return []
+
+
+def _read_boxed(text: LogText, header: int) -> list[Trace]:
+    """As the library rich shows it: the frames in a box, the exception below."""
+    if not text.line(header).lstrip().startswith("\u256d"):
+        return []
+    frames: list[Frame] = []
+    for number in range(header + 1, min(len(text), header + LONGEST)):
+        line = text.line(number)
+        found = _BOXED.match(line)
+        if found:
+            frames.append(Frame(file=found["file"], line=int(found["line"]), function=found["function"]))
+        elif frames and not line.startswith(("\u2502", "\u2570")) and line.strip():
+            named = _EXCEPTION.match(line.rstrip())
+            if not named:
+                return []
+            return [Trace(header, number, number, named["type"], named["message"] or "", tuple(frames))]
     return []
 
 
