@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.attempt import Observation, Seen
-from holdfast.core.job import Mount
+from holdfast.core.job import Mount, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from holdfast.engines.embedded.cgroups import find_cgroups
 from holdfast.engines.embedded.folder import TaskFolder, is_locked, try_lock
+from holdfast.engines.embedded.places import Places
 from holdfast.engines.embedded.processes import boot_id
 from holdfast.engines.embedded.read import StartNote, parse_start
 from tests.contracts.engine_contract import Rig, launch, read_all
@@ -188,7 +190,7 @@ COUNT = 12
 SERVER = """
 import asyncio, sys
 from pathlib import Path
-from holdfast.core.job import Mount
+from holdfast.core.job import Mount, Resources
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from tests.contracts.engine_contract import launch
 
@@ -251,3 +253,21 @@ async def _finish(home: Path, shared: Path, isolation: str) -> dict[str, Observa
     await rig.engine.sweep([])
     await rig.close()
     return ends
+
+
+def test_groups_of_a_server_that_died_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    groups, why = find_cgroups()
+    if groups is None:
+        pytest.skip(f"no control groups can be made here: {why}")
+    name_of = Places(tmp_path).machine_name
+    left, lives = groups.folders(name_of("left")), groups.folders(name_of("lives"))
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "lives", "echo up; sleep 600")
+        await rig.engine.close()
+        groups.make(name_of("left"), Resources(), 10)
+        await rig.open()
+        assert not any(map(os.path.exists, left))
+        assert all(map(os.path.exists, lives))
+
+    play(tmp_path, scenario)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,15 @@ class Cgroups:
             for file, value in _limits(self.version, controller, resources, pids_max):
                 write(f"{folder}/{file}", value, optional=file in _OPTIONAL)
         return self.folders(name)
+
+    def sweep(self, prefix: str, known: Collection[str]) -> None:
+        """Remove empty groups whose names begin so and are not among the known: left by a server that died."""
+        for _, parent in self.parents:
+            with suppress(OSError):
+                left = [name for name in os.listdir(parent) if name.startswith(prefix) and name not in known]
+                for name in left:
+                    with suppress(OSError):
+                        os.rmdir(f"{parent}/{name}")
 
 
 _OPTIONAL = frozenset({"memory.memsw.limit_in_bytes", "memory.swap.max"})  # absent where swap is not accounted

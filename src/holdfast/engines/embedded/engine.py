@@ -126,6 +126,8 @@ class EmbeddedEngine:
         self._nodes = (machine.find_node(self._options, site.gpus),)
         for left in (*self._places.trash(), *self._images.unfinished()):
             self._clean(delete, left)
+        if site.groups is not None:  # here, before anything is started: an empty group may be one that is being made
+            site.groups.sweep(self._places.machine_name(""), set(map(self._places.machine_name, self._places.tasks())))
         self._clean(self._clean_shared)
 
     def _clean_shared(self) -> None:

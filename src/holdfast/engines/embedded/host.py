@@ -55,7 +55,7 @@ class HostView:
 
 def scan_host(hidden: Iterable[str]) -> HostView:
     mounts = _shown_mounts()
-    devices = {os.lstat(path).st_dev for path in ("/", *mounts)}
+    devices = {os.lstat("/").st_dev, *mounts.values()}
     found = [Hidden(path=os.path.realpath(path)) for path in hidden if os.path.lexists(path)]
     found += _top_level()
     found += [entry for entry in _fresh() if os.path.lexists(entry.path)]
@@ -94,16 +94,25 @@ def _fresh() -> Iterable[Hidden]:
             yield Hidden(path=path, mode=mode)
 
 
-def _shown_mounts() -> tuple[str, ...]:
-    """Mount points below the folders we show, outermost first."""
-    points = set()
+def _shown_mounts() -> dict[str, int]:
+    """Mount points below the folders we show, outermost first, and their devices. Those that we may not even look at,
+    or that are gone by now, no task sees."""
+    points = {}
     for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         fields = line.split(" ")
         point = fields[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
         kind = line.rpartition(" - ")[2].split(" ")[0]
-        if point.split("/")[1] in SHOWN and kind in _REAL_FILESYSTEMS and Path(point).is_dir():
-            points.add(point)
-    return tuple(sorted(points))
+        if point.split("/")[1] in SHOWN and kind in _REAL_FILESYSTEMS and (found := _folder_at(point)) is not None:
+            points[point] = found.st_dev
+    return dict(sorted(points.items()))
+
+
+def _folder_at(path: str) -> os.stat_result | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found if stat.S_ISDIR(found.st_mode) else None
 
 
 _REAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "squashfs", "erofs"})
