@@ -105,6 +105,33 @@ async def test_the_first_task_is_found_by_when_it_ended(house: House) -> None:
     assert found.followers == ("worker-0",)
 
 
+async def test_a_held_job_has_a_verdict_that_is_not_kept_yet(house: House) -> None:
+    job = await house.submit("{name: a, hold: true, command: sleep 600}")
+    await house.until(job.id, JobState.RUNNING)
+    (id,) = house.engine.running()
+    house.engine.write(id, b"OSError: [Errno 28] No space left on device\n")
+    house.engine.fail(id, 1)
+    await house.until(job.id, JobState.HELD)
+    found = (await house.services.insights.of(await record_of(house, job.id))).diagnosis
+    assert found is not None
+    assert (found.fault, found.task) == (Fault.DISK_FULL, "main-0")
+    assert await kept(house, job.seq) is None
+
+
+async def test_between_two_tries_the_verdict_is_on_the_last_one(house: House) -> None:
+    job = await house.submit("{name: a, retry: 3, command: sleep 600}")
+    await house.until(job.id, JobState.RUNNING)
+    (id,) = house.engine.running()
+    house.engine.write(id, b"cat: x: No such file or directory\n")
+    house.engine.finish(id, 1)
+    async with asyncio.timeout(PATIENCE):
+        while (live := house.controller.active(job.id)) is None or not live.user_retries:
+            await house.controller.changed(job.id, 0.05)
+    found = (await house.services.insights.of(await record_of(house, job.id))).diagnosis
+    assert found is not None
+    assert (found.fault, found.attempt) == (Fault.MISSING_FILE, 0)
+
+
 async def test_only_the_ends_of_a_huge_log_are_read(house: House) -> None:
     job = await house.submit("{name: a, command: sleep 600}")
     await house.until(job.id, JobState.RUNNING)
