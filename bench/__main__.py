@@ -24,6 +24,7 @@ MEASUREMENTS = (
     "portal",
     "figures",
     "sampling",
+    "why",
     "schedules",
     "inside",
     "ssh",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from holdfast.core.attempt import JobSnapshot, Observation, StopRequest
 from holdfast.core.holding import HoldRequest
@@ -47,6 +49,17 @@ class Live:
     collected: set[str] = field(default_factory=set)  # tries of this attempt whose artifacts were kept, or could not be
     told: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
     debuggers: Debuggers = field(default_factory=Debuggers)
+
+
+class Still(NamedTuple):
+    """What is known of such a job at one moment; it stays as it is while the job goes on."""
+
+    snapshot: JobSnapshot
+    began: float | None
+    queued: tuple[str, ...]
+
+
+Lives = Mapping[str, Live] | Mapping[str, Still]  # by the job's id
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -42,6 +42,7 @@ from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine, Launch, LetsIn
 from holdfast.launching import Gateway, Launcher, Platform, Surroundings
 from holdfast.services.changes import Changes
+from holdfast.services.control import Usual
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
@@ -49,10 +50,11 @@ from holdfast.store.errors import StaleVersion
 
 from .artifacts import Collecting
 from .diagnosing import Diagnosing, wants_diagnosis
+from .explanations import Explanations
 from .holds import held_tasks, with_room
 from .live import Limits, Live, Round
 from .surroundings import SurroundingsOf
-from .times import expected_of, policy_of, reckoning_of, time_limit_of
+from .times import policy_of, reckoning_of, time_limit_of
 from .use import use_by_jobs, use_of
 from .waits import Standing
 
@@ -107,6 +109,7 @@ class Controller:
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
         self._builders = ThreadPoolExecutor(1, thread_name_prefix="launch")  # of its own: others may be held up
+        self._explanations = Explanations(self._standing)
         self._diagnosing = Diagnosing(engine)
         self._collecting = collecting
         self._on_end: list[Callable[[str], None]] = []
@@ -176,6 +179,7 @@ class Controller:
         if self._work:
             await asyncio.wait(self._work, timeout=5)
         self._builders.shutdown(wait=False)
+        self._explanations.close()
         await self.engine.close()
 
     # -- what services may ask (services.control.Control)
@@ -249,11 +253,8 @@ class Controller:
     def waiting(self, job_id: str) -> tuple[str, ...]:
         return self._standing().reasons(job_id)
 
-    def in_the_way(self, job_id: str) -> dict[str, Known]:
-        return self._standing().in_the_way(job_id)
-
-    def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:
-        return self._standing().wait(job_id, sees, usual)
+    async def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Usual) -> Wait | None:
+        return await self._explanations.of(job_id, sees, usual)
 
     def known(self, job_id: str) -> Known | None:
         return self._standing().about(job_id)
@@ -262,13 +263,13 @@ class Controller:
         return self._standing().verdict(job, user)
 
     def _standing(self) -> Standing:
-        now = self.clock()
         return Standing(
             queue=self.queue,
             ledger=self.ledger,
             live=self._live,
-            reckoning=expected_of(self._live, self._policy, asyncio.get_running_loop().time(), now),
-            now=now,
+            policy=self._policy,
+            now=self.clock(),
+            ticks=asyncio.get_running_loop().time(),
             backfill=self.backfill,
         )
 

@@ -11,7 +11,7 @@ from holdfast.core.job import Job, Keep
 from holdfast.core.plan import Policy
 from holdfast.core.records import Group
 
-from .live import Limits, Live
+from .live import Limits, Lives
 
 
 def policy_of(job: Job, limits: Limits, groups: Mapping[str, Group]) -> Policy:
@@ -32,8 +32,9 @@ def time_limit_of(job: Job, limits: Limits, groups: Mapping[str, Group]) -> time
     return limit or None
 
 
-def reckoning_of(jobs: Mapping[str, Live], policy: Callable[[Job], Policy], now: float) -> Reckoning:
-    """`now` is of the loop's clock, so that a jump of the wall clock promises nothing wrong."""
+def reckoning_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, *, holds: bool = True) -> Reckoning:
+    """`now` is of the loop's clock, so that a jump of the wall clock promises nothing wrong. `holds`: whatever may fail
+    and be held does so."""
 
     def ends(attempt_id: str) -> float | None:
         live = jobs.get(attempt_id.split(".", 1)[0])
@@ -43,30 +44,29 @@ def reckoning_of(jobs: Mapping[str, Live], policy: Callable[[Job], Policy], now:
         return None if span is None else (now if live.began is None else live.began) + span
 
     def longest(job_id: str) -> float | None:
-        return _longest(policy(jobs[job_id].snapshot.job))
+        return _longest(policy(jobs[job_id].snapshot.job), holds)
 
     return Reckoning(now, ends, longest)
 
 
-def expected_of(jobs: Mapping[str, Live], policy: Callable[[Job], Policy], now: float, wall: datetime) -> Reckoning:
+def expected_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, wall: datetime) -> Reckoning:
     """The same as people are told it: nobody knows who will fail and be held, and what is held is as long as planned.
     `wall` is the time of `now`."""
 
-    def without_holds(job: Job) -> Policy:
-        return replace(policy(job), hold=None)
-
-    plain = reckoning_of(jobs, without_holds, now)
+    plain = reckoning_of(jobs, policy, now, holds=False)
 
     def ends(attempt_id: str) -> float | None:
         live = jobs.get(attempt_id.split(".", 1)[0])
-        kept = [task.held.until for task in live.snapshot.tasks if task.held and task.occupies] if live else []
+        tasks = live.snapshot.tasks if live else ()
+        kept = [task.held.until for task in tasks if task.held and task.occupies]
         return now + (max(kept) - wall).total_seconds() if kept else plain.ends(attempt_id)
 
     return replace(plain, ends=ends)
 
 
-def _longest(policy: Policy) -> float | None:
+def _longest(policy: Policy, holds: bool) -> float | None:
     """Seconds that an attempt may have its place: at its limit it is asked to end, and has its grace for that; or it
     fails just before, and is held."""
-    held = policy.hold.longest if policy.hold and policy.hold.keep is Keep.ALL else timedelta()
+    kept = holds and policy.hold is not None and policy.hold.keep is Keep.ALL
+    held = policy.hold.longest if kept and policy.hold else timedelta()
     return None if policy.time_limit is None else (policy.time_limit + policy.grace + held).total_seconds()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from holdfast.core.attempt import JobSnapshot
@@ -13,13 +13,14 @@ from holdfast.core.explaining import explain, impossible
 from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import Verdict, Waiting
-from holdfast.core.plan import waiting_of
+from holdfast.core.plan import Policy, waiting_of
 from holdfast.core.queue import Queue
 from holdfast.core.states import JobState
 from holdfast.core.waits import Scene, in_the_way, wait_for_try, wait_of
 
 from .holds import held_tasks
-from .live import Live
+from .live import Lives, Still
+from .times import expected_of
 
 MOST_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
 
@@ -30,10 +31,37 @@ class Standing:
 
     queue: Queue
     ledger: Ledger
-    live: Mapping[str, Live]
-    reckoning: Reckoning
+    live: Lives
+    policy: Callable[[Job], Policy]
     now: datetime
+    ticks: float  # the same instant on the loop's clock
     backfill: bool
+    reckoning: Reckoning = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reckoning", expected_of(self.live, self.policy, self.ticks, self.now))
+
+    def still(self) -> Standing:
+        """The same, untouched by what happens from now on: for another thread."""
+        live = {id: Still(each.snapshot, each.began, each.queued) for id, each in self.live.items()}
+        return replace(self, queue=self.queue.still(), ledger=self.ledger.still(), live=live)
+
+    def groups(self) -> set[str]:
+        """Those that have jobs."""
+        return {live.snapshot.job.group for live in self.live.values()}
+
+    def queues(self, job_id: str) -> bool:
+        """Something of it stands in the queue, and may start."""
+        return self._goes_on(job_id) is not None and bool(self._entries(job_id))
+
+    def next_try(self, job_id: str) -> Wait | None:
+        """None where nothing of it waits for one."""
+        snapshot = self._goes_on(job_id)
+        return _next_try(snapshot) if snapshot else None
+
+    def _goes_on(self, job_id: str) -> JobSnapshot | None:
+        live = self.live.get(job_id)
+        return live.snapshot if live is not None and live.snapshot.stop is None else None
 
     def reasons(self, job_id: str) -> tuple[str, ...]:
         """In plain words; none when it does not wait."""
@@ -48,14 +76,10 @@ class Standing:
     def wait(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:
         """Everything about it, for somebody who sees the jobs of some groups. `usual`: how many seconds jobs like some
         that are in its way took before."""
-        live = self.live.get(job_id)
-        if live is None or live.snapshot.stop is not None:
-            return None
-        entries = self._entries(job_id)
-        if not entries:
-            return _next_try(live.snapshot)
+        if not self.queues(job_id):
+            return self.next_try(job_id)
         return wait_of(
-            entries,
+            self._entries(job_id),
             Scene(
                 queue=self.queue,
                 ledger=self.ledger,
@@ -114,7 +138,6 @@ class Standing:
 
 
 def _next_try(snapshot: JobSnapshot) -> Wait | None:
-    """None where nothing of it waits for one."""
     tries = [task.retry_at for task in snapshot.tasks if task.retry_at is not None and not task.state.live]
     if snapshot.retry_at is not None:
         return wait_for_try(snapshot.retry_at, snapshot.message)

@@ -67,14 +67,29 @@ def set_aside(requests: Sequence[Request], free: dict[str, Amount], room: Room) 
         ((name, amount),) = free.items()
         free[name] = amount.minus(requests[0].needs).most(Amount())
         return
-    wholes = {name: node.whole for name, node in room.nodes.items()}
-    for request in sorted(requests, key=lambda request: (request.needs.gpu, request.needs.memory), reverse=True):
-        fitting = [name for name, whole in wholes.items() if request.needs.fits(whole)]
-        if not fitting:
+    wholes = room.wholes if len(requests) == 1 else dict(room.wholes)
+    all_needs = [request.needs for request in requests]
+    for needs in sorted(all_needs, key=lambda needs: (needs.gpu, needs.memory), reverse=True):
+        spot = _emptiest(needs, wholes, free)
+        if spot is None:
             continue
-        spot = max(fitting, key=lambda name: (free[name].gpu, free[name].cpu, free[name].memory))
-        wholes[spot] = wholes[spot].minus(request.needs)
-        free[spot] = free[spot].minus(request.needs).most(Amount())
+        if len(requests) > 1:
+            wholes[spot] = wholes[spot].minus(needs)
+        free[spot] = free[spot].minus(needs).most(Amount())
+
+
+def _emptiest(needs: Amount, wholes: Mapping[str, Amount], free: Mapping[str, Amount]) -> str | None:
+    """Of the machines that are large enough; a plain loop, as placing spends most of its time here."""
+    found: str | None = None
+    most: tuple[int, float, int] = (0, 0.0, 0)
+    cpu, memory, gpu = needs.cpu - EPSILON, needs.memory, needs.gpu
+    for name, whole in wholes.items():
+        if cpu <= whole.cpu and memory <= whole.memory and gpu <= whole.gpu:
+            left = free[name]
+            size = (left.gpu, left.cpu, left.memory)
+            if found is None or size > most:
+                found, most = name, size
+    return found
 
 
 def exhausted(free: Mapping[str, Amount]) -> bool:

@@ -16,14 +16,15 @@ class Room:
     def __init__(self, nodes: Iterable[Node], quotas: Mapping[str, tuple[Quota, Quota]] | None = None) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.quotas: dict[str, tuple[Quota, Quota]] = dict(quotas or {})  # group -> (its own, each user's)
-        self.free = {name: node.whole for name, node in self.nodes.items()}
+        self.wholes = {name: node.whole for name, node in self.nodes.items()}
+        self.free = dict(self.wholes)
         self.free_ports = {name: node.port_end - node.port_start for name, node in self.nodes.items()}
         self.group_use: dict[str, Amount] = {}
         self.user_use: dict[tuple[str, str], Amount] = {}
 
     def copy(self) -> Room:
         room = Room(())
-        room.nodes, room.quotas = self.nodes, self.quotas
+        room.nodes, room.wholes, room.quotas = self.nodes, self.wholes, self.quotas
         room.free, room.free_ports = dict(self.free), dict(self.free_ports)
         room.group_use, room.user_use = dict(self.group_use), dict(self.user_use)
         return room
@@ -76,6 +77,15 @@ class Ledger(Room):
         self.free_gpus = {name: set(node.gpus) for name, node in self.nodes.items()}
         self.used_ports: dict[str, set[int]] = {name: set() for name in self.nodes}
         self.held: dict[str, Assignment] = {}
+
+    def still(self) -> Ledger:
+        """As it stands now: another one, to be read while this one changes. Devices and ports are not told apart."""
+        ledger = Ledger(())
+        ledger.nodes, ledger.wholes, ledger.quotas = self.nodes, self.wholes, self.quotas
+        ledger.free, ledger.free_ports = dict(self.free), dict(self.free_ports)
+        ledger.group_use, ledger.user_use = dict(self.group_use), dict(self.user_use)
+        ledger.held = dict(self.held)
+        return ledger
 
     def claim(self, assignment: Assignment) -> None:
         """Idempotent."""

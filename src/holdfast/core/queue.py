@@ -26,6 +26,13 @@ class Queue:
     def __contains__(self, id: str) -> bool:
         return id in self._waiting
 
+    def still(self) -> Queue:
+        """As it stands now: another one, to be read while this one changes."""
+        queue = Queue()
+        queue._waiting = dict(self._waiting)
+        queue._groups = {group: list(entries) for group, entries in self._groups.items()}
+        return queue
+
     def get(self, id: str) -> Waiting | None:
         return self._waiting.get(id)
 

@@ -20,7 +20,7 @@ MOST_HOLDERS = 5  # named
 MOST_AHEAD = 5
 MOST_ENTRIES = 5  # of a job whose tasks wait one by one: the first of each size
 _AHEAD_LOOKED_AT = 200
-_IN_QUOTA = (BlockerKind.GROUP_QUOTA, BlockerKind.USER_QUOTA)
+_NOTHING = Amount()
 HIDDEN = "a job of another group"
 
 
@@ -131,25 +131,22 @@ def _with_holders(blocker: Blocker, waiting: Waiting, scene: Scene) -> Blocker:
 def _having(blocker: Blocker, waiting: Waiting, ledger: Ledger) -> dict[str, Amount]:
     """Job -> what it has of that which is missing."""
     has: dict[str, Amount] = {}
+    missing = beyond(Quota(cpu=0, memory=0, gpu=0), Amount(), blocker.lacks or Amount())
     for id, spot in ledger.held.items():
-        part = _part(blocker, spot, waiting, ledger)
-        if part is not None:
+        part = _part(blocker.kind, spot, waiting, ledger).least(missing)
+        if part != _NOTHING or (blocker.kind is BlockerKind.PORTS and spot.ports and spot.node in ledger.nodes):
             job_id = id.split(".", 1)[0]
-            has[job_id] = has.get(job_id, Amount()).plus(part)
+            has[job_id] = has[job_id].plus(part) if job_id in has else part
     return has
 
 
-def _part(blocker: Blocker, spot: Assignment, waiting: Waiting, ledger: Ledger) -> Amount | None:
-    """What it has of that which is missing; None: nothing."""
-    if blocker.kind is BlockerKind.PORTS:
-        return Amount() if spot.ports and spot.node in ledger.nodes else None
-    missing = beyond(Quota(cpu=0, memory=0, gpu=0), Amount(), blocker.lacks or Amount())
-    if blocker.kind in _IN_QUOTA:
-        counts = spot.group == waiting.group and (blocker.kind is BlockerKind.GROUP_QUOTA or spot.user == waiting.user)
-        part = spot.amount.least(missing) if counts else Amount()
-    else:
-        part = spot.needs.least(missing) if spot.node in ledger.nodes else Amount()
-    return part if part != Amount() else None
+def _part(kind: BlockerKind, spot: Assignment, waiting: Waiting, ledger: Ledger) -> Amount:
+    """What it has of the same pot."""
+    if kind is BlockerKind.GROUP_QUOTA:
+        return spot.amount if spot.group == waiting.group else _NOTHING
+    if kind is BlockerKind.USER_QUOTA:
+        return spot.amount if spot.group == waiting.group and spot.user == waiting.user else _NOTHING
+    return spot.needs if spot.node in ledger.nodes else _NOTHING
 
 
 def _weight(has: Amount, lacks: Amount | None) -> float:

@@ -41,8 +41,7 @@ class Blockers:
         if record.summary.state.final:
             return None
         job_id = record.summary.id
-        usual = await self._usual(self._control.in_the_way(job_id))
-        wait = self._control.wait_of(job_id, lambda group: may(actor, Verb.SEE_JOB, group), usual)
+        wait = await self._control.wait_of(job_id, lambda group: may(actor, Verb.SEE_JOB, group), self._usual)
         if wait is None or record.summary.state is not JobState.PENDING:
             return wait
         missing = [*await self._images(record.job), *await self._datasets(record), *await self._folders(record.job)]

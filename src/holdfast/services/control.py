@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
@@ -14,6 +14,8 @@ from holdfast.core.placement import GroupUse, JobUse, NodeUse, Verdict
 from holdfast.core.records import Group
 
 from .changes import Changes
+
+Usual = Callable[[Mapping[str, Known]], Awaitable[Mapping[str, float]]]  # jobs -> seconds that such ones took before
 
 
 class Control(Protocol):
@@ -55,13 +57,9 @@ class Control(Protocol):
         """Why it waits, in plain words; empty when it does not."""
         ...
 
-    def in_the_way(self, job_id: str) -> dict[str, Known]:
-        """Jobs that have what it lacks, or go before it in the queue; the first of them, by id."""
-        ...
-
-    def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:
+    async def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Usual) -> Wait | None:
         """All that keeps it waiting, for somebody who sees the jobs of some groups; None when it does not wait.
-        `usual`: for those in its way, as far as it is known, how many seconds such jobs took before."""
+        `usual` is asked, for jobs in its way, how many seconds such jobs took before, as far as it is known."""
         ...
 
     def known(self, job_id: str) -> Known | None:
