@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from sqlalchemy import text
 
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Diagnosis, EvidenceKind, Fault, Insight
@@ -118,6 +119,20 @@ async def test_a_held_job_has_a_verdict_that_is_not_kept_yet(house: House) -> No
     assert await kept(house, job.seq) is None
 
 
+async def test_of_a_held_job_our_own_lines_are_not_quoted_and_the_way_in_is_told(house: House) -> None:
+    job = await house.submit("{name: a, hold: true, command: sleep 600}")
+    await house.until(job.id, JobState.RUNNING)
+    (id,) = house.engine.running()
+    house.engine.write(id, b"the oracle is displeased\n")
+    house.engine.fail(id, 7)
+    await house.until(job.id, JobState.HELD)
+    found = (await house.services.reasons.of(house.admin, job.id)).failure
+    assert found is not None
+    assert [each.text for each in found.evidence if each.kind is EvidenceKind.LOG] == ["the oracle is displeased"]
+    assert any(f"`holdfast ssh {job.id} main-0`" in remedy for remedy in found.remedies)
+    assert not any("submit it again" in remedy for remedy in found.remedies)
+
+
 async def test_between_two_tries_the_verdict_is_on_the_last_one(house: House) -> None:
     job = await house.submit("{name: a, retry: 3, command: sleep 600}")
     await house.until(job.id, JobState.RUNNING)
@@ -179,6 +194,39 @@ async def test_many_ends_are_looked_at_a_few_at_a_time_and_a_bug_stops_none(hous
     assert counting.made == len(jobs)
     assert counting.most <= 2
     assert await kept(house, jobs[1].seq) is None
+
+
+async def test_a_fault_of_ours_leaves_a_job_without_a_verdict_and_nothing_is_kept(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await house.run(BROKEN)
+    with monkeypatch.context() as broken:
+        broken.setattr("holdfast.services.diagnoses.judge", lambda case: 1 / 0)
+        assert (await house.services.reasons.of(house.admin, job.id)).failure is None
+    assert "could not judge a job" in caplog.text
+    with monkeypatch.context() as broken:
+        broken.setattr(insight_rows, "ended_tasks", None)
+        assert (await house.services.reasons.of(house.admin, job.id)).failure is None
+    with monkeypatch.context() as broken:
+        broken.setattr(insight_rows, "save_insight", None)
+        assert (await house.services.reasons.of(house.admin, job.id)).failure is not None
+    assert await kept(house, job.seq) is None
+    assert (await house.services.reasons.of(house.admin, job.id)).failure == (await kept(house, job.seq)).diagnosis
+
+
+@pytest.mark.parametrize("damaged", ["{", '{"fault": "of another version"}', "[]"])
+async def test_a_row_that_cannot_be_read_is_worked_out_anew_and_left_as_it_is(
+    house: House, caplog: pytest.LogCaptureFixture, damaged: str
+) -> None:
+    job = await house.run(BROKEN)
+    first = (await house.services.reasons.of(house.admin, job.id)).failure
+    change = text("UPDATE job_insights SET diagnosis_json = :damaged WHERE job_seq = :seq")
+    await house.store.write(lambda conn: conn.execute(change, {"damaged": damaged, "seq": job.seq}) and None)
+    assert (await house.services.reasons.of(house.admin, job.id)).failure == first
+    assert "what was concluded of a job cannot be read" in caplog.text
+    assert await house.store.read(insight_rows.find_diagnoses, [job.seq]) == {}
+    with pytest.raises(ValueError, match="validation error"):
+        await kept(house, job.seq)
 
 
 async def test_a_job_that_goes_on_is_not_looked_at_again_at_once(house: House) -> None:

@@ -31,12 +31,15 @@ class TaskCase:
     log: tuple[Piece, ...] = ()  # its beginning and its end, or all of it; in order, none overlaps another
     memory_peak: int | None = None  # bytes; None: was not measured
     memory_limit: int | None = None
+    errors: tuple[Piece, ...] = ()  # the end of what it wrote as errors, where that may not be in `log`
+    held: bool = False  # it is still there, to look around in
     watched: bool = False  # its memory is limited by us, where the kernel does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     job: Job
+    ref: str = "JOB"  # by which commands name it
     attempt: int  # of the job, from 0
     exit: Exit | None  # of the job, or of the attempt
     message: str = ""  # what the job says of itself

@@ -97,14 +97,20 @@ def _with_others(cause: Opinion, opinions: Sequence[Opinion], case: Case) -> Dia
     followers = [each.task.task for each in others if each.doubt.value > cause.doubt.value and each not in same]
     said = [diagnosis.explanation]
     if same:
-        said.append(fill(phrases.SAME_ELSEWHERE, {"count": str(max(case.failed - len(followers) - 1, len(same)))}))
+        said.append(
+            _counted(max(case.failed - len(followers) - 1, len(same)), phrases.ONE_SAME, phrases.SAME_ELSEWHERE)
+        )
     if followers:
-        said.append(fill(phrases.FOLLOWED, {"count": str(len(followers))}))
+        said.append(_counted(len(followers), phrases.ONE_FOLLOWED, phrases.FOLLOWED))
     return replace(
         diagnosis,
         explanation=" ".join(filter(None, said)),
         followers=tuple(followers[:MOST_FOLLOWERS]),
     )
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return one if count == 1 else fill(many, {"count": str(count)})
 
 
 def _opinion(case: Case, task: TaskCase) -> Opinion:

@@ -12,6 +12,10 @@ from .case import Piece
 
 LONGEST = 4000  # characters of one line that are shown to rules
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,2}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
+# What we add to a held task's log: it tells nothing of why it failed.
+_OURS = re.compile(
+    rb"job has finished with exit code -?\d{1,10}\n={12,400}\n(?:={6}[^\n]{0,400}={6}\n){1,6}(?:={12,400}\n)?"
+)
 _BREAK = re.compile(rb"[\r\n]")
 _WORD = re.compile(rb"[a-z_]{3,}")
 
@@ -125,12 +129,17 @@ def longest_word(literal: bytes) -> bytes:
 
 
 def _cleaned(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """What is not an order to a terminal, each with its place."""
+    """What is neither an order to a terminal nor ours, each with its place."""
     at = 0
-    if b"\x1b" in data:
-        for found in _ESCAPES.finditer(data):
-            if found.start() > at:
-                yield at, data[at : found.start()]
-            at = found.end()
+    for start, end in _left_out(data):
+        if start > at:
+            yield at, data[at:start]
+        at = max(at, end)
     if at < len(data):
         yield at, data[at:]
+
+
+def _left_out(data: bytes) -> list[tuple[int, int]]:
+    orders = [found.span() for found in _ESCAPES.finditer(data)] if b"\x1b" in data else []
+    ours = [found.span() for found in _OURS.finditer(data)] if b"job has finished with" in data else []
+    return sorted(orders + ours) if ours else orders

@@ -135,7 +135,7 @@ BAD_IMAGE = Words(
     "The image {image} cannot be used: {message}",
     "The task could not be started from this image.",
     (
-        "See which images there are with `holdfast images`, and correct the name in the job.",
+        "See which images there are with `holdfast image ls`, and correct the name in the job.",
         "Ask an admin to import it.",
     ),
 )
@@ -143,7 +143,7 @@ NOT_MOUNTED = Words(
     "A folder that it needs is not there: {message}",
     "A dataset or folder that the job names is not there any more, or cannot be reached from the machine.",
     (
-        "See that the dataset or folder still exists: `holdfast datasets` lists those that your group may use.",
+        "See that the dataset or folder still exists: `holdfast dataset ls` lists those that your group may use.",
         "If it lies on a file server, ask an admin whether that is up.",
     ),
 )
@@ -175,22 +175,30 @@ RAISED = Words(
     "The program ended with this exception, which nothing in it caught.",
     (
         "Look at that line of the program, and at the values that it works with there.",
-        "To look around where it happened, submit it again with `hold`, or let the debugger wait there: `paipdb`.",
+        "@inside",
+        "A debugger can wait where it is raised: start the program with `paipdb`.",
     ),
 )
 RAISED_AT = "It came from {file}, line {line}."
 RAISED_IN = "It came from {file}, line {line}, in {function}."
 SAME_ELSEWHERE = "{count} other tasks failed in the same way."
+ONE_SAME = "One other task failed in the same way."
 FOLLOWED = "{count} other tasks failed after it, because of it."
+ONE_FOLLOWED = "One other task failed after it, because of it."
+# How to look around in a task that failed: one that is held is still there.
+INSIDE_HELD = "It is held, so you can look around where it failed: `holdfast ssh {job} {task}`."
+INSIDE = (
+    "To look around where it failed, submit it again with `hold`; it then stays for a while, and you can get inside."
+)
 UNKNOWN = Words(
     "Exit code {code}, and nothing that is known in its log",
     "The program ended with exit code {code}. Its last lines are below; what they mean is not known here.",
-    ("Read the end of its log.", "Get inside a held one: submit it again with `hold`, and look around."),
+    ("Read the end of its log.", "@inside"),
 )
 SILENT = Words(
     "Exit code {code}, without a word",
     "The program ended with exit code {code} and wrote nothing.",
-    ("Let its commands tell what they do: `set -x` at the beginning shows each before it runs.",),
+    ("Let its commands tell what they do: `set -x` at the beginning shows each before it runs.", "@inside"),
 )
 NO_LOG = Words(
     "Exit code {code}; its log is not there any more",
@@ -254,7 +262,7 @@ ENDED = "{task} ended with exit code {code}"
 ENDED_BY = "{task} ended with exit code {code} ({signal})"
 CAME_OF = "It was raised because of {exception}: {message}."
 MEMORY = "{task} used up to {memory_peak} of {memory_limit}"
-KERNEL = "The kernel counted an end for lack of memory in the limits of {task}"
+KERNEL = "The kernel recorded an out-of-memory kill within the limits of {task}"
 
 
 def texts() -> Iterator[str]:
@@ -269,4 +277,5 @@ def _all() -> Iterator[str]:
         yield from (words.title, words.explanation, *(text for text in words.remedies if not text.startswith("@")))
     for remedies in BY_DIALECT.values():
         yield from remedies.values()
-    yield from (RAISED_AT, RAISED_IN, SAME_ELSEWHERE, FOLLOWED, CAME_OF, ENDED, ENDED_BY, MEMORY, KERNEL)
+    yield from (RAISED_AT, RAISED_IN, SAME_ELSEWHERE, ONE_SAME, FOLLOWED, ONE_FOLLOWED, INSIDE_HELD, INSIDE)
+    yield from (CAME_OF, ENDED, ENDED_BY, MEMORY, KERNEL)

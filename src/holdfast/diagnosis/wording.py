@@ -79,6 +79,8 @@ class Wording:
     def _remedy(self, remedy: str) -> str:
         if not remedy.startswith("@"):
             return remedy
+        if remedy == "@inside":
+            return phrases.INSIDE_HELD if self.task and self.task.held else phrases.INSIDE
         return phrases.BY_DIALECT[remedy[1:]][self.case.job.dialect]
 
     def _values(self) -> dict[str, str]:
@@ -88,6 +90,7 @@ class Wording:
         peak = task.memory_peak if task and task.memory_peak else 0
         signal = exit.signal if exit else None
         return {
+            "job": self.case.ref,
             "task": task.task if task else "",
             "role": role.name,
             "image": role.image,

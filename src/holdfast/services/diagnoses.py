@@ -65,6 +65,7 @@ class Diagnoses:
         failed, stopped = await self._tasks(record, number)
         return Case(
             job=record.job,
+            ref=record.summary.id,
             attempt=number,
             exit=(record.exit if newest else None) or (outcome.exit if outcome else None),
             message=record.summary.message if newest else "",
@@ -163,6 +164,7 @@ def _task_case(record: JobDetail, each: TaskRecord, used: TaskSummary | None = N
         started_at=task.started_at,
         ended_at=task.worked_until,
         stopped=task.state is TaskState.STOPPED,
+        held=task.state is TaskState.HELD,
         memory_peak=used.memory_peak if used else None,
         memory_limit=(used.memory_limit if used else None) or role.resources.memory,
     )

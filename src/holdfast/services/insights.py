@@ -53,8 +53,13 @@ class Insights:
     async def of(self, record: JobDetail) -> Insight:
         """Whoever asks may see the job: that has been checked."""
         if not record.summary.state.final:
-            return await self._of_live(record)
-        kept = await self._store.read(insight_rows.find_insight, record.summary.seq)
+            return await self._for_now(record)
+        try:
+            kept = await self._store.read(insight_rows.find_insight, record.summary.seq)
+        except ValueError as error:  # damaged, or written by another version
+            said = {"event": "insight", "job": record.summary.id, "error": str(error)}
+            log.warning("what was concluded of a job cannot be read", extra=said)
+            return await self._for_now(record)
         return kept if kept is not None else await self._once(record)
 
     def job_ended(self, job_id: str) -> None:
@@ -84,7 +89,7 @@ class Insights:
             except NotFound:
                 continue
             except Exception as error:  # it is worked out again when somebody asks
-                log.warning("could not judge a job", extra={"event": "insight", "job": job_id, "error": str(error)})
+                _tell(job_id, error)
             await asyncio.sleep(min(self._monotonic() - began, 1.0))  # leave others half of the time
 
     async def _once(self, record: JobDetail) -> Insight:
@@ -97,23 +102,48 @@ class Insights:
         return await asyncio.shield(task)
 
     async def _work_out_and_keep(self, record: JobDetail) -> Insight:
-        insight = await self._work_out(record)
-        await self._store.write(insight_rows.save_insight, record.summary.seq, record.summary.attempt, insight)
+        insight, whole = await self._work_out(record)
+        if whole:
+            await self._keep(record, insight)
         return insight
 
-    async def _of_live(self, record: JobDetail) -> Insight:
+    async def _keep(self, record: JobDetail, insight: Insight) -> None:
+        try:
+            await self._store.write(insight_rows.save_insight, record.summary.seq, record.summary.attempt, insight)
+        except Exception as error:  # whoever asked has it all the same
+            _tell(record.summary.id, error)
+
+    async def _for_now(self, record: JobDetail) -> Insight:
+        """Worked out, and not kept."""
         key, now = (record.summary.id, record.version), self._monotonic()
         known = self._known.get(key)
         if known is not None and now - known[0] < FRESH:
             return known[1]
-        insight = await self._work_out(record)
+        insight, _ = await self._work_out(record)
         self._known[key] = now, insight
         self._known.move_to_end(key)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         return insight
 
-    async def _work_out(self, record: JobDetail) -> Insight:
-        diagnosis = await self._diagnoses.of(record)
-        findings, efficiency = await self._efficiencies.of(record) if self._efficiencies else ((), None)
-        return Insight(diagnosis=diagnosis, findings=tuple(findings), efficiency=efficiency)
+    async def _work_out(self, record: JobDetail) -> tuple[Insight, bool]:
+        """And whether it is all there: a fault of ours leaves out what it hit, and nobody's page fails for it."""
+        diagnosis: Diagnosis | None = None
+        used: tuple[tuple[Finding, ...], Efficiency | None] = ((), None)
+        whole = True
+        try:
+            diagnosis = await self._diagnoses.of(record)
+        except Exception as error:
+            whole = _tell(record.summary.id, error)
+        try:
+            used = await self._efficiencies.of(record) if self._efficiencies else used
+        except Exception as error:
+            whole = _tell(record.summary.id, error)
+        return Insight(diagnosis=diagnosis, findings=tuple(used[0]), efficiency=used[1]), whole
+
+
+def _tell(job_id: str, error: Exception) -> bool:
+    """False, for what is not whole then."""
+    said = {"event": "insight", "job": job_id, "error": f"{type(error).__name__}: {error}"}
+    log.warning("could not judge a job", extra=said, exc_info=error)
+    return False

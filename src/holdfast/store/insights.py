@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -49,7 +50,7 @@ def save_insight(conn: Connection, job_seq: int, attempt: int, insight: Insight)
 
 
 def find_insight(conn: Connection, job_seq: int) -> Insight | None:
-    """None when nothing is kept of that job."""
+    """None when nothing is kept of that job. ValueError where it cannot be read."""
     row = conn.execute(_GET, {"job_seq": job_seq}).one_or_none()
     if row is None:
         return None
@@ -61,12 +62,16 @@ def find_insight(conn: Connection, job_seq: int) -> Insight | None:
 
 
 def find_diagnoses(conn: Connection, job_seqs: list[int]) -> dict[int, Diagnosis]:
-    """Of those jobs that have one that is kept."""
+    """Of those jobs that have one that is kept and can be read."""
     if not job_seqs:
         return {}
-    rows = conn.execute(_MANY, {"seqs": job_seqs})
-    found = {row.job_seq: _DIAGNOSIS.validate_json(row.diagnosis_json or "null") for row in rows}
-    return {seq: diagnosis for seq, diagnosis in found.items() if diagnosis is not None}
+    found: dict[int, Diagnosis] = {}
+    for row in conn.execute(_MANY, {"seqs": job_seqs}):
+        with suppress(ValueError):  # damaged, or written by another version
+            diagnosis = _DIAGNOSIS.validate_json(row.diagnosis_json or "null")
+            if diagnosis is not None:
+                found[row.job_seq] = diagnosis
+    return found
 
 
 def ended_tasks(
