@@ -18,7 +18,7 @@ from .waiting_place import NOW, Job, Place, node
 BIG = [node(cpu=16, gpus=4)]
 TWO = [node(cpu=16, gpus=4), node("two", cpu=16, gpus=4)]
 BY_ONE = "2026-03-01 13:00:00 UTC"  # when those are gone at the latest that have run for one of their two hours
-A_ENDS = f"It would start once the-a (a) of ann has ended, by {BY_ONE} at the latest."
+A_ENDS = f"It would start once job the-a (a) of user ann has ended, by {BY_ONE} at the latest."
 LESS_CPU = "If it asked for 1 core instead of 2, it would start now."
 NO_ROOM = "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."
 OVER_GROUP = "The quota of group red is 4 cores, 3 in use, 2 asked for."
@@ -112,8 +112,9 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         ),
         (
             [
-                "It asks for 1 core, 1 GiB of memory, 4 GPUs; that much is free in all, but not on machines where its "
-                "tasks fit. Free now: two has 15 cores, 15 GiB of memory, 3 GPUs; one has 15 cores, 15 GiB of memory, "
+                "It asks for 1 core, 1 GiB of memory, 4 GPUs: that much is free in all, but not on machines where its "
+                "tasks fit. Free now: machine two has 15 cores, 15 GiB of memory, 3 GPUs; machine one has 15 cores, "
+                "15 GiB of memory, "
                 "2 GPUs."
             ],
             ["If it asked for 3 GPUs instead of 4, it would start now.", A_ENDS],
@@ -124,13 +125,14 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         Place(TWO, [Job(id="a", gpu=3, on="one"), Job(id="b", gpu=1, on="two")], [Job(id="x", gpu=2, tasks=2)]),
         (
             [
-                "It asks for 2 cores, 2 GiB of memory, 4 GPUs; that much is free in all, but there is room for 1 of "
-                "its 2 tasks. Free now: two has 15 cores, 15 GiB of memory, 3 GPUs; one has 15 cores, 15 GiB of "
+                "It asks for 2 cores, 2 GiB of memory, 4 GPUs: that much is free in all, but there is room for 1 of "
+                "its 2 tasks. Free now: machine two has 15 cores, 15 GiB of memory, 3 GPUs; machine one has 15 cores, "
+                "15 GiB of "
                 "memory, 1 GPU."
             ],
             [
                 "If no task asked for more than 1 GPU, it would start now.",
-                "With 1 task instead of 2 it would start now.",
+                "With one task instead of 2 it would start now.",
                 A_ENDS,
             ],
             1,
@@ -144,14 +146,14 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         ),
         (
             [
-                "It asks for 1 core, 1 GiB of memory, 2 GPUs; that much is free in all, but not on machines where its "
+                "It asks for 1 core, 1 GiB of memory, 2 GPUs: that much is free in all, but not on machines where its "
                 "tasks fit. Free now: "
-                + "; ".join(f"n{i} has 3 cores, 15 GiB of memory, 1 GPU" for i in range(5))
+                + "; ".join(f"machine n{i} has 3 cores, 15 GiB of memory, 1 GPU" for i in range(5))
                 + "; and 2 more machines."
             ],
             [
                 "If it asked for 1 GPU instead of 2, it would start now.",
-                f"It would start once the-r0 (r0) of ann has ended, by {BY_ONE} at the latest.",
+                f"It would start once job the-r0 (r0) of user ann has ended, by {BY_ONE} at the latest.",
             ],
             1,
         ),
@@ -163,7 +165,8 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
             [NO_ROOM],
             [
                 LESS_CPU,
-                f"It would start now if the-a (a) of bob, which failed and is held until {BY_ONE}, were let go: "
+                f"It would start now if job the-a (a) of user bob, which failed and is held until {BY_ONE}, were let "
+                "go: "
                 "`holdfast release a`.",
             ],
             1,
@@ -184,7 +187,10 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         Place([node()], [Job(id=id, cpu=2, held=True) for id in "ab"], [Job(id="x", cpu=4)]),
         (
             ["It asks for 4 cores, 1 GiB of memory; free now: 0 cores, 14 GiB of memory."],
-            ["It would start now if these 2 held jobs were let go: the-a (a) of ann, the-b (b) of ann."],
+            [
+                "It would start now if these 2 held jobs were let go: job the-a (a) of user ann, job the-b (b) of "
+                "user ann."
+            ],
             1,
         ),
     ),
@@ -213,7 +219,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         (
             [OVER_GROUP, "The quota of group red is 4 GiB of memory, 3 GiB in use, 2 GiB asked for."],
             [
-                "If it asked for 1 core instead of 2 and 1 GiB of memory instead of 2 GiB, it would start now.",
+                "If it asked for 1 core instead of 2, 1 GiB of memory instead of 2 GiB, it would start now.",
                 A_ENDS,
                 "It would start now if an admin raised the quota of group red to 5 cores, 5 GiB of memory: "
                 "`holdfast group set red --cpu 5 --memory 5Gi`.",
@@ -225,7 +231,7 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         Place([node()], [Job(id="a", cpu=3, memory=12)], [Job(id="x", cpu=3, memory=8)]),
         (
             ["It asks for 3 cores, 8 GiB of memory; free now: 1 core, 4 GiB of memory."],
-            ["If it asked for 1 core instead of 3 and 4 GiB of memory instead of 8 GiB, it would start now.", A_ENDS],
+            ["If it asked for 1 core instead of 3, 4 GiB of memory instead of 8 GiB, it would start now.", A_ENDS],
             1,
         ),
     ),
@@ -255,7 +261,8 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         (
             [NO_ROOM, SET_ASIDE, ONE_BEFORE],
             [
-                f"It would start now if the-a (a) of ann, which failed and is held until {BY_ONE}, were let go: "
+                f"It would start now if job the-a (a) of user ann, which failed and is held until {BY_ONE}, were let "
+                "go: "
                 "`holdfast release a`."
             ],
             1,
@@ -271,8 +278,9 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         (
             [
                 "The quota of group red is 6 GPUs, 4 in use, 3 asked for.",
-                "It asks for 1 core, 1 GiB of memory, 3 GPUs; that much is free in all, but not on machines where its "
-                "tasks fit. Free now: one has 15 cores, 15 GiB of memory, 2 GPUs; two has 15 cores, 15 GiB of memory, "
+                "It asks for 1 core, 1 GiB of memory, 3 GPUs: that much is free in all, but not on machines where its "
+                "tasks fit. Free now: machine one has 15 cores, 15 GiB of memory, 2 GPUs; machine two has 15 cores, "
+                "15 GiB of memory, "
                 "2 GPUs.",
             ],
             ["If it asked for 2 GPUs instead of 3, it would start now.", A_ENDS],
@@ -285,21 +293,29 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
         (
             ["It asks for 4 cores, 1 GiB of memory; free now: 0 cores, 14 GiB of memory."],
             [
-                "It would start once these have ended, by 2026-03-01 13:30:00 UTC at the latest: the-a (a) of ann, "
-                "the-b (b) of ann."
+                "It would start once these have ended, by 2026-03-01 13:30:00 UTC at the latest: job the-a (a) of "
+                "user ann, "
+                "job the-b (b) of user ann."
             ],
             1.5,
         ),
     ),
     "behind one without a limit": (
         Place([node()], [replace(A, hours=None)], [X]),
-        ([NO_ROOM], [LESS_CPU, "It would start once the-a (a) of ann has ended, which has no time limit."], None),
+        (
+            [NO_ROOM],
+            [LESS_CPU, "It would start once job the-a (a) of user ann has ended, which has no time limit."],
+            None,
+        ),
     ),
     "past its limit": (
         Place([node()], [replace(A, ran=3)], [X]),
         (
             [NO_ROOM],
-            [LESS_CPU, "It would start once the-a (a) of ann has ended, by 2026-03-01 12:00:00 UTC at the latest."],
+            [
+                LESS_CPU,
+                "It would start once job the-a (a) of user ann has ended, by 2026-03-01 12:00:00 UTC at the latest.",
+            ],
             0,
         ),
     ),
@@ -380,11 +396,11 @@ def test_what_an_estimate_rests_on() -> None:
     endless = replace(A, hours=None)
     assert basis(Place([node()], waits=[X])) == AT_ONCE
     assert basis(Place([node()], [A], [X])) == LATEST
-    assert basis(Place([node()], [endless], [X])) == "It cannot be told: the-a (a) of ann has no time limit."
+    assert basis(Place([node()], [endless], [X])) == "It cannot be told: job the-a (a) of user ann has no time limit."
     hidden = replace(endless, group="secret")
     assert basis(Place([node()], [hidden], [X])) == "It cannot be told: a job of another group has no time limit."
     ahead = Job(id="b", cpu=4, hours=None)
-    assert basis(Place([node()], [A], [ahead, X])) == "It cannot be told: the-b (b) of ann has no time limit."
+    assert basis(Place([node()], [A], [ahead, X])) == "It cannot be told: job the-b (b) of user ann has no time limit."
     many = [Job(id=f"b{i:03}", cpu=4) for i in range(150)]
     assert basis(Place([node()], [A], [*many, X])) == TOO_MANY
 

@@ -93,7 +93,7 @@ async def test_who_has_it_since_when_and_when_it_starts(house: House) -> None:
     assert abs(holder.until - latest) < timedelta(minutes=1)  # by a clock that does not jump
     assert abs(wait.estimate.at - latest) < timedelta(minutes=1)
     assert wait.helps[0] == "If it asked for 1 core instead of 2, it would start now."
-    assert wait.helps[1].startswith(f"It would start once first ({first}) of admin has ended, by 2026-03-01 1")
+    assert wait.helps[1].startswith(f"It would start once job first ({first}) of user admin has ended, by 2026-03-01 1")
     await house.services.jobs.stop(house.admin, job.id)
     less = await house.submit(sleeper("less", cpu=1))
     await house.until(less.id, JobState.RUNNING)
@@ -130,8 +130,9 @@ async def test_fragmentation_on_two_machines(cluster: House) -> None:
     job = await cluster.submit(sleeper("wide", gpu=2))
     wait = await waiting(cluster, job.id)
     assert texts(wait) == [
-        "It asks for 1 core, 1 GiB of memory, 2 GPUs; that much is free in all, but not on machines where its tasks "
-        "fit. Free now: north has 7 cores, 15 GiB of memory, 1 GPU; south has 7 cores, 15 GiB of memory, 1 GPU."
+        "It asks for 1 core, 1 GiB of memory, 2 GPUs: that much is free in all, but not on machines where its tasks "
+        "fit. Free now: machine north has 7 cores, 15 GiB of memory, 1 GPU; machine south has 7 cores, "
+        "15 GiB of memory, 1 GPU."
     ]
     assert wait.blockers[0].kind is BlockerKind.FRAGMENTED
     gang = await cluster.submit(sleeper("gang", gpu=1, instances=3, priority=1))

@@ -17,8 +17,8 @@ from .trying import MOST_EFFORT
 FEWEST_LOOKS = 100  # at jobs, however many machines there are to look at for each
 AT_ONCE = "There is room for it."
 LATEST = (
-    "By then the time limits of what runs and waits before it make room, at the latest; "
-    "it is later when one of those is tried again or held, or when jobs of a higher priority come."
+    "This is the latest time, if every job that runs or waits before it takes as long as its time limit allows. "
+    "It becomes later if one of them is tried again or held, or if jobs of a higher priority come."
 )
 TOO_MANY = "It cannot be told: too many jobs wait before it."
 

@@ -215,22 +215,29 @@ def _fragmented(waiting: Waiting, ledger: Ledger) -> Blocker:
     """Which machine has how much, and how many of the tasks would find room."""
     needs, rooms = [request.needs for request in waiting.requests], list(ledger.free.values())
     failed, left = without_room(needs, rooms)
-    asks, count = show_amount(waiting.needs), len(needs)
-    text = f"It asks for {asks}; that much is free in all, but not on machines where its tasks fit."
+    asks, listed, count = show_amount(waiting.needs), _free_on_each(ledger), len(needs)
+    text = (
+        f"It asks for {asks}: that much is free in all, but not on machines where its tasks fit. Free now: {listed}."
+    )
     if count > 1:
         fitting = count - len(failed)
-        text = f"It asks for {asks}; that much is free in all, but there is room for {fitting} of its {count} tasks."
+        text = (
+            f"It asks for {asks}: that much is free in all, but there is room for {fitting} of its {count} tasks. "
+            f"Free now: {listed}."
+        )
     lacks = min((_missing(failed[0], room) for room in left), key=_size)
-    return Blocker(kind=BlockerKind.FRAGMENTED, text=f"{text} {_free_on_each(ledger)}", lacks=lacks)
+    return Blocker(kind=BlockerKind.FRAGMENTED, text=text, lacks=lacks)
 
 
 def _free_on_each(ledger: Ledger) -> str:
     emptiest_first = sorted(
         ledger.free.items(), key=lambda each: (-each[1].gpu, -each[1].cpu, -each[1].memory, each[0])
     )
-    listed = "; ".join(f"{name} has {show_amount(free)}" for name, free in emptiest_first[:MACHINES_NAMED])
+    listed = [f"machine {name} has {show_amount(free)}" for name, free in emptiest_first[:MACHINES_NAMED]]
     more = len(emptiest_first) - MACHINES_NAMED
-    return f"Free now: {listed}; and {more} more machines." if more > 0 else f"Free now: {listed}."
+    if more > 0:
+        listed.append("and one more machine" if more == 1 else f"and {more} more machines")
+    return "; ".join(listed)
 
 
 def _size(amount: Amount) -> tuple[int, int, float]:

@@ -71,8 +71,9 @@ class _Trial:
     def _release(self, job_id: str) -> str:
         called, until = self._names.called(job_id), self._until(job_id)
         kept = f"is held until {show_instant(until)}" if until else "is held"
-        said = f"It would start now if {called}, which failed and {kept}, were let go"
-        return f"{said}: `holdfast release {job_id}`." if self._names.shows(job_id) else f"{said}."
+        if not self._names.shows(job_id):
+            return f"It would start now if {called}, which failed and {kept}, were let go."
+        return f"It would start now if {called}, which failed and {kept}, were let go: `holdfast release {job_id}`."
 
     # -- jobs that run
 
@@ -153,27 +154,27 @@ def _grown(before: Quota, after: Quota) -> Amount:
 
 
 def _raise_quotas(group: str, of_group: Amount, of_user: Amount) -> str:
-    options = " ".join((*_options("--", of_group), *_options("--user-", of_user)))
-    command = f"`holdfast group set {group} {options}`"
+    command = " ".join(("holdfast group set", group, *_options("--", of_group), *_options("--user-", of_user)))
     if of_user == Amount():
-        return f"It would start now if an admin raised the quota of group {group} to {show_parts(of_group)}: {command}."
+        return (
+            f"It would start now if an admin raised the quota of group {group} to {show_parts(of_group)}: `{command}`."
+        )
     if of_group == Amount():
         return (
-            f"It would start now if an admin raised each user's quota in {group} to {show_parts(of_user)}: {command}."
+            f"It would start now if an admin raised each user's quota in {group} to {show_parts(of_user)}: `{command}`."
         )
     return (
         f"It would start now if an admin raised the quota of group {group} to {show_parts(of_group)}, "
-        f"and each user's to {show_parts(of_user)}: {command}."
+        f"and each user's to {show_parts(of_user)}: `{command}`."
     )
 
 
 def _options(prefix: str, amount: Amount) -> Iterator[str]:
+    """Each, then its value."""
     if amount.cpu > EPSILON:
-        yield f"{prefix}cpu {amount.cpu:g}"
+        yield from (f"{prefix}cpu", f"{amount.cpu:g}")
     if amount.memory:
         whole = amount.memory % (1024 * MIB) == 0
-        yield (
-            f"{prefix}memory {amount.memory // (1024 * MIB)}Gi" if whole else f"{prefix}memory {amount.memory // MIB}Mi"
-        )
+        yield from (f"{prefix}memory", f"{amount.memory // (1024 * MIB)}Gi" if whole else f"{amount.memory // MIB}Mi")
     if amount.gpu:
-        yield f"{prefix}gpu {amount.gpu}"
+        yield from (f"{prefix}gpu", f"{amount.gpu}")

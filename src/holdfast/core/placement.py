@@ -194,7 +194,7 @@ def show_gpus(count: int) -> str:
 
 def show_amount(amount: Amount) -> str:
     """2 cores, 4 GiB of memory, 1 GPU."""
-    parts = [show_cores(round(amount.cpu, 3)), f"{show_bytes(amount.memory)} of memory"]
+    parts = [show_cores(round(max(amount.cpu, 0.0), 3)), f"{show_bytes(amount.memory)} of memory"]
     if amount.gpu:
         parts.append(show_gpus(amount.gpu))
     return ", ".join(parts)

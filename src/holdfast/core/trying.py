@@ -120,8 +120,9 @@ def _fewer_tasks(anew: Waiting, walk: Walk, effort: Effort) -> Less | None:
     fits = _largest(range(1, count), starts)
     if fits is None:
         return None
-    tasks = "1 task" if fits == 1 else f"{fits} tasks"
-    text = f"With {tasks} instead of {count} it would start now."
+    text = f"With {fits} tasks instead of {count} it would start now."
+    if fits == 1:
+        text = f"With one task instead of {count} it would start now."
     return Less(replace(anew, requests=anew.requests[:fits]), text)
 
 
@@ -157,8 +158,8 @@ class _Shrinking:
     def _text(self, caps: dict[str, float]) -> str:
         if len(self._anew.requests) == 1:
             pairs = (f"{_show(kind, cap)} instead of {_bare(kind, self._most[kind])}" for kind, cap in caps.items())
-            return f"If it asked for {' and '.join(pairs)}, it would start now."
-        most = " and ".join(_show(kind, cap) for kind, cap in caps.items())
+            return f"If it asked for {', '.join(pairs)}, it would start now."
+        most = ", ".join(_show(kind, cap) for kind, cap in caps.items())
         return f"If no task asked for more than {most}, it would start now."
 
 

@@ -41,7 +41,7 @@ class Scene:
         known = self.about(job_id)
         if known is None:
             return job_id
-        return f"{known.name} ({job_id}) of {known.user}" if self.sees(known.group) else HIDDEN
+        return f"job {known.name} ({job_id}) of user {known.user}" if self.sees(known.group) else HIDDEN
 
     def shows(self, job_id: str) -> bool:
         known = self.about(job_id)

@@ -25,6 +25,7 @@ LIST_BLANKS = frozenset({"words", "otherwise", "known", "effects", "expected", "
 JOINTS = (("; ", "；"), (". ", "。"), ("? ", "？"), (": ", "："), (", ", "，"))
 _BLANK = re.compile(r"\{([a-z_0-9]+)\}")
 _WORD = re.compile(r"[A-Za-z]+")
+_MEASURE = re.compile(r"\d[\d.]* ([KMGT]i?B|GPU)")  # is written so in every language
 _HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 
 Told = tuple[int, str]  # English words that are left, and the text
@@ -232,7 +233,7 @@ def _append(text: str, more: str) -> str:
 
 def _cost(value: str) -> int:
     """Words that stay English; several in one blank are likelier a sentence that was not understood than a name."""
-    return len(_WORD.findall(value)) + (" " in value.strip())
+    return 0 if _MEASURE.fullmatch(value) else len(_WORD.findall(value)) + (" " in value.strip())
 
 
 def _is_amount(value: str) -> bool:
