@@ -43,7 +43,7 @@ def test_why_a_job_waits_and_what_lets_it_start(cli: Cli, place: dict[str, str])
     assert lines[1].endswith(f", holdfast release {crash}")
     release = next(line for line in lines if f"`holdfast release {crash}`" in line)
     assert release.startswith(
-        f"  try        It would start now if crash ({crash}) of admin, which failed and is held until"
+        f"  try        It would start now if job crash ({crash}) of user admin, which failed and is held until"
     )
     raised = "raised the quota of group tight to 0.2 cores: `holdfast group set tight --cpu 0.2`."
     assert any(line.endswith(raised) for line in lines)

@@ -85,6 +85,19 @@ def test_what_was_not_measured_is_left_out() -> None:
     assert (found.whole.tasks, found.whole.cpu_asked, found.whole.cpu_used) == (1, 4, 3.0)
 
 
+def test_of_a_moment_no_mean_is_told() -> None:
+    gpu = Resources(cpu=2, memory=16 * GIB, gpu=2)
+    moment = run_of(asked=gpu, seconds=9.9, gpus=gpus(50, 60))
+    found = summarise([moment])
+    assert found is not None
+    assert (found.whole.cpu_used, found.whole.gpu_used) == (None, None)
+    assert (found.whole.memory_peak, found.whole.gpu_memory_peak) == (12 * GIB, 2 * GIB)
+    found = summarise([moment, run_of("worker-1", asked=gpu, seconds=10.0, gpus=gpus(50, 60))])
+    assert found is not None
+    assert found.whole.cpu_used is not None
+    assert found.whole.gpu_used is not None
+
+
 def test_without_any_figures_it_tells_what_was_asked_for() -> None:
     found = summarise([replace(run_of(), used=TaskSummary())])
     assert found is not None

@@ -143,13 +143,13 @@ async def test_fragmentation_on_two_machines(cluster: House) -> None:
 
 
 async def test_jobs_of_groups_that_one_does_not_see_are_not_named(house: House) -> None:
-    ann, eve = await house.user("ann", "red"), await house.user("eve", "secret")
-    hidden = await running(house, sleeper("hidden", cpu=3, group="secret"), eve)
-    ahead = await submit(house, sleeper("hidden-too", cpu=4, group="secret"), eve)
+    ann, zoe = await house.user("ann", "red"), await house.user("zoe", "secret")
+    hidden = await running(house, sleeper("hidden", cpu=3, group="secret"), zoe)
+    ahead = await submit(house, sleeper("hidden-too", cpu=4, group="secret"), zoe)
     job = await submit(house, sleeper("mine", cpu=2, group="red"), ann)
     wait = await waiting(house, job.id, ann)
     assert "hidden" not in repr(wait)
-    assert "eve" not in repr(wait)
+    assert "zoe" not in repr(wait)
     assert hidden not in repr(wait)
     assert ahead.id not in repr(wait)
     assert wait.blockers[0].holders[0].has == Amount(cpu=3)
@@ -187,8 +187,8 @@ async def test_a_held_job_is_let_go_as_was_said(house: House) -> None:
     (holder,) = wait.blockers[0].holders
     assert (holder.held, holder.until) == (True, house.clock.now() + 7 * DAY)
     assert wait.helps == (
-        f"It would start now if crash ({crash.id}) of admin, which failed and is held until 2026-03-08 12:00:00 UTC, "
-        f"were let go: `holdfast release {crash.id}`.",
+        f"It would start now if job crash ({crash.id}) of user admin, which failed and is held until 2026-03-08 "
+        f"12:00:00 UTC, were let go: `holdfast release {crash.id}`.",
     )
     assert wait.estimate is not None
     assert wait.estimate.at == holder.until

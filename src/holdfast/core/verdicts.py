@@ -149,11 +149,11 @@ class Used:
     tasks: int
     seconds: float  # that tasks ran, all together
     cpu_asked: float  # cores, all together
-    cpu_used: float | None  # cores, on the average over the time they ran
+    cpu_used: float | None  # cores, on the average over the time they ran; None too: that was too short to tell
     memory_asked: int  # bytes, all together
     memory_peak: int | None  # bytes, each task's highest together
     gpu_asked: int
-    gpu_used: float | None  # GPUs' worth of work: 2 GPUs at 50 % are 1
+    gpu_used: float | None  # GPUs' worth of work: 2 GPUs at 50 % are 1; None as for cores
     gpu_memory_peak: int | None = None
 
 

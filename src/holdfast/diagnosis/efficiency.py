@@ -3,7 +3,7 @@
 All tries of its last attempt count: each of them had what it asked for, and kept others from it. A task's figures are
 the means over the time of its tries together, its peaks the highest of any; sums are over tasks. Tasks that were not
 measured (the platform was down, or they never ran) are left out, of what was asked for as well: so the two can be
-compared. Where none was measured, what was used is None.
+compared. Where none was measured, what was used is None; where none ran for long, its means are.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ MEMORY_ROOM = 1.25
 # Less is not worth a second look.
 MEMORY_SAVED = 512 * MIB
 MUCH_LESS = 0.5  # of what was asked for
+# Of less time a mean tells how the program started, not how it works.
+LEAST_FOR_MEANS = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,8 @@ class _Task:
     asked: Resources
     seconds: float
     measured: bool
-    told: bool  # long enough for advice
+    lasting: bool  # long enough for its means
+    told: bool  # and for advice
     cores: float | None
     memory_peak: int | None
     gpus_used: float | None  # GPUs' worth of work
@@ -65,11 +68,13 @@ def _merged(tries: Sequence[TaskRun], least: Least) -> _Task:
     measured = sum(run.used.seconds for run in known)
     looked = sum(run.used.sampled for run in watched)
     newest = tries[-1]
+    seconds = sum(run.seconds for run in tries)
     return _Task(
         role=newest.role,
         asked=newest.asked,
-        seconds=sum(run.seconds for run in tries),
+        seconds=seconds,
         measured=bool(known),
+        lasting=seconds >= min(LEAST_FOR_MEANS, least.ended),
         told=newest.ended and any(least.told(run) for run in known),
         cores=sum(run.used.cpu for run in known) / measured if known else None,
         memory_peak=max((run.used.memory_peak for run in known), default=None),
@@ -91,15 +96,16 @@ def _working(run: TaskRun) -> int:
 def _used(tasks: Sequence[_Task]) -> Used:
     measured = [task for task in tasks if task.measured]
     those = measured or tasks
+    lasting = any(task.lasting for task in measured)
     return Used(
         tasks=len(those),
         seconds=sum(task.seconds for task in those),
         cpu_asked=sum(task.asked.cpu for task in those),
-        cpu_used=_sum(task.cores for task in measured),
+        cpu_used=_sum(task.cores for task in measured) if lasting else None,
         memory_asked=sum(task.asked.memory for task in those),
         memory_peak=_whole(_sum(task.memory_peak for task in measured)),
         gpu_asked=sum(task.asked.gpu for task in those),
-        gpu_used=_sum(task.gpus_used for task in measured),
+        gpu_used=_sum(task.gpus_used for task in measured) if lasting else None,
         gpu_memory_peak=_whole(_sum(task.gpu_memory_peak for task in measured)),
     )
 

@@ -140,7 +140,7 @@ def _tell_gpu_unused(runs: Sequence[TaskRun]) -> Told:
         return Told(
             f"Asked for {show_gpus(asked)}, opened it, and computed on it {percent:.1f} % of the time."
             if asked == 1
-            else f"Asked for {show_gpus(asked)}, and computed on none of them: {percent:.1f} % of the time.",
+            else f"Asked for {show_gpus(asked)}, and hardly computed on any of them: {percent:.1f} % of the time.",
             "See whether model and data are moved to the GPU (in PyTorch: .to('cuda')), and what the program waits for "
             "before it computes.",
             figures,

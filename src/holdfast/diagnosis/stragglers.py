@@ -41,7 +41,8 @@ def _longer(runs: Sequence[TaskRun]) -> list[Finding]:
             kind=Slowness.STRAGGLER,
             text=f"{worst.task} ran for {show_time(worst.seconds)}, most others of {worst.role} "
             f"for {show_time(usual)}.",
-            remedy="See what it has more of: give all tasks equal shares, or let them take small pieces one by one.",
+            remedy="See whether it was given more work than the others, or harder work. Give all tasks equal shares, "
+            "or let each take the next small piece when it is done with one.",
             tasks=tuple(run.task for run in late),
             figures={"seconds": worst.seconds, "others": usual},
         )

@@ -93,11 +93,13 @@ class UsedView(Given):
     tasks: int
     seconds: float = Field(description="That tasks ran, all together.")
     cpu_asked: float = Field(description="Cores, all together.")
-    cpu_used: float | None = Field(description="Cores, on the average; null: was not measured, as below.")
+    cpu_used: float | None = Field(
+        description="Cores, on the average; null: was not measured, as below, or it ran for less than 10 seconds."
+    )
     memory_asked: int
     memory_peak: int | None = Field(description="Bytes: each task's highest, all together.")
     gpu_asked: int
-    gpu_used: float | None = Field(description="GPUs' worth of work: 2 GPUs at 50 % are 1.")
+    gpu_used: float | None = Field(description="GPUs' worth of work: 2 GPUs at 50 % are 1; null as for cores.")
     gpu_memory_peak: int | None
 
 
