@@ -1,0 +1,148 @@
+"""Explanations of waiting jobs are worked out one at a time, beside the loop, and shared by those who ask the same."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.controller.explanations import Explanations
+from holdfast.controller.live import Live
+from holdfast.controller.waits import Standing
+from holdfast.core.attempt import JobSnapshot, StopRequest
+from holdfast.core.blockers import Known
+from holdfast.core.job import GIB, Job, Resources, Role
+from holdfast.core.ledger import Ledger
+from holdfast.core.placement import Node
+from holdfast.core.plan import Policy, waiting_of
+from holdfast.core.queue import Queue
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+PATIENCE = 20.0
+
+
+class Waits:
+    """A machine of four cores, and jobs that ask for more than is left of them."""
+
+    def __init__(self) -> None:
+        self.queue, self.ledger = Queue(), Ledger([Node(name="one", cpu=4, memory=GIB)])
+        self.live: dict[str, Live] = {}
+        self.taken = 0  # times that it was looked at how things stand
+        self.threads: set[int] = set()
+
+    def add(self, id: str, cpu: float, at: int = 0) -> None:
+        role = Role(name="main", commands=("true",), resources=Resources(cpu=cpu, memory=1))
+        submitted = NOW + timedelta(seconds=at)
+        snapshot = JobSnapshot(id=id, job=Job(name=id, roles=(role,)), user="ann", submitted_at=submitted)
+        (entry,) = waiting_of(snapshot, submitted)
+        self.queue.add(entry)
+        self.live[id] = Live(snapshot=snapshot, queued=(entry.id,))
+
+    def run(self, id: str) -> None:
+        entry = self.queue.get(id)
+        assert entry is not None
+        self.queue.remove(id)
+        self.ledger.assign(entry, entry.requests[0], "one")
+
+    def standing(self) -> Standing:
+        self.taken += 1
+        return Standing(
+            queue=self.queue, ledger=self.ledger, live=self.live, policy=self.policy, now=NOW, ticks=0.0, backfill=False
+        )
+
+    def policy(self, job: Job) -> Policy:
+        self.threads.add(threading.get_ident())
+        return Policy(time_limit=timedelta(hours=1), grace=timedelta())
+
+
+@pytest.fixture
+def waits() -> Waits:
+    waits = Waits()
+    waits.add("a", 3)
+    waits.run("a")
+    waits.add("b", 2)
+    return waits
+
+
+@pytest.fixture
+async def explanations(waits: Waits) -> AsyncIterator[Explanations]:
+    explanations = Explanations(waits.standing)
+    yield explanations
+    explanations.close()
+
+
+async def usual(jobs: Mapping[str, Known]) -> dict[str, float]:
+    return {}
+
+
+def everything(group: str) -> bool:
+    return True
+
+
+async def test_it_is_worked_out_in_another_thread(waits: Waits, explanations: Explanations) -> None:
+    found = await explanations.of("b", everything, usual)
+    assert found is not None
+    assert [holder.name for holder in found.blockers[0].holders] == ["a"]
+    assert waits.threads
+    assert threading.get_ident() not in waits.threads
+
+
+async def test_what_happens_meanwhile_changes_nothing(waits: Waits, explanations: Explanations) -> None:
+    """The answer is of one moment, and asking again is of another."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(jobs: Mapping[str, Known]) -> dict[str, float]:
+        asked.set()
+        await go_on.wait()
+        return {}
+
+    task = asyncio.create_task(explanations.of("b", everything, slowly))
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    again = asyncio.create_task(explanations.of("b", everything, usual))
+    waits.ledger.release("a.0.main-0.0")
+    del waits.live["a"]
+    go_on.set()
+    before, after = await task, await again
+    assert before is not None
+    assert after is not None
+    assert [blocker.holders[0].name for blocker in before.blockers] == ["a"]
+    assert after.blockers == ()
+
+
+async def test_those_who_ask_the_same_share_an_answer(waits: Waits, explanations: Explanations) -> None:
+    """Unless they see other jobs than the first one does."""
+    waits.add("c", 2, at=1)
+    found = await asyncio.gather(
+        explanations.of("b", everything, usual),  # begins at once
+        *(explanations.of("c", everything, usual) for _ in range(5)),
+        explanations.of("c", lambda _: False, usual),
+    )
+    assert all(wait is found[1] for wait in found[1:6])
+    assert found[6] is not None
+    assert found[6].blockers[0].holders[0].name == ""
+    assert waits.taken == 7 + 3  # each who asks, and each answer
+
+
+async def test_one_who_goes_away_takes_no_answer_from_others(explanations: Explanations) -> None:
+    first = asyncio.create_task(explanations.of("b", everything, usual))
+    second = asyncio.create_task(explanations.of("b", everything, usual))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await asyncio.wait_for(second, PATIENCE) is not None
+
+
+async def test_a_job_that_does_not_wait_is_told_at_once(waits: Waits, explanations: Explanations) -> None:
+    assert await explanations.of("a", everything, usual) is None
+    assert await explanations.of("gone", everything, usual) is None
+    snapshot = waits.live["b"].snapshot
+    stop = StopRequest(actor="ann", at=NOW)
+    waits.live["b"].snapshot = JobSnapshot(
+        id="b", job=snapshot.job, user="ann", submitted_at=snapshot.submitted_at, stop=stop
+    )
+    assert await explanations.of("b", everything, usual) is None
+    assert waits.threads == set()
