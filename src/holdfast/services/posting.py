@@ -18,6 +18,8 @@ from .receivers import Receiver
 CONNECT_SECONDS = 10.0
 LONGEST_ASKED_WAIT = timedelta(hours=6)  # by a receiver that has too much to do
 AGAIN = frozenset({408, 425, 429})
+LONGEST_HEAD = 16 * 1024  # bytes of an answer; a receiver that says more before its status is not listened to
+PIECE = 2048  # bytes of it that are taken apart before others have their turn
 
 
 async def post(receiver: Receiver, request: Request, claim: Claim, timeout: float, now: datetime) -> Came:
@@ -26,7 +28,7 @@ async def post(receiver: Receiver, request: Request, claim: Claim, timeout: floa
     try:
         async with (
             asyncio.timeout(CONNECT_SECONDS + timeout),
-            httpcore.AsyncConnectionPool(ssl_context=_tls(), network_backend=_OnlyTo(receiver)) as pool,
+            httpcore.AsyncConnectionPool(ssl_context=_tls(), network_backend=_OnlyTo(receiver, progress)) as pool,
             pool.stream(
                 "POST",
                 request.url,
@@ -42,6 +44,8 @@ async def post(receiver: Receiver, request: Request, claim: Claim, timeout: floa
         came = came or _late(progress, timeout)
     except httpcore.ConnectError as error:
         came = came or Came(Fate.LATER, _plain(error))
+    except httpcore.RemoteProtocolError:
+        came = came or _garbled(progress)
     except (httpcore.NetworkError, httpcore.ProtocolError):
         came = came or Came(Fate.LATER, "the connection was closed without an answer")
     return came
@@ -72,6 +76,13 @@ def _late(progress: _Progress, timeout: float) -> Came:
     if progress.whole:
         return Came(Fate.UNSURE, f"no answer within {timeout:g} seconds")
     return Came(Fate.LATER, "could not connect in time")
+
+
+def _garbled(progress: _Progress) -> Came:
+    """It hung up, or said something that is no answer: then it may well have taken the notice."""
+    if progress.whole and progress.heard:
+        return Came(Fate.UNSURE, "what it answered is not HTTP")
+    return Came(Fate.LATER, "the connection was closed without an answer")
 
 
 def _plain(error: BaseException | None) -> str:
@@ -108,6 +119,7 @@ class _Progress:
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self.whole = False  # all of it has left
+        self.heard = False  # something came back
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
         if event == "http11.send_request_headers.started" and not await self._claim():
@@ -116,11 +128,45 @@ class _Progress:
             self.whole = True
 
 
+class _Bounded(httpcore.AsyncNetworkStream):
+    """A connection of which only so much is read, and never without letting others have their turn."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream, progress: _Progress, left: int = LONGEST_HEAD) -> None:
+        self._stream = stream
+        self._progress = progress
+        self._left = left
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._left <= 0:
+            raise httpcore.RemoteProtocolError("the answer has no end")
+        data = await self._stream.read(min(max_bytes, self._left, PIECE), timeout)
+        await asyncio.sleep(0)
+        self._left -= len(data)
+        self._progress.heard = self._progress.heard or bool(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        secure = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return _Bounded(secure, self._progress, self._left)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
 class _OnlyTo(httpcore.AsyncNetworkBackend):
     """Connects to the addresses that were looked at, whatever the name stands for by now."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, progress: _Progress) -> None:
         self._receiver = receiver
+        self._progress = progress
         self._plain = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -134,7 +180,8 @@ class _OnlyTo(httpcore.AsyncNetworkBackend):
         error: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
         for address in self._receiver.addresses:
             try:
-                return await self._plain.connect_tcp(address, self._receiver.port, timeout=timeout)
+                stream = await self._plain.connect_tcp(address, self._receiver.port, timeout=timeout)
+                return _Bounded(stream, self._progress)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as failed:
                 error = failed
         raise error or httpcore.ConnectError("no address")

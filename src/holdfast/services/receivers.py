@@ -11,6 +11,7 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -71,7 +72,7 @@ class Receivers:
         seen = _inner(ip)
         if host.lower() in self._hosts or _within(seen, self._allowed):
             return True
-        if port in self._own_ports and str(ip) in _own_addresses():
+        if port in self._own_ports and str(seen) in _own_addresses():
             return False
         return not (
             seen.is_loopback
@@ -84,6 +85,10 @@ class Receivers:
         )
 
     async def _look_up(self, host: str, port: int) -> list[str]:
+        """An address that is written as one is taken at once, however slow names are found just now."""
+        with suppress(ValueError):
+            return [str(ipaddress.ip_address(host))]
+
         def ask() -> list[str]:
             rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             return list(dict.fromkeys(str(row[4][0]).partition("%")[0] for row in rows))

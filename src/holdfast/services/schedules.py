@@ -306,7 +306,11 @@ class Schedules:
     async def _guard_owner(self, actor: Actor, before: Stored, after: Stored) -> None:
         """Its jobs run as its owner: others change what they do only where that gives them nothing of the owner's."""
         schedule = before.schedule
-        if _is_owner(actor, schedule) or _work(before.job) == _work(after.job):
+        if _is_owner(actor, schedule):
+            return
+        if before.job.notify != after.job.notify:
+            raise _owners_own(schedule, f"notices of its jobs are sent for {schedule.user}")
+        if _work(before.job) == _work(after.job):
             return
         if before.job.secrets or after.job.secrets:
             raise _owners_own(schedule, "its job file has secrets")

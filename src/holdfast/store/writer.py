@@ -116,8 +116,9 @@ class Writer:
             log.exception("The store's writer met an unexpected error")
             self._drop_connection()
             done = [Done(error=_as_store_error(error)) for _ in batch]
-        self.on_batch(len(batch), time.perf_counter() - began)
         _deliver(batch, done)
+        with contextlib.suppress(Exception):  # who counts them must not end this thread
+            self.on_batch(len(batch), time.perf_counter() - began)
 
     def _write(self, batch: Sequence[Write]) -> list[Done]:
         try:
