@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.backfill import Reckoning
@@ -39,7 +40,9 @@ class Standing:
     reckoning: Reckoning = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reckoning", expected_of(self.live, self.policy, self.ticks, self.now))
+        expected = expected_of(self.live, self.policy, self.ticks, self.now)
+        remembering = replace(expected, ends=cache(expected.ends), longest=cache(expected.longest))
+        object.__setattr__(self, "reckoning", remembering)
 
     def still(self) -> Standing:
         """The same, untouched by what happens from now on: for another thread."""
