@@ -216,9 +216,7 @@ def _fragmented(waiting: Waiting, ledger: Ledger) -> Blocker:
     needs, rooms = [request.needs for request in waiting.requests], list(ledger.free.values())
     failed, left = without_room(needs, rooms)
     asks, listed, count = show_amount(waiting.needs), _free_on_each(ledger), len(needs)
-    text = (
-        f"It asks for {asks}: that much is free in all, but not on machines where its tasks fit. Free now: {listed}."
-    )
+    text = f"It asks for {asks}: that much is free in all, but not on machines where its tasks fit. Free now: {listed}."
     if count > 1:
         fitting = count - len(failed)
         text = (
