@@ -47,7 +47,7 @@ def test_rules_are_well_formed() -> None:
         known = {"said", "code", "task", "role", "image", "gpus", "memory_limit", "exception", "message"}
         for text in (rule.title, rule.explanation, *rule.remedies):
             assert set(re.findall(r"\{([a-z_0-9]+)\}", text)) <= names | known, (rule.id, text)
-        assert all(remedy[1:] in BY_DIALECT for remedy in rule.remedies if remedy.startswith("@")), rule.id
+        assert all(remedy[1:] in {*BY_DIALECT, "inside"} for remedy in rule.remedies if remedy[0] == "@"), rule.id
         assert all(len(literal) >= 2 for literal in rule.literals), rule.id
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .log_text import LogText
+from .prefixes import without_prefix
 from .rulebook import Rule
 
 LAST = 40  # lines that hold a literal and are tried, from the end
@@ -47,8 +48,12 @@ def _of_rule(text: LogText, rule: Rule) -> Iterator[tuple[int, Hit]]:
 def _fit(rule: Rule, text: LogText, number: int, place: int) -> dict[str, str] | None:
     line = text.line(number)
     at = text.column(number, place)
+    said = without_prefix(line)
+    cut = len(line) - len(said)
     for pattern in rule.patterns:
         match = pattern.search(line, max(at - BEFORE, 0), at + AFTER)
+        if match is None and cut:
+            match = pattern.search(said, max(at - cut - BEFORE, 0), max(at - cut, 0) + AFTER)
         if match is not None:
             return {name: held.strip()[:LONGEST_PART] for name, held in match.groupdict(default="").items()}
     return None

@@ -14,7 +14,8 @@ from .by_exit import by_code, by_signal, decided, may_tell
 from .case import Case, TaskCase
 from .log_text import LogText
 from .phrases import Words
-from .suspects import NEAR_END, WEAK, Suspect, find_suspect
+from .prefixes import without_prefix
+from .suspects import NEAR_END, TELLING, WEAK, Suspect, find_suspect
 from .templates import unfilled_template
 from .wording import Wording, fill, with_evidence
 
@@ -122,6 +123,8 @@ def _opinion(case: Case, task: TaskCase) -> Opinion:
         return Opinion(task, with_evidence(found, wording.exit_evidence(), shown), follower=False)
     text = LogText.of(task.log)
     told = _of_log(case, task, text)
+    if told is None or told.weak or told.follower:
+        told = _of_errors(case, task) or told
     if told is not None:
         return told
     found = by_signal(wording, b"killed" in text.lower[-4000:]) or by_code(wording)
@@ -131,8 +134,30 @@ def _opinion(case: Case, task: TaskCase) -> Opinion:
     return Opinion(task, with_evidence(found, wording.exit_evidence(), shown), follower)
 
 
-def _of_log(case: Case, task: TaskCase, text: LogText) -> Opinion | None:
+def _of_errors(case: Case, task: TaskCase) -> Opinion | None:
+    """What stands at the end of its errors, where other output has pushed that out of what is read of its log."""
+    if not task.errors:
+        return None
+    text = LogText.of(task.errors)
     suspect = find_suspect(text, task.exit.code)
+    if suspect is None or suspect.follower or (suspect.trace is None and suspect.priority < TELLING):
+        return None
+    found = _of_log(case, task, text, suspect)
+    if found is None:
+        return None
+    diagnosis = found.diagnosis
+    return replace(
+        found,
+        diagnosis=replace(
+            diagnosis,
+            confidence=_WEAKER.get(diagnosis.confidence, diagnosis.confidence),
+            evidence=tuple(replace(each, offset=None) for each in diagnosis.evidence),  # it was in another stream
+        ),
+    )
+
+
+def _of_log(case: Case, task: TaskCase, text: LogText, suspect: Suspect | None = None) -> Opinion | None:
+    suspect = suspect or find_suspect(text, task.exit.code)
     if suspect is None or (not task.stopped and not may_tell(task, suspect)):
         return None
     if suspect.fault is Fault.UNKNOWN and suspect.frame is not None:
@@ -177,7 +202,7 @@ def _values(suspect: Suspect, text: LogText) -> dict[str, str]:
 
 def _said(lines: Sequence[str]) -> str:
     """The first line; with the next one where it only leads to that."""
-    said = [line.strip() for line in lines if line.strip()]
+    said = [without_prefix(line.strip()) for line in lines if line.strip()]
     return " ".join(said[:2] if said and said[0].endswith(":") else said[:1])
 
 

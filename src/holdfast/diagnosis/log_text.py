@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from .case import Piece
+from .structured import told_errors
 
 LONGEST = 4000  # characters of one line that are shown to rules
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,2}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
@@ -129,17 +130,25 @@ def longest_word(literal: bytes) -> bytes:
 
 
 def _cleaned(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """What is neither an order to a terminal nor ours, each with its place."""
+    """What is neither an order to a terminal nor ours, each with its place. What machines are told is told plainly."""
     at = 0
-    for start, end in _left_out(data):
+    for start, end, instead in _changes(data):
         if start > at:
             yield at, data[at:start]
+        if end > at:
+            for number, line in enumerate(instead, 1):
+                yield start, line + b"\n" if number < len(instead) else line
         at = max(at, end)
     if at < len(data):
         yield at, data[at:]
 
 
-def _left_out(data: bytes) -> list[tuple[int, int]]:
-    orders = [found.span() for found in _ESCAPES.finditer(data)] if b"\x1b" in data else []
-    ours = [found.span() for found in _OURS.finditer(data)] if b"job has finished with" in data else []
-    return sorted(orders + ours) if ours else orders
+def _changes(data: bytes) -> list[tuple[int, int, tuple[bytes, ...]]]:
+    """From where to where, and what stands there instead."""
+    changes: list[tuple[int, int, tuple[bytes, ...]]] = []
+    if b"\x1b" in data:
+        changes += [(*found.span(), ()) for found in _ESCAPES.finditer(data)]
+    if b"job has finished with" in data:
+        changes += [(*found.span(), ()) for found in _OURS.finditer(data)]
+    changes += told_errors(data)
+    return sorted(changes)

@@ -24,6 +24,7 @@ _CAUSE = "The above exception was the direct cause of the following exception:"
 _LIBRARY = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^/run/holdfast/|^<frozen |^<__array_function__|^/usr/lib/|\.pyx$"
 )
+_COPIED = re.compile(r"(?:^|/)(?:libs?|vendor(?:ed)?|third[_-]party|external|\.?venv|env)/")
 _NOTEBOOK = re.compile(r"\s{0,4}(?P<type>[A-Za-z_][\w.]{0,100}) {2,200}Traceback \(most recent call last\)")
 _CELL = re.compile(
     r"Cell In ?\[\d{1,6}\], line (?P<cell>\d{1,9})"
@@ -53,9 +54,14 @@ class Trace:
 
     @property
     def own_frame(self) -> Frame | None:
-        """The last frame in the user's own code."""
+        """The last frame in the user's own code. Copies of libraries below it are not, where there is other code."""
         own = [frame for frame in self.frames if not _LIBRARY.search(frame.file)]
-        return own[-1] if own else None
+        if not own:
+            return None
+        home = own[0].file.rpartition("/")[0] + "/" if "/" in own[0].file else ""
+        beside = [frame for frame in own if frame.file.startswith(home)]
+        written = [frame for frame in beside if not _COPIED.search(frame.file[len(home) :])]
+        return written[-1] if written and _COPIED.search(own[-1].file) else own[-1]
 
     @property
     def raised_in(self) -> str:

@@ -108,13 +108,16 @@ class Diagnoses:
         used = await self._metrics.summaries([each.attempt_id for each in looked_at])
         for number, each in enumerate(looked_at):
             head, tail = (HEAD, TAIL) if number < MOST_WHOLE else (0, BESIDE)
-            log = await self._log(each, head, tail)
-            cases.append(replace(_task_case(record, each, used.get(each.attempt_id)), watched=watched, log=log))
+            log = await self._log(each, Stream.MERGED, head, tail)
+            cut = len(log) > 1 or (log and log[0].start > 0)
+            errors = await self._log(each, Stream.STDERR, 0, BESIDE) if cut else ()
+            case = _task_case(record, each, used.get(each.attempt_id))
+            cases.append(replace(case, watched=watched, log=log, errors=errors))
         return (*cases, *(_task_case(record, each) for each in failed[MOST_LOGS:]))
 
-    async def _log(self, record: TaskRecord, head: int, tail: int) -> tuple[Piece, ...]:
+    async def _log(self, record: TaskRecord, stream: Stream, head: int, tail: int) -> tuple[Piece, ...]:
         """A log that cannot be read tells nothing; the exit still does."""
-        source = self._engine.log(record.attempt_id, Stream.MERGED) if record.logs_removed_at is None else None
+        source = self._engine.log(record.attempt_id, stream) if record.logs_removed_at is None else None
         if source is None:
             return ()
         try:

@@ -1,0 +1,93 @@
+"""Errors in lines that are written for machines, JSON or key=value: what they say, as the lines of a plain log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MOST = 200  # lines that are read, from the end
+FIRST = 20  # and from the beginning
+LONGEST = 32 * 1024  # bytes of one
+DEEPEST = 3  # errors that hold another
+LONGEST_PREFIX = 120  # characters before an object, such as a time and a rank
+_BAD = rb"(?:error|err|fatal|critical|crit|panic|dpanic|emerg|emergency|alert|severe)"
+_SIGN = re.compile(
+    rb'"(?:level|levelname|log\.level|loglevel|lvl|severity)"\s{0,2}:\s{0,2}(?:"' + _BAD + rb'"|[56]0\b)'
+    rb'|"(?:err|error|error\.message|exc|exc_info|exc_text|exception|traceback|stack_?trace)"\s{0,2}:\s{0,2}["{]'
+    rb'|\b(?:level|lvl|severity)="?' + _BAD + rb"\b",
+    re.IGNORECASE,
+)
+_PAIR = re.compile(r'([\w.@-]{1,60})=(?:"((?:[^"\\]|\\.){0,4000})"|(\S{0,1000}))')
+_ESCAPED = re.compile(r"\\([nt\"\\])")
+_UNESCAPED = {"n": "\n", "t": "\t"}
+_LEVELS = ("level", "levelname", "log.level", "loglevel", "lvl", "severity")
+_HARMLESS = re.compile(r"(?:trace|debug|info|information|notice|warn|warning|success|[1-4]0)$", re.IGNORECASE)
+_MESSAGES = ("msg", "message", "event", "@message", "log", "text")
+_ERRORS = ("err", "error", "error.message", "exc", "reason", "cause", "detail", "details")
+_PLACES = ("exception", "exc_info", "exc_text", "traceback", "stack_trace", "stacktrace", "error.stack_trace", "stack")
+
+
+def told_errors(data: bytes) -> list[tuple[int, int, tuple[bytes, ...]]]:
+    """Where such lines begin and end, and the plain lines for each."""
+    if b'"' not in data and b"=" not in data:
+        return []
+    places = [found.start() for found in _SIGN.finditer(data)]
+    if len(places) > FIRST + MOST:
+        places = places[:FIRST] + places[-MOST:]
+    found, last = [], -1
+    for place in places:
+        start = max(data.rfind(b"\n", 0, place), data.rfind(b"\r", 0, place)) + 1
+        end = data.find(b"\n", place)
+        end = len(data) if end < 0 else end
+        if start > last and end - start <= LONGEST:
+            last = start
+            lines = _plain(data[start:end].decode("utf-8", "replace"))
+            if lines:
+                found.append((start, end, tuple(line.encode() for line in lines)))
+    return found
+
+
+def _plain(line: str) -> list[str]:
+    fields = _fields(line)
+    level = next((str(fields[key]) for key in _LEVELS if key in fields), "")
+    if not fields or _HARMLESS.match(level):
+        return []
+    told = [f"ERROR: {text}" for key in _MESSAGES for text in _texts(fields.get(key), 0)][:1]
+    lines = [*told, *_of_errors(fields, 0)]
+    return list(dict.fromkeys(lines)) if lines != told or level else []
+
+
+def _fields(line: str) -> Mapping[str, Any]:
+    start = line.find("{", 0, LONGEST_PREFIX)
+    if start >= 0 and line.rstrip().endswith("}"):
+        try:
+            found = json.loads(line[start:])
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            return found
+    return {key: _unescaped(quoted) if quoted else bare for key, quoted, bare in _PAIR.findall(line)}
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: _UNESCAPED.get(found[1], found[1]), text)
+
+
+def _of_errors(fields: Mapping[str, Any], depth: int) -> Iterator[str]:
+    for key in (*_ERRORS, *_PLACES):
+        for text in _texts(fields.get(key), depth):
+            yield from text.split("\n")
+
+
+def _texts(value: Any, depth: int) -> Iterator[str]:
+    """Of a field that is a text, or an object that tells of an error."""
+    if isinstance(value, str) and value.strip() and value.lower() not in ("true", "false", "null", "none"):
+        yield value.strip("\n")
+    elif isinstance(value, dict) and depth < DEEPEST:
+        kind = value.get("type") or value.get("name") or value.get("kind")
+        said = next((value[key] for key in _MESSAGES if isinstance(value.get(key), str)), "")
+        if said:
+            yield f"{kind}: {said}" if isinstance(kind, str) and kind and not said.startswith(kind) else said
+        yield from _of_errors(value, depth + 1)
