@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from contextlib import suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Ward:
         self._dataset = folder / "vanishing"
         self._jobs: dict[str, str] = {}  # case -> job
         self._said: dict[str, dict[str, Any]] = {}
+        self._trouble: dict[str, str] = {}  # case -> why it did not come to its end; told by its own tests alone
 
     def start(self) -> None:
         self.server.start()
@@ -65,9 +67,15 @@ class Ward:
             self._jobs[case.name] = self.server.submit(case.path.read_text())["id"]
         for case in able:
             if case.expected is not None and case.expected.action is not None:
-                self._act(case.expected.action, self._jobs[case.name])
-        for job in self._jobs.values():
-            self._wait(job)
+                self._try(case.name, partial(self._act, case.expected.action))
+        for name in self._jobs:
+            self._try(name, self._wait)
+
+    def _try(self, name: str, work: Callable[[str], None]) -> None:
+        try:
+            work(self._jobs[name])
+        except AssertionError as error:
+            self._trouble.setdefault(name, str(error))
 
     def lose(self, case: Case) -> None:
         """Run it, and have the machine go down under it, as far as it and the server are concerned; then come up again
@@ -112,8 +120,9 @@ class Ward:
             shutil.rmtree(self._dataset)
             return
         for pid in processes_of(job):
-            if b"time.sleep(300)" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, SIGNALS[action])
+            with suppress(OSError):  # it may just have ended
+                if b"time.sleep(300)" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, SIGNALS[action])
 
     def _wait_until_ready(self, job: str) -> None:
         began = time.monotonic()
@@ -149,6 +158,7 @@ class Ward:
 
     def why(self, case: Case) -> dict[str, Any]:
         """What is said of it; asked for once."""
+        assert case.name not in self._trouble, self._trouble[case.name]
         if case.name not in self._said:
             reply = self.server.get(f"/jobs/{self._jobs[case.name]}/why")
             assert reply.is_success, reply.text

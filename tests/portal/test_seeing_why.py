@@ -37,7 +37,7 @@ def test_a_verdict_comes_first_with_evidence_that_leads_into_the_log(
     page = window.page
     window.go(f"/jobs/{job}")
     why = page.locator("#why")
-    expect(why.locator(".verdict")).to_contain_text("/data/train.csv")
+    expect(why.locator(".conclusion")).to_contain_text("/data/train.csv")
     expect(why.locator(".frame")).to_contain_text("train.py:2")
     expect(why.locator(".remedies li").first).to_be_visible()
     assert findings(page) == []
@@ -46,17 +46,18 @@ def test_a_verdict_comes_first_with_evidence_that_leads_into_the_log(
     expect(page.locator(".log-rows, [data-log]").first).to_contain_text("/data/train.csv")
     window.go("/")
     line = page.locator(f"#failed-{job}")
-    expect(line.locator(".verdict")).to_contain_text("/data/train.csv")
+    expect(line.locator(".conclusion")).to_contain_text("/data/train.csv")
     assert findings(page) == []
 
 
 def test_a_job_that_waits_says_for_whom_and_until_when(
     open_window: Callable[..., Window], submit: Callable[[str, str], str]
 ) -> None:
-    whole = "resources: {cpu: 2, memory: 128Mi}\n"
+    window = open_window()
+    cores = window.server.get("/capacity").json()["nodes"][0]["cpu"]
+    whole = f"resources: {{cpu: {cores}, memory: 128Mi}}\n"
     first = submit("ada", f"name: has-it-all\ntime_limit: 2h\n{whole}command: sleep 600\n")
     second = submit("ada", f"name: waits-for-it\n{whole}command: 'true'\n")
-    window = open_window()
     page = window.page
     window.go(f"/jobs/{second}")
     why = page.locator("#why")

@@ -29,14 +29,16 @@ test("the limit of memory is a line of its own", () => {
   assert.equal(memory.series[1].limit, true);
 });
 
-test("all of the chosen time is drawn", () => {
-  assert.deepEqual(span({ span: 900 }, { at: [1000, 1100] }), { min: 200, max: 1100 });
-  assert.deepEqual(span({}, { at: [1000, 1100] }), { min: 999, max: 1100 });
+test("what there is is drawn from side to side", () => {
+  assert.deepEqual(span([1000, 1100]), { min: 1000, max: 1100 });
+  assert.deepEqual(span([1000]), { min: 999, max: 1000 });
 });
 
 test("a summary tells the last, the mean and the highest", () => {
-  const [cpu] = panels(columns({ points: [point(100), point(50), point(60)] }), WORDS);
+  const [cpu, memory, net] = panels(columns({ points: [point(100), point(50), point(60, { net_in: 2048 })], limits: { memory: 4096 } }), WORDS);
   assert.equal(summary(cpu, "now {now}, mean {mean}, highest {highest}"), "now 60 %, mean 70 %, highest 100 %");
+  assert.equal(summary(memory, "highest {highest}"), "highest 100 KiB");
+  assert.equal(summary(net, "highest {highest}"), "in: highest 2 KiB/s; out: highest 0 B/s");
   assert.equal(summary({ ...cpu, series: [{ values: [null] }] }, "{now}"), "–");
 });
 

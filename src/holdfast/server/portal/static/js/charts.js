@@ -42,13 +42,13 @@ class Charts {
     const known = this.drawn.get(panel.key);
     if (known && known.series === panel.series.length) {
       known.chart.setData(values);
-      known.chart.setScale("x", span(this.answer, data));
+      known.chart.setScale("x", span(data.at));
     } else {
       known?.chart.destroy();
       this.drawn.set(panel.key, this.make(panel, values, known?.box));
     }
     const box = this.drawn.get(panel.key).box;
-    const told = summary(panel, this.root.dataset.sayFigures);
+    const told = summary(panel, this.answer.final ? this.root.dataset.sayEnded : this.root.dataset.sayFigures);
     box.querySelector(".chart-summary").textContent = told;
     box.querySelector(".chart-canvas").setAttribute("aria-label", `${panel.title}. ${told}`);
   }
@@ -85,7 +85,7 @@ class Charts {
       values,
       place,
     );
-    chart.setScale("x", span(this.answer, { at: values[0] }));
+    chart.setScale("x", span(values[0]));
     new ResizeObserver(() => chart.setSize({ width: place.clientWidth || 400, height: HEIGHT })).observe(place);
     return { chart, box, series: panel.series.length };
   }

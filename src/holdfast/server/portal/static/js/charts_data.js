@@ -37,21 +37,24 @@ export function panels(data, words) {
   return found;
 }
 
-/** From when to when is drawn: all of the time that was chosen, though its beginning may not be filled yet. */
-export function span(answer, data) {
-  const last = data.at.at(-1) ?? Date.now() / 1000;
-  const first = data.at[0] ?? last;
-  const whole = answer.span ?? 0;
-  return { min: whole ? Math.min(first, last - whole) : first - 1, max: last };
+/** From when to when is drawn: as long as there are points. */
+export function span(at) {
+  const last = at.at(-1) ?? Date.now() / 1000;
+  return { min: Math.min(at[0] ?? last, last - 1), max: last };
 }
 
-/** "now 98 %, mean 87 %, highest 100 %" of the first line. */
+/** "now 98 %, mean 87 %, highest 100 %" of each line; `form` has what is wanted of these. */
 export function summary(panel, form) {
-  const known = panel.series[0].values.filter((value) => value !== null);
+  const lines = panel.series.filter((series) => !series.limit);
+  return lines.map((series) => (lines.length > 1 ? `${series.label}: ` : "") + told(panel, series.values, form)).join("; ");
+}
+
+function told(panel, values, form) {
+  const known = values.filter((value) => value !== null);
   if (!known.length) return "–";
   const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-  const values = { now: known.at(-1), mean, highest: Math.max(...known) };
-  return form.replace(/\{(\w+)\}/g, (_, name) => panel.show(values[name]));
+  const figures = { now: known.at(-1), mean, highest: Math.max(...known) };
+  return form.replace(/\{(\w+)\}/g, (_, name) => panel.show(figures[name]));
 }
 
 export function showPercent(value) {
