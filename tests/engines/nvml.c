@@ -1,11 +1,12 @@
 /* A libnvidia-ml that knows two devices and does as the file named by FAKE_NVML says: one word, read at each call.
-   fine, gone (the driver), unsupported (utilisation), old (no second version of the memory figures), hang. */
+   fine, gone (the driver), unsupported (all that a device need not tell), old (no second version of the memory figures),
+   hang. What computes on the first device is in the file of that name with ".pids": a number a line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13 };
+enum { OK = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, FUNCTION_NOT_FOUND = 13 };
 
 static int ready;
 
@@ -80,6 +81,42 @@ int nvmlDeviceGetUtilizationRates(void *handle, struct utilization *rates) {
     if (says("unsupported")) return NOT_SUPPORTED;
     *rates = (struct utilization){40 + (unsigned long)handle - 1, 3};
     return state();
+}
+
+int nvmlDeviceGetTemperature(void *handle, unsigned sensor, unsigned *degrees) {
+    if (says("unsupported")) return NOT_SUPPORTED;
+    *degrees = 60 + (unsigned long)handle - 1;
+    return state();
+}
+
+int nvmlDeviceGetPerformanceState(void *handle, unsigned *performance) {
+    *performance = says("unsupported") ? 32 : 8;
+    return state();
+}
+
+int nvmlDeviceGetTotalEccErrors(void *handle, unsigned kind, unsigned counter, unsigned long long *count) {
+    if (says("unsupported")) return NOT_SUPPORTED;
+    *count = 10 * counter + 5 - kind;
+    return state();
+}
+
+struct process { unsigned pid; unsigned long long memory; unsigned instance, part; };
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *found) {
+    char path[4096];
+    unsigned room = found ? *count : 0, pid;
+    if (says("unsupported")) return NOT_SUPPORTED;
+    *count = 0;
+    snprintf(path, sizeof path, "%s.pids", getenv("FAKE_NVML"));
+    FILE *file = handle == (void *)1 ? fopen(path, "r") : NULL;
+    if (file) {
+        while (fscanf(file, "%u", &pid) == 1) {
+            if (*count < room) found[*count] = (struct process){pid, 100, -1, -1};
+            ++*count;
+        }
+        fclose(file);
+    }
+    return *count > room ? INSUFFICIENT_SIZE : state();
 }
 
 const char *nvmlErrorString(int error) { return "an error"; }

@@ -18,16 +18,48 @@ pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compil
 SCENARIO = """
 import asyncio, os, sys
 from pathlib import Path
-from holdfast.core.metrics import GpuReading
+from holdfast.core.metrics import GpuReading, GpuState
 from holdfast.engines.embedded import EmbeddedEngine, gpus
 from holdfast.engines.embedded.gpu_figures import GpuFigures
 from tests.contracts.engine_contract import Rig, read_all
 
 gpus._CONTROL = Path("/dev/null")  # the driver's own device, without which nobody would ask it
 mode = Path(os.environ["FAKE_NVML"])
+pids = Path(os.environ["FAKE_NVML"] + ".pids")
 
 def fine(index, percent=None, memory=None):
     return GpuReading(index=index, percent=40.0 + index, memory=7000 + index, memory_total=80000)
+
+def whole(index, strangers=None):
+    known = {"temperature": 60 + index, "ecc_single": 5, "ecc_double": 4, "performance": 8}
+    return GpuState(index=index, percent=40.0 + index, memory=7000 + index, memory_total=80000, strangers=strangers,
+                    **known)
+
+async def machine():
+    asked = GpuFigures(patience=60)
+    pids.write_text("7\\n8\\n")
+    assert await asked.read_all() == ((whole(0), {7, 8}), (whole(1), set()))
+    mode.write_text("unsupported")
+    assert (await asked.read_all())[0] == (GpuState(index=0, memory=7000, memory_total=80000), None)
+    mode.write_text("gone")
+    assert await asked.read_all() == ()
+    assert await asked.read_all() == ()
+    mode.write_text("fine")
+    assert len(await asked.read_all()) == 2  # it came back
+    both = await asyncio.gather(asked.read_all(), asked.read([0]))
+    assert both[1] == {0: fine(0)}  # neither is left out for the other
+    pids.unlink()
+
+async def others(rig):
+    (node,) = rig.engine.nodes()
+    inside = [each.pid for each in await rig.engine.processes("opens")]
+    assert await rig.engine.gpus() == {node.name: (whole(0, 0), whole(1, 0))}
+    pids.write_text(f"{inside[-1]} {os.getpid()}")
+    assert await rig.engine.gpus() == {node.name: (whole(0, 1), whole(1, 0))}
+    pids.write_text(f"{inside[-1]} 999999999")  # of another world, or gone by now
+    assert await rig.engine.gpus() == {node.name: (whole(0, None), whole(1, 0))}
+    pids.write_text(f"{inside[-1]}")
+    assert await rig.engine.gpus() == {node.name: (whole(0, 0), whole(1, 0))}
 
 async def figures():
     asked = GpuFigures(patience=60)
@@ -68,6 +100,7 @@ async def task(home):
     assert found["opens"].gpus == (fine(1), fine(0)), found
     assert [found[name].gpu_opened for name in names] == [True, False, None], found
     assert found["without"].gpus == ()
+    await others(rig)
     mode.write_text("hang")
     rig.engine._measuring._gpus._patience = 0.3
     found = await rig.engine.measure(names)
@@ -80,6 +113,7 @@ async def task(home):
     await rig.close()
 
 asyncio.run(figures())
+asyncio.run(machine())
 if sys.argv[2] != "none":
     asyncio.run(task(Path(sys.argv[1])))
 """

@@ -15,7 +15,7 @@ from prometheus_client.samples import Sample
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.metrics import Current, GpuReading, Reading
+from holdfast.core.metrics import Current, GpuReading, GpuState, Reading
 from holdfast.core.metrics import Sample as Used
 from holdfast.core.notices import NoticeState
 from holdfast.core.placement import Amount, GroupUse, Node, NodeUse, Quota
@@ -100,6 +100,28 @@ def test_a_task_is_told_by_openpais_names_and_labels() -> None:
     assert value(told, "task_gpu_mem_percent", minor_number="3") == 25
     assert value(told, "gpu_utilization", minor_number="3", node="gpu-7", vender="nvidia") == 42
     assert value(told, "gpu_mem_utilization", minor_number="3") == 25
+
+
+def test_every_gpu_of_a_machine_is_told_whoever_uses_it() -> None:
+    own = {"temperature": 61.0, "ecc_single": 5, "ecc_double": 0, "performance": 8, "strangers": 2}
+    idle = GpuState(index=0, percent=7.0, memory=GIB, memory_total=8 * GIB, **own)  # type: ignore[arg-type]
+    told = standing(running(job(), **FULL), gpus={"gpu-7": (idle, GpuState(index=3, percent=43.0))})
+    assert value(told, "gpu_utilization", minor_number="0", node="gpu-7", vender="nvidia") == 7
+    assert value(told, "gpu_utilization", minor_number="3") == 43
+    first = {"minor_number": "0", "node_name": "gpu-7"}
+    assert value(told, "nvidiasmi_utilization_gpu", **first) == 7
+    assert value(told, "nvidiasmi_utilization_memory", **first) == 12.5
+    assert value(told, "nvidiasmi_temperature", **first) == 61
+    assert value(told, "nvidiasmi_performance_state", **first) == 8
+    assert value(told, "nvidiasmi_ecc_error_count", type="single", **first) == 5
+    assert value(told, "nvidiasmi_ecc_error_count", type="double", **first) == 0
+    assert value(told, "gpu_used_by_external_process_count", **first) == 2
+    for name in ("nvidiasmi_temperature", "nvidiasmi_ecc_error_count", "gpu_used_by_external_process_count"):
+        assert {sample.labels["minor_number"] for sample in found(told, name)} == {"0"}  # the other does not tell
+
+
+def test_the_servers_own_memory_is_told() -> None:
+    assert value(standing(), "process_mem_usage_byte", cmd="holdfast") > 2**20
 
 
 def test_what_was_not_measured_is_not_told() -> None:

@@ -15,6 +15,21 @@ class GpuReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuState:
+    """How a GPU of a machine does, whoever uses it. None: it does not tell."""
+
+    index: int  # as in GpuReading
+    percent: float | None = None
+    memory: int | None = None
+    memory_total: int | None = None
+    temperature: float | None = None  # degrees Celsius
+    ecc_single: int | None = None  # errors of its memory that were corrected, since the driver was loaded
+    ecc_double: int | None = None  # that could not be
+    performance: int | None = None  # 0 is the fastest, 15 the slowest
+    strangers: int | None = None  # processes that compute on it, and are no task's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What an engine found of one task at one moment. Counters begin at the task's start. None: cannot be told here."""
 
@@ -79,7 +94,8 @@ GPU_STEPS = (1.0, 5.0, 25.0, 50.0, 75.0, 90.0)  # percent, the mean of a task's 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSummary:
     index: int
-    percent: float = 0.0  # mean
+    seconds: float = 0.0  # that samples tell of this one
+    percent: float = 0.0  # mean over these
     percent_peak: float = 0.0
     memory_peak: int = 0
     memory_total: int = 0

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.attempt import Observation
 from holdfast.core.job import Mount, Resources
-from holdfast.core.metrics import Reading
+from holdfast.core.metrics import GpuState, Reading
 from holdfast.core.placement import Node
 
 # Shell options that every POSIX shell knows; others are left out where there is no bash.
@@ -250,6 +250,15 @@ class Measures(Protocol):
     async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
         """Of those that run or are held; others are left out. All together, so that what they share is looked at once.
         The last figures of one that has ended come with its Observation."""
+        ...
+
+
+@runtime_checkable
+class WatchesGpus(Protocol):
+    """What an engine may do besides: tell how the GPUs of its machines do, also those that no task has."""
+
+    async def gpus(self) -> Mapping[str, Sequence[GpuState]]:
+        """Of each machine, by its name. Without those that do not answer in a few seconds."""
         ...
 
 

@@ -13,33 +13,28 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.identity import attempt_uid, framework_name
-from holdfast.core.metrics import Current, GpuReading
+from holdfast.core.metrics import Current
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.states import FINAL, JobState, TaskState
 from holdfast.services.monitoring import Standing
 
+from .prometheus_gpus import clean, gpu_families
+
 TASK_LABELS = ("username", "job_name", "role_name", "task_index", "job_instance_id", "virtual_cluster")
 GPU_LABELS = (*TASK_LABELS, "minor_number")
-NODE_GPU_LABELS = ("node", "minor_number", "vender")
-VENDOR = "nvidia"
 LIVE_JOBS = tuple(state for state in JobState if state not in FINAL)
 LIVE_TASKS = (TaskState.WAITING, TaskState.PREPARING, TaskState.RUNNING, TaskState.HELD)
 
 
 def collect(standing: Standing) -> Iterator[Metric]:
     yield from _tasks(standing)
-    yield from _gpus(standing)
+    yield from gpu_families(standing)
     yield from _jobs(standing)
     yield from _queue(standing)
     yield from _totals(standing)
     yield from _nodes(standing.nodes)
     yield from _groups(standing.groups)
     yield from _around(standing)
-
-
-def clean(value: object) -> str:
-    """As a label may hold it: anything that is Unicode. What is none, such as half a character, becomes "?"."""
-    return str(value).encode("utf-8", "replace").decode()
 
 
 # -- tasks, by OpenPAI's names
@@ -95,7 +90,10 @@ def _tasks(standing: Standing) -> Iterator[Metric]:
     full = GaugeMetricFamily("task_gpu_mem_percent", "Percent of its memory that is used.", labels=GPU_LABELS)
     for figures in found:
         for gpu in figures.now.reading.gpus:
-            _add_gpu(busy, full, (*figures.labels, str(gpu.index)), gpu)
+            labels = (*figures.labels, str(gpu.index))
+            busy.add_metric(labels, gpu.percent)
+            if gpu.memory_total:
+                full.add_metric(labels, 100.0 * gpu.memory / gpu.memory_total)
     yield busy
     yield full
 
@@ -117,30 +115,6 @@ def _task_labels(job: JobSnapshot, task: TaskAttempt) -> tuple[str, ...]:
         job.job.group,
     )
     return tuple(clean(value) for value in values)
-
-
-def _add_gpu(busy: GaugeMetricFamily, full: GaugeMetricFamily, labels: Sequence[str], gpu: GpuReading) -> None:
-    busy.add_metric(labels, gpu.percent)
-    if gpu.memory_total:
-        full.add_metric(labels, 100.0 * gpu.memory / gpu.memory_total)
-
-
-def _gpus(standing: Standing) -> Iterator[Metric]:
-    """Of machines: how many they have, and how busy those are that tasks have."""
-    there = GaugeMetricFamily("configured_gpu_count", "GPUs of a machine that jobs may use.", labels=["node"])
-    for use in standing.nodes:
-        there.add_metric([clean(use.node.name)], len(use.node.gpus))
-    yield there
-    busy = GaugeMetricFamily("gpu_utilization", "Percent of the time that a GPU was busy.", labels=NODE_GPU_LABELS)
-    full = GaugeMetricFamily("gpu_mem_utilization", "Percent of its memory that is used.", labels=NODE_GPU_LABELS)
-    for (node, index), gpu in _gpus_in_use(standing).items():
-        _add_gpu(busy, full, (clean(node), str(index), VENDOR), gpu)
-    yield busy
-    yield full
-
-
-def _gpus_in_use(standing: Standing) -> dict[tuple[str, int], GpuReading]:
-    return {(task.node or "", gpu.index): gpu for _, task, now in standing.running for gpu in now.reading.gpus}
 
 
 # -- jobs and the queue

@@ -194,7 +194,7 @@ def build_services(
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
         metrics=metrics,
-        monitoring=Monitoring(store, control, place, metrics, is_open=settings.metrics.open, clock=clock),
+        monitoring=Monitoring(store, engine, control, place, metrics, is_open=settings.metrics.open, clock=clock),
         vitals=vitals,
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(audited, control, folders, forget=forget),

@@ -9,9 +9,10 @@ from datetime import datetime
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Forbidden
-from holdfast.core.metrics import Current
+from holdfast.core.metrics import Current, GpuState
 from holdfast.core.notices import NoticeState
 from holdfast.core.placement import GroupUse, NodeUse
+from holdfast.engines.base import Engine, WatchesGpus
 from holdfast.store import notices
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
@@ -31,6 +32,7 @@ class Standing:
     nodes: Sequence[NodeUse]
     groups: Sequence[GroupUse]
     running: Sequence[Running] = ()  # that have been looked at
+    gpus: Mapping[str, Sequence[GpuState]] = field(default_factory=dict)  # of each machine that tells
     disks: Sequence[Disk] = ()
     notices: Mapping[NoticeState, int] = field(default_factory=dict)  # how many
     well: bool = True
@@ -40,6 +42,7 @@ class Monitoring:
     def __init__(
         self,
         store: Store,
+        engine: Engine,
         control: Control,
         place: Place,
         metrics: Metrics,
@@ -49,6 +52,7 @@ class Monitoring:
     ) -> None:
         self.is_open = is_open  # to anybody, without login
         self._store = store
+        self._engine = engine
         self._control = control
         self._place = place
         self._metrics = metrics
@@ -69,10 +73,14 @@ class Monitoring:
             nodes=nodes,
             groups=groups,
             running=tuple(self._metrics.running()),
+            gpus=await self._gpus(),
             disks=await self._place.disks(),
             notices=await self._notices(),
             well=(await self._place.health()).well,
         )
+
+    async def _gpus(self) -> Mapping[str, Sequence[GpuState]]:
+        return await self._engine.gpus() if self._metrics.enabled and isinstance(self._engine, WatchesGpus) else {}
 
     async def _notices(self) -> Mapping[NoticeState, int]:
         """A database that is away is told by `well`; the rest can still be told."""

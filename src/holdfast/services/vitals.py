@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 from collections.abc import Iterable
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector, disable_created_metrics
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from holdfast import __version__
 
@@ -52,7 +55,8 @@ class Vitals:
         return Histogram(name, text, buckets=tuple(buckets), registry=self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        return self._registry.collect()
+        yield from self._registry.collect()
+        yield _memory()
 
     def answered(self, surface: str, method: str, status: int, seconds: float) -> None:
         self._requests.labels(surface, method, str(status)).inc()
@@ -72,3 +76,13 @@ class Vitals:
             due = loop.time() + every
             await asyncio.sleep(every)
             self._lag.observe(max(loop.time() - due, 0.0))
+
+
+def _memory() -> Metric:
+    """Of the server's own process, by OpenPAI's name."""
+    family = GaugeMetricFamily(
+        "process_mem_usage_byte", "Memory of the server's process, in bytes.", labels=["cmd", "pid"]
+    )
+    with suppress(OSError), open("/proc/self/statm", "rb") as file:
+        family.add_metric(["holdfast", str(os.getpid())], int(file.read().split()[1]) * resource.getpagesize())
+    return family

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import EngineError, quoted
 from holdfast.core.exits import Cause
-from holdfast.core.metrics import Reading
+from holdfast.core.metrics import GpuState, Reading
 from holdfast.core.placement import Node
 from holdfast.engines.base import (
     ArtifactSink,
@@ -537,6 +537,13 @@ class EmbeddedEngine:
         live = [task for id in attempt_ids if (task := self._watching.get(id)) is not None]
         subjects = [self._subject(task, task.note) for task in live if task.note is not None]
         return await self._measuring.measure(subjects) if subjects else {}
+
+    async def gpus(self) -> Mapping[str, Sequence[GpuState]]:
+        node = self._nodes[0]
+        if not node.gpus:
+            return {}
+        live = [self._subject(task, task.note) for task in self._watching if task.note is not None]
+        return {node.name: await self._measuring.look_at_gpus(live)}
 
     def _subject(self, task: LiveTask, note: read.StartNote) -> Subject:
         target = self._target(task)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from resource import struct_rusage
 from typing import Protocol, TypeVar
 
-from holdfast.core.metrics import Reading
+from holdfast.core.metrics import GpuState, Reading
 
 from .cgroups import Cgroups
 from .gpu_figures import GpuFigures
@@ -58,6 +58,13 @@ class Measuring:
             for name, reading in readings.items()
         }
 
+    async def look_at_gpus(self, subjects: Sequence[Subject]) -> tuple[GpuState, ...]:
+        """All of this machine. `subjects`: all tasks that there are."""
+        seen = await self._gpus.read_all()
+        pids = frozenset[int]().union(*(each.pids or () for each in seen))
+        strangers = await self._in_thread(lambda: self._rounds.strangers(subjects, pids)) if pids else {}
+        return tuple(replace(state, strangers=_count(theirs, strangers)) for state, theirs in seen)
+
     def used(
         self, attempt_id: str, note: StartNote | None, at: float, waited: struct_rusage | None = None
     ) -> Reading | None:
@@ -102,3 +109,10 @@ class Measuring:
         if closed is not None:
             self._loop.remove_reader(closed.fd)
             closed.close()
+
+
+def _count(pids: frozenset[int] | None, strangers: Mapping[int, bool | None]) -> int | None:
+    """How many of these are strangers; None where that of one is not known."""
+    if pids is None or any(strangers[pid] is None for pid in pids):
+        return None
+    return sum(bool(strangers[pid]) for pid in pids)

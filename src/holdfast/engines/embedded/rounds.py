@@ -117,7 +117,7 @@ class Rounds:
     def _track(self, subject: Subject) -> Track:
         track = self._tracks.get(subject.attempt_id)
         if track is None:
-            track = self._tracks[subject.attempt_id] = Track(find_files(subject.note.cgroups))
+            track = self._tracks[subject.attempt_id] = _new_track(subject)
         return track
 
     def _processes(self, subjects: Sequence[Subject], tracks: Mapping[str, Track]) -> dict[str, list[int]]:
@@ -166,6 +166,17 @@ class Rounds:
             self.closed.hear()
             self._traffic.count_closed(self.closed.take(most))
 
+    # --- others ---------------------------------------------------------------------------------------------------
+
+    def strangers(self, subjects: Sequence[Subject], pids: Iterable[int]) -> dict[int, bool | None]:
+        """Of each process, whether it is none of these tasks'; None where that cannot be seen."""
+        with self._turn:
+            tracks = {each.attempt_id: self._tracks.get(each.attempt_id) or _new_track(each) for each in subjects}
+            found = self._processes(subjects, tracks)
+        members = set[int]().union(*found.values())
+        whole = all(each.attempt_id in found for each in subjects)
+        return {pid: False if pid in members else True if whole and _is_there(pid) else None for pid in pids}
+
     # --- the end of a task ----------------------------------------------------------------------------------------
 
     def last(self, attempt_id: str, note: StartNote | None, at: float, waited: struct_rusage | None) -> Reading | None:
@@ -203,6 +214,10 @@ class Rounds:
 
 
 # --- one task -----------------------------------------------------------------------------------------------------
+
+
+def _new_track(subject: Subject) -> Track:
+    return Track(find_files(subject.note.cgroups))
 
 
 def _look(subject: Subject, track: Track, pids: Sequence[int], forest: Forest, spare: Spare) -> Reading:
@@ -270,6 +285,10 @@ def _add_disks(track: Track, pids: Sequence[int]) -> tuple[int | None, int | Non
         if sure or attempt == _TRIES - 1:
             break
     return int(track.disk_read.read(read, sure=sure)), int(track.disk_written.read(written, sure=sure))
+
+
+def _is_there(pid: int) -> bool:
+    return process_figures.read_stat(pid) is not None
 
 
 def _is_remains(pid: int) -> bool:
