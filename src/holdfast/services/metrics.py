@@ -188,11 +188,11 @@ class Metrics:
         """The same of several, without those that there are no figures of."""
         return await self.files.ask(self._summaries, tuple(attempt_ids))
 
-    async def first_task(self, job_id: str, attempt: int) -> Series | None:
-        """All that is kept of the job's first task, in its newest try: for those who know jobs of one task. Asks for
-        no permission."""
+    async def first_task(self, job_id: str, attempt: int, job: Job) -> Series | None:
+        """All that is kept of the first task of the job's first role, in its newest try: for those who know jobs of one
+        task. Asks for no permission."""
         rows = await self._store.read(job_rows.tasks, job_id, attempt)
-        first = [each.attempt_id for each in rows if each.task.task == rows[0].task.task]
+        first = [each.attempt_id for each in rows if (each.task.role, each.task.index) == (job.roles[0].name, 0)]
         return await self.files.ask(self.files.read, first[-1]) if first else None
 
     def _now(self, live: JobSnapshot, task: TaskAttempt) -> TaskNow:

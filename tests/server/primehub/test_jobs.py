@@ -237,6 +237,17 @@ async def test_figures_without_gpus(hub: Hub) -> None:
     assert found["spec"]["GPU"] == found["datasets"]["lifetime"][0]["GPU"] == []
 
 
+async def test_figures_of_several_roles_are_those_of_the_first(hub: Hub) -> None:
+    roles = "name: two\nroles:\n  z: {command: echo z}\n  a: {command: echo a}\n"
+    id = (await hub.house.submit(roles, hub.ann.actor, group="red")).id
+    await hub.house.until(id)
+    files = hub.house.services.metrics.files
+    await files.ask(steady(files, f"{id}.0.a-0.0", cpu=10, seconds=10))
+    await files.ask(steady(files, f"{id}.0.z-0.0", cpu=90, seconds=10))
+    found = await hub.ann.job(id, "monitoring")
+    assert found["datasets"]["15m"][0]["cpu_util"] == 90
+
+
 async def test_what_primehubs_own_parts_did(hub: Hub) -> None:
     clean = "mutation { cleanupPhJobArtifact }"
     assert await hub.admin.data(clean) == 0

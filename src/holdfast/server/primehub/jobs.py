@@ -137,12 +137,12 @@ async def show_artifacts(job: Shape, info: Info) -> Shape:
 @job_type.field("monitoring")
 async def show_monitoring(job: Shape, info: Info) -> Shape | None:
     call, summary = call_of(info), job["_summary"]
-    metrics = call.services.metrics
-    found = await call.once(("monitoring", job["id"]), lambda: metrics.first_task(summary.id, summary.attempt))
+    metrics, spec = call.services.metrics, job["_job"]
+    found = await call.once(("monitoring", job["id"]), lambda: metrics.first_task(summary.id, summary.attempt, spec))
     if found is None or not any(found.rings.values()):
         return None
     call.spend_values(sum(len(points) for points in found.rings.values()))
-    return await asyncio.to_thread(show_figures, found, job["_job"])
+    return await asyncio.to_thread(show_figures, found, spec)
 
 
 # -- acting
