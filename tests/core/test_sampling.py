@@ -86,9 +86,20 @@ def test_gpus_are_summed_up_each_by_itself_also_while_one_cannot_be_read() -> No
     for before, after in itertools.pairwise(steps):
         summary = count(summary, before, after, sample(before, after, at=0))
     assert [gpu.index for gpu in summary.gpus] == [0, 1]
+    assert summary.gpus[0].percent == (100 * 10 + 40 * 5) / 15  # by the time that somebody looked at it
     assert summary.gpus[1].percent == (20 * 10 + 80 * 5 + 20 * 5) / 20
+    assert [gpu.seconds for gpu in summary.gpus] == [15, 20]
     assert (summary.gpus[0].percent_peak, summary.gpus[0].memory_peak) == (100, 100 * MIB)
     assert summary.gpu_opened is True
+
+
+def test_the_time_before_a_gpu_was_first_read_does_not_count_as_idle() -> None:
+    gpu = GpuReading(index=0, percent=80, memory=MIB, memory_total=1000 * MIB)
+    steps = [reading(0, 0), reading(30, 0), reading(40, 0, gpus=(gpu,)), reading(50, 0, gpus=(gpu,))]
+    summary = TaskSummary()
+    for before, after in itertools.pairwise(steps):
+        summary = count(summary, before, after, sample(before, after, at=0))
+    assert (summary.sampled, summary.gpus[0].seconds, summary.gpu_percent) == (50, 20, 80)
 
 
 def test_what_an_engine_tells_of_the_end_keeps_what_only_a_look_could_tell() -> None:

@@ -149,14 +149,15 @@ def _count_gpus(summary: TaskSummary, after: Reading, seconds: float) -> tuple[G
     """In the order they were first seen in: one that cannot be read for a while keeps its place."""
     known = {gpu.index: gpu for gpu in summary.gpus}
     for gpu in after.gpus:
-        known[gpu.index] = _count_gpu(summary, known.get(gpu.index, GpuSummary(index=gpu.index)), gpu, seconds)
+        known[gpu.index] = _count_gpu(known.get(gpu.index, GpuSummary(index=gpu.index)), gpu, seconds)
     return tuple(known.values())
 
 
-def _count_gpu(summary: TaskSummary, before: GpuSummary, gpu: GpuReading, seconds: float) -> GpuSummary:
+def _count_gpu(before: GpuSummary, gpu: GpuReading, seconds: float) -> GpuSummary:
     return GpuSummary(
         index=gpu.index,
-        percent=_mean(before.percent, summary.sampled, gpu.percent, seconds),
+        seconds=before.seconds + seconds,
+        percent=_mean(before.percent, before.seconds, gpu.percent, seconds),
         percent_peak=max(before.percent_peak, gpu.percent),
         memory_peak=max(before.memory_peak, gpu.memory),
         memory_total=gpu.memory_total,

@@ -19,7 +19,7 @@ from typing import Any
 from holdfast.core.metrics import RINGS, GpuReading, GpuSample, GpuSummary, Reading, Sample, TaskSummary
 
 MAGIC = b"HFfigure"
-VERSION = 1
+VERSION = 2
 MOST_GPUS = 64
 
 _HEAD = struct.Struct("<8sHHId" + "I" * len(RINGS))  # magic, version, GPUs, generation, origin, counts
@@ -39,7 +39,7 @@ _WHOLE = (
     *("processes", "processes_peak"),
 )
 _PLAIN = len(_READING) + len(_SUMMARY) + sum(_STEPS)
-_PER_GPU = 4 + 5  # numbers of a reading, of a summary
+_PER_GPU = 4 + 6  # numbers of a reading, of a summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +83,10 @@ def pack_head(head: Head) -> bytes:
     numbers += [*head.summary.cpu_steps, *head.summary.gpu_steps]
     read = [(gpu.index, gpu.percent, gpu.memory, gpu.memory_total) for gpu in head.reading.gpus]
     summed = [
-        (gpu.index, gpu.percent, gpu.percent_peak, gpu.memory_peak, gpu.memory_total) for gpu in head.summary.gpus
+        (gpu.index, gpu.seconds, gpu.percent, gpu.percent_peak, gpu.memory_peak, gpu.memory_total)
+        for gpu in head.summary.gpus
     ]
-    numbers += _filled(read, 4, head.gpus) + _filled(summed, 5, head.gpus)
+    numbers += _filled(read, 4, head.gpus) + _filled(summed, 6, head.gpus)
     return _checked(begin + struct.pack(f"<{len(numbers)}d", *numbers))
 
 
@@ -131,12 +132,13 @@ def _unpack_copy(data: bytes) -> Head | None:
         gpus=tuple(
             GpuSummary(
                 index=int(index),
+                seconds=seconds,
                 percent=percent,
                 percent_peak=peak,
                 memory_peak=int(memory),
                 memory_total=int(total),
             )
-            for index, percent, peak, memory, total in _rows(summed, 5, gpus)
+            for index, seconds, percent, peak, memory, total in _rows(summed, 6, gpus)
         ),
         cpu_steps=tuple(steps[: _STEPS[0]]),
         gpu_steps=tuple(steps[_STEPS[0] :]),
