@@ -113,12 +113,18 @@ def failure_view(visit: Visit, job_id: str, found: Diagnosis | None) -> FailureV
         explanation=visit.tell(found.explanation),
         confidence=_confidence_words(visit)[found.confidence],
         quotes=tuple(_quote(job_id, found, each) for each in found.evidence if each.kind is EvidenceKind.LOG),
-        facts=tuple(visit.tell(each.text) for each in found.evidence if each.kind is not EvidenceKind.LOG),
+        facts=tuple(visit.tell(text) for text in _facts(found)),
         remedies=tuple(map(visit.tell, found.remedies)),
         task=found.task,
         followers=found.followers,
         frame=found.frame,
     )
+
+
+def _facts(found: Diagnosis) -> list[str]:
+    """Evidence that is in no log, and that the title does not say."""
+    others = [each.text for each in found.evidence if each.kind is not EvidenceKind.LOG]
+    return [text for text in others if (text.partition(": ")[2] or text) not in found.title]
 
 
 def _confidence_words(visit: Visit) -> Mapping[Confidence, str]:
