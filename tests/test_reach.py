@@ -37,6 +37,17 @@ def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:
     asyncio.run(go())
 
 
+def test_those_who_look_at_the_same_time_are_told_the_same() -> None:
+    async def go() -> None:
+        reach, answer = Reach("test"), threading.Event()
+        looks = [asyncio.ensure_future(reach.look("/here", answer.wait, 60)) for _ in range(4)]
+        await asyncio.sleep(0)
+        answer.set()
+        assert await asyncio.gather(*looks) == [True] * 4
+
+    asyncio.run(go())
+
+
 def test_results_and_errors_come_back() -> None:
     async def go() -> None:
         reach = Reach("test")

@@ -25,7 +25,7 @@ class Silent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    answer: asyncio.Future[None]
+    answer: asyncio.Future[object]
     began: float
 
 
@@ -35,8 +35,8 @@ class Reach:
         self._looks: dict[str, _Look] = {}
         self._running = 0
 
-    async def look(self, path: str, call: Callable[[], object], patience: float) -> None:
-        """Returns when `call`, a look at `path`, has returned, whatever it found."""
+    async def look(self, path: str, call: Callable[[], object], patience: float) -> object:
+        """What `call`, a look at `path`, returned, or that of whoever looks already; None when it could not tell."""
         look = self._looks.get(path)
         if look is None:
             look = self._looks[path] = _Look(asyncio.ensure_future(self._until_done(path, call)), time.monotonic())
@@ -45,14 +45,15 @@ class Reach:
             raise Silent
         try:
             async with asyncio.timeout(left):  # wait_for of Python 3.11 loses a cancellation that comes with the answer
-                await asyncio.shield(look.answer)
+                return await asyncio.shield(look.answer)
         except TimeoutError:
             raise Silent from None
 
-    async def _until_done(self, path: str, call: Callable[[], object]) -> None:
+    async def _until_done(self, path: str, call: Callable[[], object]) -> object:
         try:
             with suppress(Exception):
-                await self.begin(call)
+                return await self.begin(call)
+            return None
         finally:
             self._looks.pop(path, None)
 

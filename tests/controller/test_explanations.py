@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.controller.explanations import Explanations
 from holdfast.controller.live import Live
-from holdfast.controller.waits import Standing
+from holdfast.controller.waits import NOT_YET, Standing
 from holdfast.core.attempt import JobSnapshot, StopRequest
 from holdfast.core.blockers import Known
 from holdfast.core.job import GIB, Job, Resources, Role
@@ -85,7 +85,7 @@ def everything(group: str) -> bool:
 
 
 async def test_it_is_worked_out_in_another_thread(waits: Waits, explanations: Explanations) -> None:
-    found = await explanations.of("b", everything, usual)
+    found = await explanations.of("b", everything, usual, PATIENCE)
     assert found is not None
     assert [holder.name for holder in found.blockers[0].holders] == ["a"]
     assert waits.threads
@@ -101,9 +101,9 @@ async def test_what_happens_meanwhile_changes_nothing(waits: Waits, explanations
         await go_on.wait()
         return {}
 
-    task = asyncio.create_task(explanations.of("b", everything, slowly))
+    task = asyncio.create_task(explanations.of("b", everything, slowly, PATIENCE))
     await asyncio.wait_for(asked.wait(), PATIENCE)
-    again = asyncio.create_task(explanations.of("b", everything, usual))
+    again = asyncio.create_task(explanations.of("b", everything, usual, PATIENCE))
     waits.ledger.release("a.0.main-0.0")
     del waits.live["a"]
     go_on.set()
@@ -118,9 +118,9 @@ async def test_those_who_ask_the_same_share_an_answer(waits: Waits, explanations
     """Unless they see other jobs than the first one does."""
     waits.add("c", 2, at=1)
     found = await asyncio.gather(
-        explanations.of("b", everything, usual),  # begins at once
-        *(explanations.of("c", everything, usual) for _ in range(5)),
-        explanations.of("c", lambda _: False, usual),
+        explanations.of("b", everything, usual, PATIENCE),  # begins at once
+        *(explanations.of("c", everything, usual, PATIENCE) for _ in range(5)),
+        explanations.of("c", lambda _: False, usual, PATIENCE),
     )
     assert all(wait is found[1] for wait in found[1:6])
     assert found[6] is not None
@@ -128,21 +128,42 @@ async def test_those_who_ask_the_same_share_an_answer(waits: Waits, explanations
     assert waits.taken == 7 + 3  # each who asks, and each answer
 
 
+async def test_who_waits_too_long_is_told_in_short(waits: Waits, explanations: Explanations) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(jobs: Mapping[str, Known]) -> dict[str, float]:
+        asked.set()
+        await go_on.wait()
+        return {}
+
+    waits.add("c", 2, at=1)
+    first = asyncio.create_task(explanations.of("b", everything, slowly, PATIENCE))
+    await asyncio.wait_for(asked.wait(), PATIENCE)
+    short = await explanations.of("c", everything, usual, 0.01)
+    assert short is not None
+    assert [(blocker.kind, blocker.holders) for blocker in short.blockers] == [("machines", ()), ("queue", ())]
+    assert short.helps == ()
+    assert short.estimate is not None
+    assert short.estimate.basis == NOT_YET
+    go_on.set()
+    assert await first is not None
+
+
 async def test_one_who_goes_away_takes_no_answer_from_others(explanations: Explanations) -> None:
-    first = asyncio.create_task(explanations.of("b", everything, usual))
-    second = asyncio.create_task(explanations.of("b", everything, usual))
+    first = asyncio.create_task(explanations.of("b", everything, usual, PATIENCE))
+    second = asyncio.create_task(explanations.of("b", everything, usual, PATIENCE))
     await asyncio.sleep(0)
     first.cancel()
     assert await asyncio.wait_for(second, PATIENCE) is not None
 
 
 async def test_a_job_that_does_not_wait_is_told_at_once(waits: Waits, explanations: Explanations) -> None:
-    assert await explanations.of("a", everything, usual) is None
-    assert await explanations.of("gone", everything, usual) is None
+    assert await explanations.of("a", everything, usual, PATIENCE) is None
+    assert await explanations.of("gone", everything, usual, PATIENCE) is None
     snapshot = waits.live["b"].snapshot
     stop = StopRequest(actor="ann", at=NOW)
     waits.live["b"].snapshot = JobSnapshot(
         id="b", job=snapshot.job, user="ann", submitted_at=snapshot.submitted_at, stop=stop
     )
-    assert await explanations.of("b", everything, usual) is None
+    assert await explanations.of("b", everything, usual, PATIENCE) is None
     assert waits.threads == set()

@@ -228,7 +228,11 @@ async def test_what_it_will_miss_is_told_while_it_waits(house: House, tmp_path: 
     assert [blocker.text for blocker in of_kind(wait, BlockerKind.IMAGE)] == [
         "The image nowhere:1 is not known here; unless it is imported before, the job will fail."
     ]
-    assert of_kind(wait, BlockerKind.DATASET) == []
+    assert wait.helps[-1] == (
+        "Have an admin import the image, or the job fails: `holdfast image import nowhere:1 FILE`."
+    )
+    many = await asyncio.gather(*(waiting(house, job.id, ann) for _ in range(4)))
+    assert [of_kind(each, BlockerKind.DATASET) for each in many] == [[]] * 4
     shutil.rmtree(folder)
     await datasets.revoke(house.admin, "keys", "lab")
     wait = await waiting(house, job.id, ann)
@@ -236,6 +240,12 @@ async def test_what_it_will_miss_is_told_while_it_waits(house: House, tmp_path: 
         "The dataset keys is no longer granted to ann; the job will start without its variables.",
         "The folder of the dataset photos is not there; unless it is back before, the job will fail.",
     ]
+    assert wait.helps[-2:] == (
+        "Have an admin grant the dataset again: `holdfast dataset grant keys lab`.",
+        "Have an admin see to the dataset's folder: `holdfast dataset show photos`.",
+    )
+    detail = await house.services.jobs.get(ann, job.id)
+    assert detail.waiting == tuple(texts(wait))
     await datasets.delete(house.admin, "keys")
     wait = await waiting(house, job.id, ann)
     assert of_kind(wait, BlockerKind.DATASET)[0].text == (

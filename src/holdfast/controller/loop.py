@@ -253,8 +253,8 @@ class Controller:
     def waiting(self, job_id: str) -> tuple[str, ...]:
         return self._standing().reasons(job_id)
 
-    async def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Usual) -> Wait | None:
-        return await self._explanations.of(job_id, sees, usual)
+    async def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Usual, patience: float) -> Wait | None:
+        return await self._explanations.of(job_id, sees, usual, patience)
 
     def known(self, job_id: str) -> Known | None:
         return self._standing().about(job_id)

@@ -9,8 +9,8 @@ from functools import cache
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.backfill import Reckoning
-from holdfast.core.blockers import Known, Wait
-from holdfast.core.explaining import explain, impossible
+from holdfast.core.blockers import Estimate, Known, Wait
+from holdfast.core.explaining import blockers, explain, impossible
 from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import Verdict, Waiting
@@ -24,6 +24,7 @@ from .live import Lives, Still
 from .times import expected_of
 
 MOST_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
+NOT_YET = "That is not worked out yet, for many ask at once: ask again in a moment."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +51,8 @@ class Standing:
         return replace(self, queue=self.queue.still(), ledger=self.ledger.still(), live=live)
 
     def groups(self) -> set[str]:
-        """Those that have jobs."""
-        return {live.snapshot.job.group for live in self.live.values()}
+        """Those that have something, or of which something waits."""
+        return {*self.ledger.group_use, *self.queue.groups()}
 
     def queues(self, job_id: str) -> bool:
         """Something of it stands in the queue, and may start."""
@@ -65,6 +66,14 @@ class Standing:
     def _goes_on(self, job_id: str) -> JobSnapshot | None:
         live = self.live.get(job_id)
         return live.snapshot if live is not None and live.snapshot.stop is None else None
+
+    def in_short(self, job_id: str) -> Wait | None:
+        """Its blockers alone, found at once; None when it does not wait."""
+        if not self.queues(job_id):
+            return self.next_try(job_id)
+        found = (blockers(entry, self.queue, self.ledger, backfill=self.backfill) for entry in self._entries(job_id))
+        texts = {blocker.text: blocker for each in found for blocker in each}
+        return Wait(blockers=tuple(texts.values()), estimate=Estimate(at=None, basis=NOT_YET))
 
     def reasons(self, job_id: str) -> tuple[str, ...]:
         """In plain words; none when it does not wait."""

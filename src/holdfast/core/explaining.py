@@ -43,21 +43,22 @@ def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
     return tuple(reasons)
 
 
+def blockers(waiting: Waiting, queue: Queue, ledger: Ledger, *, backfill: bool = False) -> list[Blocker]:
+    """Why it is not running now, without who has what it lacks; none when it would be placed."""
+    found = own_blockers(waiting, ledger) or held_up(waiting, queue, ledger, backfill=backfill)
+    ahead = queue.ahead(waiting)
+    return [*found, _in_queue(stands_behind(ahead, waiting.group))] if ahead else found
+
+
 def explain(
     waiting: Waiting, queue: Queue, ledger: Ledger, *, backfill: bool = False, held: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Every reason why it is not running now, in plain words; empty when it would be placed. `held`: ids of failed
     tasks that are kept for debugging, and might be let go."""
-    own = own_blockers(waiting, ledger)
-    reasons = [blocker.text for blocker in own]
-    if own:
-        reasons += _with_held(waiting, ledger, held)
-    else:
-        reasons += [blocker.text for blocker in held_up(waiting, queue, ledger, backfill=backfill)]
-    ahead = queue.ahead(waiting)
-    if ahead:
-        reasons.append(stands_behind(ahead, waiting.group))
-    return tuple(reasons)
+    found = blockers(waiting, queue, ledger, backfill=backfill)
+    own = [blocker.text for blocker in found if blocker.kind is not BlockerKind.QUEUE]
+    others = [blocker.text for blocker in found if blocker.kind is BlockerKind.QUEUE]
+    return (*own, *(_with_held(waiting, ledger, held) if own else ()), *others)
 
 
 def stands_behind(ahead: int, group: str) -> str:

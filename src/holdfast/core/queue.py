@@ -33,6 +33,10 @@ class Queue:
         queue._groups = {group: list(entries) for group, entries in self._groups.items()}
         return queue
 
+    def groups(self) -> list[str]:
+        """Those of which something waits."""
+        return list(self._groups)
+
     def get(self, id: str) -> Waiting | None:
         return self._waiting.get(id)
 

@@ -127,8 +127,9 @@ class Why:
     name: str = ""
     state: str = ""
     message: str = ""
-    verdict: str = "fine"  # waiting, failed, slow, fine: what to read first
+    verdict: str = "fine"  # waiting, failed, debugger, slow, fine: what to read first
     waiting: Wait | None = None
     failure: Failure | None = None
     slow: tuple[Finding, ...] = ()
     efficiency: Efficiency | None = None
+    debugger: str | None = None  # where one waits for somebody: train.py:42 in worker-3

@@ -165,7 +165,8 @@ def build_services(
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes)
     files.clear_uploads()
     tokens = Tokens(audited, settings, access, passwords, clock=clock, monotonic=monotonic)
-    jobs = Jobs(store, engine, control, intake, prospects, clock=clock)
+    blockers = Blockers(store, control, prospects)
+    jobs = Jobs(store, engine, control, intake, prospects, blockers, clock=clock)
     entering = Entering(
         store,
         engine,
@@ -174,6 +175,7 @@ def build_services(
         clock=clock,
         monotonic=monotonic,
     )
+    debuggers = Debuggers(control, entering)
     metrics = Metrics(store, SeriesFiles(home / "metrics"), control, enabled=settings.metrics.enabled)
     efficiencies = Efficiencies(store, engine, metrics, clock=clock)
     insights = Insights(store, Diagnoses(store, engine, control, metrics), efficiencies, monotonic=monotonic)
@@ -189,7 +191,7 @@ def build_services(
         jobs=jobs,
         closeup=JobCloseup(store, engine, control),
         insights=insights,
-        reasons=Reasons(store, control, Blockers(store, control, prospects), insights),
+        reasons=Reasons(store, control, blockers, insights, debuggers),
         holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
         logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
@@ -203,7 +205,7 @@ def build_services(
         keys=Keys(audited, access.forget, clock=clock),
         notices=_notices(audited, insights, settings, derive, clock),
         entering=entering,
-        debuggers=Debuggers(control, entering),
+        debuggers=debuggers,
         stacks=Stacks(entering, engine),
         tickets=Tickets(access, entering, monotonic=monotonic),
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),

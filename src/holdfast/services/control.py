@@ -57,9 +57,10 @@ class Control(Protocol):
         """Why it waits, in plain words; empty when it does not."""
         ...
 
-    async def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Usual) -> Wait | None:
+    async def wait_of(self, job_id: str, sees: Callable[[str], bool], usual: Usual, patience: float) -> Wait | None:
         """All that keeps it waiting, for somebody who sees the jobs of some groups; None when it does not wait.
-        `usual` is asked, for jobs in its way, how many seconds such jobs took before, as far as it is known."""
+        `usual` is asked, for jobs in its way, how many seconds such jobs took before, as far as it is known. What is
+        not worked out within `patience` seconds, because others ask too, is left out."""
         ...
 
     def known(self, job_id: str) -> Known | None:

@@ -36,6 +36,7 @@ from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.errors import NameInUse
 
+from .blockers import Blockers
 from .control import Control
 from .finding import LONGEST_REF, find_job, find_own_job, readable_groups
 from .holds import with_hold
@@ -99,6 +100,7 @@ class Jobs:
         control: Control,
         intake: Intake,
         prospects: Prospects,
+        blockers: Blockers,
         *,
         clock: Callable[[], datetime],
     ) -> None:
@@ -107,6 +109,7 @@ class Jobs:
         self._control = control
         self._intake = intake
         self._prospects = prospects
+        self._blockers = blockers
         self._clock = clock
 
     # -- submitting
@@ -264,7 +267,7 @@ class Jobs:
         return Detail(
             record=replace(record, summary=with_hold(record.summary, self._control)),
             tasks=_current_tasks(record, kept),
-            waiting=self.waiting(record),
+            waiting=await self._blockers.reasons(record),
             time_limit=self._control.time_limit(record.job),
             isolation=self._engine.health().isolation,
         )

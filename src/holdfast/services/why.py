@@ -12,11 +12,14 @@ from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.jobs import JobDetail
 
-from .blockers import Blockers
+from .blockers import LONG, Blockers
 from .control import Control
+from .debuggers import Debuggers
 from .finding import find_job
 from .holds import with_hold
 from .insights import Insights
+
+SHORT = 2.0  # seconds that a page waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,7 @@ class Why:
     failure: Diagnosis | None = None
     slow: tuple[Finding, ...] = ()
     efficiency: Efficiency | None = None
+    debugger: str | None = None  # where one waits for somebody: train.py:42 in worker-3
 
     @property
     def verdict(self) -> str:
@@ -34,26 +38,36 @@ class Why:
             return "failed"
         if self.waiting is not None and self.job.summary.state is JobState.PENDING:
             return "waiting"
+        if self.debugger is not None:
+            return "debugger"
         return "slow" if self.slow else "fine"
 
 
 class Reasons:
-    def __init__(self, store: Store, control: Control, blockers: Blockers, insights: Insights) -> None:
+    def __init__(
+        self, store: Store, control: Control, blockers: Blockers, insights: Insights, debuggers: Debuggers
+    ) -> None:
         self._store = store
         self._control = control
         self._blockers = blockers
         self._insights = insights
+        self._debuggers = debuggers
 
     async def of(self, actor: Actor, ref: str) -> Why:
         """NotFound when there is none that the actor may see."""
         found = await find_job(self._store, actor, ref)
-        record = await self._store.read(job_rows.get, found.id)
+        return await self.of_record(actor, await self._store.read(job_rows.get, found.id), LONG)
+
+    async def of_record(self, actor: Actor, record: JobDetail, patience: float = SHORT) -> Why:
+        """Of a job that whoever asks may see: that has been checked. `patience`: seconds for all that keeps it waiting
+        to be worked out; after that it is told in short."""
         record = replace(record, summary=with_hold(record.summary, self._control))
         insight = await self._insights.of(record)
         return Why(
             job=record,
-            waiting=await self._blockers.of(actor, record),
+            waiting=await self._blockers.of(actor, record, patience),
             failure=insight.diagnosis,
             slow=insight.findings,
             efficiency=insight.efficiency,
+            debugger=self._debuggers.waits_at(record.summary),
         )

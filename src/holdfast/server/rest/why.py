@@ -46,6 +46,7 @@ def show_why(why: Why) -> dict[str, Any]:
         "failure": _failure(why.failure) if why.failure else None,
         "slow": [_finding(each) for each in why.slow],
         "efficiency": _efficiency(why.efficiency) if why.efficiency else None,
+        "debugger": why.debugger,
     }
 
 

@@ -114,10 +114,11 @@ class WhyView(Given):
     name: str
     state: StateName
     message: str
-    verdict: Literal["waiting", "failed", "slow", "fine"] = Field(
+    verdict: Literal["waiting", "failed", "debugger", "slow", "fine"] = Field(
         description="Which of the parts below is to be read first; fine: nothing stands out."
     )
     waiting: WaitView | None = Field(description="Null when nothing of it waits.")
     failure: FailureView | None = Field(description="Null when it did not fail; with the fault unknown: nobody knows.")
     slow: list[FindingView] = Field(description="What slows it down, or that it asks for and does not use.")
     efficiency: EfficiencyView | None = Field(description="Null as long as nothing was measured.")
+    debugger: str | None = Field(description="Where one waits for somebody: train.py:42 in worker-3.")

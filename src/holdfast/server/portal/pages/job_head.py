@@ -60,7 +60,7 @@ async def why(visit: Visit, job: Closeup) -> Why:
     held = next(iter(visit.services.holds.of(summary.id)), None) if summary.state is JobState.HELD else None
     if held is not None and log_task is None:
         found, log_task = held.held.exit, held.task
-    reasons = await visit.services.reasons.of(visit.who, summary.id)
+    reasons = await visit.services.reasons.of_record(visit.who, record)
     failure = failure_view(visit, summary.id, reasons.failure)
     concluded = failure is not None and failure.known
     wait = wait_view(visit, reasons.waiting)
