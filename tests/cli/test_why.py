@@ -66,6 +66,13 @@ def test_why_a_job_failed(cli: Cli, place: dict[str, str]) -> None:
     seen = run_on_terminal("why", job, env=place).text
     assert "\x1b[1;31m" in seen
     assert f"next: holdfast logs {job}" in seen
+    shown = cli.ok("show", job).text
+    assert f"  why         main-0: {found['failure']['title']}\n" in shown
+    assert "  used        " in shown
+    kept = {name: found["failure"][name] for name in ("fault", "title", "task")}
+    assert cli.ok("show", job, "--json").json["failure"] == kept
+    fine = cli("submit", "--wait", "--json", *SMALL, "--", "true").json["id"]
+    assert cli.ok("show", fine, "--json").json["failure"] is None
 
 
 def test_what_the_next_run_of_a_schedule_waits_for(cli: Cli, tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def test_dashboards_are_found_by_the_addresses_openpai_used() -> None:
 
 
 SERVER = '{instance="a", job="holdfast"}'
+GPU = 'node_name="a", minor_number="0"'
 BAD = {
     "HoldfastDown": {f"up{SERVER}": "0x130"},
     "HoldfastNotWell": {f"holdfast_well{SERVER}": "0x130"},
@@ -145,6 +146,9 @@ BAD = {
     },
     "GpuIdleJob": {'task_gpu_percent{job_name="ann~x", username="ann", minor_number="0"}': "9x130"},
     "TaskMemoryNearLimit": {'task_mem_usage_percent{job_name="ann~x", role_name="w", task_index="0"}': "96x130"},
+    "NvidiaSmiDoubleEccError": {f'nvidiasmi_ecc_error_count{{{GPU}, type="double"}}': "1x130"},
+    "GpuUsedByExternalProcess": {f"gpu_used_by_external_process_count{{{GPU}}}": "1x130"},
+    "GpuHot": {f"nvidiasmi_temperature{{{GPU}}}": "90x130"},
     "HoldfastManyHeldTasks": {'holdfast_tasks{instance="a", state="Held"}': "21x130"},
     "HoldfastManyFailures": {
         'holdfast_jobs_ended_total{instance="a", result="failed"}': "0+1x130",
@@ -167,6 +171,10 @@ WELL = {
     'holdfast_jobs{instance="a", state="Running"}': "1x130",
     'task_gpu_percent{job_name="ann~x", username="ann", minor_number="0"}': "10x130",
     'task_mem_usage_percent{job_name="ann~x", role_name="w", task_index="0"}': "95x130",
+    f'nvidiasmi_ecc_error_count{{{GPU}, type="single"}}': "7x130",
+    f'nvidiasmi_ecc_error_count{{{GPU}, type="double"}}': "0x130",
+    f"gpu_used_by_external_process_count{{{GPU}}}": "0x130",
+    f"nvidiasmi_temperature{{{GPU}}}": "89x130",
     'holdfast_tasks{instance="a", state="Held"}': "20x130",
     'holdfast_jobs_ended_total{instance="a", result="failed"}': "0+1x130",
     'holdfast_jobs_ended_total{instance="a", result="succeeded"}': "0+1x130",

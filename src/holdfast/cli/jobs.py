@@ -128,11 +128,13 @@ def show(
         found = client.job(job)
         tries = client.attempts(found.id) if attempts else ()
         told = [] if json else all_events(client, found.id)
+        over = found.state.final or str(found.state) == "Held"
+        why = client.why(found.id) if over and not json else None
     if json:
         output.emit_json({"job": found, "attempts": tries} if attempts else found)
         return
     warnings = dict.fromkeys(event.message for event in told if event.kind == "warning")  # each once, for all its tasks
-    show_job(found, tries, list(warnings), artifact_lines(told), refused_hold(found, told))
+    show_job(found, tries, list(warnings), artifact_lines(told), refused_hold(found, told), why)
 
 
 def stop(

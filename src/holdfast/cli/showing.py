@@ -10,11 +10,13 @@ from .artifact_words import shortened
 from .debugger_notice import free, place_of
 from .holds import held_words, rerun_words
 from .quantities import show_count, show_duration, show_instant, show_size, show_span, utc_now
+from .why import used_words
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from holdfast.sdk import Attempt, Debugger, JobDetail, Task
+    from holdfast.sdk.why_models import Why
 
 COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
 MOST_WARNINGS = 5
@@ -29,10 +31,11 @@ def show_job(
     warnings: Sequence[str] = (),
     artifacts: Sequence[str] = (),
     not_held: str = "",
+    why: Why | None = None,
 ) -> None:
-    """`not_held`: why a failed task of it is not kept."""
+    """`not_held`: why a failed task of it is not kept. `why`: what was concluded of one that ended or is held."""
     output.emit(output.render(_heading(job)))
-    for label, value in _facts(job):
+    for label, value in _facts(job, why):
         output.emit(f"  {label:<11} {output.safe(value)}")
     if not_held:
         output.emit(f"  not held    {output.safe(not_held)}")
@@ -61,10 +64,18 @@ def _heading(job: JobDetail) -> Text:
     return text
 
 
-def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
+def _reason(job: JobDetail, why: Why | None) -> str:
+    """The verdict, where there is one; else what the job says itself."""
+    failure = why.failure if why else None
+    if failure is None or failure.fault == "unknown" or str(job.state) not in ("Failed", "Held"):
+        return job.message
+    return f"{failure.task}: {failure.title}" if failure.task else failure.title
+
+
+def _facts(job: JobDetail, why: Why | None) -> Iterator[tuple[str, object]]:
     now = utc_now()
-    if job.message:
-        yield "why", job.message
+    if reason := _reason(job, why):
+        yield "why", reason
     if job.exit and job.exit.hint:
         yield "try", job.exit.hint
     if job.description:
@@ -84,6 +95,9 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
         yield "debugger", f"{_stands(debugger)} {place_of(debugger)}"
     yield from _roles(job)
     yield "asks for", _amount(job)
+    if why and why.efficiency and job.state.final:
+        for at, said in enumerate(used_words(why.efficiency)):
+            yield "" if at else "used", said
     yield "time limit", show_duration(job.time_limit) if job.time_limit else "none"
     if (kept := _hold(job)) and not job.state.final:
         yield "if it fails", kept
@@ -92,8 +106,8 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, object]]:
     if job.retry_at:
         yield "next try", show_instant(job.retry_at)
     if job.stop:
-        why = f": {job.stop.why}" if job.stop.why else ""
-        yield "stopped by", f"{job.stop.actor} at {show_instant(job.stop.at)}{why}"
+        because = f": {job.stop.why}" if job.stop.why else ""
+        yield "stopped by", f"{job.stop.actor} at {show_instant(job.stop.at)}{because}"
     if job.rerun_of:
         yield "rerun of", job.rerun_of
     if job.schedule:

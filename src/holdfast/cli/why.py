@@ -220,15 +220,21 @@ def _estimate(wait: Wait) -> str:
 
 
 def _efficiency(found: Efficiency) -> Iterator[Line]:
-    used = found.whole
-    if used.cpu_used is not None:
-        yield "used", f"{used.cpu_used:.2g} of {show_count(used.cpu_asked, 'core')}, on the average"
-    if used.memory_peak is not None:
-        yield "used", f"{show_size(used.memory_peak)} of {show_size(used.memory_asked)}, at its highest"
-    if used.gpu_asked and used.gpu_used is not None:
-        yield "used", f"{used.gpu_used:.2g} of {show_count(used.gpu_asked, 'GPU')}, on the average"
+    for said in used_words(found):
+        yield "used", said
     for advice in found.advice:
         yield "advice", advice
+
+
+def used_words(found: Efficiency) -> Iterator[str]:
+    """0.5 of 2 cores, on the average"""
+    used = found.whole
+    if used.cpu_used is not None:
+        yield f"{used.cpu_used:.2g} of {show_count(used.cpu_asked, 'core')}, on the average"
+    if used.memory_peak is not None:
+        yield f"{show_size(used.memory_peak)} of {show_size(used.memory_asked)}, at its highest"
+    if used.gpu_asked and used.gpu_used is not None:
+        yield f"{used.gpu_used:.2g} of {show_count(used.gpu_asked, 'GPU')}, on the average"
 
 
 # -- what one would do next

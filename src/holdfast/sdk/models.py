@@ -146,12 +146,22 @@ class StopRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFailure:
+    """Why a job failed, in a line; `Client.why` says more."""
+
+    fault: str
+    title: str
+    task: str | None = None  # the one whose failure was the cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail(JobSummary):
     """Everything about one job, with the tasks of its current attempt."""
 
     job: Mapping[str, Any] = field(default_factory=dict)  # canonical, secrets masked
     description: str = ""
     exit: Exit | None = None
+    failure: KeptFailure | None = None  # of one that failed, once it is known
     retries: Retries = field(default_factory=Retries)
     retry_at: datetime | None = None
     time_limit: float | None = None  # seconds, as it applies; None: no limit
@@ -371,6 +381,7 @@ class Recipient:
     events: tuple[str, ...] = ()
     created_at: datetime | None = None
     secret: str | None = None  # what its receiver checks signatures with
+    problem: str | None = None  # why nothing can be sent there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from holdfast.core.errors import NotFound
+from holdfast.core.states import JobState
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Insight
 from holdfast.store import insights as insight_rows
 from holdfast.store import jobs as job_rows
@@ -61,6 +62,14 @@ class Insights:
             log.warning("what was concluded of a job cannot be read", extra=said)
             return await self._for_now(record)
         return kept if kept is not None else await self._once(record)
+
+    async def kept_diagnosis(self, record: JobDetail) -> Diagnosis | None:
+        """Why it failed, where that has been worked out and kept: it is not worked out for this. As for `of`, whoever
+        asks may see the job."""
+        if record.summary.state is not JobState.FAILED:
+            return None
+        seq = record.summary.seq
+        return (await self._store.read(insight_rows.find_diagnoses, [seq])).get(seq)
 
     def job_ended(self, job_id: str) -> None:
         if len(self._ended) < MOST_WAITING:

@@ -29,6 +29,7 @@ from .views import (
     show_event,
     show_exit,
     show_held,
+    show_kept,
     show_ports,
     show_seconds,
     show_spec,
@@ -183,13 +184,14 @@ async def show_job(request: Request, ref: str, actor: Caller, services: Ask) -> 
     detail = await services.jobs.get(actor, ref)
     job = detail.record.summary
     entrances, entering = services.entering.tasks_of(actor, job), may_enter(actor, job.group, job.user)
-    inside = {
+    more = {
+        "failure": show_kept(await services.insights.kept_diagnosis(detail.record)),
         "debuggers": [
             show_debugger(each.task, each.debugger, entering=entering) for each in services.debuggers.of(job.id)
         ],
         "ssh": show_lines(request, services.ssh_gate, entrances),
     }
-    return answer({**_show_detail(actor, detail), **inside})
+    return answer({**_show_detail(actor, detail), **more})
 
 
 @router.post("/jobs/{ref}/stop", response_model=models.JobView, status_code=202)

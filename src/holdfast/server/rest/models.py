@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from holdfast.core.verdicts import Fault
+
 StateName = Literal["Pending", "Preparing", "Running", "Held", "Succeeded", "Failed", "Cancelled", "Unknown"]
 
 
@@ -199,10 +201,20 @@ class DebuggerView(Given):
     )
 
 
+class KeptFailureView(Given):
+    fault: Fault
+    title: str
+    task: str | None = Field(description="The one whose failure was the cause.")
+
+
 class JobDetailView(JobView):
     job: dict[str, Any] = Field(description="The whole job as Holdfast understands it; secrets are masked.")
     description: str
     exit: ExitView | None
+    failure: KeptFailureView | None = Field(
+        description="Why it failed, once that is known: moments after its end. GET /jobs/{ref}/why says more, and also "
+        "why of a job that is held."
+    )
     retries: RetriesView
     retry_at: str | None
     time_limit: float | None = Field(description="Seconds an attempt may run; null: no limit.")

@@ -16,6 +16,7 @@ from holdfast.core.exits import Exit
 from holdfast.core.job import Job, Mount
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.records import Dataset, Event, Group, JobSummary, Token, User
+from holdfast.core.verdicts import Diagnosis
 from holdfast.engines.base import EngineHealth, ImageInfo
 from holdfast.jobspec.holds import hold_word
 from holdfast.services.file_walk import Item, Listing
@@ -98,6 +99,12 @@ def show_held(held: Held | None) -> dict[str, Any] | None:
         "keep": held.keep.value,
         "ended": held.ended,
     }
+
+
+def show_kept(failure: Diagnosis | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    return {"fault": failure.fault.value, "title": failure.title, "task": failure.task}
 
 
 def show_event(event: Event) -> dict[str, Any]:
