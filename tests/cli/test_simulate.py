@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .running import Cli
+from .running import Cli, clean_env, run_on_terminal
 
 
 @pytest.fixture
@@ -90,3 +90,10 @@ def test_the_server_is_asked_what_only_it_knows(cli: Cli, file: Path) -> None:
     assert "would refuse it" in result.text
     file.write_text("name: asked\ncommand: echo $HOLDFAST_USER\n")
     assert "main-0 | admin" in cli.ok("simulate", str(file)).text
+
+
+def test_no_task_steers_the_terminal(alone: Cli, tmp_path: Path, file: Path) -> None:
+    file.write_text("name: steers\ncommand: printf '\\033[31mred\\033[2J\\033]0;title\\a\\n'\n")
+    assert alone.ok("simulate", str(file), "--no-server").text.startswith("main-0 | red\\x1b[2J\\x1b]0;title\\x07\n")
+    seen = run_on_terminal("simulate", str(file), "--no-server", env=clean_env(tmp_path)).text
+    assert "\x1b[31mred\\x1b[2J\\x1b]0;title\\x07\x1b[0m" in seen

@@ -142,6 +142,15 @@ PAIRS = {
         job(f'python3 -c "{LISTEN}" 18097'),
         job(f'python3 -c "{LISTEN}" $HOLDFAST_PORT_WEB', ports={"web": 1}),
         level=Level.WARNING,
+        hint="Ask for it under ports, and listen on $HOLDFAST_PORT_NAME.",
+    ),
+    "another port than asked for": Pair(
+        About.PORT,
+        "listens on port 18098, which it did not ask for",
+        job(f'python3 -c "{LISTEN}" 18098', ports={"my-web": 1}),
+        job("echo quick", ports={"my-web": 1}),
+        level=Level.WARNING,
+        hint="Let it listen on $HOLDFAST_PORT_MY_WEB, which it asks for.",
     ),
     "port not used": Pair(
         About.PORT,
@@ -149,6 +158,7 @@ PAIRS = {
         job("sleep 8", ports={"web": 1}),
         job("echo quick", ports={"web": 1}),  # too quick to tell
         level=Level.WARNING,
+        hint="Let it listen on $HOLDFAST_PORT_WEB. Or leave the port out.",
     ),
 }
 
@@ -170,6 +180,7 @@ def test_what_would_break_is_said_and_nothing_of_what_is_well(place: Place, name
         ("nosuch --at all", Fault.COMMAND_NOT_FOUND, "nosuch"),
         ("echo x >/data/new", Fault.READ_ONLY, "ead-only"),
         (f'python3 -c "{LISTEN}" $TAKEN', Fault.PORT_IN_USE, "in use"),
+        ("exit 3", Fault.UNKNOWN, "without a word"),
     ],
 )
 def test_a_bad_exit_is_judged(place: Place, command: str, fault: Fault, says: str) -> None:
@@ -219,3 +230,47 @@ def test_the_rules_of_the_job_decide(place: Place) -> None:
     assert not found.report.would_break
     assert [task.state for task in found.report.tasks] == ["Failed", "Succeeded", "Stopped"]
     assert "allowed-0 failed, which the job's own rules allow" in found.remarks(About.EXIT)[0].text
+    (stopped,) = [each for each in found.remarks(About.EXIT, Level.NOTE) if each.role == "endless"]
+    assert "1 succeeded of role enough are enough" in stopped.text
+    assert "--role endless" in stopped.hint
+
+
+def test_each_role_comes_to_its_own_fault(place: Place) -> None:
+    """Though the first failure would end the real run, and one of them cannot run at all."""
+    roles = {
+        "late": {"command": "sleep 2; cat /there/is/none.csv"},
+        "soon": {"command": "exit 3"},
+        "nowhere": {"command": "echo", "image": "tyny"},
+    }
+    found = place.run({"name": "faults", "roles": roles})
+    assert {task.task: task.state for task in found.report.tasks} == {
+        "late-0": "Failed",
+        "soon-0": "Failed",
+        "nowhere-0": "Not run",
+    }
+    problems = " ".join(each.text for each in found.report.remarks if each.level is Level.PROBLEM)
+    assert "/there/is/none.csv" in problems
+    assert "soon-0: Exit code 3, without a word" in problems
+    assert "The image tyny is not imported here: role nowhere did not run" in problems
+    (rule,) = found.remarks(About.EXIT, Level.NOTE)
+    assert rule.text == "The real run ends when soon has failed, and stops the rest; here late ran on"
+
+
+def test_what_failed_because_another_did_is_no_problem_of_its_own(place: Place) -> None:
+    roles = {
+        "server": {"command": "python3 -c 'import nosuch_module'"},
+        "client": {"command": "sleep 2; echo 'ConnectionRefusedError: [Errno 111] Connection refused'; exit 1"},
+    }
+    found = place.run({"name": "chain", "roles": roles})
+    first, second = found.remarks(About.EXIT)
+    assert (first.level, second.level) == (Level.PROBLEM, Level.WARNING)
+    assert "nosuch_module" in first.text
+    assert "It may have failed only because server-0 did" in second.text
+
+
+def test_paths_in_what_is_empty_here_are_named(place: Place) -> None:
+    form = {"displayName": "form", "instanceType": "any", "image": "host", "groupName": "vision"}
+    found = place.run({**form, "command": "cat /datasets/imagenet/x || true\nmkdir -p /phfs/out; ls /phfs/out"})
+    (named,) = found.remarks(About.PATH)
+    assert named.level is Level.WARNING
+    assert named.text == "/datasets/imagenet/x could not be tried: it is not here, /datasets is an empty folder"

@@ -16,7 +16,9 @@ import pytest
 
 from holdfast.core.errors import UserError
 from holdfast.core.verdicts import Fault
+from holdfast.settings import load_settings
 from holdfast.simulation import About, Ending
+from holdfast.simulation.containers import ContainerStage
 
 from ..engines.archives import shell_entries, tar
 from .rig import Place
@@ -106,3 +108,12 @@ def test_a_program_that_is_missing_is_said(place: Place, monkeypatch: pytest.Mon
     with pytest.raises(UserError, match="There is no program docker here") as refused:
         place.run(job("any", "echo"), engine="docker")
     assert "Install docker" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(("user", "says"), [(0, False), (1000, True)])
+def test_who_may_not_watch_ports_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, says: bool
+) -> None:
+    stage = ContainerStage("docker", tmp_path, load_settings(tmp_path, {}))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert any("ports they listen on is not watched" in note for note in stage.notes()) is says

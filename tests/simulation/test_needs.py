@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.simulation.needs import find_needs
 from holdfast.simulation.shell_text import read_script
+from holdfast.simulation.untried import find_untried
 
 PROGRAMS = {
     "plain": ("foo --x 1", ["foo"]),
@@ -45,6 +46,27 @@ FILES = {
 }
 
 
+# The stand-ins are /datasets, datasets, /phfs and /datasets/known; /datasets/here is really there.
+UNTRIED = {
+    "words": ("cat /datasets/a/x 'datasets/b' /datasets/a/x", ["/datasets/a/x", "datasets/b"]),
+    "options": ("train --data=/datasets/a --from /phfs/b", ["/datasets/a", "/phfs/b"]),
+    "input": ("wc </phfs/in", ["/phfs/in"]),
+    "in a program": ("python -c \"open('/phfs/x.csv')\"", ["/phfs/x.csv"]),
+    "names that are filled in": ('cat "/datasets/$NAME/x"', ["/datasets/$NAME/x"]),
+    "the folders themselves": ("ls /datasets /datasets/known /phfs/", []),
+    "what is here": ("cat /datasets/here/x /datasets-too/x /usr/datasets/x s3://datasets/x", []),
+    "written": ("mkdir /phfs/a; cat /phfs/a/x; echo >/phfs/b; cp x /phfs/c; train --output-dir /phfs/d -o /phfs/e", []),
+    "asked for": ("[ -f /phfs/x ] && cat /phfs/x", []),
+}
+
+
+@pytest.mark.parametrize("name", UNTRIED)
+def test_paths_that_cannot_be_tried(name: str) -> None:
+    text, wanted = UNTRIED[name]
+    stand_ins = ("/datasets", "datasets", "/phfs", "/datasets/known")
+    assert [path for path, _ in find_untried(text, stand_ins, ("/datasets/here",))] == wanted
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     text, wanted = PROGRAMS[name]
@@ -63,3 +85,4 @@ def test_no_text_upsets_it(text: str) -> None:
     script = read_script(text)
     assert sum(len(command.words) for command in script.commands) <= len(text)
     find_needs(text)
+    list(find_untried(text, ("/a", "b")))

@@ -64,6 +64,8 @@ def test_one_role_knows_of_the_others_and_all_instances_run(place: Place) -> Non
             "worker": {**_openpai_role("echo $PAI_TASK_INDEX $PAI_PORT_LIST_ps_0_rpc"), "instances": 2},
         },
     }
+    alone = place.run({**made, "taskRoles": {**made["taskRoles"], "ps": _openpai_role("true")}}, roles=("ps",))
+    assert [each for each in alone.report.remarks if each.role == "worker"] == []
     found = place.run(made, roles=("worker",), instances=None)
     assert found.alarms == []
     assert sorted(line.rpartition(" ")[0] for line in found.lines) == ["worker-0 | 0", "worker-1 | 1"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.job import Dialect as Dialects
     from holdfast.simulation import Remark, Report
 
+COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 STYLES = {"problem": "red", "warning": "yellow", "note": "dim"}
 
 
@@ -116,10 +118,19 @@ def _sayer(json: bool) -> Callable[[str, str], None]:
 
     def say(task: str, line: str) -> None:
         stream = sys.stderr if json else sys.stdout
-        text = f"{output.styled(f'{output.safe(task)} |', 'cyan', stream)} {output.safe(line)}"
+        text = f"{output.styled(f'{output.safe(task)} |', 'cyan', stream)} {_coloured(line, stream)}"
         output.note(text) if json else output.emit(text)
 
     return say
+
+
+def _coloured(line: str, stream: IO[str]) -> str:
+    """Safe, with the colours of whoever wrote it where there are any; they end with the line."""
+    if not output.has_colour(stream):
+        return output.safe(COLOUR.sub("", line))
+    pieces = COLOUR.split(line)
+    colours = [*COLOUR.findall(line), "\x1b[0m" if len(pieces) > 1 else ""]
+    return "".join(output.safe(piece) + colour for piece, colour in zip(pieces, colours, strict=True))
 
 
 def _plain(report: Report) -> dict[str, object]:
@@ -153,10 +164,10 @@ def _summary(report: Report) -> str:
         return f"It would break: {problems} {'problem' if problems == 1 else 'problems'}."
     if report.ending == "interrupted":
         return "Stopped before its end; nothing had failed."
-    if report.ending == "timeout":
-        return f"Ran {report.seconds:.0f} s without failing, then the simulation stopped it. Longer: --timeout."
     if any(task.state == "Failed" for task in report.tasks):
         return "It failed here, which says nothing of the real run: see the warnings."
     warnings = sum(remark.level == "warning" for remark in report.remarks)
     rest = f", with {warnings} {'warning' if warnings == 1 else 'warnings'}" if warnings else ""
+    if report.ending == "timeout":
+        return f"Ran {report.seconds:.0f} s without failing{rest}, then the simulation stopped it. Longer: --timeout."
     return f"Nothing broke{rest}."

@@ -85,7 +85,10 @@ class ContainerStage:
         return self._node
 
     def notes(self) -> Sequence[str]:
-        return (f"The tasks run in containers of {self.name}, as root, with the machine's network.",)
+        where = f"The tasks run in containers of {self.name}, as root, with the machine's network."
+        if _may_look():
+            return (where,)
+        return (where, "Which ports they listen on is not watched: that takes root on this machine.")
 
     async def missing_image(self, image: str) -> tuple[str, str] | None:
         if image == HOST_IMAGE:
@@ -168,7 +171,7 @@ class ContainerStage:
 
     async def pids(self, attempt_id: str) -> Sequence[int]:
         container = self._containers.get(attempt_id)
-        if container is None or os.geteuid() != 0:  # others may not look into what root runs
+        if container is None or not _may_look():
             return ()
         if not container.pid:
             code, said, _ = await self._call("inspect", "--format", "{{.State.Pid}}", container.name)
@@ -191,6 +194,11 @@ class ContainerStage:
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+
+def _may_look() -> bool:
+    """Others may not look into what root runs."""
+    return os.geteuid() == 0
 
 
 def _tree(pid: int) -> list[int]:

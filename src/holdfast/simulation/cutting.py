@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from holdfast.core.errors import UserError
@@ -21,13 +22,13 @@ def chosen_roles(job: Job, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in known if name in names) if names else tuple(known)
 
 
-def cut(job: Job, instances: int | None, node: Node, remarks: Remarks) -> Job:
-    """`instances`: at most so many of each role; None: all."""
-    if job.max_retries or any(role.max_task_retries for role in job.roles):
+def cut(job: Job, instances: int | None, node: Node, remarks: Remarks, chosen: Collection[str]) -> Job:
+    """`instances`: at most so many of each role; None: all. Nothing is said of roles that are not `chosen`."""
+    if job.max_retries or any(role.max_task_retries for role in job.roles if role.name in chosen):
         remarks.note(About.EXIT, "Nothing is tried again here: the first failure is reported")
     return replace(
         job,
-        roles=tuple(_role(role, instances, node, remarks) for role in job.roles),
+        roles=tuple(_role(role, instances, node, remarks.on(role.name, chosen)) for role in job.roles),
         max_retries=0,
         hold=None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,19 @@ class Furniture:
             self._made[name] = str(path)
         return self._made[name]
 
+    def is_real(self, mount: Mount) -> bool:
+        return not Path(mount.source).is_relative_to(self.folder)
+
     def is_below(self, path: str) -> bool:
         """What is there in the real run is not known here."""
         clean = posixpath.normpath(path)
         return any(clean == target or clean.startswith(f"{target}/") for target in self.targets)
 
 
-def furnish(job: Job, furniture: Furniture, remarks: Remarks) -> Job:
-    """The job with every mount leading to something that is here."""
-    return replace(job, roles=tuple(_furnish_role(job, role, furniture, remarks) for role in job.roles))
+def furnish(job: Job, furniture: Furniture, remarks: Remarks, chosen: Collection[str]) -> Job:
+    """The job with every mount leading to something that is here. Nothing is said of roles that are not `chosen`."""
+    roles = (_furnish_role(job, role, furniture, remarks.on(role.name, chosen)) for role in job.roles)
+    return replace(job, roles=tuple(roles))
 
 
 def _furnish_role(job: Job, role: Role, furniture: Furniture, remarks: Remarks) -> Role:

@@ -73,7 +73,7 @@ class Heard:
     @property
     def pieces(self) -> tuple[Piece, ...]:
         if not self._end:
-            return (Piece(0, bytes(self._beginning)),) if self._beginning else ()
+            return (Piece(0, bytes(self._beginning)),)  # empty: it wrote nothing, which is known
         gap = self._size - len(self._end) > len(self._beginning)
         if not gap:
             return (Piece(0, bytes(self._beginning + self._end)),)

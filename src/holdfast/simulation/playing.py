@@ -1,4 +1,4 @@
-"""Runs the tasks of a job together until its own rules say that it is over, time is up, or somebody stops it."""
+"""Runs the tasks of a job together until all have ended, enough succeeded, time is up, or somebody stops it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from holdfast.engines.base import Launch
 from .heard import Heard, Mask
 from .listening import listening_ports
 from .report import Ending
+from .rules import Decision, heard_out, real_decision
 from .stage import Stage
 
 GRACE = timedelta(seconds=5)  # between TERM and KILL
@@ -37,7 +38,8 @@ class Played:
     heard: dict[str, Heard] = field(default_factory=dict)  # by attempt id, as all here
     ports: dict[str, set[int]] = field(default_factory=dict)
     looks: dict[str, int] = field(default_factory=dict)  # how often it was looked who listens
-    outcome: Outcome | None = None  # how it was decided, also where a server would try again
+    outcome: Outcome | None = None  # how it came to its end here
+    real: Decision | None = None  # how the real run would have been decided
     seconds: float = 0.0
 
 
@@ -62,7 +64,8 @@ class Play:
     async def run(self, snapshot: JobSnapshot, decision: Placed, timeout: float) -> Played:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self._played = Played(snapshot)
+        job = snapshot.job
+        self._played = Played(replace(snapshot, job=heard_out(job)))
         listener = asyncio.create_task(self._listen())
         timer = None
         try:
@@ -77,8 +80,11 @@ class Play:
             for task in (listener, *self._followers):
                 task.cancel()
             await asyncio.gather(listener, *self._followers, return_exceptions=True)
-        self._played.seconds = loop.time() - began
-        return self._played
+        played = self._played
+        played.seconds = loop.time() - began
+        played.snapshot = replace(played.snapshot, job=job)
+        played.real = real_decision(job, played.snapshot.tasks)
+        return played
 
     def _over(self) -> bool:
         """Another try would be all that is left to do: there is none here."""

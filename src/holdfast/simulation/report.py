@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -57,7 +58,7 @@ class TaskRun:
 
 class Ending(StrEnum):
     ENDED = "ended"  # by itself
-    TIMEOUT = "timeout"  # cut by the simulation, while nothing had failed
+    TIMEOUT = "timeout"  # cut by the simulation
     INTERRUPTED = "interrupted"
     NOT_RUN = "not-run"
 
@@ -92,6 +93,10 @@ class Remarks:
     def drop(self, about: About, text: str) -> None:
         """What was said before in other words."""
         self.found = [remark for remark in self.found if remark.about is not about or text not in remark.text]
+
+    def on(self, role: str, chosen: Collection[str]) -> Remarks:
+        """Where to put what is said of a role: nobody wants to hear of one that was not chosen."""
+        return self if role in chosen else Remarks()
 
     def problem(self, about: About, text: str, hint: str = "", role: str | None = None) -> None:
         self.add(Remark(level=Level.PROBLEM, about=about, text=text, hint=hint, role=role))

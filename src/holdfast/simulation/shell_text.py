@@ -21,6 +21,7 @@ class Simple:
     words: list[Word] = field(default_factory=list)
     sets: list[str] = field(default_factory=list)
     writes: list[Word] = field(default_factory=list)
+    reads: list[Word] = field(default_factory=list)
     optional: bool = False  # it may never run, or may fail without harm
 
     @property
@@ -290,6 +291,8 @@ class _Reader:
             self.heredocs.append((target.text, sign == "<<-"))
         elif ">" in sign and sign != ">&":
             self.current.writes.append(target)
+        elif sign == "<":
+            self.current.reads.append(target)
         return True
 
     def _skip_heredocs(self) -> None:

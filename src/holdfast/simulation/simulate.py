@@ -33,11 +33,12 @@ from .names import check_templates, check_variables, texts_of, variables_of
 from .needs import find_needs
 from .playing import Event, Interrupted, Play, Played, ask
 from .probe import Answer, probe_launch, read_answer, tell_answer
-from .report import About, Ending, Remarks, Report
+from .report import About, Ending, Remarks, Report, TaskRun
 from .sandbox import SandboxStage
 from .server_view import ServerView, as_server_has_it, tell
 from .stage import Stage
-from .verdict import Missing, conclude, diagnosis_of, masked, tasks_of
+from .untried import find_untried
+from .verdict import Missing, conclude, diagnosis_of, masked, not_run_task, tasks_of
 
 SANDBOX = "sandbox"
 _PROBE_PATIENCE = 60.0  # seconds
@@ -142,8 +143,8 @@ class _Simulation:
             self.remarks.note(About.ENGINE, note)
         check_templates(self.job, self.chosen, self.remarks)
         node = self.stage.node()
-        job = await asyncio.to_thread(furnish, self.job, self.furniture, self.remarks)
-        small = cut(job, self.options.instances, node, self.remarks)
+        job = await asyncio.to_thread(furnish, self.job, self.furniture, self.remarks, self.chosen)
+        small = cut(job, self.options.instances, node, self.remarks, self.chosen)
         surroundings = await asyncio.to_thread(self._surround, small, node, platform)
         whole = self._whole(job, node, surroundings)
         launches = self._launches(self._placed(small, node), surroundings, whole)
@@ -151,11 +152,17 @@ class _Simulation:
             await self._look_into_images(launches, whole)
         except Interrupted:
             return self._report(Ending.INTERRUPTED)
-        if await self._misses_images(small):
-            return self._report(Ending.NOT_RUN)
-        played = await self._play(small, node, launches)
+        self._name_untried(job)
+        left_out = await self._left_out(small)
+        not_run = tuple(
+            not_run_task(launch.task, why) for launch in launches.values() if (why := left_out.get(_role_of(launch)))
+        )
+        own = replace(small, roles=tuple(role for role in small.roles if role.name in {*self.chosen} - {*left_out}))
+        if not own.roles:
+            return self._report(Ending.NOT_RUN, not_run)
+        played = await self._play(own, node, launches)
         conclude(played, launches, Missing(self.job, small, self.furniture.unknown), self.remarks)
-        return self._report(played.ending, played)
+        return self._report(played.ending, (*tasks_of(played), *not_run), played)
 
     def _surround(self, job: Job, node: Node, platform: Platform) -> Surroundings:
         return surround(
@@ -197,14 +204,25 @@ class _Simulation:
 
     # -- before it runs
 
-    async def _misses_images(self, job: Job) -> bool:
-        found = False
+    async def _left_out(self, job: Job) -> dict[str, str]:
+        """Role -> why it cannot be run here."""
+        found: dict[str, str] = {}
         for image in dict.fromkeys(role.engine_image for role in job.roles if role.name in self.chosen):
             missing = await self.stage.missing_image(image)
             if missing:
-                self.remarks.problem(About.IMAGE, *missing)
-                found = True
+                text, hint = missing
+                roles = [role.name for role in job.roles if role.name in self.chosen and role.engine_image == image]
+                found |= dict.fromkeys(roles, text)
+                self.remarks.problem(About.IMAGE, f"{text}: {_did_not_run(roles)}", hint)
         return found
+
+    def _name_untried(self, job: Job) -> None:
+        """`job`: as it is furnished."""
+        for role in (role for role in job.roles if role.name in self.chosen):
+            real = [mount.target for mount in role.mounts if self.furniture.is_real(mount)]
+            for path, folder in find_untried("\n".join(role.commands), self.furniture.targets, real):
+                text = f"{self.mask(path)} could not be tried: it is not here, {folder} is an empty folder"
+                self.remarks.warn(About.PATH, text, "See that it is there in the real run.", role.name)
 
     async def _look_into_images(self, launches: Mapping[str, Launch], whole: Mapping[str, Launch]) -> None:
         """One task of each role tells for all of them."""
@@ -238,8 +256,7 @@ class _Simulation:
 
     # -- running
 
-    async def _play(self, job: Job, node: Node, launches: Mapping[str, Launch]) -> Played:
-        own = replace(job, roles=tuple(role for role in job.roles if role.name in self.chosen))
+    async def _play(self, own: Job, node: Node, launches: Mapping[str, Launch]) -> Played:
         snapshot = self._snapshot(own)
         waiting = waiting_of(snapshot, snapshot.submitted_at)[0]
         assignments = tuple(
@@ -248,7 +265,7 @@ class _Simulation:
                 node=node.name,
                 amount=amount_of(own.role(task.role)),
                 user=self.user,
-                group=job.group,
+                group=own.group,
                 gpus=launches[snapshot.attempt_id(task)].gpus,
                 ports=launches[snapshot.attempt_id(task)].ports,
             )
@@ -257,14 +274,14 @@ class _Simulation:
         play = Play(self.stage, self.events, launches, self.mask, self.say)
         return await play.run(snapshot, Placed(waiting, assignments), self.options.timeout)
 
-    def _report(self, ending: Ending, played: Played | None = None) -> Report:
+    def _report(self, ending: Ending, tasks: tuple[TaskRun, ...] = (), played: Played | None = None) -> Report:
         return Report(
             job=self.job.name,
             dialect=str(self.job.dialect),
             engine=self.stage.name,
             ending=ending,
             seconds=played.seconds if played else 0.0,
-            tasks=tasks_of(played) if played else (),
+            tasks=tasks,
             remarks=tuple(masked(remark, self.mask) for remark in self.remarks.found),
             diagnosis=diagnosis_of(played, self.mask) if played else None,
             server=self.view.url,
@@ -273,6 +290,10 @@ class _Simulation:
 
 def _role_of(launch: Launch) -> str:
     return launch.task.rpartition("-")[0]
+
+
+def _did_not_run(roles: list[str]) -> str:
+    return f"role {roles[0]} did not run" if len(roles) == 1 else f"roles {', '.join(roles)} did not run"
 
 
 def _port_count(role: Role) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from holdfast.core.attempt import JobSnapshot, Result, TaskAttempt
@@ -14,11 +14,13 @@ from holdfast.core.verdicts import Diagnosis, Fault
 from holdfast.diagnosis.case import Case, TaskCase
 from holdfast.diagnosis.judge import judge
 from holdfast.engines.base import Launch
+from holdfast.engines.embedded.render import variable_name
 
 from .heard import Mask
 from .listening import is_chosen_by_kernel
 from .playing import Played
 from .report import About, Ending, Level, Remark, Remarks, TaskRun
+from .rules import allows_failures
 
 _LOOKS = 4  # at who listens where, before one that was not seen counts as one that did not
 _MOST_EVIDENCE = 5  # lines
@@ -34,50 +36,111 @@ class Missing:
     cut: Job  # as it was run
     folders: Collection[str]  # that are empty here
 
-    def excuse(self, found: Diagnosis, text: str) -> str:
+    def excuse(self, found: Diagnosis, role: str, text: str) -> str:
         """Why this failure may be none; empty: it is one."""
         folder = next((folder for folder in self.folders if folder in text), None)
         if folder is not None:
             return f"{folder} is empty in a simulation"
-        for real, here in zip(self.job.roles, self.cut.roles, strict=True):
-            if here.resources.gpu < real.resources.gpu and (found.fault in _GPU_FAULTS or _GPU_WORDS.search(text)):
-                return "there are fewer GPUs here than it asks for"
-            if here.resources.memory < real.resources.memory and found.fault is Fault.OUT_OF_MEMORY:
-                return "there is less memory here than it asks for"
+        real, here = self.job.role(role).resources, self.cut.role(role).resources
+        if here.gpu < real.gpu and (found.fault in _GPU_FAULTS or _GPU_WORDS.search(text)):
+            return "there are fewer GPUs here than it asks for"
+        if here.memory < real.memory and found.fault is Fault.OUT_OF_MEMORY:
+            return "there is less memory here than it asks for"
         return ""
 
 
 def conclude(played: Played, launches: Mapping[str, Launch], missing: Missing, remarks: Remarks) -> None:
-    failed = [task for task in played.snapshot.tasks if task.state is TaskState.FAILED]
-    outcome = played.outcome
-    if outcome is not None and outcome.result is Result.FAILED:
-        remarks.add(_failure(played, outcome.message, missing))
-    elif failed:
-        text = f"{_names(failed)} failed, which the job's own rules allow"
-        remarks.warn(About.EXIT, text)
+    for remark in _failures(played, missing):
+        remarks.add(remark)
+    _tell_rules(played, remarks)
     for attempt_id, launch in launches.items():
         _check_ports(played, attempt_id, launch, remarks)
 
 
-def _failure(played: Played, message: str, missing: Missing) -> Remark:
-    found = judge(_case(played))
-    if found is None:
-        return Remark(level=Level.PROBLEM, about=About.EXIT, text=message)
+# -- failures
+
+
+def _failures(played: Played, missing: Missing) -> Iterator[Remark]:
+    """One for each role: its tasks mostly fail for the same reason."""
+    failed = _failed(played)
+    cause = _cause(played)
+    roles = dict.fromkeys(task.role for task in failed)
+    first = _role_of(cause, roles)
+    for role in dict.fromkeys((first, *roles)) if first else ():
+        ours = [task for task in failed if task.role == role]
+        found = cause if role == first else judge(_case(played, ours))
+        if found is not None:
+            alone = first is None or _allowed(played, first, failed)  # what may fail is no excuse for others
+            yield _failure(played, role, ours, found, "" if alone else _followed(cause, ours, failed), missing)
+
+
+def _cause(played: Played) -> Diagnosis | None:
+    stopped = [task for task in played.snapshot.tasks if task.state is TaskState.STOPPED]
+    failed = _failed(played)
+    return judge(_case(played, [*failed, *stopped])) if failed else None
+
+
+def _allowed(played: Played, role: str, failed: list[TaskAttempt]) -> bool:
+    count = sum(task.role == role for task in failed)
+    return bool(count) and allows_failures(played.snapshot.job, role, count)
+
+
+def _role_of(found: Diagnosis | None, roles: Iterable[str]) -> str | None:
+    """Of the task that it is about."""
+    return found.task.rpartition("-")[0] if found and found.task else next(iter(roles), None)
+
+
+def _followed(cause: Diagnosis | None, ours: list[TaskAttempt], failed: list[TaskAttempt]) -> str:
+    """The task whose failure brought these about; empty: they failed by themselves."""
+    if cause is None or not cause.task or not ours:
+        return ""
+    order = [task.task for task in failed]
+    names = [task.task for task in ours]
+    later = cause.task in order and order.index(cause.task) < order.index(names[0])
+    return cause.task if later and set(names) <= set(cause.followers) else ""
+
+
+def _failure(
+    played: Played, role: str, failed: list[TaskAttempt], found: Diagnosis, cause: str, missing: Missing
+) -> Remark:
     task = f"{found.task}: " if found.task and not found.title.startswith(found.task) else ""
     lines = [line for evidence in found.evidence for line in evidence.text.splitlines()]
-    excuse = missing.excuse(found, "\n".join((found.title, found.explanation, *lines)))
+    excuse = missing.excuse(found, role, "\n".join((found.title, found.explanation, *lines)))
+    allowed = _allowed(played, role, failed)
+    text = f"{task}{found.title}"
+    if allowed:
+        text = f"{_names(failed)} failed, which the job's own rules allow: {found.title}"
+    elif excuse:
+        text += f". It need not fail in the real run: {excuse}"
+    elif cause:
+        text += f". It may have failed only because {cause} did"
     return Remark(
-        level=Level.WARNING if excuse else Level.PROBLEM,
+        level=Level.WARNING if excuse or allowed or cause else Level.PROBLEM,
         about=About.ENGINE if found.fault is Fault.PLATFORM else About.EXIT,
-        text=f"{task}{found.title}" + (f". It need not fail in the real run: {excuse}" if excuse else ""),
+        text=text,
         hint=" ".join(found.remedies),
         evidence=tuple(line for line in lines if line not in found.title)[:_MOST_EVIDENCE],
     )
 
 
+def _tell_rules(played: Played, remarks: Remarks) -> None:
+    """Where this run and the real one part."""
+    tasks, real = played.snapshot.tasks, played.real
+    if real is not None and real.outcome.result is Result.FAILED:
+        later = sorted({task.role for task in tasks if task.finished_at and task.finished_at > real.at})
+        if later:
+            rest = ", ".join(later)
+            text = f"The real run ends when {real.outcome.role} has failed, and stops the rest; here {rest} ran on"
+            remarks.note(About.EXIT, text, "So that each role comes to its own faults.")
+    for role in dict.fromkeys(task.role for task in tasks if task.exit and task.exit.kind is ExitKind.ATTEMPT_OVER):
+        why = f": {played.outcome.message}" if played.outcome else ""
+        text = f"Stopped before its end, as in the real run{why}"
+        remarks.note(About.EXIT, text, f"To see it to its end: --role {role}.", role)
+
+
 def diagnosis_of(played: Played, mask: Mask) -> Diagnosis | None:
-    failed = played.outcome is not None and played.outcome.result is Result.FAILED
-    found = judge(_case(played)) if failed else None
+    would_fail = played.real is not None and played.real.outcome.result is Result.FAILED
+    found = _cause(played) if would_fail else None
     if found is None:
         return None
     return replace(
@@ -89,22 +152,24 @@ def diagnosis_of(played: Played, mask: Mask) -> Diagnosis | None:
     )
 
 
-def _case(played: Played) -> Case:
-    snapshot = played.snapshot
-    failed = sorted(
-        (task for task in snapshot.tasks if task.state is TaskState.FAILED),
+def _failed(played: Played) -> list[TaskAttempt]:
+    """Those that ended first first."""
+    return sorted(
+        (task for task in played.snapshot.tasks if task.state is TaskState.FAILED),
         key=lambda task: (task.finished_at is None, task.finished_at),
     )
-    stopped = [task for task in snapshot.tasks if task.state is TaskState.STOPPED]
-    outcome = played.outcome
+
+
+def _case(played: Played, tasks: list[TaskAttempt]) -> Case:
+    snapshot, outcome = played.snapshot, played.real.outcome if played.real else None
     return Case(
         job=snapshot.job,
         attempt=snapshot.attempt,
-        exit=snapshot.exit or (outcome.exit if outcome else None),
-        message=snapshot.message,
+        exit=outcome.exit if outcome else None,
+        message=outcome.message if outcome else "",
         outcome=outcome,
-        tasks=tuple(_task_case(played, snapshot, task) for task in (*failed, *stopped) if task.exit),
-        failed=len(failed),
+        tasks=tuple(_task_case(played, snapshot, task) for task in tasks if task.exit),
+        failed=sum(task.state is TaskState.FAILED for task in tasks),
     )
 
 
@@ -131,8 +196,15 @@ def _names(tasks: list[TaskAttempt]) -> str:
     return ", ".join(task.task for task in tasks)
 
 
+# -- how each task went
+
+
 def tasks_of(played: Played) -> tuple[TaskRun, ...]:
     return tuple(_task_run(played, task) for task in played.snapshot.tasks)
+
+
+def not_run_task(task: str, why: str) -> TaskRun:
+    return TaskRun(task=task, state="Not run", seconds=None, code=None, message=f"Did not run: {why}")
 
 
 def _task_run(played: Played, task: TaskAttempt) -> TaskRun:
@@ -155,24 +227,29 @@ def _task_run(played: Played, task: TaskAttempt) -> TaskRun:
 def _check_ports(played: Played, attempt_id: str, launch: Launch, remarks: Remarks) -> None:
     heard, looks = played.ports.get(attempt_id, set()), played.looks.get(attempt_id, 0)
     asked = {port for numbers in launch.ports.values() for port in numbers}
-    openpai = played.snapshot.job.dialect in (Dialect.OPENPAI_V1, Dialect.OPENPAI_V2)
-    for port in sorted(port for port in heard - asked if not is_chosen_by_kernel(port)):
+    strange = sorted(port for port in heard - asked if not is_chosen_by_kernel(port))
+    quiet = [(label, numbers) for label, numbers in launch.ports.items() if not heard & set(numbers)]
+    dialect = played.snapshot.job.dialect
+    for port in strange:
         text = f"{launch.task} listens on port {port}, which it did not ask for: in the real run others may have it"
-        remarks.warn(About.PORT, text, _use(openpai, next(iter(launch.ports), "NAME")))
-    for label, numbers in _quiet(launch, heard) if looks >= _LOOKS else ():
+        hint = f"Let it listen on {_variable(dialect, quiet[0][0])}, which it asks for." if quiet else _ask(dialect)
+        remarks.warn(About.PORT, text, hint)
+    for label, numbers in quiet if looks >= _LOOKS else ():
         listed = ", ".join(map(str, numbers))
         text = f"{launch.task} asks for the port {label} ({listed}), and nothing in it was seen to listen there"
-        remarks.warn(About.PORT, text, _use(openpai, label))
+        other = f" It listens on {', '.join(map(str, strange))} instead." if strange else " Or leave the port out."
+        remarks.warn(About.PORT, text, f"Let it listen on {_variable(dialect, label)}.{other}")
 
 
-def _quiet(launch: Launch, heard: set[int]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    return ((label, numbers) for label, numbers in launch.ports.items() if not heard & set(numbers))
+def _ask(dialect: Dialect) -> str:
+    where = {Dialect.OPENPAI_V1: "portList", Dialect.OPENPAI_V2: "resourcePerInstance.ports"}.get(dialect, "ports")
+    return f"Ask for it under {where}, and listen on {_variable(dialect, 'NAME')}."
 
 
-def _use(openpai: bool, label: str) -> str:
-    if openpai:
-        return f"Ask for it under portList or ports, and listen on $PAI_CONTAINER_HOST_{label}_PORT_LIST."
-    return f"Ask for it under ports, and listen on $HOLDFAST_PORT_{label.upper().replace('-', '_')}."
+def _variable(dialect: Dialect, label: str) -> str:
+    if dialect.openpai:
+        return f"$PAI_CONTAINER_HOST_{label}_PORT_LIST"
+    return f"$HOLDFAST_PORT_{variable_name(label)}"
 
 
 def masked(remark: Remark, mask: Mask) -> Remark:
