@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Diagnosis, EvidenceKind, Fault, Insight
+from holdfast.engines.base import Stream
 from holdfast.services.diagnoses import HEAD, TAIL
 from holdfast.services.insights import Insights
 from holdfast.store import insights as insight_rows
@@ -159,6 +160,21 @@ async def test_only_the_ends_of_a_huge_log_are_read(house: House) -> None:
     assert found is not None
     assert found.fault is Fault.MISSING_FILE
     assert found.evidence[0].offset == len(filler)
+
+
+async def test_errors_that_other_output_pushed_away_are_looked_for_in_their_own_stream(house: House) -> None:
+    job = await house.submit("{name: a, command: sleep 600}")
+    await house.until(job.id, JobState.RUNNING)
+    (id,) = house.engine.running()
+    trace = b'Traceback (most recent call last):\n  File "/w/a.py", line 3, in <module>\n    f()\nKeyError: 1\n'
+    house.engine.write(id, b"step\n" * HEAD)
+    house.engine.write(id, trace, Stream.STDERR)
+    house.engine.write(id, b"step\n" * TAIL)
+    house.engine.finish(id, 1)
+    await house.until(job.id)
+    found = (await house.services.insights.of(await record_of(house, job.id))).diagnosis
+    assert found is not None
+    assert found.title == "KeyError: 1"
 
 
 class Counting:

@@ -145,10 +145,9 @@ def _cleaned(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _changes(data: bytes) -> list[tuple[int, int, tuple[bytes, ...]]]:
     """From where to where, and what stands there instead."""
-    changes: list[tuple[int, int, tuple[bytes, ...]]] = []
-    if b"\x1b" in data:
-        changes += [(*found.span(), ()) for found in _ESCAPES.finditer(data)]
+    changes = told_errors(data)
     if b"job has finished with" in data:
         changes += [(*found.span(), ()) for found in _OURS.finditer(data)]
-    changes += told_errors(data)
+    if b"\x1b" in data:
+        changes += [(found.start(), found.end(), ()) for found in _ESCAPES.finditer(data)]
     return sorted(changes)
