@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from holdfast.core.states import JobState
-from holdfast.core.verdicts import Diagnosis, EvidenceKind, Fault, Insight
+from holdfast.core.verdicts import Confidence, Diagnosis, EvidenceKind, Fault, Insight
 from holdfast.engines.base import Stream
 from holdfast.services.diagnoses import HEAD, TAIL
 from holdfast.services.insights import Insights
@@ -193,7 +193,7 @@ class Counting:
         self.at_once -= 1
         if record.summary.name == "bug":
             raise RuntimeError("cannot be judged")
-        return None
+        return Diagnosis(fault=Fault.UNKNOWN, title="x", explanation="y", confidence=Confidence.POSSIBLE)
 
 
 async def test_many_ends_are_looked_at_a_few_at_a_time_and_a_bug_stops_none(house: House) -> None:
@@ -210,6 +210,12 @@ async def test_many_ends_are_looked_at_a_few_at_a_time_and_a_bug_stops_none(hous
     assert counting.made == len(jobs)
     assert counting.most <= 2
     assert await kept(house, jobs[1].seq) is None
+
+
+async def test_nothing_is_kept_of_a_short_job_that_went_well(house: House) -> None:
+    job = await house.run("{name: quick, command: 'true'}")
+    assert (await house.services.reasons.of(house.admin, job.id)).failure is None
+    assert await kept(house, job.seq) is None
 
 
 async def test_a_fault_of_ours_leaves_a_job_without_a_verdict_and_nothing_is_kept(

@@ -20,6 +20,7 @@ from holdfast.store.jobs import JobDetail
 log = logging.getLogger(__name__)
 
 AT_ONCE = 2  # jobs that are looked at in the background
+LOOKED_AT = 6  # at a time, with those that somebody asks for: their logs are in memory meanwhile
 MOST_WAITING = 100_000  # jobs that ended; what is left out is worked out when somebody asks
 FRESH = 5.0  # seconds for which a job that goes on is not looked at again
 REMEMBERED = 256
@@ -50,6 +51,7 @@ class Insights:
         self._more = asyncio.Event()
         self._known: OrderedDict[tuple[str, int], tuple[float, Insight]] = OrderedDict()  # of jobs that go on
         self._under_way: dict[str, asyncio.Task[Insight]] = {}
+        self._turns = asyncio.Semaphore(LOOKED_AT)
 
     async def of(self, record: JobDetail) -> Insight:
         """Whoever asks may see the job: that has been checked."""
@@ -112,7 +114,7 @@ class Insights:
 
     async def _work_out_and_keep(self, record: JobDetail) -> Insight:
         insight, whole = await self._work_out(record)
-        if whole:
+        if whole and _tells(insight):
             await self._keep(record, insight)
         return insight
 
@@ -137,6 +139,10 @@ class Insights:
 
     async def _work_out(self, record: JobDetail) -> tuple[Insight, bool]:
         """And whether it is all there: a fault of ours leaves out what it hit, and nobody's page fails for it."""
+        async with self._turns:
+            return await self._look(record)
+
+    async def _look(self, record: JobDetail) -> tuple[Insight, bool]:
         diagnosis: Diagnosis | None = None
         used: tuple[tuple[Finding, ...], Efficiency | None] = ((), None)
         whole = True
@@ -149,6 +155,12 @@ class Insights:
         except Exception as error:
             whole = _tell(record.summary.id, error)
         return Insight(diagnosis=diagnosis, findings=tuple(used[0]), efficiency=used[1]), whole
+
+
+def _tells(insight: Insight) -> bool:
+    """There is something to keep: of most jobs that were short and went well there is not."""
+    used = insight.efficiency.whole if insight.efficiency else None
+    return bool(insight.diagnosis or insight.findings or (used and used.cpu_used is not None))
 
 
 def _tell(job_id: str, error: Exception) -> bool:
