@@ -95,6 +95,8 @@ HOLDS = {
     ),
     "half of it silent": (run_of(first_output=150.0), Slowness.LATE_START),
     "most of it silent": (run_of(first_output=270.0), Slowness.LATE_START),
+    "nearly all of it silent": (run_of(first_output=279.0), Slowness.LATE_START),
+    "hours of silence before some output": (run_of(seconds=7200, first_output=7000.0), Slowness.LATE_START),
 }
 
 

@@ -52,7 +52,7 @@ NETWORK_RATE = 1 * MIB  # bytes a second
 LATE_LEAST = 30.0  # seconds; every program needs some time to get going
 LATE_SHARE = 0.5
 # What first speaks at its very end tells a result. It may have worked all the time.
-LATE_MOST = 0.9
+LATE_MOST = 0.98
 
 
 class Least(NamedTuple):
@@ -320,9 +320,9 @@ def _tell_network_wait(runs: Sequence[TaskRun]) -> Told:
     total = sum(run.net_bytes or 0 for run in runs)
     return Told(
         f"Worked little ({_number(cores)} of {show_cores(runs[0].asked.cpu)}) while {show_bytes(round(rate))} a second "
-        f"went over the network, {show_bytes(total)} in all: it seems to wait for it.",
-        "Keep the data on this machine (a dataset, or the group's files), fetch them once and in parallel, or send "
-        "less between tasks.",
+        f"went over its connections, {show_bytes(total)} in all: it seems to wait for whom it talks to.",
+        "Data from other machines: keep them on this one (a dataset, or the group's files), or fetch them once and in "
+        "parallel. Between its own tasks and processes, which counts too: send less, or see which of them is slow.",
         {"cores": cores, "bytes_per_second": rate, "bytes": total},
     )
 
