@@ -306,7 +306,7 @@ class NoticeSettings(Section):
     refuse: list[str] = Field(
         [], description="Networks that webhooks may not reach, beside those that are always refused: 10.0.0.0/8."
     )
-    per_hour: int = Field(100, ge=1, le=10_000, description="Most notices of one user in an hour.")
+    per_hour: int = Field(100, ge=1, le=10_000, description="Most events that one user is told of in an hour.")
     timeout: float = Field(45, ge=1, le=600, description="Seconds that a receiver has to answer.")
     first_wait: float = Field(
         1,

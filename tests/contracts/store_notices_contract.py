@@ -6,14 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import update
 
 from holdfast.core.errors import UserError
 from holdfast.core.notices import KnownRecipient, NoticeEvent, NoticeState, Notify, Recipient, Way
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import RunResult, Schedule
-from holdfast.store import events, happenings, notices, people, schedules
+from holdfast.store import events, happenings, notice_making, notices, people, schedules
 from holdfast.store import notice_recipients as recipients
 from holdfast.store.notices import NewNotice, Result
+from holdfast.store.tables import notice_recipients as recipient_table
+from holdfast.store.tables import notices as notice_table
 from tests.store.opened import NOW, Opened, a_job, a_user
 
 from .store_schedules_contract import add
@@ -39,6 +42,7 @@ def a_notice(number: int = 0, **more: object) -> NewNotice:
         way=Way.WEBHOOK,
         address=f"https://host{number % 3}.example.org/secret",
         event=NoticeEvent.FAILED,
+        happening=f"job-1 {number}",
         job_id="job-1",
         subject="a\0b",
         body={"text": "words\0", "job": {"id": "job-1"}},
@@ -53,7 +57,7 @@ class NoticesContract:
 
     def _make(self, opened: Opened, *made: NewNotice, most: int = 100) -> int | None:
         found = self._looked(opened)
-        return opened.write(notices.make_notices, found.before, found.after, made, most)
+        return opened.write(notice_making.make_notices, found.before, found.after, made, most)
 
     def _note(self, opened: Opened, job: str, kind: str) -> None:
         opened.write(events.note_event, job, NewEvent(kind=kind, message="m", at=NOW, task="main-0", attempt=0))
@@ -98,8 +102,8 @@ class NoticesContract:
         ]
         first = self._looked(opened, 3)
         assert (len(first.events), first.more) == (3, True)
-        assert opened.write(notices.make_notices, first.before, first.after, [a_notice()], 100) == 1
-        assert opened.write(notices.make_notices, first.before, first.after, [a_notice(1)], 100) is None
+        assert opened.write(notice_making.make_notices, first.before, first.after, [a_notice()], 100) == 1
+        assert opened.write(notice_making.make_notices, first.before, first.after, [a_notice(1)], 100) is None
         assert [each.kind for each in self._looked(opened).events] == ["started"]
         assert self._make(opened) == 0
         last = self._looked(opened)
@@ -162,14 +166,64 @@ class NoticesContract:
         assert opened.read(notices.list_notices, "bob", None, 9) == []
         assert opened.write(notices.delete_notices, NOW + timedelta(seconds=2), 9) == 2
 
-    def test_too_many_in_an_hour_are_left_out(self, opened: Opened) -> None:
+    def test_events_are_counted_and_above_the_limit_left_out_and_told_so(self, opened: Opened) -> None:
         opened.write(happenings.begin_noticing)
         opened.submit("x")  # so that there is something to look at
-        assert self._make(opened, *(a_notice(number) for number in range(6)), most=2) == 3
-        newest = opened.read(notices.list_notices, "änn", None, 9)[0]
-        assert (newest.event, newest.job_id) == (NoticeEvent.LEFT_OUT, None)
-        assert opened.read(notices.count_recent, "änn", NOW, 2) == 2
+        every = [
+            a_notice(number * 10 + to, happening=f"h-{number}", address=f"https://host{to}.example.org/secret")
+            for number in range(5)
+            for to in range(3)
+        ]
+        # Three of five are told, each to three; the others to nobody, and each of the three learns it, twice.
+        assert self._make(opened, *every, most=3) == 9 + 6
+        assert opened.read(notice_making.count_recent, "änn", NOW + timedelta(minutes=1)) == 3
+        shown = opened.read(notices.list_notices, "änn", None, 99)[:6]
+        assert {(each.event, each.job_id) for each in shown} == {(NoticeEvent.LEFT_OUT, None)}
+        until = NOW + timedelta(hours=1, seconds=10)  # when the second of the three is an hour old
+        assert sorted(str(each.next_at) for each in shown if each.next_at == until) == [str(until)] * 3
         opened.submit("y")
-        assert self._make(opened, a_notice(7), a_notice(8, user="bob"), most=2) == 1
+        more = [a_notice(100, address="https://host0.example.org/secret"), a_notice(101, user="bob")]
+        assert self._make(opened, *more, most=3) == 1
+        due = opened.read(notices.due_notices, until, lanes=(), users=(), under_way=(), limit=99)
+        told = {
+            each.notice.address[8:13]: each.notice for each in due if each.notice.body.get("left_out", {}).get("count")
+        }
+        assert {host: each.body["left_out"] for host, each in told.items()} == {
+            host: {"until": until.isoformat(), "count": count}
+            for host, count in (("host0", 3), ("host1", 2), ("host2", 2))
+        }
+        assert told["host0"].subject.startswith("3 events were left out here from ")
         opened.submit("z")
-        assert self._make(opened, a_notice(9, created_at=NOW + timedelta(hours=2)), most=2) == 1
+        assert self._make(opened, a_notice(200, created_at=until), most=3) == 1
+
+    def test_what_somebody_has_to_act_upon_is_told_all_the_same(self, opened: Opened) -> None:
+        opened.write(happenings.begin_noticing)
+        opened.submit("x")
+        urgent = [a_notice(number, event=NoticeEvent.HOLD_ENDING) for number in range(3, 12)]
+        assert self._make(opened, a_notice(0), a_notice(1), *urgent, most=1) == 1 + 2 + 9
+        opened.submit("y")
+        assert (
+            self._make(opened, a_notice(20, event=NoticeEvent.HELD), a_notice(23, event=NoticeEvent.HELD), most=1) == 3
+        )
+        assert [each.event for each in opened.read(notices.list_notices, "änn", None, 3)] == [
+            NoticeEvent.LEFT_OUT,
+            NoticeEvent.LEFT_OUT,
+            NoticeEvent.HELD,
+        ]
+
+    def test_a_damaged_address_is_none_and_others_are_read(self, opened: Opened) -> None:
+        opened.write(people.create_user, user=a_user("änn"), password_hash=None)
+        for id in ("to-1", "to-2"):
+            opened.write(recipients.add_recipient, replace(TO_ANN, id=id), 2)
+        opened.write(happenings.begin_noticing)
+        opened.submit("x")
+        assert self._make(opened, a_notice(0), a_notice(1, created_at=NOW)) == 2
+        for table, id in ((recipient_table, "to-1"), (notice_table, "notice-0")):
+            broken = (
+                update(table).where(table.c.id == id).values(address_sealed=b"\x01damaged, and no address any more")
+            )
+            opened.write(lambda conn, broken=broken: conn.execute(broken))
+        assert [each.readable for each in opened.read(recipients.list_recipients, "änn")] == [False, True]
+        due = opened.read(notices.due_notices, NOW, lanes=(), users=(), under_way=(), limit=9)
+        assert [(each.readable, bool(each.notice.address)) for each in due] == [(False, False), (True, True)]
+        assert [bool(each.address) for each in opened.read(notices.list_notices, "änn", None, 9)] == [True, False]

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.server.rest import notice_models as models
+from holdfast.store.tables import notice_recipients
+from tests.services.damage import damage
 from tests.services.hooks import Hook
 
 from .rig import Rig, error_of
@@ -45,6 +47,18 @@ async def test_a_recipient_from_beginning_to_end(rig: Rig, hook: Hook) -> None:
     assert "secret words" not in tested.text + told.text
     assert (await rig.ask("DELETE", f"/me/notices/recipients/{id}")).status_code == 204
     error_of(await rig.ask("DELETE", f"/me/notices/recipients/{id}"), 404)
+
+
+async def test_one_that_cannot_be_read_is_listed_with_what_to_do(rig: Rig, hook: Hook) -> None:
+    made = (await rig.post("/me/notices/recipients", json={"way": "webhook", "address": hook.url})).json()
+    assert made["problem"] is None
+    await damage(rig.house, notice_recipients, made["id"])
+    (shown,) = (await rig.get("/me/notices/recipients")).json()["items"]
+    models.RecipientView.model_validate(shown)
+    assert (shown["address"], shown["secret"]) == ("…", None)
+    assert shown["problem"] == "The address of this recipient cannot be read. Remove it, and add it again."
+    error_of(await rig.post(f"/me/notices/recipients/{made['id']}/test"), 409)
+    assert (await rig.ask("DELETE", f"/me/notices/recipients/{made['id']}")).status_code == 204
 
 
 async def test_who_may(rig: Rig, hook: Hook) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,8 +55,9 @@ class Hook:
     HANG_UP = -1
     SILENT = 0
 
-    def __init__(self, *answers: int, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, *answers: int, headers: dict[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.answers = list(answers)
+        self.tls = tls
         self.headers = headers or {}
         self.seen = Seen()
         self.speak = threading.Event()
@@ -95,12 +97,16 @@ class Hook:
                 pass
 
         self._server = Quiet(("127.0.0.1", self.port), Handler)
+        if self.tls is not None:
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook/abcdefghijklmnop"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/hook/abcdefghijklmnop"
 
     @property
     def posts(self) -> list[Post]:
@@ -128,12 +134,22 @@ class Mail:
     sender: str
     to: str
     text: str  # as it came over the wire, dots undone
+    encrypted: bool = False
 
 
 class MailServer:
-    """`refusals` are answered to RCPT in turn; then it takes everything."""
+    """`refusals` are answered to RCPT in turn; then it takes everything. With TLS it takes no mail without, from the
+    beginning or from STARTTLS on."""
 
-    def __init__(self, *refusals: int, silent: bool = False) -> None:
+    def __init__(
+        self,
+        *refusals: int,
+        silent: bool = False,
+        tls: ssl.SSLContext | None = None,
+        starttls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.tls = tls
+        self.starttls = starttls
         self.refusals = list(refusals)
         self.silent = silent
         self.seen = Seen()
@@ -141,15 +157,31 @@ class MailServer:
         mails = self
 
         class Handler(socketserver.StreamRequestHandler):
+            encrypted = False
+
+            def encrypt(self, tls: ssl.SSLContext) -> None:
+                self.request = tls.wrap_socket(self.request, server_side=True)
+                self.encrypted = True
+                self.setup()
+
             def say(self, text: str) -> None:
                 self.wfile.write(f"{text}\r\n".encode())
 
             def handle(self) -> None:
                 sender = to = ""
+                if mails.tls is not None:
+                    self.encrypt(mails.tls)
                 self.say("220 here")
-                for raw in self.rfile:
+                while raw := self.rfile.readline():
                     line = raw.decode().strip()
                     verb = line.split(" ")[0].split(":")[0].upper()
+                    if mails.starttls is not None and not self.encrypted and verb != "QUIT":
+                        if verb == "STARTTLS":
+                            self.say("220 go on")
+                            self.encrypt(mails.starttls)
+                        else:
+                            self.say("250-here\r\n250 STARTTLS" if verb == "EHLO" else "530 STARTTLS first")
+                        continue
                     if verb == "MAIL":
                         sender = line.partition("<")[2].partition(">")[0]
                     if verb == "RCPT" and mails.refusals:
@@ -162,7 +194,7 @@ class MailServer:
                         text = ""
                         while (part := self.rfile.readline().decode()) != ".\r\n":
                             text += part.removeprefix(".") if part.startswith("..") else part
-                        mails.seen.add(Mail(sender, to, text))
+                        mails.seen.add(Mail(sender, to, text, self.encrypted))
                         if mails.silent:
                             mails.over.wait(PATIENCE)
                             return

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller.delivery import Delivery
+from holdfast.controller.delivery import UNREADABLE, Delivery
 from holdfast.controller.noticing import Noticing
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
@@ -28,7 +28,10 @@ from holdfast.services.smtp import mail_of
 from holdfast.store import events as event_rows
 from holdfast.store import happenings
 from holdfast.store.notices import NewNotice
+from holdfast.store.tables import notice_recipients as recipient_table
+from holdfast.store.tables import notices as notice_table
 
+from .damage import damage
 from .hooks import Hook, MailServer
 from .house import House, open_house
 
@@ -225,6 +228,7 @@ def test_nothing_in_a_name_becomes_a_header() -> None:
         way=Way.MAIL,
         address="team@example.org",
         event=NoticeEvent.FAILED,
+        happening="job-1 1",
         job_id=None,
         subject="a\r\nBcc: x@example.org\n\n\u2028<b>",
         body={"text": ".\r\nRCPT TO:<x@example.org>\n.hidden"},
@@ -377,23 +381,64 @@ async def test_with_nobody_to_tell_nothing_is_looked_at(desk: Desk) -> None:
     assert (await house.store.read(happenings.happenings, ["failed"], 10)).before.event > before.event
 
 
-async def test_too_many_are_left_out_and_that_is_told_once(tmp_path: Path, hook: Hook) -> None:
+async def test_too_many_are_left_out_and_every_recipient_is_told_how_many(tmp_path: Path, hook: Hook) -> None:
     settings = {"notices": {"per_hour": 3, "allow": ["127.0.0.1"]}}
     async with open_house(tmp_path / "home", settings=settings) as house:
         desk = Desk(house)
         await desk.notices.making.begin()
         known = await desk.notices.add(house.admin, "webhook", hook.url)
-        for _ in range(6):
+        await desk.notices.add(house.admin, "slack", hook.url + "/slack")
+        for _ in range(3):
             await house.run(FAILS)
-        assert await desk.told() == 4
-        assert await desk.events() == ["failed", "failed", "failed", "left-out"]
-        await house.run(FAILS)
-        assert await desk.told() == 0
+        assert await desk.told() == 6
         with pytest.raises(TooManyRequests):
             await desk.notices.test(house.admin, known.id)
-        house.clock.forward(3700)
+        for _ in range(2):
+            await house.run(FAILS)
+        held = await house.submit("name: crash\ncommand: exit 3\nhold: 20h\n")
+        await house.until(held.id, JobState.HELD)
+        assert await desk.told() == 6  # that others are left out, and will have been, to each; and what is held
+        said = [post for post in hook.posts if b"others are left out here until 2026-03-01 13:00 UTC" in post.raw]
+        assert {post.path.endswith("/slack") for post in said} == {True, False}
+        assert len(said) == 2
+        assert b"are told of all the same" in said[0].raw
+        assert sum(b"is held for debugging" in post.raw for post in hook.posts) == 2
+        before = len(hook.posts)
+        house.clock.forward(3600)
+        await desk.send()
+        assert all(b"2 events were left out here from" in post.raw for post in hook.posts[before:])
+        assert len(hook.posts) == before + 2
         await house.run(FAILS)
-        assert await desk.told() == 1
+        assert await desk.told() == 2
+
+
+async def test_a_damaged_address_holds_up_nothing_else(
+    desk: Desk, hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = desk.house.admin
+    broken = await desk.notices.add(admin, "webhook", hook.url + "/broken")
+    await desk.notices.add(admin, "webhook", hook.url)
+    await damage(desk.house, recipient_table, broken.id)
+    assert [each.id for each in await desk.notices.recipients(admin) if not each.readable] == [broken.id]
+    await desk.house.run(FAILS)
+    await desk.house.run(f"{FAILS}notify: started\n")
+    assert await desk.notices.making.make() == 3
+    first = (await desk.records())[0]
+    await damage(desk.house, notice_table, first.id)
+    await desk.send()
+    await desk.house.run(FAILS)
+    await desk.told()
+    records = await desk.records()
+    assert (records[0].state, records[0].error) == (NoticeState.FAILED, UNREADABLE)
+    assert {each.state for each in records[1:]} == {NoticeState.SENT}
+    assert sorted(post.id for post in hook.posts) == sorted(each.id for each in records[1:])
+    logged = [each.message for each in caplog.records if each.name.startswith("holdfast") and "address" in each.message]
+    assert logged == ["the address of a recipient cannot be read", "the address of a notice cannot be read"]
+    with pytest.raises(Conflict):
+        await desk.notices.test(admin, broken.id)
+    assert (await desk.notices.choose(admin, broken.id, ["held"])).recipient.events == {NoticeEvent.HELD}
+    await desk.notices.remove(admin, broken.id)
+    assert len(await desk.notices.recipients(admin)) == 1
 
 
 # -- recipients

@@ -90,7 +90,13 @@ def list_recipients(user: User = None, json: Json = False) -> None:
         output.note("Nothing is told to you outside yet.")
     rows = [[each.id, each.way, each.address, ", ".join(each.events)] for each in found]
     output.table(("ID", "BY", "TO", "EVENTS"), rows, cut=("EVENTS", "TO"))
-    output.hint("holdfast notices add webhook URL --on failed,held", "holdfast notices test ID")
+    broken = [each for each in found if each.problem]
+    for each in broken:
+        output.note(f"{output.safe(each.id)}: {output.safe(each.problem or '')}")
+    if broken and user is None:
+        output.hint(f"holdfast notices rm {output.safe(broken[0].id)}")
+    else:
+        output.hint("holdfast notices add webhook URL --on failed,held", "holdfast notices test ID")
 
 
 @notices.command("add")

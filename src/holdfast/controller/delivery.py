@@ -31,6 +31,7 @@ PER_USER = 8
 LONGEST_SLEEP = 60.0  # seconds; the clock on the wall may be set meanwhile
 TRY_AGAIN = 5.0  # seconds after the store failed
 LAST_MOMENT = 2.0  # seconds, when the server ends
+UNREADABLE = "its address cannot be read"
 CUT_OFF = "the server ended while it was being sent"
 
 
@@ -147,6 +148,9 @@ class Delivery:
         self._stirred.set()
 
     async def _deliver(self, due: Due) -> None:
+        if not due.readable:
+            await self._give_up(due)
+            return
         claimed = False
 
         async def claim() -> bool:
@@ -162,6 +166,13 @@ class Delivery:
             came = Came(Fate.LATER, f"an internal error: {type(error).__name__}")
         if came.fate is not Fate.TAKEN:
             await self._keep(self._result(due, came, claimed))
+
+    async def _give_up(self, due: Due) -> None:
+        """Nobody knows where it was to go."""
+        log.warning("the address of a notice cannot be read", extra={"event": "notices", "notice": due.notice.id})
+        failed = NoticeState.FAILED
+        tries, now = due.tries + 1, self._clock()
+        await self._keep(Result(seq=due.seq, tries=tries, claimed=False, state=failed, at=now, error=UNREADABLE))
 
     async def _keep(self, result: Result) -> None:
         """Until it is saved: else it would be unknown whether it arrived."""

@@ -28,6 +28,9 @@ CHOICES = tuple(event for event in NoticeEvent if event not in (NoticeEvent.TEST
 # What somebody is told of who does not say what.
 USUAL = frozenset(CHOICES) - {NoticeEvent.STARTED, NoticeEvent.STOPPED, NoticeEvent.RETRIED}
 
+# What somebody has to act upon: told though there was too much else.
+URGENT = frozenset({NoticeEvent.HELD, NoticeEvent.DEBUGGER_WAITING, NoticeEvent.HOLD_ENDING})
+
 # The events in the life of a job that are told outside, and as what.
 TOLD = {
     "started": NoticeEvent.STARTED,
@@ -71,8 +74,13 @@ class KnownRecipient:
 
     id: str
     user: str
-    recipient: Recipient
+    recipient: Recipient  # without an address where that cannot be read
     created_at: datetime
+
+    @property
+    def readable(self) -> bool:
+        """Whether its address can be read: else nothing can be sent there."""
+        return bool(self.recipient.address)
 
 
 class NoticeState(StrEnum):
@@ -91,7 +99,7 @@ class NoticeRecord:
     seq: int  # the order they were made in
     user: str
     way: Way
-    address: str
+    address: str  # empty where it cannot be read
     event: NoticeEvent
     job_id: str | None
     subject: str
@@ -154,7 +162,7 @@ def _parts(address: str) -> SplitResult | None:
 def shown_address(way: Way, address: str) -> str:
     """As much as tells recipients apart: whoever knows the whole of a webhook's may write there."""
     if way is Way.MAIL:
-        return address
+        return address or "…"
     parts = _parts(address)
     if parts is None:
         return "…"

@@ -26,8 +26,8 @@ from holdfast.core.verdicts import Fault, Insight
 from holdfast.jobspec import fill_secrets
 from holdfast.store import happenings as happening_rows
 from holdfast.store import jobs as job_rows
+from holdfast.store import notice_making as making_rows
 from holdfast.store import notice_recipients as recipient_rows
-from holdfast.store import notices as notice_rows
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
 from holdfast.store.database import Store
@@ -68,6 +68,7 @@ class Making:
         self._clock = clock
         self._users: set[str] = set()  # that have recipients
         self._asked: set[asyncio.Task[str | None]] = set()
+        self._unreadable: set[str] = set()  # recipients that the log tells of
 
     def wants(self, snapshot: JobSnapshot) -> bool:
         """Whether anybody may want to be told of what happens to this job."""
@@ -91,26 +92,34 @@ class Making:
                 return made
             notices = await self._notices(found)
             count = await self._store.write(
-                notice_rows.make_notices, found.before, found.after, notices, self._per_hour
+                making_rows.make_notices, found.before, found.after, notices, self._per_hour
             )
             made += count or 0
             if count is not None and not found.more:
                 return made
 
     async def _notices(self, found: Happenings) -> list[NewNotice]:
-        of_jobs, of_schedules = await self._store.read(_targets, found, self._mailing.ready)
+        of_jobs, of_schedules, unreadable = await self._store.read(_targets, found, self._mailing.ready)
+        self._log(unreadable)
         verdicts = await self._verdicts(each for each, to in of_jobs if to)
         made: list[NewNotice] = []
         for each, to in of_jobs:
             if to:
                 told = tell_of_job(each, verdict=verdicts.get(each.job_id), base=self._base)
-                made += [self._notice(told, each.user, target) for target in to]
+                made += [self._notice(told, each.user, f"{each.job_id} {each.seq}", target) for target in to]
         for missed, to in of_schedules:
             told = tell_of_schedule(missed, base=self._base)
-            made += [self._notice(told, missed.user, target) for target in to]
+            happening = f"{missed.run.schedule_id} {missed.run.due_at.isoformat()}"
+            made += [self._notice(told, missed.user, happening, target) for target in to]
         return made
 
-    def _notice(self, told: Told, user: str, target: Target) -> NewNotice:
+    def _log(self, unreadable: set[str]) -> None:
+        """Once of each."""
+        for id in unreadable - self._unreadable:
+            log.warning("the address of a recipient cannot be read", extra={"event": "notices", "recipient": id})
+        self._unreadable |= unreadable
+
+    def _notice(self, told: Told, user: str, happening: str, target: Target) -> NewNotice:
         way, address = target
         return NewNotice(
             id=notice_id(),
@@ -118,6 +127,7 @@ class Making:
             way=way,
             address=address,
             event=told.event,
+            happening=happening,
             job_id=told.job_id,
             subject=told.subject,
             body=told.body,
@@ -161,7 +171,8 @@ def _result(task: asyncio.Task[str | None]) -> str | None:
 @dataclass(frozen=True, slots=True)
 class _Person:
     user: User
-    recipients: list[KnownRecipient]
+    recipients: list[KnownRecipient]  # that can be read
+    unreadable: set[str]
     mail: list[Target]  # their own address, where mails can be sent there
 
     @property
@@ -171,7 +182,8 @@ class _Person:
 
 def _targets(
     conn: Connection, found: Happenings, mails: bool
-) -> tuple[list[tuple[Happening, list[Target]]], list[tuple[MissedRun, list[Target]]]]:
+) -> tuple[list[tuple[Happening, list[Target]]], list[tuple[MissedRun, list[Target]]], set[str]]:
+    """And the recipients that cannot be read."""
     person = cache(partial(_person, conn, mails))
     of_jobs = [
         (each, _chosen(person(each.user), TOLD[each.kind], each.at, _job(conn, each) if each.asks else None))
@@ -181,7 +193,9 @@ def _targets(
         (each, _chosen(person(each.user), NoticeEvent.SCHEDULE_SKIPPED, each.run.at, _template(conn, each)))
         for each in found.runs
     ]
-    return of_jobs, of_schedules
+    names = {each.user for each in found.events} | {each.user for each in found.runs}
+    unreadable = {id for name in names if (known := person(name)) is not None for id in known.unreadable}
+    return of_jobs, of_schedules, unreadable
 
 
 def _person(conn: Connection, mails: bool, name: str) -> _Person | None:
@@ -189,7 +203,13 @@ def _person(conn: Connection, mails: bool, name: str) -> _Person | None:
     if user is None or user.disabled:
         return None
     usable = mails and address_problem(Way.MAIL, user.email) is None
-    return _Person(user, recipient_rows.list_recipients(conn, name), [(Way.MAIL, user.email)] if usable else [])
+    known = recipient_rows.list_recipients(conn, name)
+    return _Person(
+        user,
+        recipients=[each for each in known if each.readable],
+        unreadable={each.id for each in known if not each.readable},
+        mail=[(Way.MAIL, user.email)] if usable else [],
+    )
 
 
 def _job(conn: Connection, happening: Happening) -> Job | None:
@@ -202,7 +222,12 @@ def _job(conn: Connection, happening: Happening) -> Job | None:
 
 
 def _template(conn: Connection, missed: MissedRun) -> Job | None:
-    stored = schedule_rows.load_schedule(conn, missed.run.schedule_id)
+    try:
+        stored = schedule_rows.load_schedule(conn, missed.run.schedule_id)
+    except UserError as error:  # the same
+        told = {"event": "notices", "schedule": missed.run.schedule_id, "error": str(error)}
+        log.warning("could not read whom a schedule wants to be told", extra=told)
+        return None
     return None if stored is None else stored.job
 
 

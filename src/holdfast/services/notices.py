@@ -24,6 +24,7 @@ from holdfast.core.notices import (
     read_events,
     shown_address,
 )
+from holdfast.store import notice_making as making_rows
 from holdfast.store import notice_recipients as recipient_rows
 from holdfast.store import notices as notice_rows
 from holdfast.store.notices import NewNotice, Result
@@ -38,6 +39,8 @@ from .refusals import TooManyRequests
 MOST_RECIPIENTS = 20  # of each user
 MOST_LISTED = 500
 BATCH = 1000
+UNREADABLE = "The address of this recipient cannot be read"
+UNREADABLE_HINT = "Remove it, and add it again."
 
 _AFTER_TEST = {
     Fate.SENT: NoticeState.SENT,
@@ -144,11 +147,13 @@ class Notices:
     async def test(self, actor: Actor, id: str) -> Came:
         """Send a notice now, once, and say what came back."""
         known = await self._own(actor, id)
+        if not known.readable:
+            raise Conflict(UNREADABLE, hint=UNREADABLE_HINT)
         if actor.name in self._testing:
             raise Conflict("Another test of yours is under way", hint="Wait until it is done.")
         now = self._clock()
-        if await self._store.read(notice_rows.count_recent, actor.name, now, self._per_hour) >= self._per_hour:
-            raise TooManyRequests(f"You had {self._per_hour} notices in the last hour", retry_after=3600)
+        if await self._store.read(making_rows.count_recent, actor.name, now) >= self._per_hour:
+            raise TooManyRequests(f"You were told of {self._per_hour} events in the last hour", retry_after=3600)
         self._testing.add(actor.name)
         try:
             return await self._try_out(actor, known, now)
@@ -157,12 +162,14 @@ class Notices:
 
     async def _try_out(self, actor: Actor, known: KnownRecipient, now: datetime) -> Came:
         told = tell_of_test(actor.name, now)
+        id = notice_id()
         notice = NewNotice(
-            id=notice_id(),
+            id=id,
             user=actor.name,
             way=known.recipient.way,
             address=known.recipient.address,
             event=told.event,
+            happening=id,
             job_id=None,
             subject=told.subject,
             body=told.body,

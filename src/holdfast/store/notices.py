@@ -6,21 +6,19 @@ A notice is taken for sending by a write that only one can win, after a connecti
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
+from holdfast.core.errors import UserError
 from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way, lane_of
 
 from .connections import vault_of
-from .happenings import Mark, move_mark
 from .rows import instant, maybe_instant, maybe_micros, micros, storable, to_json
 from .tables import notices
-
-_RATE_SPAN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +28,7 @@ class NewNotice:
     way: Way
     address: str
     event: NoticeEvent
+    happening: str  # the same in all notices of one event
     job_id: str | None
     subject: str
     body: Mapping[str, Any]
@@ -44,6 +43,7 @@ class Due:
     notice: NewNotice
     lane: str
     tries: int  # so far
+    readable: bool = True  # its address is; else it is empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,25 +62,14 @@ class Result:
 # -- making
 
 
-def make_notices(
-    conn: Connection, before: Mark, after: Mark, made: Sequence[NewNotice], most_per_hour: int
-) -> int | None:
-    """How many there are, with how far was looked; None, and nothing is done, when somebody else did it before. Of
-    those above so many of one user in an hour, one says that others are left out."""
-    if not move_mark(conn, before, after):
-        return None
-    count = 0
-    recent: dict[str, _Recent] = {}
-    for notice in made:
-        known = recent.setdefault(notice.user, _recent(conn, notice.user, notice.created_at, most_per_hour))
-        kept = _within(notice, known, most_per_hour)
-        if kept is not None:
-            insert_notice(conn, kept)
-            count += 1
-    return count
-
-
-def insert_notice(conn: Connection, notice: NewNotice, state: NoticeState = NoticeState.WAITING) -> int:
+def insert_notice(
+    conn: Connection,
+    notice: NewNotice,
+    state: NoticeState = NoticeState.WAITING,
+    *,
+    due_at: datetime | None = None,
+) -> int:
+    """`due_at`: when it is sent first; None: at once."""
     waits = state is NoticeState.WAITING
     values = {
         "id": notice.id,
@@ -89,50 +78,18 @@ def insert_notice(conn: Connection, notice: NewNotice, state: NoticeState = Noti
         "lane": storable(lane_of(notice.way, notice.address)),
         "address_sealed": vault_of(conn).seal(notice.address.encode(), about=_about(notice.id)),
         "event": notice.event.value,
+        "happening": storable(notice.happening),
         "job_id": notice.job_id,
         "subject": storable(notice.subject),
         "body_json": to_json(dict(notice.body)),
         "created_at": micros(notice.created_at),
         "state": state.value,
         "tries": 0 if waits else 1,
-        "next_at": micros(notice.created_at) if waits else None,
+        "next_at": micros(due_at or notice.created_at) if waits else None,
         "error": "",
     }
     seq: int = conn.execute(insert(notices).returning(notices.c.seq), values).scalar_one()
     return seq
-
-
-@dataclass(slots=True)
-class _Recent:
-    """Of one user, in the last hour."""
-
-    count: int
-    told: bool  # that others are left out
-
-
-def _recent(conn: Connection, user: str, now: datetime, most: int) -> _Recent:
-    newest = select(notices.c.event, notices.c.created_at).where(notices.c.user_name == storable(user))
-    rows = conn.execute(newest.order_by(notices.c.seq.desc()).limit(most + 1)).all()
-    events = [row.event for row in rows if instant(row.created_at) > now - _RATE_SPAN]
-    told = NoticeEvent.LEFT_OUT.value in events
-    return _Recent(len(events) - told, told)
-
-
-def _within(notice: NewNotice, recent: _Recent, most: int) -> NewNotice | None:
-    if recent.count < most:
-        recent.count += 1
-        return notice
-    if recent.told:
-        return None
-    recent.told = True
-    text = f"More than {most} notices in an hour: others are left out until there are fewer"
-    body = {**notice.body, "event": NoticeEvent.LEFT_OUT.value, "subject": text, "text": text}
-    return replace(notice, event=NoticeEvent.LEFT_OUT, subject=text, job_id=None, body={**body, "job": None})
-
-
-def count_recent(conn: Connection, user: str, now: datetime, most: int) -> int:
-    """Of a user in the last hour, as far as it matters."""
-    return _recent(conn, user, now, most).count
 
 
 # -- sending
@@ -155,7 +112,7 @@ def due_notices(
         notices.c.seq.not_in(list(under_way)),
     )
     rows = conn.execute(ready.order_by(notices.c.next_at, notices.c.seq).limit(limit))
-    return [Due(row.seq, _notice(conn, row), row.lane, row.tries) for row in rows]
+    return [_due(conn, row) for row in rows]
 
 
 def next_due(conn: Connection, after: datetime) -> datetime | None:
@@ -219,13 +176,19 @@ def delete_notices(conn: Connection, before: datetime, limit: int) -> int:
     return conn.execute(delete(notices).where(notices.c.seq.in_(old))).rowcount
 
 
-def _notice(conn: Connection, row: Row[Any]) -> NewNotice:
+def _due(conn: Connection, row: Row[Any]) -> Due:
+    address = address_of(conn, row)
+    return Due(row.seq, _notice(row, address or ""), row.lane, row.tries, readable=address is not None)
+
+
+def _notice(row: Row[Any], address: str) -> NewNotice:
     return NewNotice(
         id=row.id,
         user=row.user_name,
         way=Way(row.way),
-        address=_address(conn, row),
+        address=address,
         event=NoticeEvent(row.event),
+        happening=row.happening,
         job_id=row.job_id,
         subject=row.subject,
         body=json.loads(row.body_json),
@@ -239,7 +202,7 @@ def _record(conn: Connection, row: Row[Any]) -> NoticeRecord:
         seq=row.seq,
         user=row.user_name,
         way=Way(row.way),
-        address=_address(conn, row),
+        address=address_of(conn, row) or "",
         event=NoticeEvent(row.event),
         job_id=row.job_id,
         subject=row.subject,
@@ -252,8 +215,12 @@ def _record(conn: Connection, row: Row[Any]) -> NoticeRecord:
     )
 
 
-def _address(conn: Connection, row: Row[Any]) -> str:
-    return vault_of(conn).unseal(bytes(row.address_sealed), about=_about(row.id)).decode()
+def address_of(conn: Connection, row: Row[Any]) -> str | None:
+    """None: it is damaged."""
+    try:
+        return vault_of(conn).unseal(bytes(row.address_sealed), about=_about(row.id)).decode()
+    except UserError:
+        return None
 
 
 def _about(id: str) -> str:

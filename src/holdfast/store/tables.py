@@ -481,6 +481,7 @@ notices = Table(
     Column("lane", Exact, nullable=False),  # those of one lane wait for each other
     Column("address_sealed", LargeBinary, nullable=False),
     Column("event", String, nullable=False),
+    Column("happening", Exact, nullable=False),  # the same in all notices of one event
     Column("job_id", Exact),
     Column("subject", Text, nullable=False),
     Column("body_json", Text, nullable=False),
@@ -492,6 +493,7 @@ notices = Table(
     Column("error", Text, nullable=False),
     Index("uq_notices_id", "id", unique=True),
     Index("ix_notices_user_name", "user_name", "seq"),
+    Index("ix_notices_recent", "user_name", "created_at"),
     Index("ix_notices_created_at", "created_at"),
     Index(
         "ix_notices_due",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from holdfast.store.tables import notice_recipients
 from tests.server.rig import Rig
+from tests.services.damage import damage
 
 from .desk import PASSWORD, open_desk, text_of
 
@@ -52,6 +56,54 @@ async def test_those_of_others_are_nobodys_business(rig: Rig) -> None:
     async with open_desk(rig, "ann") as desk, open_desk(rig, "ben") as other:
         await desk.post("/me/notices", {"way": "webhook", "address": HOOK, "events": ["failed"]})
         (known,) = await rig.house.services.notices.recipients(ann)
-        for act in ("remove", "test"):
-            assert (await other.post(f"/me/notices/{known.id}/{act}", {})).status_code == 404
+        for act in ("remove", "test", "events"):
+            sent = {"events": ["held"]}
+            assert (await other.post(f"/me/notices/{known.id}/{act}", sent)).status_code == 404
         assert "chat.example.net" not in (await other.get("/me/notices")).text
+
+
+async def test_what_a_recipient_is_told_of_is_changed(rig: Rig) -> None:
+    ann = await rig.house.user("ann", "default", password=PASSWORD)
+    async with open_desk(rig, "ann") as desk:
+        for address in (HOOK, f"{HOOK}/other"):
+            await desk.post("/me/notices", {"way": "webhook", "address": address, "events": ["failed", "held"]})
+        by_address = {each.recipient.address: each for each in await rig.house.services.notices.recipients(ann)}
+        known, other = by_address[HOOK], by_address[f"{HOOK}/other"]
+        where = f"/me/notices/{known.id}/events"
+        page = (await desk.get("/me/notices")).text
+        assert _ticked(page, where) == ["failed", "held"]
+        answer = await desk.post(where, {"events": ["started", "failed"]})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/me/notices")
+        page = (await desk.get("/me/notices")).text
+        assert _ticked(page, where) == ["started", "failed"]
+        assert _ticked(page, f"/me/notices/{other.id}/events") == ["failed", "held"]
+        assert "A job started, A job failed" in text_of(page)
+        for events, told in (([], "Choose at least one event"), (["nonsense"], "nothing that notices tell of")):
+            wrong = await desk.post(where, {"events": events})
+            assert wrong.status_code == 400
+            form = _form(wrong.text, where)
+            assert told in text_of(form)
+            assert told not in text_of(wrong.text.replace(form, ""))
+            assert "<details open>" in wrong.text
+        kept = {each.id: each.recipient.events for each in await rig.house.services.notices.recipients(ann)}
+        assert kept[known.id] == {"started", "failed"}
+
+
+async def test_one_whose_address_is_damaged_is_shown_as_that_and_removed(rig: Rig) -> None:
+    async with open_desk(rig) as desk:
+        await desk.post("/me/notices", {"way": "webhook", "address": HOOK, "events": ["failed"]})
+        (known,) = await rig.house.services.notices.recipients(rig.house.admin)
+        await damage(rig.house, notice_recipients, known.id)
+        page = (await desk.get("/me/notices")).text
+        assert "Its address cannot be read any more. Remove it, and add it again." in text_of(page)
+        assert f"/me/notices/{known.id}/test" not in page
+        assert (await desk.post(f"/me/notices/{known.id}/remove", {})).status_code == 303
+        assert "Nobody is told yet" in text_of((await desk.get("/me/notices")).text)
+
+
+def _form(page: str, where: str) -> str:
+    return page.partition(f'action="{where}"')[2].partition("</form>")[0]
+
+
+def _ticked(page: str, where: str) -> list[str]:
+    return re.findall(r'value="([a-z-]+)" checked', _form(page, where))

@@ -26,6 +26,7 @@ class RecipientView(Given):
     events: list[str]
     created_at: str
     secret: str | None = Field(description="What the receiver checks signatures with; to its owner alone.")
+    problem: str | None = Field(description="Why nothing can be sent there, and what to do; null: nothing is wrong.")
 
 
 class RecipientListView(Given):

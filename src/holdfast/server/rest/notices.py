@@ -11,7 +11,7 @@ from holdfast.core.access import Actor
 from holdfast.core.notices import KnownRecipient, NoticeRecord, Way, in_order, shown_address
 from holdfast.services import Services
 from holdfast.services.notice_sending import Fate
-from holdfast.services.notices import NoticePage
+from holdfast.services.notices import UNREADABLE, UNREADABLE_HINT, NoticePage
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
@@ -110,9 +110,10 @@ def _show(known: KnownRecipient, secret: str | None = None) -> dict[str, Any]:
         "events": in_order(recipient.events),
         "created_at": show_time(known.created_at),
         "secret": secret,
+        "problem": None if known.readable else f"{UNREADABLE}. {UNREADABLE_HINT}",
     }
 
 
 def _show_own(known: KnownRecipient, actor: Actor, services: Services) -> dict[str, Any]:
-    signed = known.recipient.way is not Way.MAIL
+    signed = known.readable and known.recipient.way is not Way.MAIL
     return _show(known, services.notices.secret(actor, known.recipient.address) if signed else None)

@@ -34,6 +34,9 @@ class RecipientView:
     known: KnownRecipient
     address: str  # as it may be shown
     events: tuple[str, ...]
+    chosen: Collection[str]  # the same, as forms send them
+    problem: str = ""  # with what was just chosen
+    problem_of_address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +81,16 @@ async def _page(visit: Visit) -> NoticesPage:
 
 
 def _recipient(visit: Visit, known: KnownRecipient) -> RecipientView:
-    words = event_words(visit)
-    told = tuple(words[event] for event in NoticeEvent if event in known.recipient.events)
-    return RecipientView(known=known, address=shown_address(known.recipient.way, known.recipient.address), events=told)
+    words, recipient = event_words(visit), known.recipient
+    told = tuple(words[event] for event in NoticeEvent if event in recipient.events)
+    hint = visit.say("Its address cannot be read any more. Remove it, and add it again.")
+    return RecipientView(
+        known=known,
+        address=shown_address(recipient.way, recipient.address),
+        events=told,
+        chosen={event.value for event in recipient.events},
+        problem_of_address="" if known.readable else hint,
+    )
 
 
 def _notice(visit: Visit, record: NoticeRecord) -> NoticeView:
@@ -145,6 +155,27 @@ async def add_recipient(visit: Visit, form: Form) -> Response:
     )
 
 
+async def choose_events(visit: Visit, form: Form) -> Response:
+    id = visit.request.path_params["id"]
+    try:
+        changed = await visit.services.notices.choose(visit.who, id, _chosen(form))
+    except UserError as error:
+        if error.field != "events":
+            raise
+        return await _show_wrong_choice(visit, form, id, visit.tell_error(error))
+    address = shown_address(changed.recipient.way, changed.recipient.address)
+    return visit.go("/me/notices", visit.say("What {address} is told of is changed.", address=address))
+
+
+async def _show_wrong_choice(visit: Visit, form: Form, id: str, problem: str) -> Response:
+    found = await _page(visit)
+    shown = tuple(
+        replace(each, chosen=_chosen(form), problem=problem) if each.known.id == id else each
+        for each in found.recipients
+    )
+    return await visit.show("me/notices.html", replace(found, recipients=shown), 400)
+
+
 async def remove_recipient(visit: Visit, form: Form) -> Response:
     await visit.services.notices.remove(visit.who, visit.request.path_params["id"])
     return visit.go("/me/notices", visit.say("The recipient is removed."))
@@ -164,6 +195,7 @@ def _chosen(form: Form) -> Sequence[str]:
 routes = [
     page("/me/notices", show_notices),
     act("/me/notices", add_recipient),
+    act("/me/notices/{id}/events", choose_events),
     act("/me/notices/{id}/remove", remove_recipient),
     act("/me/notices/{id}/test", test_recipient),
 ]

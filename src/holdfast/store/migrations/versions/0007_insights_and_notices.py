@@ -50,6 +50,7 @@ def upgrade() -> None:
         sa.Column("lane", exact, nullable=False),
         sa.Column("address_sealed", sa.LargeBinary, nullable=False),
         sa.Column("event", sa.String, nullable=False),
+        sa.Column("happening", exact, nullable=False),
         sa.Column("job_id", exact),
         sa.Column("subject", sa.Text, nullable=False),
         sa.Column("body_json", sa.Text, nullable=False),
@@ -63,6 +64,7 @@ def upgrade() -> None:
     )
     op.create_index("uq_notices_id", "notices", ["id"], unique=True)
     op.create_index("ix_notices_user_name", "notices", ["user_name", "seq"])
+    op.create_index("ix_notices_recent", "notices", ["user_name", "created_at"])
     op.create_index("ix_notices_created_at", "notices", ["created_at"])
     due, sending = sa.text("next_at IS NOT NULL"), sa.text("state = 'sending'")
     op.create_index("ix_notices_due", "notices", ["next_at"], sqlite_where=due, postgresql_where=due)
