@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import subprocess
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from holdfast.core.attempt import Seen
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.metrics import Reading
 from holdfast.engines.base import Measures
-from holdfast.engines.embedded import EmbeddedOptions, cgroups, packets, rounds, traffic
-from holdfast.engines.embedded.group_figures import GroupFigures, find_files, read_group, read_processes
-from holdfast.engines.embedded.processes import descendants
-from holdfast.engines.embedded.rounds import Rising
-from tests.contracts.engine_contract import Rig, launch, read_all
+from holdfast.engines.embedded import (
+    EmbeddedEngine,
+    EmbeddedOptions,
+    cgroups,
+    packets,
+    process_figures,
+    rounds,
+    traffic,
+)
+from holdfast.engines.embedded.group_figures import GroupFigures, GroupFiles, find_files, read_group, read_processes
+from holdfast.engines.embedded.processes import COOKIE, descendants
+from holdfast.engines.embedded.read import StartNote
+from holdfast.engines.embedded.rounds import Rising, Subject
+from holdfast.engines.embedded.trees import Forest
+from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
 
-from .measured_programs import BURNS, fills, talks, task, writes_and_reads
+from .measured_programs import BURNS_AND_ENDS, burns, fills, talks, task, writes_and_reads
 from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, play
 
@@ -38,6 +53,14 @@ async def read(rig: Rig, *names: str) -> list[Reading]:
     return [found[name] for name in names]
 
 
+async def wait_for(rig: Rig, word: bytes, name: str) -> None:
+    log = rig.log(name)
+    size = 0
+    while word not in await read_all(log):
+        assert await log.grown(size, PATIENCE), await read_all(log)
+        size = await log.size()
+
+
 @pytest.fixture(params=["groups", "watched", "plain", "plain, watched"])
 def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EmbeddedOptions:
     if "watched" in request.param:
@@ -54,15 +77,22 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_processor_time(tmp_path: Path, options: EmbeddedOptions) -> None:
     async def scenario(rig: Rig) -> None:
-        await rig.start_and_wait_for(b"\n", "burns", task(BURNS))
-        known = float((await read_all(rig.log("burns"))).split()[1])
+        async with partner("127.0.0.1", 0, 0) as (place, port):
+            await rig.engine.start(launch("burns", burns(port)))
+            await place.came.acquire()
+            (before,) = await read(rig, "burns")  # with what it took to begin
+            place.go.release()
+            await wait_for(rig, b"done", "burns")
+        _, began, _, ended = (await read_all(rig.log("burns"))).split()
+        known = float(ended) - float(began)
         (reading,) = await read(rig, "burns")
-        assert off_by(reading.cpu, known) < 0.05, (reading, known)
+        assert off_by(reading.cpu - before.cpu, known) < 0.05, (before, reading, known)
         assert reading.processes >= 1
         await rig.engine.stop("burns", 0)
         used = (await rig.end_of("burns")).used
         assert used is not None
-        assert off_by(used.cpu, known) < 0.05, (used, known)
+        assert used.cpu - before.cpu > known * 0.95, (before, used, known)
+        assert used.cpu < reading.cpu + 0.5  # what it took to end, and to wait for that
         assert used.processes == 0
 
     play(tmp_path, scenario, options)
@@ -93,8 +123,8 @@ def test_disks(tmp_path: Path, options: EmbeddedOptions) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "writes", writes_and_reads(amount), resources=ROOM)
         (reading,) = await read(rig, "writes")
-        if reading.disk_written == 0:
-            pytest.skip(f"the file system below {tmp_path} does not count what goes to its disk")
+        if not reading.disk_written or not reading.disk_read:
+            pytest.skip(f"the file system below {tmp_path} does not count what goes to its disk, or comes from it")
         assert off_by(reading.disk_written, amount) < 0.1, reading
         assert off_by(reading.disk_read, amount) < 0.1, reading
         await rig.engine.stop("writes", 0)
@@ -183,6 +213,43 @@ def test_network(
     play(tmp_path, scenario, options)
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_sockets_that_are_first_seen_while_others_are_measured_are_still_their_tasks(
+    tmp_path: Path, watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, received = 4 * MIB, 2 * MIB
+    monkeypatch.setattr(packets, "_CALL", 0)
+    if watched:
+        watch(monkeypatch)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "other", "echo up; sleep 600")
+        async with partner("127.0.0.1", sent, received) as (place, port):
+            await rig.engine.start(launch("talks", talks("127.0.0.1", port, sent=sent, received=received)))
+            await place.came.acquire()
+            (other,) = await read(rig, "other")
+            if other.net_in is None:
+                pytest.skip("the kernel does not tell of sockets here")
+            await read(rig, "talks")
+            place.go.release()
+            await place.served.acquire()
+            await place.came.acquire()
+            await read(rig, "other")  # one is closed and one is new
+            (first,) = await read(rig, "talks")
+            while (first.net_out or 0) < sent * 0.9:  # the kernel tells of a closed one a moment later
+                await read(rig, "other")
+                (first,) = await read(rig, "talks")
+            place.go.release()
+            await wait_for(rig, b"up", "talks")
+            (second,) = await read(rig, "talks")
+            assert off_by(second.net_out, 2 * sent) < 0.1, second
+            assert off_by(second.net_in, 2 * received) < 0.1, second
+            (other,) = await read(rig, "other")
+            assert (other.net_in, other.net_out) == (0, 0)
+
+    play(tmp_path, scenario)
+
+
 # Many that nobody sees open, and one packet without a connection.
 HURRIES = """
 import socket, time
@@ -204,8 +271,10 @@ time.sleep(600)
 def test_by_packets_short_connections_and_every_protocol_count(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         (unified,) = [parent for name, parent in groups.parents if not name] if groups else [""]
-        if not unified or packets.open_counter(unified) is None:
+        counter = packets.open_counter(unified) if unified else None
+        if counter is None:
             pytest.skip("packets cannot be counted here")
+        counter.close()
         await rig.start_and_wait_for(b"up", "hurries", task(HURRIES))
         (first,) = await read(rig, "hurries")
         assert off_by(first.net_out, 15_000_000) < 0.1, first
@@ -240,16 +309,17 @@ ORDINARY = (
 
 @pytest.mark.parametrize("isolation", ["auto", "off"])
 def test_a_task_that_nobody_looked_at_has_its_last_figures(tmp_path: Path, isolation: str) -> None:
-    program = "x = bytearray(b'x') * (100 << 20)\nimport time\nwhile time.process_time() < 0.6: pass"
+    program = "x = bytearray(b'x') * (100 << 20)\n" + BURNS_AND_ENDS
 
     async def scenario(rig: Rig) -> None:
         if not rig.engine.health().limits.startswith("cgroup"):
             pytest.skip("without control groups only what was seen before can be told")
         used = (await rig.run("a", task(program), resources=ROOM)).used
+        known = float(await read_all(rig.log("a")))
         assert used is not None
-        assert 0.6 <= used.cpu < 0.75
+        assert known - 0.02 <= used.cpu < known + 0.5  # the sandbox and the shell take some as well
         assert used.memory_peak is not None
-        assert 100 * MIB < used.memory_peak < 120 * MIB
+        assert 100 * MIB < used.memory_peak < 150 * MIB
 
     play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
 
@@ -260,9 +330,10 @@ def test_without_groups_and_sandbox_whoever_waits_for_a_task_learns_what_it_used
     watch(monkeypatch)
 
     async def scenario(rig: Rig) -> None:
-        used = (await rig.run("a", task("import time\nwhile time.process_time() < 0.6: pass"))).used
+        used = (await rig.run("a", task(BURNS_AND_ENDS))).used
+        known = float(await read_all(rig.log("a")))
         assert used is not None
-        assert 0.6 <= used.cpu < 0.75
+        assert known - 0.02 <= used.cpu < known + 0.5
 
     play(tmp_path, scenario, PLAIN)
 
@@ -333,9 +404,12 @@ def test_processes_that_have_run_away_are_still_the_tasks(tmp_path: Path, monkey
     watch(monkeypatch)
 
     async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "other", "echo up; sleep 600")
         await rig.start_and_wait_for(b"up", "a", task(RUNS_AWAY))
+        await read(rig, "other")
         (before,) = await read(rig, "a")  # known by the attempt's variable
         assert before.processes == 2
+        await read(rig, "other")
         for name in ("end", "burn"):
             Path(folder_of(tmp_path, "a")["scratch"], name).touch()
         while b"gone" not in await read_all(rig.log("a")):
@@ -344,6 +418,25 @@ def test_processes_that_have_run_away_are_still_the_tasks(tmp_path: Path, monkey
         assert after.processes == 2
 
     play(tmp_path, scenario, PLAIN)
+
+
+def test_a_process_that_ran_away_is_known_also_after_others_were_looked_at() -> None:
+    def begin(**env: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "600"], env={**os.environ, **env})
+
+    one, other, away = begin(), begin(), begin(**{COOKIE: "cookie of one"})
+    try:
+        note = StartNote(boot="", at=datetime.now(UTC), sandbox=False)
+        first = Subject("one", note, one.pid, (), "cookie of one")
+        second = Subject("other", note, other.pid, (), "cookie of other")
+        forest = Forest()
+        for _ in range(2):
+            assert forest.grow([second], 50_000) == {}
+            assert forest.grow([first], 50_000) == {"one": [away.pid]}
+    finally:
+        for process in (one, other, away):
+            process.kill()
+            process.wait()
 
 
 # A child that has written, ended, and is waited for only later.
@@ -403,6 +496,69 @@ def test_a_rising_counter_goes_on_from_where_it_stood() -> None:
     assert counter.read(7) == 12
 
 
+# --- looks that never come back -----------------------------------------------------------------------------------
+
+
+def test_a_look_that_hangs_holds_up_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packets, "_CALL", 0)
+    came, back = threading.Event(), threading.Event()
+    read_disk = process_figures.read_disk
+
+    def hang(pid: int) -> process_figures.Disk:
+        came.set()
+        back.wait()
+        return read_disk(pid)
+
+    async def scenario(rig: Rig) -> None:
+        for name in ("a", "ends"):
+            await rig.start_and_wait_for(b"up", name, "echo up; sleep 600")
+        await read(rig, "a", "ends")
+        assert isinstance(rig.engine, EmbeddedEngine)
+        sums = rig.engine._measuring._rounds._traffic
+        tells = sums.of("ends") is not None
+        monkeypatch.setattr(process_figures, "read_disk", hang)
+        look = asyncio.create_task(rig.engine.measure(["a"]))
+        await asyncio.to_thread(came.wait)
+        look.cancel()
+        for _ in range(20):  # more than there are threads
+            assert await rig.engine.measure(["a"]) == {}
+        await rig.engine.stop("ends", 0)
+        assert (await rig.end_of("ends")).used is not None
+        if tells:
+            assert sums.of("ends") is None
+            assert sums.of("a") is not None
+        assert (await rig.run("later", "true")).seen is Seen.EXITED
+        await rig.reopen()
+        await rig.look("a")
+        back.set()
+        (reading,) = await read(rig, "a")
+        assert reading.processes > 0
+
+    try:
+        play(tmp_path, scenario)
+    finally:
+        back.set()
+
+
+def test_the_last_figures_of_a_task_are_read_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = []
+
+    def note_reader(files: GroupFiles) -> GroupFigures:
+        readers.append(threading.current_thread())
+        return read_group(files)
+
+    monkeypatch.setattr(rounds, "read_group", note_reader)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.run("a", "true")
+        assert readers
+        assert threading.current_thread() not in readers
+
+    play(tmp_path, scenario)
+
+
 # --- hostile tasks ------------------------------------------------------------------------------------------------
 
 CROWD = """
@@ -431,7 +587,7 @@ def test_beyond_what_is_looked_at_nothing_is_told(
             await rig.start_and_wait_for(b"up", "crowd", task(CROWD))
             (crowd,) = await read(rig, "crowd")
             assert (crowd.disk_read, crowd.disk_written) == (None, None)
-            assert 0.45 <= crowd.cpu < 1.0  # in ticks of a hundredth
+            assert 0.45 <= crowd.cpu < 3.0  # in ticks of a hundredth
             assert crowd.processes >= 21
             if rig.engine.health().limits == "watched":
                 assert (crowd.net_in, crowd.net_out) == (None, None)

@@ -91,7 +91,7 @@ class EmbeddedEngine:
         self._revived: dict[str, asyncio.TimerHandle] = {}  # when it is to be seen whether anybody is inside
         self._site: Site | None = None
         self._watch: Watch | None = None
-        self._measuring = Measuring(self._in_thread)
+        self._measuring = Measuring()
         self._unsettled: set[str] = set()  # attempts that run, or whose last processes do, though nobody watches them
         self._nodes: tuple[Node, ...] = ()
         self._work: set[asyncio.Task[object]] = set()
@@ -331,15 +331,12 @@ class EmbeddedEngine:
 
     def _ended(self, task: LiveTask) -> None:
         """Told by the watch: runner and sandbox are gone."""
-        if task.claim.code == 0 and (task.note is None or task.note.sandbox):
-            self._on_change(self._end(task.attempt_id, task.folder, task.note, task.claim, task.waited))
-            return
         if task.note is not None and not task.note.sandbox:
             self._unsettled.add(task.attempt_id)
         self._background(self._look_closer(task))
 
     async def _look_closer(self, task: LiveTask) -> None:
-        """Ends that take more looking: failures, losses, and trees without a namespace to kill what is left."""
+        """Find out how it ended and what it used; where there is no namespace, kill what is left."""
 
         def look() -> Observation:
             if task.note is not None and not task.note.sandbox:
@@ -534,16 +531,17 @@ class EmbeddedEngine:
     # --- measuring ------------------------------------------------------------------------------------------------
 
     async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
-        live = [task for id in attempt_ids if (task := self._watching.get(id)) is not None]
-        subjects = [self._subject(task, task.note) for task in live if task.note is not None]
-        return await self._measuring.measure(subjects) if subjects else {}
+        asked = {id for id in attempt_ids if self._watching.get(id) is not None}
+        return await self._measuring.measure(self._subjects(), asked) if asked else {}
 
     async def gpus(self) -> Mapping[str, Sequence[GpuState]]:
         node = self._nodes[0]
         if not node.gpus:
             return {}
-        live = [self._subject(task, task.note) for task in self._watching if task.note is not None]
-        return {node.name: await self._measuring.look_at_gpus(live)}
+        return {node.name: await self._measuring.look_at_gpus(self._subjects())}
+
+    def _subjects(self) -> list[Subject]:
+        return [self._subject(task, task.note) for task in self._watching if task.note is not None]
 
     def _subject(self, task: LiveTask, note: read.StartNote) -> Subject:
         target = self._target(task)

@@ -1,16 +1,21 @@
-"""Measuring tasks, seen from the event loop: rounds in a thread, the GPUs beside them, closed sockets in between."""
+"""Measuring tasks, seen from the event loop: rounds in a thread, the GPUs beside them, closed sockets in between.
+
+A look at a process may never come back, such as at one that waits for a file system that is gone. So looks have threads
+of their own, which may be lost; while one is not back nothing is told, and nobody waits for it at the end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from resource import struct_rusage
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from holdfast.core.metrics import GpuState, Reading
+from holdfast.reach import Reach, Silent
 
 from .cgroups import Cgroups
 from .gpu_figures import GpuFigures
@@ -23,19 +28,32 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+_PATIENCE = 2.0  # seconds, for whose the processes on GPUs are
 _PAUSE = 0.1  # seconds between two looks at which sockets were closed, however fast they come and go
 
 
-class InThread(Protocol):
-    def __call__(self, call: Callable[[], T], /) -> Awaitable[T]: ...
+class Alone:
+    """Calls that may never come back, one at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._reach = Reach(name)
+        self._last: asyncio.Future[Any] | None = None
+
+    async def ask(self, call: Callable[[], T]) -> T:
+        """Silent while the last one is not back."""
+        if self._last is not None and not self._last.done():
+            raise Silent
+        self._last = asked = self._reach.begin(call)
+        return await asyncio.shield(asked)
 
 
 class Measuring:
-    def __init__(self, in_thread: InThread) -> None:
-        self._in_thread = in_thread
+    def __init__(self) -> None:
         self._rounds = Rounds()
         self._gpus = GpuFigures()
-        self._turn = asyncio.Lock()
+        self._looks = Alone("embedded-figures")
+        self._gpu_looks = Alone("embedded-gpu-users")
+        self._closed: Closed | None = None
         self._began = False
 
     def open(self, groups: Cgroups | None) -> None:
@@ -44,15 +62,18 @@ class Measuring:
             if not controller:
                 self._rounds.packets = open_counter(parent)
 
-    async def measure(self, subjects: Sequence[Subject]) -> Mapping[str, Reading]:
-        async with self._turn:
-            if not self._began:
-                self._begin()
-            devices = {index for each in subjects for index in each.note.gpus}
+    async def measure(self, running: Sequence[Subject], asked: Collection[str]) -> Mapping[str, Reading]:
+        """Of those that are asked for. `running`: all tasks that there are."""
+        if not self._began:
+            self._begin()
+        given = {each.attempt_id: each.note.gpus for each in running if each.attempt_id in asked}
+        try:
             figures, readings = await asyncio.gather(
-                self._gpus.read(devices), self._in_thread(lambda: self._rounds.round(subjects))
+                self._gpus.read({index for gpus in given.values() for index in gpus}),
+                self._looks.ask(lambda: self._rounds.round(running, given.keys())),
             )
-        given = {each.attempt_id: each.note.gpus for each in subjects}
+        except Silent:
+            return {}
         return {
             name: replace(reading, gpus=tuple(figures[index] for index in given[name] if index in figures))
             for name, reading in readings.items()
@@ -62,8 +83,14 @@ class Measuring:
         """All of this machine. `subjects`: all tasks that there are."""
         seen = await self._gpus.read_all()
         pids = frozenset[int]().union(*(each.pids or () for each in seen))
-        strangers = await self._in_thread(lambda: self._rounds.strangers(subjects, pids)) if pids else {}
+        strangers = await self._find_strangers(subjects, pids) if pids else {}
         return tuple(replace(state, strangers=_count(theirs, strangers)) for state, theirs in seen)
+
+    async def _find_strangers(self, subjects: Sequence[Subject], pids: Collection[int]) -> Mapping[int, bool | None]:
+        with suppress(Silent, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                return await self._gpu_looks.ask(lambda: self._rounds.strangers(subjects, pids))
+        return dict.fromkeys(pids)
 
     def used(
         self, attempt_id: str, note: StartNote | None, at: float, waited: struct_rusage | None = None
@@ -87,28 +114,24 @@ class Measuring:
         self._loop = asyncio.get_running_loop()
         with suppress(OSError):  # without it, what went through a socket since the last round is not counted
             if self._rounds.packets is None:
-                self._rounds.closed = Closed()
+                self._closed = self._rounds.closed = Closed()
                 self._listen()
 
     def _listen(self) -> None:
-        if self._rounds.closed is not None:
-            self._loop.add_reader(self._rounds.closed.fd, self._hear)
+        if self._closed is not None:
+            self._loop.add_reader(self._closed.fd, self._hear)
 
     def _hear(self) -> None:
-        if self._rounds.closed is not None:
-            self._rounds.closed.hear()
-            self._loop.remove_reader(self._rounds.closed.fd)
+        if self._closed is not None:
+            self._closed.hear()
+            self._loop.remove_reader(self._closed.fd)
             self._loop.call_later(_PAUSE, self._listen)
 
     def close(self) -> None:
-        """Once no round is under way."""
-        packets, self._rounds.packets = self._rounds.packets, None
-        closed, self._rounds.closed = self._rounds.closed, None
-        if packets is not None:
-            packets.close()
+        closed, self._closed = self._closed, None
         if closed is not None:
             self._loop.remove_reader(closed.fd)
-            closed.close()
+        self._rounds.close()
 
 
 def _count(pids: frozenset[int] | None, strangers: Mapping[int, bool | None]) -> int | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from resource import struct_rusage
 from typing import NamedTuple
@@ -90,6 +91,7 @@ class Rounds:
         self._forest = Forest()
         self._traffic = Traffic()
         self._turn = threading.Lock()
+        self._is_shut = False
         # Set from outside. The one counts all packets of those that have a group of version 2; where it does not, the
         # other has what went through sockets until they were closed.
         self.packets: PacketCounter | None = None
@@ -97,22 +99,48 @@ class Rounds:
 
     # --- one round ------------------------------------------------------------------------------------------------
 
-    def round(self, subjects: Sequence[Subject]) -> dict[str, Reading]:
-        """Those whose processes are not to be found are left out. GPUs are not looked at."""
-        with self._turn:
-            tracks = {each.attempt_id: self._track(each) for each in subjects}
-            pids = self._processes(subjects, tracks)
-            readings = {}
-            spare = Spare(_FAIR_SECONDS)
-            oldest_first = sorted(subjects, key=lambda each: tracks[each.attempt_id].fair_at)
-            for each in oldest_first:
-                if each.attempt_id in pids:
-                    track, members = tracks[each.attempt_id], pids[each.attempt_id]
-                    readings[each.attempt_id] = _look(each, track, members, self._forest, spare)
-            for each in subjects:
-                if each.attempt_id not in readings and tracks[each.attempt_id].last is None:
-                    self.forget(each.attempt_id)  # it has not begun, or ended meanwhile
-            return self._with_traffic(readings, tracks, pids)
+    def round(self, running: Sequence[Subject], asked: Collection[str]) -> dict[str, Reading]:
+        """Readings of those that are asked for. `running`: all tasks that there are, lest what is theirs be taken for
+        nobody's. Those whose processes are not to be found are left out. GPUs are not looked at."""
+        with self._in_turn():
+            return self._round(running, asked)
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        try:
+            with self._turn:
+                yield
+        finally:
+            if self._is_shut:
+                self.close()
+
+    def _round(self, running: Sequence[Subject], asked: Collection[str]) -> dict[str, Reading]:
+        tracks = {each.attempt_id: self._track(each) for each in running}
+        subjects = [each for each in running if each.attempt_id in asked or _has_no_number(tracks[each.attempt_id])]
+        pids = self._processes(subjects, tracks)
+        readings = {}
+        spare = Spare(_FAIR_SECONDS)
+        for each in sorted(subjects, key=lambda each: tracks[each.attempt_id].fair_at):  # the oldest first
+            if each.attempt_id in pids and each.attempt_id in asked:
+                track, members = tracks[each.attempt_id], pids[each.attempt_id]
+                readings[each.attempt_id] = _look(each, track, members, self._forest, spare)
+        for name, track in tracks.items():
+            if name not in readings and track.last is None:
+                self._tracks.pop(name, None)  # it has not begun, or ended meanwhile
+        return self._with_traffic(readings, tracks, pids)
+
+    def close(self) -> None:
+        """Does not wait for a round that is under way: then that one closes what it uses, if it ever comes back."""
+        self._is_shut = True
+        if self._turn.acquire(blocking=False):
+            try:
+                packets, self.packets = self.packets, None
+                closed, self.closed = self.closed, None
+            finally:
+                self._turn.release()
+            for each in (packets, closed):
+                if each is not None:
+                    each.close()
 
     def _track(self, subject: Subject) -> Track:
         track = self._tracks.get(subject.attempt_id)
@@ -139,9 +167,9 @@ class Rounds:
         self, readings: dict[str, Reading], tracks: Mapping[str, Track], pids: Mapping[str, Sequence[int]]
     ) -> dict[str, Reading]:
         flows = {name: flow for name in readings if (flow := self._counted(tracks[name].files)) is not None}
-        others = [name for name in readings if name not in flows]
-        if others:
-            flows.update(self._by_sockets(others, tracks, pids))
+        if any(name not in flows for name in readings):
+            uncounted = [name for name, track in tracks.items() if self.packets is None or _has_no_number(track)]
+            flows.update(self._by_sockets(uncounted, tracks, pids))
         for name, reading in readings.items():
             readings[name] = tracks[name].last = _with_flow(reading, flows.get(name))
         return readings
@@ -159,7 +187,8 @@ class Rounds:
         except NoTraffic:
             unknown = names
         self._count_closed(_MOST_CLOSED)
-        return {name: self._traffic.of(name) for name in names if name not in unknown}
+        flows = {name: self._traffic.of(name) for name in names if name not in unknown}
+        return {name: flow for name, flow in flows.items() if flow is not None}
 
     def _count_closed(self, most: int) -> None:
         if self.closed is not None:
@@ -170,7 +199,7 @@ class Rounds:
 
     def strangers(self, subjects: Sequence[Subject], pids: Iterable[int]) -> dict[int, bool | None]:
         """Of each process, whether it is none of these tasks'; None where that cannot be seen."""
-        with self._turn:
+        with self._in_turn():
             tracks = {each.attempt_id: self._tracks.get(each.attempt_id) or _new_track(each) for each in subjects}
             found = self._processes(subjects, tracks)
         members = set[int]().union(*found.values())
@@ -182,9 +211,15 @@ class Rounds:
     def last(self, attempt_id: str, note: StartNote | None, at: float, waited: struct_rusage | None) -> Reading | None:
         """What it used in all, as far as it can still be told: after its end, while its control groups are there.
         `waited`: what the kernel told whoever waited for its runner. Quick, also while a round is under way."""
-        track = self._tracks.pop(attempt_id, None)
-        if note is None:
-            return None
+        track = self._tracks.get(attempt_id)
+        try:
+            return self._last(attempt_id, track, note, at, waited) if note is not None else None
+        finally:
+            self.forget(attempt_id)
+
+    def _last(
+        self, attempt_id: str, track: Track | None, note: StartNote, at: float, waited: struct_rusage | None
+    ) -> Reading | None:
         files = track.files if track else find_files(note.cgroups)
         figures = read_group(files)
         before = self._before(attempt_id, track)
@@ -197,18 +232,19 @@ class Rounds:
         return replace(ended, memory_peak=peak or None, gpu_opened=track.gpu_opened)
 
     def forget(self, attempt_id: str) -> None:
+        """From any thread, also while a round is under way."""
         self._tracks.pop(attempt_id, None)
+        self._traffic.drop(attempt_id)
+        self._forest.drop(attempt_id)
 
     def _before(self, attempt_id: str, track: Track | None) -> Reading | None:
         """The last reading, with what its sockets came to when they were closed."""
         reading = track.last if track else None
-        if reading is None or not self._turn.acquire(blocking=False):
+        if reading is None or reading.net_in is None or not self._turn.acquire(blocking=False):
             return reading
         try:
             self._count_closed(_FEW_CLOSED)
-            flow = self._traffic.of(attempt_id)
-            self._traffic.drop(attempt_id)
-            return _with_flow(reading, flow if reading.net_in is not None else None)
+            return _with_flow(reading, self._traffic.of(attempt_id))
         finally:
             self._turn.release()
 
@@ -253,6 +289,10 @@ def _look(subject: Subject, track: Track, pids: Sequence[int], forest: Forest, s
 
 def _with_flow(reading: Reading, flow: Flow | None) -> Reading:
     return reading if flow is None else replace(reading, net_in=flow.received, net_out=flow.sent)
+
+
+def _has_no_number(track: Track) -> bool:
+    return not track.files.number
 
 
 def _counts_cpu(files: GroupFiles) -> bool:
@@ -324,6 +364,9 @@ def _find_sockets(names: Iterable[str], pids: Mapping[str, Sequence[int]]) -> Fi
     owners: dict[int, str] = {}
     unknown = []
     for name in names:
+        if name not in pids:
+            unknown.append(name)
+            continue
         try:
             for opened in process_figures.open_files(pids[name][:_MOST_PROCESSES], _MOST_DESCRIPTORS):
                 number = process_figures.socket_number(opened)

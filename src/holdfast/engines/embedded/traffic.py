@@ -2,7 +2,8 @@
 each what went through it (netlink's sock_diag), and of each that is closed what it came to.
 
 Whose a socket is, is told by its control group of version 2, or else by whose descriptors lead to it. One that is
-opened and closed between two looks is nobody's. Blocking, and for one thread at a time, except for `Closed`.
+opened and closed between two looks is nobody's. Blocking, and for one thread at a time, except for `Closed` and where
+it says so.
 """
 
 from __future__ import annotations
@@ -184,22 +185,31 @@ class Traffic:
         self._totals: dict[str, Flow] = {}
 
     def look(self, owners: Collection[str], groups: Mapping[int, str], find: Callable[[], Files]) -> Collection[str]:
-        """`groups`: whose a group is. `find` looks whose descriptors lead where, after the sockets were read. Answers
-        those of whom not all is known."""
+        """`owners`: all tasks that run, for whose a socket is not is found out but once. `groups`: whose a group is.
+        `find` looks whose descriptors lead where, after the sockets were read. Answers those of whom not all is
+        known."""
         sockets = read_sockets()
+        self._welcome(owners)
         strange = [each for each in sockets if each.cookie not in self._known and each.group not in groups]
         files = Files({}, ())
         if len(groups) < len(owners) and any(each.file for each in strange):
             files = find()
         for each in sockets:
             owner = groups.get(each.group) or files.owners.get(each.file, "")
-            if each.cookie not in self._known:
-                if not owner and files.unknown:
-                    continue
+            known = self._known.get(each.cookie)
+            if known is None and not owner and files.unknown:
+                continue
+            if known is None or (owner and not known.owner):  # its task may not have been known before
                 self._known[each.cookie] = _Known(owner, Flow())
             self._count(each)
         self._forget({each.cookie for each in sockets}, owners)
         return files.unknown
+
+    def _welcome(self, owners: Collection[str]) -> None:
+        for gone in set(self._totals).difference(owners):
+            self.drop(gone)
+        for owner in owners:
+            self._totals.setdefault(owner, Flow())
 
     def _forget(self, still: Collection[int], owners: Collection[str]) -> None:
         """Sockets that are gone and were no task's, or of one that has ended. Of others the kernel will tell more."""
@@ -215,15 +225,17 @@ class Traffic:
 
     def _count(self, each: Socket) -> None:
         known = self._known[each.cookie]
-        if known.owner:
-            received, sent = self._totals.get(known.owner, Flow())
+        total = self._totals.get(known.owner)
+        if total is not None:
+            received, sent = total
             more = Flow(max(0, each.flow.received - known.flow.received), max(0, each.flow.sent - known.flow.sent))
             self._totals[known.owner] = Flow(received + more.received, sent + more.sent)
         known.flow = each.flow
 
-    def of(self, owner: str) -> Flow:
-        return self._totals.get(owner, Flow())
+    def of(self, owner: str) -> Flow | None:
+        """None: nobody has looked."""
+        return self._totals.get(owner)
 
     def drop(self, owner: str) -> None:
-        """It has ended."""
+        """It has ended. From any thread."""
         self._totals.pop(owner, None)

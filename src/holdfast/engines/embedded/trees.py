@@ -36,8 +36,8 @@ class Rooted(Protocol):
 class Forest:
     def __init__(self) -> None:
         self._scan = Scan({}, set())
-        self._members: dict[str, list[Key]] = {}  # of tasks without a sandbox, in the last round
-        self._strangers: set[Key] = set()  # carry no cookie
+        self._members: dict[str, list[Key]] = {}  # of tasks without a sandbox, when they were last looked at
+        self._cookies: dict[Key, str] = {}  # of processes outside of all trees; empty: it carries none
 
     def grow(self, tasks: Sequence[Rooted], most: int) -> dict[str, list[int]]:
         """The processes of each, without its runner; those without any are left out, and all when the machine has too
@@ -64,20 +64,28 @@ class Forest:
         for name in plain.values():
             lost = [pid for pid, started in self._members.get(name, ()) if pid in here and here[pid].started == started]
             trees[name] = _add(trees[name], lost, below)
-        placed = outside.union(*trees.values())
-        keys = {(pid, stat.started) for pid, stat in here.items()}
-        self._strangers &= keys
+        self._read_cookies(outside.union(*trees.values()))
         found: dict[str, list[int]] = {}
-        for pid, started in keys - self._strangers:
-            if pid not in placed:
-                name = plain.get(_cookie(pid), "")
-                if name:
-                    found.setdefault(name, []).append(pid)
-                else:
-                    self._strangers.add((pid, started))
+        for (pid, _), cookie in self._cookies.items():
+            if cookie in plain:
+                found.setdefault(plain[cookie], []).append(pid)
         for name, pids in found.items():
             trees[name] = _add(trees[name], pids, below)
-        self._members = {name: [(pid, here[pid].started) for pid in trees[name]] for name in plain.values()}
+        for name in plain.values():
+            self._members[name] = [(pid, here[pid].started) for pid in trees[name]]
+            if not trees[name]:
+                self.drop(name)
+
+    def _read_cookies(self, placed: Collection[int]) -> None:
+        """Of all that have no place yet, each once: whose cookie nobody knows now may be a task's that comes later."""
+        strange = {(pid, stat.started) for pid, stat in self._scan.found.items() if pid not in placed}
+        self._cookies = {key: cookie for key, cookie in self._cookies.items() if key in strange}
+        for key in strange.difference(self._cookies):
+            self._cookies[key] = _cookie(key[0])
+
+    def drop(self, name: str) -> None:
+        """It has ended. From any thread."""
+        self._members.pop(name, None)
 
     def cpu(self, pids: Iterable[int], before: Collection[int]) -> tuple[float, bool]:
         """Seconds, as of the last look; and whether none of those `before` ended during it."""
