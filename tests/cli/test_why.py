@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,10 @@ def test_lines_of_a_job_that_waits() -> None:
             replace(lacking, text="Quota."),
             Blocker(kind="queue", text="Others."),
         ),
-        ahead=(Ahead(job="job-3", name="first", user="ann", asks=Amount(cpu=4)), Ahead(asks=Amount(memory=GIB))),
+        ahead=(
+            Ahead(job="job-3", name="first", user="ann", group="blue", asks=Amount(cpu=4)),
+            Ahead(asks=Amount(memory=GIB)),
+        ),
         ahead_count=5,
         helps=("Ask for less.", "Wait."),
         estimate=Estimate(basis="It cannot be told."),
@@ -117,11 +121,12 @@ def test_lines_of_a_job_that_waits() -> None:
     found = Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=wait)
     assert why_command._verdict(found) == ("train (job-1) waits: Too little.", "yellow")
     assert lines_of(found) == [
-        "waits: Quota.",
-        "waits: Others.",
         "in use by: other (job-2) of bob: 3 cores, 1 GiB, 2 GPUs, for 1h00m, without a time limit",
         "in use by: a job of another group: 1 GPU, without a time limit",
-        "before it: first (job-3) of ann: 4 cores",
+        "waits: Quota.",
+        "in use by: the same jobs",
+        "waits: Others.",
+        "before it: first (job-3) of ann in group blue: 4 cores",
         "before it: a job of another group: 1 GiB",
         "before it: and 3 more jobs",
         "try: Ask for less.",
@@ -134,6 +139,31 @@ def test_lines_of_a_job_that_waits() -> None:
     assert lines_of(replace(found, waiting=past))[-1] == "starts: now. By limits."
     begins = Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=Wait())
     assert why_command._verdict(begins)[0] == "train (job-1) is about to start."
+
+
+def test_all_times_are_on_the_readers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Taipei")
+    time.tzset()
+    try:
+        at = datetime(2099, 3, 1, 12, 0, tzinfo=UTC)
+        said = "It would start once that has ended, by 2099-03-01 12:00:00 UTC at the latest."
+        wait = Wait(
+            blockers=(Blocker(kind="machines", text="No room.", holders=(Holder(job="job-2", until=at),)),),
+            helps=(said,),
+            estimate=Estimate(at=at, basis=said),
+        )
+        lines = lines_of(Why(job="job-1", name="train", state="Pending", verdict="waiting", waiting=wait))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert all("2099-03-01 20:00:00 CST" in line for line in lines)
+    assert not any("UTC" in line for line in lines)
+
+
+def test_a_debugger_that_waits_comes_first() -> None:
+    found = Why(job="job-1", name="train", state="Running", verdict="debugger", debugger="train.py:42 in worker-0")
+    assert why_command._verdict(found)[0] == "train (job-1) runs, and a debugger waits at train.py:42 in worker-0."
+    assert why_command._next(found)[0] == "holdfast debug job-1"
 
 
 FAILURE = Failure(

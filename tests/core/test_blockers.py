@@ -23,7 +23,12 @@ LESS_CPU = "If it asked for 1 core instead of 2, it would start now."
 NO_ROOM = "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."
 OVER_GROUP = "The quota of group red is 4 cores, 3 in use, 2 asked for."
 OVER_USER = "The quota of user ann in group red is 4 cores, 3 in use, 2 asked for."
-SET_ASIDE = "What is free is set aside for jobs that came before it and ask for more."
+SET_ASIDE = "What is free is set aside for jobs that go before it."
+HIGHER = "What is free is set aside for jobs of a higher priority."
+B_STEPS_BACK = (
+    "It would start now if job the-b (b) of user bob did not go before it: `holdfast stop b`, and submit that one "
+    "anew, behind it."
+)
 ONE_BEFORE = "1 job stands before it in the queue of group red."
 B_WAITS = "b before it waits for the quota of group red."
 TOO_LONG = "By its time limit it is too long to pass without delaying one that waits."
@@ -87,19 +92,46 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     ),
     "set aside": (
         Place([node()], [A], [Job(id="b", cpu=4, user="bob"), Job(id="x", cpu=1)]),
-        ([SET_ASIDE, ONE_BEFORE], [], 3),
+        ([SET_ASIDE, ONE_BEFORE], [B_STEPS_BACK], 3),
     ),
     "set aside for another group": (
-        Place([node()], [A], [Job(id="b", cpu=4, group="blue"), Job(id="x", cpu=1)]),
-        ([SET_ASIDE], [], 3),
+        Place([node()], [A], [Job(id="b", cpu=4, user="bob", group="blue"), Job(id="x", cpu=1)]),
+        ([SET_ASIDE], [B_STEPS_BACK], 3),
+    ),
+    "set aside for one that nobody here sees": (
+        Place([node()], [A], [Job(id="b", cpu=4, group="secret"), Job(id="x", cpu=1)]),
+        ([SET_ASIDE], ["It would start now if a job of another group did not go before it."], 3),
+    ),
+    "set aside for one that came later": (
+        Place([node()], [A], [Job(id="b", cpu=2, user="bob", priority=1), Job(id="x", cpu=1)]),
+        ([HIGHER, ONE_BEFORE], [A_ENDS, B_STEPS_BACK], 1),
+    ),
+    "set aside for two": (
+        Place([node()], [A], [Job(id="b", cpu=2), Job(id="c", cpu=2, user="bob"), Job(id="x", cpu=1)]),
+        (
+            [SET_ASIDE, "2 jobs stand before it in the queue of group red."],
+            [
+                "It would start now if these 2 jobs did not go before it: job the-b (b) of user ann, "
+                "job the-c (c) of user bob."
+            ],
+            3,
+        ),
+    ),
+    "the most that starts": (
+        Place([node(cpu=4)], [Job(id="a", cpu=3.2)], [Job(id="x", cpu=1.5)]),
+        (
+            ["It asks for 1.5 cores, 1 GiB of memory; free now: 0.8 cores, 15 GiB of memory."],
+            ["If it asked for 0.8 cores instead of 1.5, it would start now.", A_ENDS],
+            1,
+        ),
     ),
     "behind one that waits for the quota": (
         Place(BIG, [A], [Job(id="b", cpu=2, user="bob"), Job(id="x", cpu=1)], GROUP_4),
-        ([B_WAITS, ONE_BEFORE], [A_ENDS], 1),
+        ([B_WAITS, ONE_BEFORE], [A_ENDS, B_STEPS_BACK], 1),
     ),
     "too long to pass": (
         Place(BIG, [A], [Job(id="b", cpu=2, user="bob"), Job(id="x", cpu=1, hours=5)], GROUP_4, backfill=True),
-        ([B_WAITS, TOO_LONG, ONE_BEFORE], [A_ENDS], 1),
+        ([B_WAITS, TOO_LONG, ONE_BEFORE], [A_ENDS, B_STEPS_BACK], 1),
     ),
     "never": (
         Place([node()], waits=[Job(id="x", cpu=20)]),
@@ -250,7 +282,14 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
     ),
     "machine and queue": (
         Place([node()], [A], [Job(id="b", cpu=4, user="bob"), X]),
-        ([NO_ROOM, SET_ASIDE, ONE_BEFORE], [], 3),
+        (
+            [NO_ROOM, SET_ASIDE, ONE_BEFORE],
+            [
+                "It would start once these, which go before it, have run: job the-b (b) of user bob; and these have "
+                "ended: job the-a (a) of user ann."
+            ],
+            3,
+        ),
     ),
     "quota and queue": (
         Place(BIG, [A], [Job(id="b", cpu=2, user="bob"), X], GROUP_4),

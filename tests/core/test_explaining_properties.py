@@ -100,6 +100,8 @@ def starts_after(help: str, place: Place) -> bool:
         assert gone, help
         for attempt_id in [each for each in place.ledger.held if each.split(".")[0] in gone]:
             place.ledger.release(attempt_id)
+        for job_id in gone:
+            place.queue.remove(job_id)
     return id in place.pass_once()
 
 

@@ -149,7 +149,7 @@ def test_a_gang_larger_than_the_whole_place_is_refused() -> None:
 
 def test_a_quota_too_small_for_the_job_alone_is_a_refusal() -> None:
     ledger = Ledger([node(cpu=8)], {"red": (Quota(cpu=2), Quota())})
-    assert impossible(waiting("a", cpu=3), ledger) == ("the quota of group red is 2 cores, 0 in use, 3 asked for",)
+    assert impossible(waiting("a", cpu=3), ledger) == ("the quota of group red is 2 cores, 3 asked for",)
 
 
 def test_explains_every_reason_at_once() -> None:
@@ -277,7 +277,7 @@ def test_what_is_said_names_requests_for_machines_and_limits_for_quotas() -> Non
     big = replace(big, requests=(replace(big.requests[0], asked=Amount(cpu=6, memory=GIB)),))
     assert impossible(big, Ledger([node(cpu=4)], {"red": (Quota(cpu=7), Quota())})) == (
         "a task asks for 6 cores, the largest machine has 4",
-        "the quota of group red is 7 cores, 0 in use, 8 asked for",
+        "the quota of group red is 7 cores, 8 asked for",
     )
     assert impossible(big, Ledger([node(cpu=6)])) == ()
     full = Ledger([node(cpu=6)])
@@ -308,11 +308,11 @@ def test_cores_are_compared_with_the_quota_of_cores_and_memory_with_that_of_memo
     assert impossible(waiting("a", cpu=2, memory=8 * GIB), ledger) == ()
     reasons = impossible(waiting("a", cpu=3, memory=GIB), ledger)
     assert reasons == (
-        "the quota of group red is 2 cores, 0 in use, 3 asked for",
-        "each user's quota in red is 2 cores, 0 in use, 3 asked for",
+        "the quota of group red is 2 cores, 3 asked for",
+        "each user's quota in red is 2 cores, 3 asked for",
     )
     (reason, _) = impossible(waiting("a", cpu=1, memory=9 * GIB), ledger)
-    assert reason == "the quota of group red is 8 GiB of memory, 0 B in use, 9 GiB asked for"
+    assert reason == "the quota of group red is 8 GiB of memory, 9 GiB asked for"
 
 
 def test_a_job_that_waits_for_a_machine_keeps_its_share_of_the_quotas() -> None:
@@ -349,7 +349,7 @@ def test_tells_that_room_is_set_aside_for_a_job_of_another_group() -> None:
     entry = queue.get("c")
     assert entry is not None
     assert explain(entry, queue, ledger) == (
-        "What is free is set aside for jobs that came before it and ask for more.",
+        "What is free is set aside for jobs that go before it.",
     )
 
 

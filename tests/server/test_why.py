@@ -57,7 +57,7 @@ async def test_why_it_waits(rig: Rig) -> None:
     waiting = found["waiting"]
     assert [(each["kind"], each["text"]) for each in waiting["blockers"]] == [
         ("machines", "It asks for 2 cores, 1 GiB of memory; free now: 1 core, 15 GiB of memory."),
-        ("queue", "What is free is set aside for jobs that came before it and ask for more."),
+        ("queue", "What is free is set aside for jobs that go before it."),
         ("queue", "1 job stands before it in the queue of group default."),
     ]
     blocker = waiting["blockers"][0]

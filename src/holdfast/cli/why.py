@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,6 +33,7 @@ JobOrNewest = Annotated[
 Line = tuple[str, str]  # a label, and what is said under it
 MOST_LINES = 12  # of one piece of a log
 LOG = "log"
+INSTANT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
 SCHEDULE = "recurrence-"  # how ids of schedules begin
 
 ENDED = {"Succeeded": "succeeded", "Cancelled": "was cancelled", "Failed": "failed", "Held": "failed and is held"}
@@ -90,6 +93,8 @@ def _verdict(found: Why) -> tuple[str, str]:
     if found.verdict == "waiting" and found.waiting is not None:
         return _waits(who, found.waiting)
     state = ENDED.get(found.state, "runs" if found.state == "Running" else f"is {found.state.lower()}")
+    if found.debugger:
+        return f"{who} {state}, and a debugger waits at {found.debugger}.", "yellow"
     if found.slow:
         return f"{who} {state}: {found.slow[0].text}", "yellow"
     if found.state == "Cancelled":
@@ -108,7 +113,7 @@ def _failed(who: str, state: str, failure: Failure) -> tuple[str, str]:
 def _waits(who: str, wait: Wait) -> tuple[str, str]:
     if not wait.blockers:
         return f"{who} is about to start.", "green"
-    return f"{who} waits: {wait.blockers[0].text}", "yellow"
+    return f"{who} waits: {_with_local_times(wait.blockers[0].text)}", "yellow"
 
 
 # -- what it rests on, and what to do
@@ -117,6 +122,8 @@ def _waits(who: str, wait: Wait) -> tuple[str, str]:
 def _lines(found: Why) -> Iterator[Line]:
     if found.failure is not None:
         yield from _failure(found.failure)
+    if found.debugger and found.verdict != "debugger":
+        yield "debugger", f"waits at {found.debugger}"
     if found.waiting is not None:
         yield from _wait(found.waiting, first_is_told=found.verdict == "waiting")
     said = found.failure is None and found.verdict == "slow"
@@ -153,31 +160,28 @@ def _failure(failure: Failure) -> Iterator[Line]:
 
 
 def _wait(wait: Wait, *, first_is_told: bool) -> Iterator[Line]:
+    told: set[tuple[Line, ...]] = set()
     for at, blocker in enumerate(wait.blockers):
         if at or not first_is_told:
-            yield "waits", blocker.text
-    for blocker in _different(wait.blockers):
-        for holder in blocker.holders:
-            yield "in use by", _holder(holder)
-        if blocker.more_holders:
-            yield "in use by", f"and {show_count(blocker.more_holders, 'more job')}"
+            yield "waits", _with_local_times(blocker.text)
+        lines = tuple(_holders(blocker))
+        yield from (("in use by", "the same jobs"),) if lines in told else lines
+        told |= {lines} if lines else set()
     for ahead in wait.ahead:
         yield "before it", _ahead(ahead)
     if wait.ahead_count > len(wait.ahead):
         yield "before it", f"and {show_count(wait.ahead_count - len(wait.ahead), 'more job')}"
     for help in wait.helps:
-        yield "try", help
+        yield "try", _with_local_times(help)
     if wait.estimate is not None:
         yield "starts", _estimate(wait)
 
 
-def _different(blockers: Sequence[Blocker]) -> list[Blocker]:
-    """Each with other holders; several lack what the same jobs have."""
-    found: dict[tuple[tuple[str, Amount], ...], Blocker] = {}
-    for blocker in blockers:
-        if blocker.holders:
-            found.setdefault(tuple((holder.job, holder.has) for holder in blocker.holders), blocker)
-    return list(found.values())
+def _holders(blocker: Blocker) -> Iterator[Line]:
+    for holder in blocker.holders:
+        yield "in use by", _holder(holder)
+    if blocker.more_holders:
+        yield "in use by", f"and {show_count(blocker.more_holders, 'more job')}"
 
 
 def _holder(holder: Holder) -> str:
@@ -186,15 +190,16 @@ def _holder(holder: Holder) -> str:
     if holder.since is not None:
         parts.append(f"for {show_duration((now - holder.since).total_seconds())}")
     if holder.held:
-        parts.append(f"held until {show_instant(holder.until)}" if holder.until else "held")
+        parts.append(f"held until {_local(holder.until)}" if holder.until else "held")
         parts += [f"holdfast release {holder.job}"] if holder.job else []
     else:
-        parts.append(f"until {show_instant(holder.until)} at the latest" if holder.until else "without a time limit")
+        parts.append(f"until {_local(holder.until)} at the latest" if holder.until else "without a time limit")
     return ", ".join(parts)
 
 
 def _ahead(ahead: Ahead) -> str:
-    return f"{_called(ahead)}: {_amount(ahead.asks)}"
+    group = f" in group {ahead.group}" if ahead.group else ""
+    return f"{_called(ahead)}{group}: {_amount(ahead.asks)}"
 
 
 def _called(job: Holder | Ahead) -> str:
@@ -212,11 +217,21 @@ def _amount(amount: Amount) -> str:
 
 def _estimate(wait: Wait) -> str:
     assert wait.estimate is not None
-    at, basis = wait.estimate.at, wait.estimate.basis
+    at, basis = wait.estimate.at, _with_local_times(wait.estimate.basis)
     if at is None:
         return basis
     left = (at - utc_now()).total_seconds()
-    return f"{show_instant(at)}, in {show_duration(left)}. {basis}" if left > 0 else f"now. {basis}"
+    return f"{_local(at)}, in {show_duration(left)}. {basis}" if left > 0 else f"now. {basis}"
+
+
+def _local(at: datetime) -> str:
+    """On the reader's own clock."""
+    return f"{show_instant(at)} {at.astimezone():%Z}"
+
+
+def _with_local_times(text: str) -> str:
+    """As the lines beside it: what the server says is in UTC."""
+    return INSTANT.sub(lambda found: _local(datetime.fromisoformat(found[1]).replace(tzinfo=UTC)), text)
 
 
 def _efficiency(found: Efficiency) -> Iterator[Line]:
@@ -243,6 +258,8 @@ def used_words(found: Efficiency) -> Iterator[str]:
 def _next(found: Why) -> list[str]:
     job = found.job
     task = f" {found.failure.task}" if found.failure and found.failure.task else ""
+    if found.debugger:
+        return [f"holdfast debug {job}", f"holdfast logs {job}", f"holdfast stop {job}"]
     if found.state == "Held":
         return [f"holdfast ssh {job}{task}", f"holdfast logs {job}{task}", f"holdfast release {job}"]
     if found.failure is not None and found.state != "Running":

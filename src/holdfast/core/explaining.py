@@ -38,8 +38,8 @@ def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
         reasons.append(f"it asks for {wanted} ports, the machines have {there}")
     group_quota, user_quota = ledger.quota_of(waiting.group)
     total = waiting.total
-    reasons += [f"the quota of group {waiting.group} is {text}" for text in over_quota(group_quota, Amount(), total)]
-    reasons += [f"each user's quota in {waiting.group} is {text}" for text in over_quota(user_quota, Amount(), total)]
+    reasons += [f"the quota of group {waiting.group} is {text}" for text in _over_quota(group_quota, total)]
+    reasons += [f"each user's quota in {waiting.group} is {text}" for text in _over_quota(user_quota, total)]
     return tuple(reasons)
 
 
@@ -133,17 +133,20 @@ def short_of(waiting: Waiting, ledger: Ledger) -> Amount:
 
 def held_up(waiting: Waiting, queue: Queue, ledger: Ledger, *, backfill: bool) -> list[Blocker]:
     """Whom it waits behind, though it may have room itself."""
-    walk, others = Walk(ledger), 0
+    walk = Walk(ledger)
+    others: list[Waiting] = []  # for which something is set aside
     for other in queue.first(LOOKED_AT, 2 * LOOKED_AT):
         if (other.key, other.id) >= (waiting.key, waiting.id):
             break
-        if other.group not in walk.closed and walk.look(other) is None:
-            others += other.group in walk.short
+        if other.group not in walk.closed and walk.look(other) is None and other.group in walk.short:
+            others.append(other)
         if waiting.group in walk.closed:
             said = f"{other.job_id} before it waits for the quota of group {other.group}."
             return [_in_queue(said), *_too_long(backfill)]
     if others and walk.look(waiting) is None:
-        said = "What is free is set aside for jobs that came before it and ask for more."
+        said = "What is free is set aside for jobs that go before it."
+        if all(other.priority > waiting.priority for other in others):
+            said = "What is free is set aside for jobs of a higher priority."
         return [_in_queue(said), *_too_long(backfill)]
     return []
 
@@ -157,9 +160,16 @@ def _in_queue(text: str) -> Blocker:
     return Blocker(kind=BlockerKind.QUEUE, text=text)
 
 
-def over_quota(quota: Quota, used: Amount, asked: Amount) -> list[str]:
-    """One text for each bound that `asked` would break."""
-    return [text for text, _ in _bounds_broken(quota, used, asked)]
+def _over_quota(quota: Quota, asked: Amount) -> list[str]:
+    """One text for each bound that `asked` would break, were nothing in use."""
+    found = []
+    if quota.cpu is not None and asked.cpu > quota.cpu + EPSILON:
+        found.append(f"{show_cores(quota.cpu)}, {asked.cpu:g} asked for")
+    if quota.memory is not None and asked.memory > quota.memory:
+        found.append(f"{show_bytes(quota.memory)} of memory, {show_bytes(asked.memory)} asked for")
+    if quota.gpu is not None and asked.gpu > quota.gpu:
+        found.append(f"{show_gpus(quota.gpu)}, {asked.gpu} asked for")
+    return found
 
 
 def _bounds_broken(quota: Quota, used: Amount, asked: Amount) -> list[tuple[str, Amount]]:

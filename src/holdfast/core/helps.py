@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -27,12 +27,17 @@ class Names(Protocol):
     def shows(self, job_id: str) -> bool: ...
 
 
-def helps(waiting: Waiting, holders: Sequence[str], queue: Queue, ledger: Ledger, names: Names) -> tuple[str, ...]:
-    """First what one can do oneself. `holders`: jobs that have what it lacks; none: it waits for others' turn."""
+def helps(
+    waiting: Waiting, holders: Sequence[str], stuck: Sequence[str], queue: Queue, ledger: Ledger, names: Names
+) -> tuple[str, ...]:
+    """First what one can do oneself. `holders`: jobs that have what it lacks, or what those lack that go before it.
+    `stuck`: jobs that go before it and wait too."""
     effort = Effort()
     trial = _Trial(waiting, holders or _all(ledger), queue, ledger, names, effort)
     less = [less.text for less in ask_for_less(waiting, queue, ledger, effort)]
-    return (*less, *trial.releases(), *trial.ends(), *trial.quotas())
+    others = [*trial.releases(), *trial.ends()]
+    turns = [*trial.turns(stuck)] if stuck and len(stuck) <= MOST_TRIED else []
+    return (*less, *others, *turns, *trial.quotas())
 
 
 def _all(ledger: Ledger) -> list[str]:
@@ -51,8 +56,10 @@ class _Trial:
         self._jobs = [job_id for job_id in holders if job_id != waiting.job_id]
         self._known = {job_id: names.about(job_id) for job_id in self._jobs}
 
-    def _without(self, jobs: Iterable[str]) -> bool:
-        return starts_if(self._waiting, self._queue, self._ledger, without_jobs(self._ledger, jobs), self._effort)
+    def _without(self, jobs: Iterable[str], turns: Collection[str] = ()) -> bool:
+        """`turns`: jobs that have had their turn."""
+        change = without_jobs(self._ledger, jobs)
+        return starts_if(self._waiting, self._queue, self._ledger, change, self._effort, without=turns)
 
     # -- failed tasks that are kept
 
@@ -78,16 +85,44 @@ class _Trial:
     # -- jobs that run
 
     def ends(self) -> Iterator[str]:
+        found = self._fewest()
+        if found:
+            yield self._once(found)
+
+    def _fewest(self, turns: Collection[str] = ()) -> Sequence[str]:
+        """Jobs whose end would be enough: one, else the first few that end."""
         running = sorted((job_id for job_id in self._jobs if not self._is_held(job_id)), key=self._soonest)
         tried = running[:MOST_TRIED]
-        one = next((job_id for job_id in tried if self._without([job_id])), None)
+        one = next((job_id for job_id in tried if self._without([job_id], turns)), None)
         if one is not None:
-            yield self._once([one])
+            return [one]
+        counts = range(2, len(tried) + 1)
+        return next((tried[:count] for count in counts if self._without(tried[:count], turns)), [])
+
+    # -- jobs that go before it and wait too
+
+    def turns(self, stuck: Sequence[str]) -> Iterator[str]:
+        alone = [job_id for job_id in stuck if self._without([], [job_id])]
+        for job_id in alone:
+            yield self._steps_back(job_id)
+        if alone:
             return
-        for count in range(2, len(tried) + 1):
-            if self._without(tried[:count]):
-                yield self._once(tried[:count])
-                return
+        if self._without([], stuck):
+            yield f"It would start now if these {len(stuck)} jobs did not go before it: {self._list(stuck)}."
+            return
+        ended = self._fewest(stuck)
+        if ended and not self._without(ended):
+            before, running = self._list(stuck), self._list(ended)
+            yield f"It would start once these, which go before it, have run: {before}; and these have ended: {running}."
+
+    def _steps_back(self, job_id: str) -> str:
+        called = self._names.called(job_id)
+        if not self._names.shows(job_id):
+            return f"It would start now if {called} did not go before it."
+        return (
+            f"It would start now if {called} did not go before it: `holdfast stop {job_id}`, "
+            "and submit that one anew, behind it."
+        )
 
     def _until(self, job_id: str) -> datetime | None:
         known = self._known[job_id]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 from typing import TypeVar
 
 from .job import GIB, MIB
@@ -33,9 +33,11 @@ class Effort:
         return self._left >= 0
 
 
-def walk_up_to(waiting: Waiting, queue: Queue, room: Room, effort: Effort, *, without: str = "") -> Walk | None:
-    """The walk over the queue as it is when the turn of `waiting` comes. `room` changes: give a copy. `without`: the
-    id of a job that is passed by. None where too many stand before it to tell."""
+def walk_up_to(
+    waiting: Waiting, queue: Queue, room: Room, effort: Effort, *, without: Collection[str] = ()
+) -> Walk | None:
+    """The walk over the queue as it is when the turn of `waiting` comes. `room` changes: give a copy. `without`: ids of
+    jobs that are passed by. None where too many stand before it to tell."""
     walk = Walk(room)
     key = (waiting.key, waiting.id)
     for other in queue.walk(walk.closed):
@@ -43,22 +45,39 @@ def walk_up_to(waiting: Waiting, queue: Queue, room: Room, effort: Effort, *, wi
             break
         if not effort.allows(other, room):
             return None
-        if other.job_id == without:
+        if other.job_id in without:
             continue
         spots = walk.look(other)
-        if spots is not None:
+        if spots is None:
+            walk.stuck.append(other)
+        else:
             walk.took(other, spots)
             for request, spot in zip(other.requests, spots, strict=True):
                 room.count_request(other, request, spot, +1)
     return walk
 
 
-def starts_if(waiting: Waiting, queue: Queue, ledger: Ledger, change: Callable[[Room], None], effort: Effort) -> bool:
-    """Whether its turn would come and it would start, were `change` made to what is in use."""
+def starts_if(
+    waiting: Waiting,
+    queue: Queue,
+    ledger: Ledger,
+    change: Callable[[Room], None],
+    effort: Effort,
+    *,
+    without: Collection[str] = (),
+) -> bool:
+    """Whether its turn would come and it would start, were `change` made to what is in use, and these jobs not in the
+    queue."""
     room = ledger.copy()
     change(room)
-    walk = walk_up_to(waiting, queue, room, effort)
+    walk = walk_up_to(waiting, queue, room, effort, without=without)
     return walk is not None and effort.allows(waiting, room) and walk.would_start(waiting)
+
+
+def stuck_before(waiting: Waiting, queue: Queue, ledger: Ledger) -> list[Waiting]:
+    """Those that go before it and do not start either, in order; none where too many stand before it to tell."""
+    walk = walk_up_to(waiting, queue, ledger.copy(), Effort())
+    return [other for other in walk.stuck if other.job_id != waiting.job_id] if walk else []
 
 
 def without_jobs(ledger: Ledger, jobs: Iterable[str]) -> Callable[[Room], None]:
@@ -96,7 +115,7 @@ def ask_for_less(waiting: Waiting, queue: Queue, ledger: Ledger, effort: Effort)
     if len(waiting.requests) > MOST_TASKS:
         return []
     anew = replace(waiting, order=(inf, waiting.id))
-    walk = walk_up_to(anew, queue, ledger.copy(), effort, without=waiting.job_id)
+    walk = walk_up_to(anew, queue, ledger.copy(), effort, without=(waiting.job_id,))
     if walk is None:
         return []
     shrinking = _Shrinking(anew, walk, effort)
@@ -175,10 +194,11 @@ def _steps(kind: str, most: float) -> Iterator[float]:
     if kind == "gpu":
         yield from range(1, int(most))
     elif kind == "cpu":
-        yield from (cores for cores in (0.1, 0.25, 0.5, *range(1, int(most) + 1)) if cores < most)
+        yield from (tenths / 10 for tenths in range(1, ceil(most * 10)) if tenths / 10 < most)
     else:
-        whole = range(GIB, int(most) + 1, GIB) if most < 512 * GIB else range(8 * GIB, int(most) + 1, 8 * GIB)
-        yield from (size for size in (128 * MIB, 256 * MIB, 512 * MIB, *whole) if size < most)
+        tenths = 1 if most < 512 * GIB else 10
+        sizes = {ceil(count * GIB / 10) for count in range(tenths, ceil(most * 10 / GIB), tenths)}
+        yield from (size for size in sorted({128 * MIB, 256 * MIB, 512 * MIB} | sizes) if size < most)
 
 
 def _largest(values: Sequence[T], works: Callable[[T], bool]) -> T | None:

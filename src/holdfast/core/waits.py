@@ -14,11 +14,12 @@ from .helps import helps
 from .ledger import Ledger
 from .placement import Amount, Assignment, Quota, Waiting
 from .queue import Queue
-from .trying import Effort, starts_if
+from .trying import Effort, starts_if, stuck_before
 
 MOST_HOLDERS = 5  # named
 MOST_AHEAD = 5
 MOST_ENTRIES = 5  # of a job whose tasks wait one by one: the first of each size
+MOST_STUCK = 5  # before it, of which it is looked at what they lack
 _AHEAD_LOOKED_AT = 200
 _NOTHING = Amount()
 HIDDEN = "a job of another group"
@@ -62,9 +63,17 @@ def wait_of(entries: Sequence[Waiting], scene: Scene) -> Wait:
         return replace(wait, estimate=Estimate(at=scene.now, basis=AT_ONCE))
     return replace(
         wait,
-        helps=helps(first, _holders(first, scene.ledger), scene.queue, scene.ledger, scene),
+        helps=_helps(first, scene),
         estimate=_estimate(first, scene),
     )
+
+
+def _helps(waiting: Waiting, scene: Scene) -> tuple[str, ...]:
+    stuck = stuck_before(waiting, scene.queue, scene.ledger)
+    lacking = (waiting, *stuck[:MOST_STUCK])
+    holders = dict.fromkeys(job_id for each in lacking for job_id in _holders(each, scene.ledger))
+    before = list(dict.fromkeys(other.job_id for other in stuck))
+    return helps(waiting, list(holders), before, scene.queue, scene.ledger, scene)
 
 
 def in_the_way(waiting: Waiting, queue: Queue, ledger: Ledger, most: int) -> list[str]:

@@ -18,6 +18,7 @@ class Walk:
         self.room = room
         self.closed: set[str] = set()  # groups whose quota has stopped somebody
         self.short: set[str] = set()  # groups of which somebody waits for room on a machine
+        self.stuck: list[Waiting] = []  # those that were looked at and may not start, as far as somebody notes them
         self.open = dict(room.free)  # what later jobs may take of machines: free, less what is set aside
         self._aside: dict[str | tuple[str, str], Amount] = {}  # the same of quotas, by group, and by group and user
 
