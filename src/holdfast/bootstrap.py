@@ -290,13 +290,14 @@ def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
 
 
 def _noticing(store: Store, services: Services, controller: Controller) -> list[Coroutine[Any, Any, None]]:
-    """What makes and sends notices: nothing where they are switched off."""
+    """What makes and sends notices; where they are switched off, nothing does."""
     from holdfast.controller.delivery import Delivery, Patience
     from holdfast.controller.noticing import NoticeRetention, Noticing
+    from holdfast.store.happenings import end_noticing
 
     chosen = services.settings.notices
     if not chosen.enabled:
-        return []
+        return [store.write(end_noticing)]
     patience = Patience(first_wait=timedelta(seconds=chosen.first_wait), give_up=timedelta(hours=chosen.give_up_hours))
     delivery = Delivery(store, services.notices.sending, patience)
     noticing = Noticing(services.notices.making, delivery.stir)

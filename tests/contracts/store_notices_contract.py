@@ -109,6 +109,16 @@ class NoticesContract:
         last = self._looked(opened)
         assert (last.before, last.events, last.more) == (last.after, (), False)
 
+    def test_what_was_while_nobody_was_to_be_told_is_not_told_later(self, opened: Opened) -> None:
+        opened.write(happenings.begin_noticing)
+        asks = opened.submit(user="bob", job=a_job("asks", notify=(NOTIFY,)))
+        self._note(opened, asks.id, "failed")
+        opened.write(happenings.end_noticing)
+        opened.write(happenings.begin_noticing)
+        assert self._looked(opened).events == ()
+        self._note(opened, asks.id, "started")
+        assert [each.kind for each in self._looked(opened).events] == ["started"]
+
     def test_runs_that_did_not_come_about_are_looked_at(self, opened: Opened) -> None:
         opened.write(happenings.begin_noticing)
         made = self._schedule(opened, RunResult.SKIPPED)

@@ -22,6 +22,7 @@ _KEY = "noticed"  # in meta: the newest event and the newest run of a schedule t
 _NEWEST = text("SELECT (SELECT max(seq) FROM events) AS event, (SELECT max(seq) FROM schedule_runs) AS run")
 _MARK = text("SELECT value FROM meta WHERE key = :key")
 _FIRST_MARK = text("INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING")
+_FORGET_MARK = text("DELETE FROM meta WHERE key = :key")
 _MOVE = text("UPDATE meta SET value = :after WHERE key = :key AND value = :before")
 _EVENTS = text(
     "SELECT e.seq, e.kind, e.message, e.at, e.actor, e.task, e.state, e.attempt, j.id, j.name, j.user_name,"
@@ -94,6 +95,11 @@ def begin_noticing(conn: Connection) -> None:
     """From now on, where it has not begun: what was before is told to nobody."""
     newest = conn.execute(_NEWEST).one()
     conn.execute(_FIRST_MARK, {"key": _KEY, "value": str(Mark(newest.event or 0, newest.run or 0))})
+
+
+def end_noticing(conn: Connection) -> None:
+    """Where it is switched off: once it begins again, what was meanwhile is told to nobody."""
+    conn.execute(_FORGET_MARK, {"key": _KEY})
 
 
 def happenings(conn: Connection, kinds: Iterable[str], limit: int) -> Happenings:
