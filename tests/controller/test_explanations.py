@@ -149,6 +149,19 @@ async def test_who_waits_too_long_is_told_in_short(waits: Waits, explanations: E
     assert await first is not None
 
 
+async def test_a_copy_that_took_long_is_used_again_for_a_while(
+    waits: Waits, explanations: Explanations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.controller.explanations.LONG", 0.0)
+    monkeypatch.setattr("holdfast.controller.explanations.GOOD_FOR", 1e9)
+    before = await explanations.of("b", everything, usual, PATIENCE)
+    waits.ledger.release("a.0.main-0.0")
+    again = await explanations.of("b", everything, usual, PATIENCE)
+    assert before is not None
+    assert again is not None
+    assert again.blockers == before.blockers != ()
+
+
 async def test_one_who_goes_away_takes_no_answer_from_others(explanations: Explanations) -> None:
     first = asyncio.create_task(explanations.of("b", everything, usual, PATIENCE))
     second = asyncio.create_task(explanations.of("b", everything, usual, PATIENCE))

@@ -140,13 +140,15 @@ async def test_who_may_only_look_sees_that_it_waits_but_not_how_to_get_there(rig
     assert own[0]["port"] > 0
 
 
-async def test_a_list_of_jobs_says_where_one_waits(rig: Rig) -> None:
+async def test_a_list_of_jobs_says_where_one_waits_and_so_does_why(rig: Rig) -> None:
     plain = await running(rig, json.dumps({"name": "plain", "command": "sleep 1000"}))
     job = await start(rig, DEBUGGER)
     async with open_line(rig, f"{job.id}/tasks/-/debugger", query="wait=20") as wire:
         await wire.words("entered")
     listed = (await rig.get("/jobs")).json()["items"]
     assert {each["id"]: each["debugger"] for each in listed} == {job.id: "train.py:42 in main-0", plain.id: None}
+    why = (await rig.get(f"/jobs/{job.id}/why")).json()
+    assert (why["verdict"], why["debugger"]) == ("debugger", "train.py:42 in main-0")
     assert (await rig.post(f"/jobs/{job.id}/stop")).status_code == 202
     await rig.get(f"/jobs/{job.id}/wait")
     assert {each["debugger"] for each in (await rig.get("/jobs")).json()["items"]} == {None}
