@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
+import re
+from dataclasses import replace
+from itertools import count
+from typing import cast
 
 import pytest
 
-from holdfast.core.verdicts import Fault
-from holdfast.diagnosis.rulebook import load_rules
+from holdfast.core.verdicts import Confidence, Fault
+from holdfast.diagnosis.case import Piece
+from holdfast.diagnosis.hits import NEAR, find_hits
+from holdfast.diagnosis.judge import judge
+from holdfast.diagnosis.log_text import LogText
+from holdfast.diagnosis.rulebook import expand, load_rules
 
-from .cases import ended, of_log, verdict
+from .cases import case_of, ended, of_log, verdict
 
 SIZE = 1_000_000
 RULES = load_rules()
@@ -22,6 +30,11 @@ def _mixed() -> str:
     chance = random.Random(7)
     words = LITERALS + [sample.text for rule in RULES for sample in rule.positive]
     return "".join(chance.choice(words) + chance.choice(("\n", " ", ": ", "'", "\r")) for _ in range(SIZE // 30))
+
+
+def _chunks(words: list[str]) -> list[str]:
+    """Them all, some in each."""
+    return ["!".join(words[start : start + 14]) for start in range(0, len(words), 14)]
 
 
 HOSTILE = {
@@ -44,6 +57,8 @@ HOSTILE = {
     "every literal": ("\n".join(LITERALS) + "\n") * (SIZE // sum(map(len, LITERALS))),
     "every literal in one line": " ".join(LITERALS) * (SIZE // sum(map(len, LITERALS))),
     "every sample": _mixed(),
+    "code without an end": 'Traceback (most recent call last):\n  File "a", line 1\n' * 40 + "    \n" * (SIZE // 5),
+    "paths": "\n".join("1" * 280 + chunk + "/a" * 170 for chunk in _chunks(LITERALS) for _ in range(49))[:SIZE],
 }
 
 
@@ -53,6 +68,45 @@ def test_any_text_is_judged_in_bounded_time(name: str) -> None:
     assert len(found.title) <= 250
     assert len(found.evidence) <= 6
     assert sum(len(each.text) for each in found.evidence) < 20_000
+
+
+class _Counting:
+    """A pattern that fits nowhere, and counts how often it was tried."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def search(self, _line: str, _start: int, _end: int) -> None:
+        self.tries += 1
+
+
+def test_a_rule_tries_a_line_once_however_many_of_its_literals_it_holds() -> None:
+    rule = max(RULES, key=lambda rule: len(rule.literals))
+    line = " ".join(literal.decode() for literal in rule.literals)
+    pattern = _Counting()
+    counted = replace(rule, patterns=(cast("re.Pattern[str]", pattern),), codes=(), last=None)
+    find_hits(LogText.of((Piece(0, (line + "\n").encode() * 10),)), [counted], 1)
+    assert 10 <= pattern.tries <= 10 * (1 + len(line) // NEAR)
+
+
+def test_a_path_is_looked_for_only_where_one_may_begin() -> None:
+    found = re.search(expand("<file:path>: Read-only"), "cp: /data/a/b: Read-only")
+    assert found is not None
+    assert found["file"] == "/data/a/b"
+    assert re.compile(expand("<file:path>: Read-only")).match("/data/a/b: Read-only", 3) is None
+
+
+def test_when_the_time_is_up_what_was_found_counts_and_is_never_certain() -> None:
+    trace = 'Traceback (most recent call last):\n  File "/w/a.py", line 3, in f\n    f()\nKeyError: 1\n'
+    sure = verdict(ended(trace))
+    assert (sure.fault, sure.confidence) == (Fault.PYTHON_EXCEPTION, Confidence.CERTAIN)
+    asked = count()
+    late = judge(replace(case_of(ended(trace)), time_up=lambda: next(asked) > 0))
+    assert late is not None
+    assert (late.title, late.confidence) == (sure.title, Confidence.LIKELY)
+    never = judge(replace(case_of(ended(trace)), time_up=lambda: True))
+    assert never is not None
+    assert (never.fault, never.confidence) == (Fault.UNKNOWN, Confidence.POSSIBLE)
 
 
 def test_bytes_that_are_no_text_are_judged() -> None:

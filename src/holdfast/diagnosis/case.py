@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.core.attempt import Outcome
 from holdfast.core.exits import Exit
 from holdfast.core.job import Job, Role
+
+
+def always_time() -> bool:
+    """Of one who can wait: the time is never up."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +53,4 @@ class Case:
     tasks: tuple[TaskCase, ...] = ()  # that failed, first those that ended first; then those that were stopped
     failed: int = 0  # how many did, also those that are not looked at
     time_limit: timedelta | None = None
+    time_up: Callable[[], bool] = always_time  # asked between lines: then it is judged by what was found so far

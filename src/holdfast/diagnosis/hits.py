@@ -9,6 +9,7 @@ from .log_text import LogText
 from .prefixes import without_prefix
 from .rulebook import Rule
 
+NEAR = 200  # characters between literals of a line that are seen together
 LAST = 40  # lines that hold a literal and are tried, from the end
 FIRST = 8  # and from the beginning
 BEFORE, AFTER = 300, 500  # characters around a literal that a pattern sees
@@ -28,19 +29,29 @@ def find_hits(text: LogText, rules: Sequence[Rule], code: int | None) -> list[Hi
     for rule in rules:
         if rule.codes and code not in rule.codes:
             continue
+        if text.is_time_up():
+            break
         for line, hit in _of_rule(text, rule):
             found.setdefault((rule.id, line), hit)
     return sorted(found.values(), key=lambda hit: (hit.line, -hit.rule.priority))
 
 
 def _of_rule(text: LogText, rule: Rule) -> Iterator[tuple[int, Hit]]:
+    """Each line is tried once; a long one once for each of its parts that hold a literal."""
     least = len(text) - rule.last if rule.last else 0
+    tried: dict[int, list[int]] = {}
     for literal in rule.literals:
         if not text.may_hold(literal) or literal not in text.lower:
             continue
         for place in (*text.places(literal, LAST), *text.first_places(literal, FIRST)):
             line = text.number_at(place)
-            parts = _fit(rule, text, line, place) if line >= least else None
+            seen = tried.setdefault(line, [])
+            if line < least or any(abs(place - other) < NEAR for other in seen):
+                continue
+            if text.is_time_up():
+                return
+            seen.append(place)
+            parts = _fit(rule, text, line, place)
             if parts is not None:
                 yield line, Hit(rule, line, parts)
 

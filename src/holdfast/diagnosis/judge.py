@@ -80,7 +80,7 @@ def _cause(case: Case, opinions: Sequence[Opinion]) -> Opinion:
     if sure:
         return sure[0]
     for task in case.tasks:
-        stopped = _of_log(case, task, LogText.of(task.log)) if task.stopped and task.log else None
+        stopped = _of_log(case, task, LogText.of(task.log, case.time_up)) if task.stopped and task.log else None
         if stopped is not None and stopped.doubt is _Doubt.NONE and _is_likely(stopped.diagnosis):
             return stopped
     return next((opinion for opinion in opinions if opinion.doubt is _Doubt.SOME), opinions[0])
@@ -118,10 +118,10 @@ def _opinion(case: Case, task: TaskCase) -> Opinion:
     wording = Wording(case, task)
     found = decided(wording)
     if found is not None:
-        text = LogText.of(task.log)
+        text = LogText.of(task.log, case.time_up)
         shown = _last_lines(text, task) if not found.evidence or found.fault is Fault.TIME_LIMIT else None
         return Opinion(task, with_evidence(found, wording.exit_evidence(), shown), follower=False)
-    text = LogText.of(task.log)
+    text = LogText.of(task.log, case.time_up)
     told = _of_log(case, task, text)
     if told is None or told.weak or told.follower:
         told = _of_errors(case, task) or told
@@ -138,7 +138,7 @@ def _of_errors(case: Case, task: TaskCase) -> Opinion | None:
     """What stands at the end of its errors, where other output has pushed that out of what is read of its log."""
     if not task.errors:
         return None
-    text = LogText.of(task.errors)
+    text = LogText.of(task.errors, case.time_up)
     suspect = find_suspect(text, task.exit.code)
     if suspect is None or suspect.follower or (suspect.trace is None and suspect.priority < TELLING):
         return None
@@ -168,6 +168,8 @@ def _of_log(case: Case, task: TaskCase, text: LogText, suspect: Suspect | None =
     confidence = suspect.rule.confidence if suspect.rule else Confidence.CERTAIN
     if suspect.healthy > NEAR_END:
         confidence = _WEAKER.get(confidence, confidence)
+    if text.unfinished and confidence is Confidence.CERTAIN:
+        confidence = Confidence.LIKELY
     values = _values(suspect, text)
     template = unfilled_template(task.role, suspect.fault, values)
     found = wording.diagnosis(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from .case import Piece
+from .case import Piece, always_time
 from .structured import told_errors
 
 LONGEST = 4000  # characters of one line that are shown to rules
@@ -31,9 +31,11 @@ class LogText:
     gap: int | None  # the number of the first line after a part that was left out
     _shifts: list[tuple[int, int]]  # from this place in `data` on, so many bytes further into the log
     _starts: list[int] = field(default_factory=list)  # of lines in `data`
+    _time_up: Callable[[], bool] = always_time
+    unfinished: bool = False  # the time was up before all of it had been looked at
 
     @classmethod
-    def of(cls, pieces: Sequence[Piece]) -> LogText:
+    def of(cls, pieces: Sequence[Piece], time_up: Callable[[], bool] = always_time) -> LogText:
         parts, shifts, size, cut = [], list[tuple[int, int]](), 0, None
         for number, piece in enumerate(pieces):
             data = piece.data
@@ -50,10 +52,15 @@ class LogText:
         starts = [0, *(found.end() for found in _BREAK.finditer(clean))]
         gap = bisect_right(starts, cut) if cut is not None else None
         lower = clean.lower()
-        return cls(clean, lower, b" ".join(set(_WORD.findall(lower))), gap, shifts, starts)
+        return cls(clean, lower, b" ".join(set(_WORD.findall(lower))), gap, shifts, starts, time_up)
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    def is_time_up(self) -> bool:
+        """Whether to stop looking, and judge by what was found so far."""
+        self.unfinished = self.unfinished or self._time_up()
+        return self.unfinished
 
     def line(self, number: int) -> str:
         start, end = self._bounds(number)

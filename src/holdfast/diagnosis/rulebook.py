@@ -17,10 +17,11 @@ from typing import Any
 
 from holdfast.core.verdicts import Confidence, Fault
 
+_OF_PATH = r"[^\s'\"`‘’:;,()<>]"  # a character of a path
 # What `<name:kind>` stands for.
 KINDS = {
     "word": r"[\w.+-]{1,100}",
-    "path": r"[^\s'\"`:;,()<>]{1,200}",
+    "path": rf"{_OF_PATH}{{1,200}}",
     "quoted": r"[^'\"`‘’“”]{1,200}",
     "port": r"[0-9]{2,5}",
     "number": r"[0-9]{1,15}",
@@ -35,6 +36,7 @@ KINDS = {
     "upper": r"[A-Z_][A-Z0-9_]{1,60}",
 }
 _PART = re.compile(r"<([a-z_]+):([a-z]+)>")
+_PATH_FIRST = re.compile(r"^((?:\(\?:)*(?:\[[^\]]+\]\?)?)<([a-z_]+):path>")
 _PIECE = re.compile(r"<[a-z_]+:[a-z]+>|\\.|\[(?:\\.|[^\]\\])+\]|\{[0-9,]+\}|.")
 _ESCAPED = re.compile(r"\\[^A-Za-z0-9]")
 _SIGNS = frozenset("?*+(){}|.^$")
@@ -109,6 +111,9 @@ def read_rule(family: str, data: Mapping[str, Any]) -> Rule:
 
 
 def expand(source: str) -> str:
+    """A path at the beginning of a pattern is looked for only where a path may begin: not again at each of its
+    letters."""
+    source = _PATH_FIRST.sub(lambda found: f"{found[1]}(?<!{_OF_PATH})(?P<{found[2]}>{_OF_PATH}{{1,300}})", source)
     return _PART.sub(lambda found: f"(?P<{found[1]}>{KINDS[found[2]]})", source)
 
 

@@ -90,6 +90,8 @@ def find_traces(text: LogText) -> list[Trace]:
     headers |= {text.number_at(place) for place in text.first_places(_HEADER, FIRST)}
     traces: list[Trace] = []
     for number in sorted(headers):
+        if text.is_time_up():
+            break
         before = text.line(number - 1) if number else ""
         if any(sign in before for sign in _IGNORED):
             continue
@@ -122,7 +124,7 @@ def _read(text: LogText, header: int) -> list[Trace]:
             continue
         frame = _FRAME.match(line)
         if frame:
-            number, code = _code(text, number + 1, prefix)
+            number, code = _code(text, number + 1, prefix, last)
             frames.append(_frame(frame, code))
             continue
         if line.strip() and not line[0].isspace():
@@ -201,11 +203,12 @@ def _inside(text: LogText, number: int, prefix: str) -> Trace | None:
     if first is None or not _FRAME.match(first):
         return None
     start, frames = number, list[Frame]()
-    while number < min(len(text), start + LONGEST):
+    last = min(len(text), start + LONGEST)
+    while number < last:
         line = _without(prefix, text.line(number))
         frame = _FRAME.match(line) if line else None
         if frame:
-            number, code = _code(text, number + 1, prefix)
+            number, code = _code(text, number + 1, prefix, last)
             frames.append(_frame(frame, code))
             continue
         found = _EXCEPTION.match(line.rstrip()) if line else None
@@ -215,10 +218,11 @@ def _inside(text: LogText, number: int, prefix: str) -> Trace | None:
     return None
 
 
-def _code(text: LogText, number: int, prefix: str) -> tuple[int, str]:
-    """The line of code below a frame, and where to go on: after the signs that point into it."""
+def _code(text: LogText, number: int, prefix: str, last: int) -> tuple[int, str]:
+    """The line of code below a frame, and where to go on: after the signs that point into it, at `last` at the
+    latest."""
     code = ""
-    while number < len(text):
+    while number < last:
         line = _without(prefix, text.line(number))
         if line is None or not line.startswith("    ") or _FRAME.match(line):
             break
@@ -258,7 +262,7 @@ def _syntax_errors(text: LogText) -> Iterator[Trace]:
             for number in range(at - 1, max(at - 5, -1), -1):
                 frame = _FRAME.match(text.line(number))
                 if frame:
-                    _, code = _code(text, number + 1, "")
+                    _, code = _code(text, number + 1, "", at)
                     yield Trace(number, at, at, found["type"], found["message"] or "", (_frame(frame, code),))
                     break
 

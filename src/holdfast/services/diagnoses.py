@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,6 +34,8 @@ MOST_FAILED = 200  # tasks whose ends are compared
 MOST_WHOLE = 2  # whose logs are read in full measure
 MOST_LOGS = 16  # whose logs are read at all
 PATIENCE = 10.0  # seconds for one log; after that it goes by the exit alone
+PATIENCE_FOR_ALL = 20.0  # seconds for all logs of a job together
+JUDGING = 5.0  # seconds; after that it goes by what was found so far
 
 
 class GivesSummaries(Protocol):
@@ -54,7 +57,7 @@ class Diagnoses:
         case = await self._case(record)
         if case is None:
             return None
-        return await asyncio.get_running_loop().run_in_executor(self._judging, judge, case)
+        return await asyncio.get_running_loop().run_in_executor(self._judging, _judged, case)
 
     async def _case(self, record: JobDetail) -> Case | None:
         attempt = await self._failed_attempt(record)
@@ -105,28 +108,38 @@ class Diagnoses:
     ) -> tuple[TaskCase, ...]:
         cases, watched = [], self._engine.health().limits == "watched"
         looked_at = [*failed[:MOST_LOGS], *stopped[: max(MOST_LOGS - len(failed), 0)]]
+        until = asyncio.get_running_loop().time() + PATIENCE_FOR_ALL
         used = await self._metrics.summaries([each.attempt_id for each in looked_at])
         for number, each in enumerate(looked_at):
             head, tail = (HEAD, TAIL) if number < MOST_WHOLE else (0, BESIDE)
-            log = await self._log(each, Stream.MERGED, head, tail)
+            log = await self._log(each, Stream.MERGED, head, tail, until)
             cut = len(log) > 1 or (log and log[0].start > 0)
-            errors = await self._log(each, Stream.STDERR, 0, BESIDE) if cut else ()
+            errors = await self._log(each, Stream.STDERR, 0, BESIDE, until) if cut else ()
             case = _task_case(record, each, used.get(each.attempt_id))
             cases.append(replace(case, watched=watched, log=log, errors=errors))
         return (*cases, *(_task_case(record, each) for each in failed[MOST_LOGS:]))
 
-    async def _log(self, record: TaskRecord, stream: Stream, head: int, tail: int) -> tuple[Piece, ...]:
-        """A log that cannot be read tells nothing; the exit still does."""
+    async def _log(self, record: TaskRecord, stream: Stream, head: int, tail: int, until: float) -> tuple[Piece, ...]:
+        """A log that cannot be read tells nothing, nor does one whose turn comes too late; the exit still does."""
+        now = asyncio.get_running_loop().time()
+        if now >= until:
+            return ()
         source = self._engine.log(record.attempt_id, stream) if record.logs_removed_at is None else None
         if source is None:
             return ()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout_at(min(now + PATIENCE, until)):
                 return await read_ends(source, head, tail)
         except Exception as error:
             said = {"event": "diagnose", "attempt": record.attempt_id, "error": str(error)}
             log.warning("could not look for a cause in a log", extra=said)
             return ()
+
+
+def _judged(case: Case) -> Diagnosis | None:
+    """In the time that one job may take: others wait for theirs."""
+    until = time.monotonic() + JUDGING
+    return judge(replace(case, time_up=lambda: time.monotonic() >= until))
 
 
 async def read_ends(source: LogSource, head: int, tail: int) -> tuple[Piece, ...]:
