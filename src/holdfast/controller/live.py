@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import NamedTuple
 
 from holdfast.core.attempt import JobSnapshot, Observation, StopRequest
 from holdfast.core.holding import HoldRequest
@@ -51,15 +50,7 @@ class Live:
     debuggers: Debuggers = field(default_factory=Debuggers)
 
 
-class Still(NamedTuple):
-    """What is known of such a job at one moment; it stays as it is while the job goes on."""
-
-    snapshot: JobSnapshot
-    began: float | None
-    queued: tuple[str, ...]
-
-
-Lives = Mapping[str, Live] | Mapping[str, Still]  # by the job's id
+Lives = Mapping[str, Live]  # by the job's id
 
 
 @dataclass(slots=True)

@@ -40,8 +40,8 @@ def reckoning_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, *, ho
         live = jobs.get(attempt_id.split(".", 1)[0])
         if live is None:
             return now
-        span = longest(live.snapshot.id)
-        return None if span is None else (now if live.began is None else live.began) + span
+        span, began = longest(live.snapshot.id), live.began  # read once: another thread may ask
+        return None if span is None else (now if began is None else began) + span
 
     def longest(job_id: str) -> float | None:
         return _longest(policy(jobs[job_id].snapshot.job), holds)

@@ -20,7 +20,7 @@ from holdfast.core.states import JobState
 from holdfast.core.waits import Scene, in_the_way, wait_for_try, wait_of
 
 from .holds import held_tasks
-from .live import Lives, Still
+from .live import Lives
 from .times import expected_of
 
 MOST_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
@@ -46,9 +46,9 @@ class Standing:
         object.__setattr__(self, "reckoning", remembering)
 
     def still(self) -> Standing:
-        """The same, untouched by what happens from now on: for another thread."""
-        live = {id: Still(each.snapshot, each.began, each.queued) for id, each in self.live.items()}
-        return replace(self, queue=self.queue.still(), ledger=self.ledger.still(), live=live)
+        """The same, for another thread: what waits and has places stays as it is now. What is known of each job may be
+        newer; a copy of that would hold up the loop where there are many."""
+        return replace(self, queue=self.queue.still(), ledger=self.ledger.still(), live=dict(self.live))
 
     def groups(self) -> set[str]:
         """Those that have something, or of which something waits."""
@@ -88,10 +88,11 @@ class Standing:
     def wait(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:
         """Everything about it, for somebody who sees the jobs of some groups. `usual`: how many seconds jobs like some
         that are in its way took before."""
-        if not self.queues(job_id):
+        entries = self._entries(job_id)
+        if not entries or self._goes_on(job_id) is None:
             return self.next_try(job_id)
         return wait_of(
-            self._entries(job_id),
+            entries,
             Scene(
                 queue=self.queue,
                 ledger=self.ledger,
@@ -120,7 +121,8 @@ class Standing:
         return [entry for entry in found if entry]
 
     def _explain(self, entries: Sequence[Waiting]) -> tuple[str, ...]:
-        jobs = (live.snapshot for live in self.live.values()) if entries else ()
+        placed = dict.fromkeys(id.split(".", 1)[0] for id in self.ledger.held) if entries else {}
+        jobs = (self.live[id].snapshot for id in placed if id in self.live)
         held = [snapshot.attempt_id(task) for snapshot, task in held_tasks(jobs)]
         told = (explain(entry, self.queue, self.ledger, backfill=self.backfill, held=held) for entry in entries)
         return tuple(dict.fromkeys(reason for reasons in told for reason in reasons))

@@ -32,9 +32,8 @@ def helps(
 ) -> tuple[str, ...]:
     """First what one can do oneself. `holders`: jobs that have what it lacks, or what those lack that go before it.
     `stuck`: jobs that go before it and wait too."""
-    effort = Effort()
-    trial = _Trial(waiting, holders or _all(ledger), queue, ledger, names, effort)
-    less = [less.text for less in ask_for_less(waiting, queue, ledger, effort)]
+    trial = _Trial(waiting, holders or _all(ledger), queue, ledger, names, Effort())
+    less = [less.text for less in ask_for_less(waiting, queue, ledger, Effort())]
     others = [*trial.releases(), *trial.ends()]
     turns = [*trial.turns(stuck)] if stuck and len(stuck) <= MOST_TRIED else []
     return (*less, *others, *turns, *trial.quotas())
