@@ -314,3 +314,57 @@ def test_an_exception_in_a_box_is_found() -> None:
     assert (found.title, found.fault) == ("ValueError: no rows", Fault.PYTHON_EXCEPTION)
     assert found.frame is not None
     assert (found.frame.file, found.frame.line, found.frame.function) == ("/work/train.py", 10, "main")
+
+
+def test_an_archive_that_is_not_there_is_not_a_damaged_one() -> None:
+    log = (
+        "tar (child): missing.tar.gz: Cannot open: No such file or directory\n"
+        "tar (child): Error is not recoverable: exiting now\n"
+        "tar: Child returned status 2\n"
+        "tar: Error is not recoverable: exiting now\n"
+    )
+    found = of_log(log, 2)
+    assert (found.fault, found.confidence) == (Fault.MISSING_FILE, Confidence.CERTAIN)
+    assert "missing.tar.gz" in found.title
+    damaged = "\ngzip: stdin: not in gzip format\ntar: Child returned status 1\n"
+    assert of_log(damaged + "tar: Error is not recoverable: exiting now\n", 2).fault is Fault.BAD_DATA
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_traceback_that_other_output_tore_apart_is_read_from_the_errors(after: int) -> None:
+    errors = (
+        'Traceback (most recent call last):\n  File "/work/t.py", line 7, in <module>\n    step(b)\n'
+        '  File "/work/t.py", line 6, in step\nZeroDivisionError: division by zero\n'
+    )
+    lines = errors.splitlines(keepends=True)
+    noise = [f"wandb: Synced {number} media file(s)\n" for number in range(30)]
+    log = "".join([*lines[: after + 1], *noise, *lines[after + 1 :]])
+    found = verdict(replace(ended(log), errors=(Piece(0, errors.encode()),)))
+    assert (found.title, found.confidence) == ("ZeroDivisionError: division by zero", Confidence.CERTAIN)
+    assert found.frame is not None
+    assert (found.frame.file, found.frame.line) == ("/work/t.py", 6)
+    shown = next(each for each in found.evidence if each.kind is EvidenceKind.LOG)
+    assert log.encode()[shown.offset :].startswith(b"ZeroDivisionError")
+    assert of_log(log).fault is Fault.PYTHON_EXCEPTION
+
+
+def test_only_tasks_that_say_the_same_failed_in_the_same_way() -> None:
+    lr = TRACE.replace("ValueError: bad shape (3, 4)", "KeyError: 'lr'")
+    found = verdict(ended(lr, index=0, second=1), ended(TRACE, index=1, second=2))
+    assert (found.title, found.followers) == ("KeyError: 'lr'", ())
+    assert "same way" not in found.explanation
+    numbered = verdict(ended(TRACE, index=0), ended(TRACE.replace("(3, 4)", "(5, 4)"), index=1))
+    assert "One other task failed in the same way." in numbered.explanation
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RuntimeError: NCCL communicator was aborted on rank 1.",
+        "RuntimeError: Connection closed by remote peer n1<4242>",
+    ],
+)
+def test_a_task_that_lost_another_follows_it(said: str) -> None:
+    lost = TRACE.replace("ValueError: bad shape (3, 4)", said)
+    found = verdict(ended(lost, index=1, second=1), ended(TRACE, index=0, second=2))
+    assert (found.task, found.followers) == ("main-0", ("main-1",))

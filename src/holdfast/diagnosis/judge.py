@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -17,6 +18,7 @@ from .phrases import Words
 from .prefixes import without_prefix
 from .suspects import NEAR_END, TELLING, WEAK, Suspect, find_suspect
 from .templates import unfilled_template
+from .tracebacks import has_torn
 from .wording import Wording, fill, with_evidence
 
 LAST_LINES = 6  # shown where nothing is known
@@ -27,6 +29,7 @@ MOST_FOLLOWERS = 50  # that are named
 _NOT_FAILED = (ExitKind.SUCCEEDED, ExitKind.CANCELLED, ExitKind.ATTEMPT_OVER)
 # Faults of a task that those of another may have brought about.
 _MAYBE_OTHERS = frozenset({Fault.CONNECTION, Fault.UNKNOWN, Fault.COLLECTIVE, Fault.KILLED})
+_NUMBER = re.compile(r"[0-9]+")
 _WEAKER = {Confidence.CERTAIN: Confidence.LIKELY, Confidence.LIKELY: Confidence.POSSIBLE}
 
 
@@ -94,13 +97,12 @@ def _with_others(cause: Opinion, opinions: Sequence[Opinion], case: Case) -> Dia
     """Those that failed because of it, and those that failed the same way."""
     diagnosis = cause.diagnosis
     others = [opinion for opinion in opinions if opinion.task is not cause.task]
-    same = [each for each in others if each.diagnosis.fault is diagnosis.fault and not each.follower]
+    same = [each for each in others if _says_the_same(each.diagnosis, diagnosis) and not each.follower]
     followers = [each.task.task for each in others if each.doubt.value > cause.doubt.value and each not in same]
     said = [diagnosis.explanation]
     if same:
-        said.append(
-            _counted(max(case.failed - len(followers) - 1, len(same)), phrases.ONE_SAME, phrases.SAME_ELSEWHERE)
-        )
+        unread = max(case.failed - len(opinions), 0) if len(same) + len(followers) == len(others) else 0
+        said.append(_counted(len(same) + unread, phrases.ONE_SAME, phrases.SAME_ELSEWHERE))
     if followers:
         said.append(_counted(len(followers), phrases.ONE_FOLLOWED, phrases.FOLLOWED))
     return replace(
@@ -108,6 +110,11 @@ def _with_others(cause: Opinion, opinions: Sequence[Opinion], case: Case) -> Dia
         explanation=" ".join(filter(None, said)),
         followers=tuple(followers[:MOST_FOLLOWERS]),
     )
+
+
+def _says_the_same(one: Diagnosis, other: Diagnosis) -> bool:
+    """But for numbers, such as those of ranks and ports."""
+    return one.fault is other.fault and _NUMBER.sub("0", one.title) == _NUMBER.sub("0", other.title)
 
 
 def _counted(count: int, one: str, many: str) -> str:
@@ -124,7 +131,9 @@ def _opinion(case: Case, task: TaskCase) -> Opinion:
     text = LogText.of(task.log, case.time_up)
     told = _of_log(case, task, text)
     if told is None or told.weak or told.follower:
-        told = _of_errors(case, task) or told
+        told = _of_errors(case, task, text) or told
+    elif task.errors and has_torn(text):
+        told = _of_errors(case, task, text, raised=True) or told
     if told is not None:
         return told
     found = by_signal(wording, b"killed" in text.lower[-4000:]) or by_code(wording)
@@ -134,18 +143,25 @@ def _opinion(case: Case, task: TaskCase) -> Opinion:
     return Opinion(task, with_evidence(found, wording.exit_evidence(), shown), follower)
 
 
-def _of_errors(case: Case, task: TaskCase) -> Opinion | None:
-    """What stands at the end of its errors, where other output has pushed that out of what is read of its log."""
+def _of_errors(case: Case, task: TaskCase, log: LogText, *, raised: bool = False) -> Opinion | None:
+    """What stands at the end of its errors, where other output has pushed that out of what is read of its log, or has
+    torn it apart there. `raised`: only an exception."""
     if not task.errors:
         return None
     text = LogText.of(task.errors, case.time_up)
     suspect = find_suspect(text, task.exit.code)
-    if suspect is None or suspect.follower or (suspect.trace is None and suspect.priority < TELLING):
+    if suspect is None or suspect.follower or (suspect.trace is None and (raised or suspect.priority < TELLING)):
         return None
     found = _of_log(case, task, text, suspect)
     if found is None:
         return None
     diagnosis = found.diagnosis
+    line = text.line(suspect.lines[0]).rstrip().encode()
+    place = log.data.rfind(line) if line else -1
+    if place >= 0:
+        offset = log.offset(log.number_at(place))
+        evidence = (replace(each, offset=offset if each.offset is not None else None) for each in diagnosis.evidence)
+        return replace(found, diagnosis=replace(diagnosis, evidence=tuple(evidence)))
     return replace(
         found,
         diagnosis=replace(

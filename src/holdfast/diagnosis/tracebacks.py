@@ -106,6 +106,16 @@ def find_traces(text: LogText) -> list[Trace]:
     return traces
 
 
+def has_torn(text: LogText) -> bool:
+    """Whether other output stands within the last traceback, so that it cannot be read as one."""
+    place = next(text.places(_HEADER, 1), None)
+    if place is None:
+        return False
+    header = text.number_at(place)
+    found = _read(text, header) or _read_notebook(text, header) or _read_boxed(text, header)
+    return not found or (found[-1].type[0].islower() and "." not in found[-1].type)
+
+
 def _read(text: LogText, header: int) -> list[Trace]:
     """One, or several where an exception's message holds the traceback of another process."""
     first = text.line(header)

@@ -33,6 +33,7 @@ BESIDE = 64 * 1024  # of the end, of tasks that others may have brought down
 MOST_FAILED = 200  # tasks whose ends are compared
 MOST_WHOLE = 2  # whose logs are read in full measure
 MOST_LOGS = 16  # whose logs are read at all
+TRACEBACK = b"Traceback (most recent call last)"
 PATIENCE = 10.0  # seconds for one log; after that it goes by the exit alone
 PATIENCE_FOR_ALL = 20.0  # seconds for all logs of a job together
 JUDGING = 5.0  # seconds; after that it goes by what was found so far
@@ -114,7 +115,8 @@ class Diagnoses:
             head, tail = (HEAD, TAIL) if number < MOST_WHOLE else (0, BESIDE)
             log = await self._log(each, Stream.MERGED, head, tail, until)
             cut = len(log) > 1 or (log and log[0].start > 0)
-            errors = await self._log(each, Stream.STDERR, 0, BESIDE, until) if cut else ()
+            raised = any(TRACEBACK in piece.data for piece in log)  # other output may stand within it
+            errors = await self._log(each, Stream.STDERR, 0, BESIDE, until) if cut or raised else ()
             case = _task_case(record, each, used.get(each.attempt_id))
             cases.append(replace(case, watched=watched, log=log, errors=errors))
         return (*cases, *(_task_case(record, each) for each in failed[MOST_LOGS:]))
