@@ -117,6 +117,14 @@ SITUATIONS: dict[str, tuple[Place, Said]] = {
             3,
         ),
     ),
+    "set aside for many": (
+        Place([node()], [A], [*(Job(id=f"b{i}", cpu=2, user="bob") for i in range(10)), Job(id="x", cpu=1)]),
+        (
+            [SET_ASIDE, "10 jobs stand before it in the queue of group red."],
+            ["It would start now if the 10 jobs that wait before it did not go before it."],
+            11,
+        ),
+    ),
     "the most that starts": (
         Place([node(cpu=4)], [Job(id="a", cpu=3.2)], [Job(id="x", cpu=1.5)]),
         (

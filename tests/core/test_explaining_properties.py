@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.core.explaining import explain
 from holdfast.core.job import GIB, MIB
 from holdfast.core.placement import Node, Quota
-from holdfast.core.trying import Effort, ask_for_less
+from holdfast.core.trying import Effort, ask_for_less, stuck_before
 
 from .waiting_place import Job, Place, node
 
@@ -97,6 +97,8 @@ def starts_after(help: str, place: Place) -> bool:
         raise_quotas(place, help)
     else:
         gone = re.findall(r"\((j\d+)\)", help)
+        if "jobs that wait before it" in help:
+            gone += [other.job_id for other in stuck_before(place.asked, place.queue, place.ledger)]
         assert gone, help
         for attempt_id in [each for each in place.ledger.held if each.split(".")[0] in gone]:
             place.ledger.release(attempt_id)

@@ -35,8 +35,7 @@ def helps(
     trial = _Trial(waiting, holders or _all(ledger), queue, ledger, names, Effort())
     less = [less.text for less in ask_for_less(waiting, queue, ledger, Effort())]
     others = [*trial.releases(), *trial.ends()]
-    turns = [*trial.turns(stuck)] if stuck and len(stuck) <= MOST_TRIED else []
-    return (*less, *others, *turns, *trial.quotas())
+    return (*less, *others, *(trial.turns(stuck) if stuck else ()), *trial.quotas())
 
 
 def _all(ledger: Ledger) -> list[str]:
@@ -101,6 +100,9 @@ class _Trial:
     # -- jobs that go before it and wait too
 
     def turns(self, stuck: Sequence[str]) -> Iterator[str]:
+        if len(stuck) > MOST_TRIED:
+            yield from self._many_turns(stuck)
+            return
         alone = [job_id for job_id in stuck if self._without([], [job_id])]
         for job_id in alone:
             yield self._steps_back(job_id)
@@ -113,6 +115,17 @@ class _Trial:
         if ended and not self._without(ended):
             before, running = self._list(stuck), self._list(ended)
             yield f"It would start once these, which go before it, have run: {before}; and these have ended: {running}."
+
+    def _many_turns(self, stuck: Sequence[str]) -> Iterator[str]:
+        """The same of so many that they are not named."""
+        count = len(stuck)
+        if self._without([], stuck):
+            yield f"It would start now if the {count} jobs that wait before it did not go before it."
+            return
+        ended = self._fewest(stuck)
+        if ended and not self._without(ended):
+            running = self._list(ended)
+            yield f"It would start once the {count} jobs that wait before it have run, and these have ended: {running}."
 
     def _steps_back(self, job_id: str) -> str:
         called = self._names.called(job_id)
