@@ -368,3 +368,47 @@ def test_a_task_that_lost_another_follows_it(said: str) -> None:
     lost = TRACE.replace("ValueError: bad shape (3, 4)", said)
     found = verdict(ended(lost, index=1, second=1), ended(TRACE, index=0, second=2))
     assert (found.task, found.followers) == ("main-0", ("main-1",))
+
+
+def test_more_memory_is_no_remedy_where_the_job_has_much_left() -> None:
+    java = 'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space\n'
+    role = replace(ROLE, resources=replace(ROLE.resources, memory=800 * MIB))
+    far = verdict(ended(java, role=role, peak=77 * MIB))
+    assert "-Xmx" in far.remedies[0]
+    assert "77 MiB of 800 MiB" in far.remedies[0]
+    assert not any("Ask for more memory" in remedy for remedy in far.remedies)
+    assert "Ask for more memory" in verdict(ended(java, role=role, peak=790 * MIB)).remedies[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["ERROR the solver gave up", "CRITICAL:root:the solver gave up", "2026-03-01 12:00:00,1 ERROR the solver gave up"],
+)
+def test_the_last_error_of_a_logger_is_the_title_where_nothing_else_is_known(line: str) -> None:
+    found = of_log(f"one\n{line}\n", 3)
+    assert (found.fault, found.confidence) == (Fault.UNKNOWN, Confidence.POSSIBLE)
+    assert found.title == "The program's last error: the solver gave up"
+    assert any(line in each.text for each in found.evidence)
+
+
+def test_the_shell_s_line_is_quoted_from_the_commands() -> None:
+    role = replace(ROLE, image="host", commands=("echo a", "python train.py\necho b"))
+    found = verdict(ended("a\n/run/holdfast/script: line 2: python: command not found\n", 127, role=role))
+    assert found.explanation.endswith("That is line 2 of its commands: `python train.py`.")
+    assert "python3" in found.remedies[0]
+    far = verdict(ended("/run/holdfast/script: line 20: x: command not found\n", 127, role=role))
+    assert "of its commands" not in far.explanation
+
+
+def test_a_module_is_installed_into_an_environment_where_the_machine_takes_none() -> None:
+    host = verdict(ended(MODULE, role=replace(ROLE, image="host")))
+    assert "python3 -m venv --system-site-packages ~/venv && ~/venv/bin/pip install apex" in host.remedies[0]
+    image = verdict(ended(MODULE, role=replace(ROLE, image="torch")))
+    assert "`pip install apex`" in image.remedies[0]
+
+
+def test_a_frame_in_a_text_given_to_python_is_none_and_what_went_on_was_caught() -> None:
+    found = of_log('Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nKeyError: 1\n')
+    assert found.frame is None
+    assert "nothing in it caught" in found.explanation
+    assert "nothing in it caught" not in of_log(TRACE + "going on\n").explanation

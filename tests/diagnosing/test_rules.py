@@ -16,6 +16,7 @@ from holdfast.diagnosis.log_text import LogText
 from holdfast.diagnosis.phrases import BY_DIALECT
 from holdfast.diagnosis.rulebook import Rule, Sample, load_rules
 from holdfast.diagnosis.suspects import find_suspect
+from holdfast.diagnosis.wording import CHOSEN
 
 RULES = load_rules()
 POSITIVE = [(rule, sample) for rule in RULES for sample in rule.positive]
@@ -47,7 +48,7 @@ def test_rules_are_well_formed() -> None:
         known = {"said", "code", "task", "role", "image", "gpus", "memory_limit", "exception", "message"}
         for text in (rule.title, rule.explanation, *rule.remedies):
             assert set(re.findall(r"\{([a-z_0-9]+)\}", text)) <= names | known, (rule.id, text)
-        assert all(remedy[1:] in {*BY_DIALECT, "inside"} for remedy in rule.remedies if remedy[0] == "@"), rule.id
+        assert all(remedy[1:] in {*BY_DIALECT, *CHOSEN} for remedy in rule.remedies if remedy[0] == "@"), rule.id
         assert all(len(literal) >= 2 for literal in rule.literals), rule.id
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from holdfast.core.exits import ExitKind
+from holdfast.core.job import Dialect
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
 from . import phrases
@@ -29,6 +30,8 @@ MOST_FOLLOWERS = 50  # that are named
 _NOT_FAILED = (ExitKind.SUCCEEDED, ExitKind.CANCELLED, ExitKind.ATTEMPT_OVER)
 # Faults of a task that those of another may have brought about.
 _MAYBE_OTHERS = frozenset({Fault.CONNECTION, Fault.UNKNOWN, Fault.COLLECTIVE, Fault.KILLED})
+_SCRIPT = re.compile(r"/run/holdfast/script: (?:line )?([0-9]{1,6}): ")
+_LEVEL = re.compile(r"\b(?:error|critical|fatal)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+")
 _WEAKER = {Confidence.CERTAIN: Confidence.LIKELY, Confidence.LIKELY: Confidence.POSSIBLE}
 
@@ -197,14 +200,15 @@ def _of_log(case: Case, task: TaskCase, text: LogText, suspect: Suspect | None =
         evidence=[_shown(text, task, suspect)],
     )
     memory = wording.memory_evidence() if suspect.fault is Fault.OUT_OF_MEMORY else None
-    found = with_evidence(_with_frame(found, suspect), wording.exit_evidence(), memory)
+    found = _with_own_line(_with_frame(found, suspect), case, task, values["said"])
+    found = with_evidence(found, wording.exit_evidence(), memory)
     return Opinion(task, found, suspect.follower, weak=suspect.priority < WEAK)
 
 
 def _words(suspect: Suspect) -> Words:
     if suspect.rule is not None:
         return Words(suspect.rule.title, suspect.rule.explanation, suspect.rule.remedies)
-    return phrases.RAISED
+    return phrases.RAISED_BEFORE if suspect.healthy else phrases.RAISED
 
 
 def _values(suspect: Suspect, text: LogText) -> dict[str, str]:
@@ -238,6 +242,18 @@ def _with_frame(diagnosis: Diagnosis, suspect: Suspect) -> Diagnosis:
     return replace(diagnosis, frame=frame, explanation=" ".join(filter(None, said)))
 
 
+def _with_own_line(diagnosis: Diagnosis, case: Case, task: TaskCase, said: str) -> Diagnosis:
+    """With the line of the job's own commands that the shell names, where these are all that it ran."""
+    found = _SCRIPT.search(said) if case.job.dialect is Dialect.HOLDFAST else None
+    lines = "\n".join(task.role.commands).split("\n")
+    number = int(found[1]) if found else 0
+    own = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    if not own:
+        return diagnosis
+    line = fill(phrases.OWN_LINE, {"line": str(number), "text": own})
+    return replace(diagnosis, explanation=f"{diagnosis.explanation} {line}")
+
+
 def _shown(text: LogText, task: TaskCase, suspect: Suspect) -> Evidence:
     """The error, and some lines after it where they may say more."""
     first, last = suspect.lines
@@ -261,5 +277,16 @@ def _quoted(text: LogText, task: TaskCase, lines: Sequence[int]) -> Evidence:
 def _unknown(wording: Wording, text: LogText, task: TaskCase) -> Diagnosis:
     if not task.log:
         return wording.diagnosis(Fault.UNKNOWN, phrases.NO_LOG, Confidence.POSSIBLE)
+    said = _last_error(text)
+    if said:
+        return wording.diagnosis(Fault.UNKNOWN, phrases.LAST_ERROR, Confidence.POSSIBLE, {"said": said})
     words = phrases.UNKNOWN if text.data.strip() else phrases.SILENT
     return wording.diagnosis(Fault.UNKNOWN, words, Confidence.POSSIBLE)
+
+
+def _last_error(text: LogText) -> str:
+    """What the last line says, where a logger wrote it as an error."""
+    lines = text.last_lines(1)
+    line = text.line(lines[0]).strip() if lines else ""
+    said = without_prefix(line)
+    return said if _LEVEL.search(line[: len(line) - len(said)]) else ""

@@ -179,12 +179,34 @@ RAISED = Words(
         "A debugger can wait where it is raised: start the program with `paipdb`.",
     ),
 )
+RAISED_BEFORE = Words(
+    "{said}",
+    "The program told of this exception, and wrote more after it.",
+    RAISED.remedies,
+)
 RAISED_AT = "It came from {file}, line {line}."
 RAISED_IN = "It came from {file}, line {line}, in {function}."
 SAME_ELSEWHERE = "{count} other tasks failed in the same way."
 ONE_SAME = "One other task failed in the same way."
 FOLLOWED = "{count} other tasks failed after it, because of it."
 ONE_FOLLOWED = "One other task failed after it, because of it."
+OWN_LINE = "That is line {line} of its commands: `{text}`."
+# Remedies that depend on what is known of the task.
+OWN_LIMIT = "If the program has a limit of its own (-Xmx, --max-old-space-size, ulimit -v), raise it within the job's."
+ONLY_OWN_LIMIT = (
+    "More memory for the job does not help, for it used only {memory_peak} of {memory_limit}: raise the program's own "
+    "limit (-Xmx, --max-old-space-size, ulimit -v) within that, or let it ask for less at once."
+)
+SPELLED = "See that {command} is spelled right and is a program, not a file of the job."
+PYTHON3 = "Write `python3`: many systems have Python under that name only."
+PIP = (
+    "Install it at the beginning of the job's commands, such as `pip install {module}`, with the same Python that runs "
+    "the program."
+)
+VENV = (
+    "Install it into an environment of its own at the beginning of the job's commands: `python3 -m venv "
+    "--system-site-packages ~/venv && ~/venv/bin/pip install {module}`; then run the program with `~/venv/bin/python`."
+)
 # How to look around in a task that failed: one that is held is still there.
 INSIDE_HELD = "It is held, so you can look around where it failed: `holdfast ssh {job} {task}`."
 INSIDE = (
@@ -193,6 +215,11 @@ INSIDE = (
 UNKNOWN = Words(
     "Exit code {code}, and nothing that is known in its log",
     "The program ended with exit code {code}. Its last lines are below; what they mean is not known here.",
+    ("Read the end of its log.", "@inside"),
+)
+LAST_ERROR = Words(
+    "The program's last error: {said}",
+    "The program wrote this error last and ended with exit code {code}. What it means is not known here.",
     ("Read the end of its log.", "@inside"),
 )
 SILENT = Words(
@@ -278,4 +305,5 @@ def _all() -> Iterator[str]:
     for remedies in BY_DIALECT.values():
         yield from remedies.values()
     yield from (RAISED_AT, RAISED_IN, SAME_ELSEWHERE, ONE_SAME, FOLLOWED, ONE_FOLLOWED, INSIDE_HELD, INSIDE)
+    yield from (OWN_LINE, OWN_LIMIT, ONLY_OWN_LIMIT, SPELLED, PYTHON3, PIP, VENV)
     yield from (CAME_OF, ENDED, ENDED_BY, MEMORY, KERNEL)

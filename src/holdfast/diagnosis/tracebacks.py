@@ -22,7 +22,8 @@ _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,150})(?:\([\w.]{1,100}\))?(?
 _DURING = "During handling of the above exception, another exception occurred:"
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _LIBRARY = re.compile(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^/run/holdfast/|^<frozen |^<__array_function__|^/usr/lib/|\.pyx$"
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^/run/holdfast/|^/usr/lib/|\.pyx$"
+    r"|^<frozen |^<string>$|^<__array_function__"
 )
 _COPIED = re.compile(r"(?:^|/)(?:libs?|vendor(?:ed)?|third[_-]party|external|\.?venv|env)/")
 _NOTEBOOK = re.compile(r"\s{0,4}(?P<type>[A-Za-z_][\w.]{0,100}) {2,200}Traceback \(most recent call last\)")

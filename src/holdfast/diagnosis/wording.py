@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from holdfast.core.exits import SIGNAL_NAMES
+from holdfast.core.exits import SIGNAL_NAMES, ExitKind
 from holdfast.core.job import GIB, MIB
 from holdfast.core.placement import show_bytes
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
@@ -19,6 +19,9 @@ from .phrases import Words
 _BLANK = re.compile(r"\{([a-z_0-9]+)\}")
 LONGEST = 200  # characters of what is put into a sentence
 LONGEST_TITLE = 240
+FAR_BELOW = 0.7  # of the limit: with less in use, more of it does not help
+_KILL = 9
+_HOST = "host"  # the image that is the machine itself: its Python takes no packages
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -44,7 +47,7 @@ class Wording:
         evidence: Iterable[Evidence] = (),
     ) -> Diagnosis:
         known = {**self._values(), **(values or {})}
-        remedies = (fill(self._remedy(remedy), known) for remedy in words.remedies)
+        remedies = (fill(self._remedy(remedy, known), known) for remedy in words.remedies)
         return Diagnosis(
             fault=fault,
             title=one_line(fill(words.title, known)),
@@ -56,6 +59,15 @@ class Wording:
             attempt=self.case.attempt,
             rule=rule,
         )
+
+    @property
+    def has_memory_left(self) -> bool:
+        """It was refused memory, and not by the limit of the job: it was far from that."""
+        task = self.task
+        if task is None or not task.memory_peak or not task.memory_limit:
+            return False
+        killed = task.exit.kind is ExitKind.OUT_OF_MEMORY or task.exit.signal == _KILL
+        return not killed and task.memory_peak < FAR_BELOW * task.memory_limit
 
     def exit_evidence(self) -> Evidence | None:
         exit = self.task.exit if self.task else self.case.exit
@@ -76,11 +88,13 @@ class Wording:
             return None
         return Evidence(kind=EvidenceKind.KERNEL, text=fill(phrases.KERNEL, self._values()), task=self.task.task)
 
-    def _remedy(self, remedy: str) -> str:
+    def _remedy(self, remedy: str, known: Mapping[str, str]) -> str:
         if not remedy.startswith("@"):
             return remedy
-        if remedy == "@inside":
-            return phrases.INSIDE_HELD if self.task and self.task.held else phrases.INSIDE
+        if remedy[1:] in CHOSEN:
+            return CHOSEN[remedy[1:]](self, known)
+        if remedy == "@memory" and self.has_memory_left:
+            return phrases.ONLY_OWN_LIMIT
         return phrases.BY_DIALECT[remedy[1:]][self.case.job.dialect]
 
     def _values(self) -> dict[str, str]:
@@ -102,6 +116,31 @@ class Wording:
             "memory_more": show_bytes(more_memory(limit)),
             "time_limit": show_span(self.case.time_limit),
         }
+
+
+def _inside(wording: Wording, _known: Mapping[str, str]) -> str:
+    return phrases.INSIDE_HELD if wording.task and wording.task.held else phrases.INSIDE
+
+
+def _own_limit(wording: Wording, _known: Mapping[str, str]) -> str:
+    return "" if wording.has_memory_left else phrases.OWN_LIMIT
+
+
+def _command(_wording: Wording, known: Mapping[str, str]) -> str:
+    return phrases.PYTHON3 if known.get("command") == "python" else phrases.SPELLED
+
+
+def _pip(_wording: Wording, known: Mapping[str, str]) -> str:
+    return phrases.VENV if known["image"] == _HOST else phrases.PIP
+
+
+# Remedies that depend on what is known of the task, by what stands for them in rules.
+CHOSEN: Mapping[str, Callable[[Wording, Mapping[str, str]], str]] = {
+    "inside": _inside,
+    "own-limit": _own_limit,
+    "command": _command,
+    "pip": _pip,
+}
 
 
 def one_line(text: str) -> str:
