@@ -69,13 +69,21 @@ def read_sandbox(running: BenchServer) -> Sandbox:
         running.wait(job)
 
 
+def _has_become_another(runner: psutil.Process) -> bool:
+    """Its child is the sandbox, and no longer a copy of itself."""
+    try:
+        return any(child.cmdline() not in ([], runner.cmdline()) for child in runner.children())
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _find_runner(home: Path, job: str) -> tuple[int, Path]:
     """The runner names its claim file, which lies in the task's folder; that one is called after the job."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for process in psutil.process_iter(["pid", "cmdline"]):
             for word in process.info["cmdline"] or []:
-                if word.startswith(f"{home}/") and f"/{job}" in word and process.children():
+                if word.startswith(f"{home}/") and f"/{job}" in word and _has_become_another(process):
                     return process.pid, Path(word).parent
         time.sleep(0.02)
     raise RuntimeError(f"the runner of {job} was not found")
