@@ -59,7 +59,7 @@ def _round(engine: EmbeddedEngine, ids: list[str]) -> float:
     tasks = [engine._watching.get(attempt_id) for attempt_id in ids]
     subjects = [engine._subject(task, task.note) for task in tasks if task is not None and task.note is not None]
     began = time.thread_time()
-    found = engine._measuring._rounds.round(subjects)
+    found = engine._measuring._rounds.round(subjects, ids)
     spent = time.thread_time() - began
     _check(found, ids)
     return spent

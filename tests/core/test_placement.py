@@ -348,9 +348,7 @@ def test_tells_that_room_is_set_aside_for_a_job_of_another_group() -> None:
     assert placed(queue, ledger) == []
     entry = queue.get("c")
     assert entry is not None
-    assert explain(entry, queue, ledger) == (
-        "What is free is set aside for jobs that go before it.",
-    )
+    assert explain(entry, queue, ledger) == ("What is free is set aside for jobs that go before it.",)
 
 
 # -- what held tasks keep
