@@ -70,7 +70,7 @@ def test_what_a_verdict_rests_on(ward: Ward, case: Case) -> None:
     assert failure["evidence"], failure
     assert failure["remedies"], failure
     for line in failure["evidence"]:
-        if line["kind"] == "log":
+        if line["kind"] == "log" and line["offset"] is not None:  # the end of stderr has no place in the whole log
             assert plain(line["text"])[:80] in plain(ward.log_at(case, failure, line)), line
 
 
