@@ -158,7 +158,7 @@ def waiting(server: Server, job: dict[str, Any]) -> dict[str, Any]:
     while time.monotonic() < end:
         detail = server.get(f"/jobs/{job['id']}").json()
         assert detail["state"] in ("Pending", "Preparing", "Running"), (detail["message"], log_of(server, job))
-        found = [debugger for debugger in detail["debuggers"] if debugger["waits"]]
+        found = [each for each in detail["debuggers"] if each["waits"] and not each["attached"]]
         if found:
             return dict(found[0])
         time.sleep(0.05)
@@ -200,6 +200,7 @@ def test_the_first_way_from_the_beginning(server: Server) -> None:
         client.ask("b 6")
         assert "train.py(6)" in client.ask("c")
         assert client.ask("p loss") == "0.125"
+    waiting(server, submitted)  # it takes a moment until it is known that one has left
     with netcat(host, port) as client:  # whoever leaves can come back
         client.until("Token: ")
         client.type(debugger["token"])

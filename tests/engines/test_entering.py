@@ -411,6 +411,7 @@ def test_processes(tmp_path: Path, options: EmbeddedOptions | None) -> None:
         python = Command(argv=("python3", "-c", "print('py', flush=True); input()"))
         session = await let_in(rig.engine).enter("a", python)
         await Screen(session).shows("py")
+        await runs(rig, "a", ("sleep", "600"))
         found = await let_in(rig.engine).processes("a")
         pids = [info.pid for info in found]
         (sleeps,) = [info for info in found if info.command == ("sleep", "600")]
