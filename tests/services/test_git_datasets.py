@@ -318,7 +318,9 @@ async def test_a_repository_of_endless_folders_is_refused(
     repository.git("update-ref", "refs/heads/bomb", commit)
     await add(house, repository.url, branch="bomb")
     assert "more than 50000 files" in (await synced(house)).error
-    assert work_folders(house) == []
+    async with asyncio.timeout(60):
+        while work_folders(house):  # removed after the end is told
+            await asyncio.sleep(0.02)
 
 
 async def test_a_repository_that_is_very_deep_can_be_removed(house: House, repository: Repository) -> None:

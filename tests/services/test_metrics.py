@@ -81,6 +81,8 @@ async def test_what_is_not_there_is_said(house: House) -> None:
 
 
 async def test_a_job_without_figures_has_no_points(house: House) -> None:
+    first = await house.submit("name: first\ncommand: sleep 100\nresources: {cpu: 4}\n")
+    await house.until(first.id, JobState.RUNNING)
     job = await house.submit("name: waits\ncommand: sleep 100\nresources: {cpu: 4}\n")
     found = await house.services.metrics.series(house.admin, job.id)
     assert (found.points, found.tasks, found.averaged) == ((), 0, 0)
