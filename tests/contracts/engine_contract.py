@@ -187,6 +187,7 @@ class EngineContract:
             started = await rig.engine.start(launch("a", "echo up\nsleep 600"))
             assert started.started_at is not None
             assert before <= started.started_at <= datetime.now(UTC)
+            await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")  # it is not started again
             await rig.engine.stop("a", 0)
             ended = await rig.end_of("a")
             assert ended.started_at == started.started_at
