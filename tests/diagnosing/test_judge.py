@@ -16,9 +16,9 @@ from holdfast.diagnosis.judge import judge
 from .cases import ROLE, case_of, ended, of_log, verdict
 
 TRACE = """Traceback (most recent call last):
-  File "/work/train.py", line 9, in <module>
+  File "/code/train.py", line 9, in <module>
     main()
-  File "/work/train.py", line 5, in main
+  File "/code/train.py", line 5, in main
     model.fit(1 / 0)
   File "/opt/conda/lib/python3.10/site-packages/lib/fit.py", line 77, in fit
     raise ValueError("bad shape (3, 4)")
@@ -32,7 +32,7 @@ def test_an_exception_names_the_last_line_of_the_users_own_code() -> None:
     assert (found.fault, found.confidence) == (Fault.PYTHON_EXCEPTION, Confidence.CERTAIN)
     assert found.title == "ValueError: bad shape (3, 4)"
     assert found.frame is not None
-    assert (found.frame.file, found.frame.line, found.frame.function) == ("/work/train.py", 5, "main")
+    assert (found.frame.file, found.frame.line, found.frame.function) == ("/code/train.py", 5, "main")
     assert found.frame.code == "model.fit(1 / 0)"
     log = next(each for each in found.evidence if each.kind is EvidenceKind.LOG)
     assert ("loading\n" + TRACE).encode()[log.offset :].startswith(b"ValueError: bad shape")
@@ -68,16 +68,16 @@ def test_errors_in_healthy_words_are_none() -> None:
 
 
 RAISED_FROM = """Traceback (most recent call last):
-  File "/work/a.py", line 3, in load
+  File "/code/a.py", line 3, in load
     return open(path)
 FileNotFoundError: [Errno 2] No such file or directory: 'conf.yml'
 
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
-  File "/work/a.py", line 9, in <module>
+  File "/code/a.py", line 9, in <module>
     load("conf.yml")
-  File "/work/a.py", line 5, in load
+  File "/code/a.py", line 5, in load
     raise RuntimeError("cannot start") from error
 RuntimeError: cannot start
 """
@@ -107,7 +107,7 @@ def test_what_wraps_an_error_gives_way_to_it() -> None:
     compiler = "a.c:3:5: error: expected ';' before 'return'\n"
     assert of_log(f"{compiler}{'gcc -c b.c' * 3}\nmake: *** [Makefile:2: a.o] Error 1\n", 2).rule == "compiler"
     outer = """Traceback (most recent call last):
-  File "/work/run.py", line 2, in <module>
+  File "/code/run.py", line 2, in <module>
     subprocess.run(["./train"], check=True)
 subprocess.CalledProcessError: Command '['./train']' returned non-zero exit status 1.
 """
@@ -274,7 +274,7 @@ Cell In[3], line 7
       6
 ----> 7 train(data)
 
-File /work/steps.py:12, in train(data)
+File /code/steps.py:12, in train(data)
      10 def train(data):
 ---> 12     raise ValueError("no rows")
 
@@ -286,7 +286,7 @@ def test_an_exception_in_a_notebook_is_found() -> None:
     found = of_log("Executing notebook\n" + NOTEBOOK)
     assert (found.title, found.fault) == ("ValueError: no rows", Fault.PYTHON_EXCEPTION)
     assert found.frame is not None
-    assert (found.frame.file, found.frame.line) == ("/work/steps.py", 12)
+    assert (found.frame.file, found.frame.line) == ("/code/steps.py", 12)
 
 
 def test_an_error_that_may_be_anothers_fault_gives_way_to_one_that_is_not() -> None:
@@ -297,7 +297,7 @@ def test_an_error_that_may_be_anothers_fault_gives_way_to_one_that_is_not() -> N
 
 
 BOXED = """╭─────────── Traceback (most recent call last) ────────────╮
-│ /work/train.py:10 in main                                │
+│ /code/train.py:10 in main                                │
 │                                                          │
 │    9 def main():                                         │
 │ ❱ 10     fit(model)                                      │
@@ -313,7 +313,7 @@ def test_an_exception_in_a_box_is_found() -> None:
     found = of_log("starting\n" + BOXED)
     assert (found.title, found.fault) == ("ValueError: no rows", Fault.PYTHON_EXCEPTION)
     assert found.frame is not None
-    assert (found.frame.file, found.frame.line, found.frame.function) == ("/work/train.py", 10, "main")
+    assert (found.frame.file, found.frame.line, found.frame.function) == ("/code/train.py", 10, "main")
 
 
 def test_an_archive_that_is_not_there_is_not_a_damaged_one() -> None:
@@ -333,8 +333,8 @@ def test_an_archive_that_is_not_there_is_not_a_damaged_one() -> None:
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_a_traceback_that_other_output_tore_apart_is_read_from_the_errors(after: int) -> None:
     errors = (
-        'Traceback (most recent call last):\n  File "/work/t.py", line 7, in <module>\n    step(b)\n'
-        '  File "/work/t.py", line 6, in step\nZeroDivisionError: division by zero\n'
+        'Traceback (most recent call last):\n  File "/code/t.py", line 7, in <module>\n    step(b)\n'
+        '  File "/code/t.py", line 6, in step\nZeroDivisionError: division by zero\n'
     )
     lines = errors.splitlines(keepends=True)
     noise = [f"wandb: Synced {number} media file(s)\n" for number in range(30)]
@@ -342,7 +342,7 @@ def test_a_traceback_that_other_output_tore_apart_is_read_from_the_errors(after:
     found = verdict(replace(ended(log), errors=(Piece(0, errors.encode()),)))
     assert (found.title, found.confidence) == ("ZeroDivisionError: division by zero", Confidence.CERTAIN)
     assert found.frame is not None
-    assert (found.frame.file, found.frame.line) == ("/work/t.py", 6)
+    assert (found.frame.file, found.frame.line) == ("/code/t.py", 6)
     shown = next(each for each in found.evidence if each.kind is EvidenceKind.LOG)
     assert log.encode()[shown.offset :].startswith(b"ZeroDivisionError")
     assert of_log(log).fault is Fault.PYTHON_EXCEPTION

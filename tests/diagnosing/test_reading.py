@@ -15,7 +15,7 @@ from .cases import ended, of_log, verdict
 
 STEPS = "".join(json.dumps({"level": "info", "msg": f"step {number}", "error": None}) + "\n" for number in range(300))
 TRACE = """Traceback (most recent call last):
-  File "/work/train.py", line 5, in main
+  File "/code/train.py", line 5, in main
     cfg["lr"]
 KeyError: 'lr'
 """

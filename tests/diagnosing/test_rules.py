@@ -29,7 +29,7 @@ def _name(value: object) -> str | None:
     return value.id if isinstance(value, Rule) else value.text[:30] if isinstance(value, Sample) else None
 
 
-HEADER = 'Traceback (most recent call last):\n  File "/work/train.py", line 3, in <module>\n    main()\n'
+HEADER = 'Traceback (most recent call last):\n  File "/code/train.py", line 3, in <module>\n    main()\n'
 
 
 def _text(rule: Rule, sample: Sample) -> LogText:

@@ -11,7 +11,6 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -22,6 +21,8 @@ from holdfast.store import notices as notice_rows
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.notices import Due, Result
+
+from .stirring import rest
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +79,7 @@ class Delivery:
                     text = "could not send notices; trying again"
                     log.error(text, extra={"event": "notices", "error": str(error)}, exc_info=unknown)
                     pause = TRY_AGAIN
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._stirred.wait()
-                self._stirred.clear()
+                await rest(self._stirred, pause)
         finally:
             await self.close()
 

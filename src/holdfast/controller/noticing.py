@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import HoldfastError
 from holdfast.services.notice_making import Making
 from holdfast.services.notices import Notices
+
+from .stirring import rest
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +50,7 @@ class Noticing:
                 text = "could not make notices; trying again"
                 log.error(text, extra={"event": "notices", "error": str(error)}, exc_info=unknown)
                 pause = TRY_AGAIN
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._stirred.wait()
-            self._stirred.clear()
+            await rest(self._stirred, pause)
 
 
 class NoticeRetention:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Protocol
 
 from holdfast.core.attempt import JobSnapshot, Outcome, Result, TaskAttempt
 from holdfast.core.metrics import TaskSummary
@@ -24,6 +23,7 @@ from holdfast.store.database import Store
 from holdfast.store.jobs import JobDetail
 
 from .control import Control
+from .metrics import GivesSummaries
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +37,6 @@ TRACEBACK = b"Traceback (most recent call last)"
 PATIENCE = 10.0  # seconds for one log; after that it goes by the exit alone
 PATIENCE_FOR_ALL = 20.0  # seconds for all logs of a job together
 JUDGING = 5.0  # seconds; after that it goes by what was found so far
-
-
-class GivesSummaries(Protocol):
-    async def summaries(self, attempt_ids: Collection[str]) -> Mapping[str, TaskSummary]:
-        """Of those tries of tasks that were measured."""
-        ...
 
 
 class Diagnoses:

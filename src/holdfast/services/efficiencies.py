@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
 
 from holdfast.core.job import Job
 from holdfast.core.metrics import TaskSummary
@@ -24,18 +23,14 @@ from holdfast.store import history
 from holdfast.store.database import Store
 from holdfast.store.jobs import JobDetail
 
+from .metrics import GivesSummaries
+
 log = logging.getLogger(__name__)
 
 MOST_LOGS = 50  # of one job, looked at for their first output
 PATIENCE = 10.0  # seconds for all of them
 
 Judged = tuple[tuple[Finding, ...], Efficiency | None]
-
-
-class GivesSummaries(Protocol):
-    async def summaries(self, attempt_ids: Collection[str]) -> Mapping[str, TaskSummary]:
-        """Of those that were measured."""
-        ...
 
 
 class Efficiencies:

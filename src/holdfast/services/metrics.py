@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from sqlalchemy import Connection
 
@@ -108,6 +109,14 @@ class PlaceNow:
     jobs: Mapping[str, Load]  # those that the actor may see
     groups: Mapping[str, Load]  # of these jobs
     nodes: Mapping[str, Load] = field(default_factory=dict)  # of all jobs
+
+
+class GivesSummaries(Protocol):
+    """What those need of it who judge tasks by what they used."""
+
+    async def summaries(self, attempt_ids: Collection[str]) -> Mapping[str, TaskSummary]:
+        """Of those tries of tasks that were measured."""
+        ...
 
 
 class Metrics:
