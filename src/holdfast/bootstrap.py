@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
 from holdfast.engines.base import EngineHealth, Measures
 from holdfast.engines.embedded.engine import EmbeddedEngine
@@ -51,6 +52,7 @@ class ServerInfo:
     started_at: datetime
     first_password: str | None = None  # of user admin; only right after the very first start
     health: EngineHealth | None = None
+    conditions: tuple[Condition, ...] = ()
 
 
 def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], None] | None = None) -> None:
@@ -216,6 +218,7 @@ async def _serve(
             started_at=datetime.now(UTC),
             first_password=first_password,
             health=services.place.engine.health(),
+            conditions=(await services.place.health()).conditions,
         )
         token = await _local_token(home, services)
         _write_private(home / "client.json", {"url": info.url, "token": token})

@@ -17,6 +17,8 @@ from holdfast.controller.live import Limits
 from holdfast.controller.loop import Controller
 from holdfast.controller.retention import Retention
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
+from holdfast.core.blockers import BlockerKind
+from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.exits import ExitKind
 from holdfast.core.job import Dialect, Job, Resources, Role
 from holdfast.core.ledger import Ledger
@@ -176,6 +178,53 @@ def test_a_store_that_refuses_for_a_while_loses_nothing(tmp_path: Path, monkeypa
     run(story)
 
 
+SANDBOX = Condition(
+    kind=ConditionKind.SANDBOX, message="Tasks cannot be isolated.", hint="Do this.", blocks_starts=True
+)
+
+
+def test_no_job_starts_while_a_condition_blocks_starts(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            running_before = await place.submit(a_job())
+            await place.until(running_before, JobState.RUNNING)
+            place.engine.set_conditions(SANDBOX)
+            waits = await place.submit(a_job())
+            assert await place.reasons(waits) == (SANDBOX.message,)
+            assert place.controller.verdict(a_job(), "ann").reasons[0] == SANDBOX.message
+            wait = await place.controller.wait_of(waits, lambda group: True, no_usual, 10)
+            assert wait is not None
+            assert [(each.kind, each.text) for each in wait.blockers] == [(BlockerKind.PLATFORM, SANDBOX.message)]
+            assert wait.helps == (SANDBOX.hint,)
+            place.engine.finish(f"{running_before}.0.main-0.0")
+            await place.until(running_before, JobState.SUCCEEDED)
+            assert (await place.until(waits, JobState.PENDING)).tasks == ()
+            place.engine.set_conditions()
+            await place.until(waits, JobState.RUNNING)
+
+    run(story)
+
+
+async def no_usual(jobs: object) -> dict[str, float]:
+    return {}
+
+
+def test_a_condition_is_reported_until_it_is_resolved(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            full = Condition(kind=ConditionKind.DISK_FULL, message="The disk is full.", blocks_starts=True)
+            place.controller.report_condition(full)
+            place.controller.report_condition(full)
+            assert place.controller.conditions() == (full,)
+            waits = await place.submit(a_job())
+            assert await place.reasons(waits) == ("The disk is full.",)
+            place.controller.resolve_condition(ConditionKind.DISK_FULL)
+            assert place.controller.conditions() == ()
+            await place.until(waits, JobState.RUNNING)
+
+    run(story)
+
+
 def test_on_a_full_disk_ended_tasks_give_their_files_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one job could fill the disk and, its end never saved, keep it full for ever."""
     monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
@@ -193,7 +242,7 @@ def test_on_a_full_disk_ended_tasks_give_their_files_back(tmp_path: Path, monkey
                 return await write(*args, **kwargs)  # type: ignore[arg-type]
 
             place.store.write = full_until_freed  # type: ignore[method-assign, assignment]
-            assert place.controller.trouble() is None
+            assert place.controller.conditions() == ()
             place.engine.finish(f"{id}.0.main-0.0", 5)
             end = await place.until(id, JobState.FAILED)
             assert end.exit is not None

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.samples import Sample
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.metrics import Current, GpuReading, GpuState, Reading
 from holdfast.core.metrics import Sample as Used
@@ -25,7 +26,7 @@ from holdfast.server.prometheus import render
 from holdfast.server.prometheus_figures import TASK_LABELS
 from holdfast.server.prometheus_requests import surface_of
 from holdfast.services.monitoring import Standing
-from holdfast.services.place import Disk
+from holdfast.services.place import Disk, Health
 from holdfast.services.vitals import Vitals
 from tests.services.house import open_house
 
@@ -33,6 +34,7 @@ from .rig import Rig, error_of, open_rig
 
 pytestmark = pytest.mark.anyio
 
+SANDBOX = Condition(kind=ConditionKind.SANDBOX, message="Tasks cannot be isolated.", blocks_starts=True)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 HOSTILE = 'a"b\\c\nd\u2028é</x>{},=\udc80\t'
@@ -185,7 +187,7 @@ def test_machines_groups_disks_and_notices() -> None:
         groups=[group],
         disks=[Disk(path="/state", free=5, total=9), Disk(path="/away", free=None, total=None)],
         notices={NoticeState.FAILED: 3},
-        well=False,
+        health=Health((SANDBOX,)),
     )
     assert value(told, "configured_gpu_count", node="gpu-7") == 2
     assert (value(told, "holdfast_node_cpu_cores"), value(told, "holdfast_node_cpu_cores_free")) == (8, 3)
@@ -198,6 +200,8 @@ def test_machines_groups_disks_and_notices() -> None:
     ]
     assert value(told, "holdfast_notices", state="failed") == 3
     assert value(told, "holdfast_well") == 0
+    assert value(told, "holdfast_condition", kind="sandbox") == 1
+    assert value(told, "holdfast_condition", kind="disk-full") == 0
 
 
 def test_every_series_of_one_answer_is_told_once() -> None:

@@ -184,6 +184,26 @@ def check_engine(health: Health | None) -> Check:
     return Check("engine", status, f"{text}; limits: {health.limits}", remedy)
 
 
+class Problem(Protocol):
+    """A condition of the installation, as the engine or the server reports it."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def hint(self) -> str: ...
+    @property
+    def warning(self) -> bool: ...
+
+
+def check_conditions(conditions: Sequence[Problem]) -> list[Check]:
+    return [
+        Check(str(each.kind), "warn" if each.warning else "fail", each.message, each.hint or None)
+        for each in conditions
+    ]
+
+
 class Gateway(Protocol):
     """What the server says of its SSH gateway."""
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ class Started:
     isolation: str = ""
     limits: str = ""
     notes: tuple[str, ...] = ()
+    conditions: Sequence[Sequence[str]] = ()  # problems: message and hint of each
 
 
 def up(
@@ -185,6 +187,7 @@ def _as_started(info: ServerInfo, *, already_running: bool = False) -> Started:
         isolation=health.isolation.value if health else "",
         limits=health.limits if health else "",
         notes=health.notes if health else (),
+        conditions=[(each.message, each.hint) for each in info.conditions],
     )
 
 
@@ -207,9 +210,18 @@ def _banner(started: Started, how_to_stop: str) -> None:
         output.emit(f"  jobs       isolation: {started.isolation}, limits: {started.limits}")
     for line in started.notes:
         output.emit(f"             {output.safe(line)}")
+    _show_conditions(started.conditions)
     output.emit(f"  to stop    {how_to_stop}")
     if Path(started.home) != Path.home() / ".holdfast" and os.environ.get("HOLDFAST_HOME") != started.home:
         output.emit(f"  elsewhere  export HOLDFAST_HOME={started.home}   (so that other commands find this server)")
+
+
+def _show_conditions(conditions: Sequence[Sequence[str]]) -> None:
+    """Each with what to do about it."""
+    for message, hint in conditions:
+        output.emit(output.styled(f"  PROBLEM    {output.safe(message)}", "bold red", sys.stdout))
+        if hint:
+            output.emit(f"             {output.safe(hint)}")
 
 
 def _say_next(started: Started) -> None:
@@ -339,6 +351,7 @@ def status(json: Json = False) -> None:
     output.emit(f"  isolation  {output.safe(found.engine.isolation)}, limits: {output.safe(found.engine.limits)}")
     for line in found.engine.notes:
         output.emit(f"             {output.safe(line)}")
+    _show_conditions([(each.message, each.hint) for each in found.conditions])
     role = " (admin)" if me.admin else ""
     output.emit(f"  you        {output.safe(me.name)}{role}, by {address.source}")
     output.hint("holdfast ls", "holdfast top", "holdfast doctor")
@@ -349,7 +362,7 @@ def doctor(home: Home = None, json: Json = False) -> None:
     from holdfast.bootstrap import probe, running
     from holdfast.settings import default_home, load_settings
 
-    from .doctor import check_engine, check_machine, check_ssh, report
+    from .doctor import check_conditions, check_engine, check_machine, check_ssh, report
 
     folder = (home or default_home()).absolute()
     settings = load_settings(folder, os.environ)
@@ -359,7 +372,9 @@ def doctor(home: Home = None, json: Json = False) -> None:
     if found is not None:
         told = _local_status(folder)
         checks += [check_engine(told.engine if told else None), check_ssh(told.ssh if told else None)]
+        checks += check_conditions(told.conditions if told else ())
     else:
         with output.progress("Trying the sandbox"):
-            checks.append(check_engine(probe(folder, settings)))
+            health = probe(folder, settings)
+        checks += [check_engine(health), *check_conditions(health.conditions)]
     report(checks, json)

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
 from holdfast.core.backfill import Reckoning
 from holdfast.core.blockers import Known, Wait
+from holdfast.core.conditions import Condition, ConditionKind, find_blocking
 from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.exits import Cause
 from holdfast.core.holding import HoldRequest
@@ -66,6 +67,11 @@ STARTS_AT_ONCE = 16
 REMOVALS_AT_ONCE = 4
 COLLECTING_LOOK = 1.0  # seconds at least between looks at a job whose time stands still
 SLOWEST_LOOK = 3600.0  # seconds; a timer is never set further off
+NOT_SAVED = Condition(
+    kind=ConditionKind.DATABASE,
+    message="Changes to jobs cannot be saved.",
+    hint="See the server's log for the database's error. Changes are kept and saved once it works again.",
+)
 
 
 class Controller:
@@ -101,7 +107,7 @@ class Controller:
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
         self._work: set[asyncio.Task[None]] = set()
-        self._trouble: str | None = None
+        self._conditions: dict[ConditionKind, Condition] = {}
         self._recovered = False
         self._surroundings = SurroundingsOf(
             store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform, gateway=gateway
@@ -121,7 +127,7 @@ class Controller:
 
     async def recover(self) -> None:
         """Find everything again: from the store what should be, from the engine what is."""
-        await self.engine.open(self.observed)
+        await self.engine.open(self.observed, self._conditions_changed)
         self.ledger = Ledger(self.engine.nodes(), self._quotas())
         for snapshot in await self.store.read(job_rows.load_active):
             self._live[snapshot.id] = Live(snapshot)
@@ -156,12 +162,12 @@ class Controller:
                 known = isinstance(error, HoldfastError)
                 text = "could not save; trying again"
                 log.error(text, extra={"event": "save", "error": str(error)}, exc_info=None if known else error)
-                self._trouble = "Changes cannot be saved now."
+                self.report_condition(NOT_SAVED)
                 await self._make_room()
                 await asyncio.sleep(STORE_RETRY)
                 self._wake.set()
             else:
-                self._trouble = None
+                self.resolve_condition(ConditionKind.DATABASE)
 
     async def _make_room(self) -> None:
         """A full disk may be why: free the files of tasks that have ended, though their end could not be saved yet."""
@@ -271,6 +277,7 @@ class Controller:
             now=self.clock(),
             ticks=asyncio.get_running_loop().time(),
             backfill=self.backfill,
+            blocking=tuple(find_blocking(self.conditions())),
         )
 
     def use(self) -> tuple[list[NodeUse], list[GroupUse]]:
@@ -291,8 +298,26 @@ class Controller:
     def totals(self) -> dict[str, int]:
         return dict(self._totals)
 
-    def trouble(self) -> str | None:
-        return self._trouble
+    def conditions(self) -> tuple[Condition, ...]:
+        return (*self._conditions.values(), *self.engine.health().conditions)
+
+    def report_condition(self, condition: Condition) -> None:
+        """From now on, until it is resolved. May be called again, also with another text."""
+        if self._conditions.get(condition.kind) != condition:
+            self._conditions[condition.kind] = condition
+            log.warning(condition.message, extra={"event": "condition", "kind": condition.kind.value})
+            self._conditions_changed()
+
+    def resolve_condition(self, kind: ConditionKind) -> None:
+        """Harmless where there is none."""
+        if self._conditions.pop(kind, None) is not None:
+            log.info("resolved", extra={"event": "condition", "kind": kind.value})
+            self._conditions_changed()
+
+    def _conditions_changed(self) -> None:
+        """Jobs may start again, or not any more."""
+        self.changes.tell_waiting()
+        self._wake.set()
 
     def groups_changed(self, groups: list[Group]) -> None:
         self.groups = {group.name: group for group in groups}
@@ -463,6 +488,8 @@ class Controller:
         """Plan again each job that got a place, or never will."""
         for work in rounds.values():
             self._release_ended(work)
+        if find_blocking(self.conditions()):
+            return []
         try:
             decisions = place(self.queue, self.ledger, self._reckoning() if self.backfill else None)
         except Exception:  # a bug of ours: what it had claimed so far is not known, and all else has to go on

@@ -9,7 +9,8 @@ from functools import cache
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.backfill import Reckoning
-from holdfast.core.blockers import Estimate, Known, Wait
+from holdfast.core.blockers import Blocker, BlockerKind, Estimate, Known, Wait
+from holdfast.core.conditions import Condition
 from holdfast.core.explaining import blockers, explain, impossible
 from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
@@ -24,6 +25,7 @@ from .live import Lives
 from .times import expected_of
 
 MOST_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
+BLOCKED = "It starts once this is resolved."
 NOT_YET = "That is not worked out yet, for many ask at once: ask again in a moment."
 
 
@@ -38,6 +40,7 @@ class Standing:
     now: datetime
     ticks: float  # the same instant on the loop's clock
     backfill: bool
+    blocking: tuple[Condition, ...] = ()  # while there are any, no job starts
     reckoning: Reckoning = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,13 +74,27 @@ class Standing:
         """Its blockers alone, found at once; None when it does not wait."""
         if not self.queues(job_id):
             return self.next_try(job_id)
+        if self.blocking:
+            return self._blocked()
         found = (blockers(entry, self.queue, self.ledger, backfill=self.backfill) for entry in self._entries(job_id))
         texts = {blocker.text: blocker for each in found for blocker in each}
         return Wait(blockers=tuple(texts.values()), estimate=Estimate(at=None, basis=NOT_YET))
 
     def reasons(self, job_id: str) -> tuple[str, ...]:
         """In plain words; none when it does not wait."""
-        return self._explain(self._entries(job_id))
+        entries = self._entries(job_id)
+        return (*self._blocked_reasons(entries), *self._explain(entries))
+
+    def _blocked_reasons(self, entries: Sequence[Waiting]) -> tuple[str, ...]:
+        return tuple(condition.message for condition in self.blocking) if entries else ()
+
+    def _blocked(self) -> Wait:
+        """What it lacks besides is not worked out: it would say that the job starts when others end."""
+        return Wait(
+            blockers=tuple(Blocker(kind=BlockerKind.PLATFORM, text=condition.message) for condition in self.blocking),
+            helps=tuple(condition.hint for condition in self.blocking if condition.hint),
+            estimate=Estimate(at=None, basis=BLOCKED),
+        )
 
     def in_the_way(self, job_id: str) -> dict[str, Known]:
         """Jobs that have what it lacks, or go before it; the first of them."""
@@ -91,6 +108,8 @@ class Standing:
         entries = self._entries(job_id)
         if not entries or self._goes_on(job_id) is None:
             return self.next_try(job_id)
+        if self.blocking:
+            return self._blocked()
         return wait_of(
             entries,
             Scene(
@@ -112,7 +131,7 @@ class Standing:
         never = tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, self.ledger)))
         if never:
             return Verdict("never", never)
-        reasons = self._explain(entries)
+        reasons = (*self._blocked_reasons(entries), *self._explain(entries))
         return Verdict("wait" if reasons else "now", reasons)
 
     def _entries(self, job_id: str) -> list[Waiting]:

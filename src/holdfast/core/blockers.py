@@ -11,6 +11,7 @@ from .placement import Amount
 
 
 class BlockerKind(StrEnum):
+    PLATFORM = "platform"  # no job starts now: see conditions
     MACHINES = "machines"  # too little is free
     FRAGMENTED = "fragmented"  # enough in all, on no machine enough
     PORTS = "ports"

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.core.attempt import Observation
+from holdfast.core.conditions import Condition
 from holdfast.core.job import Mount, Resources
 from holdfast.core.metrics import GpuState, Reading
 from holdfast.core.placement import Node
@@ -62,6 +63,7 @@ class EngineHealth:
     isolation: Isolation
     limits: str  # "cgroup v2", "cgroup v1" or "watched"
     notes: tuple[str, ...] = ()  # each a sentence: what falls short, and what would mend it
+    conditions: tuple[Condition, ...] = ()  # what keeps tasks from starting, if anything does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,12 +295,20 @@ class ProcessInfo:
     python: bool  # it seems to be Python
 
 
+def ignore_health() -> None:
+    """For callers that do not follow an engine's health."""
+
+
 class Engine(Protocol):
     name: str
 
-    async def open(self, on_change: Callable[[Observation], None]) -> None:
+    async def open(
+        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health
+    ) -> None:
         """Get ready. `on_change` is called on the event loop, once or more, for each task that ends, and for one that
-        starts later than `start` answered. The end of a quick task may be told before `start` has returned."""
+        starts later than `start` answered. The end of a quick task may be told before `start` has returned.
+        `on_health` is called there when `health` answers something new. An engine that cannot isolate tasks as it must
+        opens all the same, says so in `health().conditions`, refuses every start and tries again by itself."""
         ...
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from holdfast.core.attempt import Debugger, Observation, Seen
+from holdfast.core.conditions import Condition
 from holdfast.core.exits import Cause
 from holdfast.core.job import GIB, HOST_IMAGE
 from holdfast.core.metrics import Reading
@@ -30,6 +31,7 @@ from holdfast.engines.base import (
     LogSource,
     Stream,
     Written,
+    ignore_health,
 )
 
 _KEEP = re.compile(r"echo (?P<words>.*?) > ~/artifacts/(?P<path>\S+)$")
@@ -87,6 +89,8 @@ class FakeEngine:
         self._on_change: Callable[[Observation], None] = lambda _: None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._grown = asyncio.Event()
+        self._conditions: tuple[Condition, ...] = ()
+        self._on_health: Callable[[], None] = ignore_health
 
     # --- for tests: make things happen ----------------------------------------------------------------------------
 
@@ -119,13 +123,21 @@ class FakeEngine:
         """This is found of it from now on, and of its end."""
         self.machine.tasks[attempt_id].reading = reading
 
+    def set_conditions(self, *conditions: Condition) -> None:
+        """These keep it from working from now on."""
+        self._conditions = conditions
+        self._on_health()
+
     def running(self) -> list[str]:
         return [id for id, task in self.machine.tasks.items() if task.seen.seen is Seen.RUNNING]
 
     # --- the contract ---------------------------------------------------------------------------------------------
 
-    async def open(self, on_change: Callable[[Observation], None]) -> None:
+    async def open(
+        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health
+    ) -> None:
         self._on_change = on_change
+        self._on_health = on_health
         self.machine.engines.append(self)
 
     async def close(self) -> None:
@@ -136,7 +148,7 @@ class FakeEngine:
         self._timers.clear()
 
     def health(self) -> EngineHealth:
-        return EngineHealth(name=self.name, isolation=self._isolation, limits="none")
+        return EngineHealth(name=self.name, isolation=self._isolation, limits="none", conditions=self._conditions)
 
     def nodes(self) -> Sequence[Node]:
         return self._nodes
@@ -220,6 +232,8 @@ class FakeEngine:
         if not _SAFE.match(launch.attempt_id):
             message = f"The attempt id {launch.attempt_id!r} cannot be used as a file name."
             return _refused(launch, message, Cause.INVALID_TASK)
+        if self._conditions:
+            return replace(_refused(launch, self._conditions[0].message, Cause.START_FAILED), transient=True)
         if launch.image not in self._images:
             known = ", ".join(self._images)
             message = f"There is no image {launch.image!r} here. Known images: {known}."

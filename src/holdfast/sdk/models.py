@@ -289,9 +289,21 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A current problem of the installation."""
+
+    kind: str  # sandbox, database, disk-full or disk-low
+    message: str = ""
+    hint: str = ""  # what an admin can do about it
+    blocks_starts: bool = False  # no task starts while it lasts
+    warning: bool = False  # everything still works
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     status: str  # ok or degraded
     notes: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +334,7 @@ class Status:
     queue: int = 0
     engine: Engine = field(default_factory=Engine)
     ssh: Gateway = field(default_factory=Gateway)
+    conditions: tuple[Condition, ...] = ()  # current problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

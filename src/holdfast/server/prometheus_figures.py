@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, UnknownMetricFamily
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.conditions import ConditionKind
 from holdfast.core.identity import attempt_uid, framework_name
 from holdfast.core.metrics import Current
 from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
@@ -188,7 +189,10 @@ _AMOUNTS = (("cpu_cores", "Cores", _cpu), ("memory_bytes", "Bytes of memory", _m
 
 
 def _around(standing: Standing) -> Iterator[Metric]:
-    yield GaugeMetricFamily("holdfast_well", "1: database and controller work.", value=float(standing.well))
+    yield GaugeMetricFamily("holdfast_well", "1: database and controller work.", value=float(standing.health.well))
+    present = {condition.kind for condition in standing.health.conditions}
+    kinds = {kind.value: float(kind in present) for kind in ConditionKind}
+    yield _gauge("holdfast_condition", "1: the installation has this problem now.", "kind", kinds)
     free = {disk.path: disk.free for disk in standing.disks if disk.free is not None}
     yield _gauge("holdfast_disk_free_bytes", "Bytes that are free where the server keeps its files.", "path", free)
     sizes = {disk.path: disk.total for disk in standing.disks if disk.total is not None}

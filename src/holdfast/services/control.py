@@ -8,6 +8,7 @@ from typing import Protocol
 
 from holdfast.core.attempt import Debugger, JobSnapshot, TaskAttempt
 from holdfast.core.blockers import Known, Wait
+from holdfast.core.conditions import Condition
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.placement import GroupUse, JobUse, NodeUse, Verdict
@@ -95,8 +96,8 @@ class Control(Protocol):
         """Since this server started: how many jobs were submitted (under Pending), and ended in each final state."""
         ...
 
-    def trouble(self) -> str | None:
-        """What keeps it from working, for anyone to read; None when nothing does."""
+    def conditions(self) -> tuple[Condition, ...]:
+        """Current problems of the installation, for anyone to read."""
         ...
 
     def groups_changed(self, groups: list[Group]) -> None:

@@ -19,7 +19,7 @@ from holdfast.store.errors import StoreError
 
 from .control import Control
 from .metrics import Metrics
-from .place import Disk, Place
+from .place import Disk, Health, Place
 
 Running = tuple[JobSnapshot, TaskAttempt, Current]  # a task, with its newest figures
 
@@ -35,7 +35,7 @@ class Standing:
     gpus: Mapping[str, Sequence[GpuState]] = field(default_factory=dict)  # of each machine that tells
     disks: Sequence[Disk] = ()
     notices: Mapping[NoticeState, int] = field(default_factory=dict)  # how many
-    well: bool = True
+    health: Health = field(default_factory=Health)
 
 
 class Monitoring:
@@ -76,7 +76,7 @@ class Monitoring:
             gpus=await self._gpus(),
             disks=await self._place.disks(),
             notices=await self._notices(),
-            well=(await self._place.health()).well,
+            health=await self._place.health(),
         )
 
     async def _gpus(self) -> Mapping[str, Sequence[GpuState]]:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, text
 
 from holdfast import __version__
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.errors import Forbidden
 from holdfast.core.placement import Amount, GroupUse, JobUse, NodeUse
 from holdfast.core.records import Group
@@ -26,12 +27,24 @@ from holdfast.store.errors import StoreError
 from .control import Control
 
 DISK_PATIENCE = 2.0  # seconds
+NO_DATABASE = Condition(
+    kind=ConditionKind.DATABASE,
+    message="The database does not answer.",
+    hint="See the server's log for its error.",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    well: bool
-    notes: tuple[str, ...]
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def well(self) -> bool:
+        return all(condition.warning for condition in self.conditions)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(condition.message for condition in self.conditions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +63,7 @@ class Status:
     jobs: dict[str, int]  # state -> how many, of those that are not final
     queue: int
     engine: EngineHealth
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +109,9 @@ class Place:
         try:
             await self._store.read(_ping)
         except StoreError:
-            return Health(False, ("The database does not answer.",))
-        trouble = self._control.trouble()
-        return Health(False, (trouble,)) if trouble else Health(True, ())
+            others = (each for each in self._control.conditions() if each.kind is not ConditionKind.DATABASE)
+            return Health((NO_DATABASE, *others))
+        return Health(self._control.conditions())
 
     async def capacity(self, actor: Actor) -> Capacity:
         """Machines are the same for all; of groups one sees one's own, unless everybody reads everything."""
@@ -154,6 +168,7 @@ class Place:
             jobs={state.value: counts.get(state, 0) for state in shown},
             queue=counts.get(JobState.PENDING, 0),
             engine=self.engine.health(),
+            conditions=self._control.conditions(),
         )
 
 

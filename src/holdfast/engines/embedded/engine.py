@@ -35,6 +35,7 @@ from holdfast.engines.base import (
     ProcessInfo,
     Session,
     Stream,
+    ignore_health,
 )
 from holdfast.reach import Reach, Silent
 
@@ -100,8 +101,11 @@ class EmbeddedEngine:
 
     # --- opening and closing --------------------------------------------------------------------------------------
 
-    async def open(self, on_change: Callable[[Observation], None]) -> None:
+    async def open(
+        self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health
+    ) -> None:
         self._on_change = on_change
+        self._on_health = on_health
         self._loop = asyncio.get_running_loop()
         self._threads = ready_threads(_THREADS, "embedded")
         self._reach = Reach("embedded-mounts")

@@ -652,9 +652,18 @@ class CapacityView(Given):
     engine: EngineView
 
 
+class ConditionView(Given):
+    kind: Literal["sandbox", "database", "disk-full", "disk-low"]
+    message: str
+    hint: str = Field(description="What an admin can do about it.")
+    blocks_starts: bool = Field(description="No task starts while it lasts; jobs stay Pending.")
+    warning: bool = Field(description="Everything still works.")
+
+
 class HealthView(Given):
     status: Literal["ok", "degraded"]
     notes: list[str]
+    conditions: list[ConditionView] = Field(description="Current problems of the installation.")
 
 
 class VersionView(Given):
@@ -679,6 +688,7 @@ class StatusView(Given):
     jobs: dict[str, int]
     queue: int
     engine: EngineView
+    conditions: list[ConditionView]
     ssh: GatewayView
 
 

@@ -12,7 +12,7 @@ from ..auth import Ask, Caller
 from ..origin import host_of
 from . import models
 from .addresses import rest_router
-from .views import show_engine, show_group_use, show_node, show_time
+from .views import show_condition, show_engine, show_group_use, show_node, show_time
 
 router = rest_router("place")
 
@@ -21,7 +21,13 @@ router = rest_router("place")
 async def show_health(services: Ask) -> Response:
     """Without login. Always 200 when the server answers at all; `status` says whether its parts do."""
     health = await services.place.health()
-    return answer({"status": "ok" if health.well else "degraded", "notes": list(health.notes)})
+    return answer(
+        {
+            "status": "ok" if health.well else "degraded",
+            "notes": list(health.notes),
+            "conditions": [show_condition(condition) for condition in health.conditions],
+        }
+    )
 
 
 @router.get("/version", response_model=models.VersionView)
@@ -56,6 +62,7 @@ async def show_status(request: Request, actor: Caller, services: Ask) -> Respons
             "jobs": status.jobs,
             "queue": status.queue,
             "engine": show_engine(status.engine),
+            "conditions": [show_condition(condition) for condition in status.conditions],
             "ssh": {
                 "enabled": gate.settings.enabled,
                 "host": gate.host(host_of(request)) if gate.is_open else None,

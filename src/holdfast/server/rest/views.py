@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core.attempt import Debugger, Held
 from holdfast.core.catalogue import Secret
 from holdfast.core.codec import job_to_json
+from holdfast.core.conditions import Condition
 from holdfast.core.exit_meanings import known_code
 from holdfast.core.exit_table import hint_for
 from holdfast.core.exits import Exit
@@ -224,6 +225,16 @@ def show_image(image: ImageInfo) -> dict[str, Any]:
         "size": image.size,
         "created_at": show_time(image.created_at),
         "source": image.source,
+    }
+
+
+def show_condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "kind": condition.kind.value,
+        "message": condition.message,
+        "hint": condition.hint,
+        "blocks_starts": condition.blocks_starts,
+        "warning": condition.warning,
     }
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from starlette.responses import Response
 
+from holdfast.core.conditions import Condition
 from holdfast.core.exits import Exit, ExitKind
 from holdfast.core.placement import Amount, Quota
 from holdfast.core.records import JobSummary
@@ -88,6 +89,7 @@ class HomePage:
     machines: tuple[Bars, ...]
     more_machines: int
     isolated: bool
+    conditions: tuple[Condition, ...]  # current problems of the installation
     upcoming: tuple[ScheduleView, ...]
     place: Place | None
     first_job: FirstJob | None  # for somebody who never had one
@@ -109,6 +111,7 @@ async def show_home(visit: Visit) -> Response:
         machines=tuple(machines[:MOST_NODES]),
         more_machines=max(0, len(machines) - MOST_NODES),
         isolated=capacity.engine.isolation is not Isolation.NONE,
+        conditions=(await visit.services.place.health()).conditions,
         upcoming=await _upcoming(visit),
         place=await _place(visit, capacity) if visit.who.admin else None,
         first_job=None if jobs.any else first_job(visit.who),
@@ -167,12 +170,12 @@ async def _upcoming(visit: Visit) -> tuple[ScheduleView, ...]:
 
 async def _place(visit: Visit, capacity: Capacity) -> Place:
     status = await visit.services.place.status(visit.who)
-    health = await visit.services.place.health()
+    health = await visit.services.place.health()  # conditions are shown to everyone, above
     tiles = [
         Tile(state=state, count=str(status.jobs.get(state, 0)), href=Filters(states=(state,)).address) for state in NOW
     ]
-    notes = (*health.notes, *capacity.engine.notes)
-    return Place(tiles=tuple(tiles), well=health.well, notes=tuple(map(visit.tell, notes)))
+    notes = tuple(map(visit.tell, capacity.engine.notes))
+    return Place(tiles=tuple(tiles), well=health.well, notes=notes)
 
 
 routes = [page("/", show_home)]
