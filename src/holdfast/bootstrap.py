@@ -141,7 +141,8 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         store.lock_exclusive()
         make_shared(home, settings)
         stack.enter_context(_sole_user(SharedFolders.at(settings.files.folder, home).root))
-        engine = EmbeddedEngine(home, engine_options(home, settings))
+        several_users = len(await store.read(people.list_users)) > 1
+        engine = EmbeddedEngine(home, engine_options(home, settings, several_users=several_users))
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
             openpai_time_limit=_seconds(settings.openpai.time_limit),
@@ -322,7 +323,7 @@ def _hold_limits(settings: Settings) -> HoldLimits:
     )
 
 
-def engine_options(home: Path, settings: Settings) -> EmbeddedOptions:
+def engine_options(home: Path, settings: Settings, *, several_users: bool = False) -> EmbeddedOptions:
     node, images = settings.node, settings.images
     return EmbeddedOptions(
         cpus=node.cpus,
@@ -334,6 +335,7 @@ def engine_options(home: Path, settings: Settings) -> EmbeddedOptions:
         log_cap=settings.logs.cap_bytes,
         unknown_image=images.unknown,
         isolation=settings.sandbox.isolation,
+        several_users=several_users,
         host_show=tuple(images.host_show),
         library=_library(),
         hidden=(str(home), settings.files.folder) if settings.files.folder else (str(home),),

@@ -134,10 +134,12 @@ class ImageSettings(Section):
 
 
 class SandboxSettings(Section):
-    isolation: Literal["auto", "off"] = Field(
+    isolation: Literal["auto", "full", "read-only", "off"] = Field(
         "auto",
-        description='"off" runs tasks as plain processes, and accepts several users without isolation. '
-        "Say it only if you mean it.",
+        description='Least isolation of tasks. "auto": the best this machine allows, never less than this server had '
+        'before, and never none with several users; jobs wait otherwise. "full" or "read-only": that level or better, '
+        'whatever was before. "off": run tasks as plain processes that read what the server\'s user can, and accept '
+        "several users like that.",
     )
 
 

@@ -85,19 +85,17 @@ def test_the_program_that_makes_the_sandbox_cannot_be_changed_from_within(tmp_pa
 
     async def scenario(rig: Rig) -> None:
         said = await said_by(rig, "a", AT_THE_FIRST_PROCESS)
-        assert "truncate Text file busy" in said
-        assert "chmod DONE" in said  # it is free to spoil its own
+        assert "truncate DONE" not in said
+        assert "<lambda> DONE" not in said
         assert everything_of(installed) == before
         assert await said_by(rig, "b", "echo fine") == "fine\n"
-        await rig.engine.remove("b")
-        assert not list((tmp_path / "home" / "logs").rglob("bwrap"))
 
     play(tmp_path / "home", scenario)
 
 
 def test_no_two_tasks_share_the_file_of_their_first_process(tmp_path: Path, installed: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        names = [f"t{number}" for number in range(8)]  # at once, so that one is being copied while another starts
+        names = [f"t{number}" for number in range(8)]  # at once, so that one copy is made while another is used
         await asyncio.gather(*(rig.start_and_wait_for(b"up", name, "echo up; sleep 600") for name in names))
         firsts = [Path(f"/proc/{folder_of(tmp_path / 'home', name).read_claim().init_pid}/exe") for name in names]
         files = {(status.st_dev, status.st_ino) for status in (path.stat() for path in (*firsts, installed))}
@@ -165,7 +163,7 @@ def test_root_has_few_powers_without_an_overlay_too(tmp_path: Path, monkeypatch:
     shapes = site._shapes
 
     def without_overlays(*words: object) -> Iterator[object]:
-        return (shape for shape in shapes(*words) if shape[0].isolation is not Isolation.FULL)  # type: ignore[arg-type]
+        return (shape for shape in shapes(*words) if shape.isolation is not Isolation.FULL)  # type: ignore[arg-type]
 
     monkeypatch.setattr(site, "_shapes", without_overlays)
     settings = [Path("/proc/sys/vm/swappiness"), Path("/proc/sys/kernel/core_pattern")]
@@ -188,7 +186,7 @@ ON_A_FILESYSTEM_WITHOUT_PROGRAMS = 'mount -t tmpfs -o noexec none "$1" && shift 
 
 
 @only_root_can_become_another
-def test_where_no_program_can_be_run_from_the_home_it_is_said(tmp_path: Path) -> None:
+def test_a_state_folder_mounted_noexec_keeps_the_sandbox(tmp_path: Path) -> None:
     need(Isolation.FULL)
     command = ["unshare", "--mount", "sh", "-c", ON_A_FILESYSTEM_WITHOUT_PROGRAMS, "sh", str(tmp_path)]
     done = subprocess.run(
@@ -199,9 +197,8 @@ def test_where_no_program_can_be_run_from_the_home_it_is_said(tmp_path: Path) ->
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src"},
     )
     assert done.returncode == 0, done.stderr
-    isolation, notes, code, _, _ = json.loads(done.stdout)
-    assert (isolation, code) == (Isolation.NONE, 3)
-    assert any("noexec" in note for note in notes)
+    isolation, _, code, _, _ = json.loads(done.stdout)
+    assert (isolation, code) == (Isolation.FULL, 3)
 
 
 # --- the layers outside the home ----------------------------------------------------------------------------------

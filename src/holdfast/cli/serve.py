@@ -47,7 +47,7 @@ class Started:
     isolation: str = ""
     limits: str = ""
     notes: tuple[str, ...] = ()
-    conditions: Sequence[Sequence[str]] = ()  # problems: message and hint of each
+    conditions: Sequence[Sequence[str]] = ()  # problems: message, detail and hint of each
 
 
 def up(
@@ -187,7 +187,7 @@ def _as_started(info: ServerInfo, *, already_running: bool = False) -> Started:
         isolation=health.isolation.value if health else "",
         limits=health.limits if health else "",
         notes=health.notes if health else (),
-        conditions=[(each.message, each.hint) for each in info.conditions],
+        conditions=[(each.message, each.detail, each.hint) for each in info.conditions],
     )
 
 
@@ -217,11 +217,11 @@ def _banner(started: Started, how_to_stop: str) -> None:
 
 
 def _show_conditions(conditions: Sequence[Sequence[str]]) -> None:
-    """Each with what to do about it."""
-    for message, hint in conditions:
+    """Each with the error behind it, and what to do."""
+    for message, *more in conditions:
         output.emit(output.styled(f"  PROBLEM    {output.safe(message)}", "bold red", sys.stdout))
-        if hint:
-            output.emit(f"             {output.safe(hint)}")
+        for line in filter(None, more):
+            output.emit(f"             {output.safe(line)}")
 
 
 def _say_next(started: Started) -> None:
@@ -351,7 +351,7 @@ def status(json: Json = False) -> None:
     output.emit(f"  isolation  {output.safe(found.engine.isolation)}, limits: {output.safe(found.engine.limits)}")
     for line in found.engine.notes:
         output.emit(f"             {output.safe(line)}")
-    _show_conditions([(each.message, each.hint) for each in found.conditions])
+    _show_conditions([(each.message, each.detail, each.hint) for each in found.conditions])
     role = " (admin)" if me.admin else ""
     output.emit(f"  you        {output.safe(me.name)}{role}, by {address.source}")
     output.hint("holdfast ls", "holdfast top", "holdfast doctor")

@@ -18,7 +18,8 @@ class ConditionKind(StrEnum):
 class Condition:
     kind: ConditionKind
     message: str  # one or two sentences, for anyone to read: no paths, no names of users or jobs
-    hint: str = ""  # what an admin does about it
+    hint: str = ""  # what an admin does about it; for anyone to read, too
+    detail: str = ""  # the error itself, for admins alone
     blocks_starts: bool = False  # no task starts while it lasts; jobs stay Pending
     warning: bool = False  # everything still works
 

@@ -295,6 +295,7 @@ class Condition:
     kind: str  # sandbox, database, disk-full or disk-low
     message: str = ""
     hint: str = ""  # what an admin can do about it
+    detail: str = ""  # the error itself, for admins
     blocks_starts: bool = False  # no task starts while it lasts
     warning: bool = False  # everything still works
 

@@ -143,7 +143,15 @@ class Users:
 
     def _refuse_company(self) -> None:
         """Without isolation every job can read what the server can; others must not come in unasked."""
-        if self._engine.health().isolation is not Isolation.NONE or self._settings.sandbox.isolation == "off":
+        health = self._engine.health()
+        if self._settings.sandbox.isolation == "off":
+            return
+        if health.conditions:
+            raise Conflict(
+                "Whether this machine isolates jobs is not known yet, so no user can be added",
+                hint="See `holdfast doctor` for the problem, and try again once it is resolved.",
+            )
+        if health.isolation is not Isolation.NONE:
             return
         raise Conflict(
             "This machine does not isolate jobs, so a second user could read everything of the first",

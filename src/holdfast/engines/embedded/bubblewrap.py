@@ -1,37 +1,36 @@
-"""The program that makes sandboxes, and the throw-away copy of it that each task gets. Blocking.
+"""The program that makes sandboxes, and the copy of it that tasks are started from. Blocking.
 
 A sandbox's first process is bubblewrap itself, so a task reaches the file it was started from as /proc/1/exe, past
-every mount. Whoever owns that file can change its mode there, and with it what everyone runs next.
+every mount. The owner of that file can change its mode there, and with it what is run next. So tasks of its owner are
+started from sealed copies in memory.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .folder import TaskFolder
+from .sealed import make_sealed_copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bwrap:
     path: str
     libraries: str = ""  # a folder a copy has to be shown, for it would look beside itself
-    exposed: bool = True  # tasks run as someone who may change it
+    exposed: bool = True  # tasks run as a user who may change it
 
-    def place(self, folder: TaskFolder) -> tuple[str, dict[str, str]]:
-        """What to run for this task, and with which variables."""
-        if not self.exposed:
-            return self.path, {}
-        copy = folder["bwrap"]
-        with suppress(FileNotFoundError):
-            os.unlink(copy)  # left by a server that died here
-        _copy(self.path, copy)
-        _wait_for_writers(copy)
-        return copy, {"LD_LIBRARY_PATH": self.libraries} if self.libraries else {}
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a copy needs in its environment."""
+        return {"LD_LIBRARY_PATH": self.libraries} if self.exposed and self.libraries else {}
+
+    def open_copy(self) -> int | None:
+        """A descriptor to run it from, for the caller to close; None: run `path`. No two tasks get the same copy: each
+        can change the mode of its own."""
+        return make_sealed_copy(self.path) if self.exposed else None
 
 
 def find_bwrap() -> Bwrap | None:
@@ -51,29 +50,3 @@ def is_exposed(path: str) -> bool:
     """To a task that runs as our own user. Where it is not, it stays where profiles of AppArmor look for it."""
     user = os.geteuid()
     return user in (0, os.stat(path).st_uid) or os.access(path, os.W_OK)
-
-
-def _copy(source: str, target: str) -> None:
-    reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o500)
-        try:
-            with suppress(OSError):
-                fcntl.flock(writer, fcntl.LOCK_EX)
-            while os.sendfile(writer, reader, None, 1 << 30):
-                pass
-        finally:
-            os.close(writer)
-    finally:
-        os.close(reader)
-
-
-def _wait_for_writers(path: str) -> None:
-    """A program just being started from another thread has all our descriptors for a moment, and what is open for
-    writing cannot be run. The lock goes with the last of them."""
-    reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):
-            fcntl.flock(reader, fcntl.LOCK_SH)
-    finally:
-        os.close(reader)

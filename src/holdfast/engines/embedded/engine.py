@@ -98,6 +98,7 @@ class EmbeddedEngine:
         self._work: set[asyncio.Task[object]] = set()
         self.log_readers = asyncio.Semaphore(READERS)
         self._on_change: Callable[[Observation], None] = lambda _: None
+        self._on_health: Callable[[], None] = ignore_health
 
     # --- opening and closing --------------------------------------------------------------------------------------
 
@@ -116,6 +117,7 @@ class EmbeddedEngine:
         assert self._reviver is not None
         for attempt_id in await self._in_thread(self._reviver.known):
             self._keep_revived(attempt_id)
+        self._background(self._retry_sandbox())
         self._background(self._watch_memory())
         self._background(self._watch_scratch())
 
@@ -133,6 +135,24 @@ class EmbeddedEngine:
         if site.groups is not None:  # here, before anything is started: an empty group may be one that is being made
             site.groups.sweep(self._places.machine_name(""), set(map(self._places.machine_name, self._places.tasks())))
         self._clean(self._clean_shared)
+
+    async def _retry_sandbox(self) -> None:
+        """Look again whether tasks can be isolated as they must be, until they can."""
+        while self._current_site().condition is not None:
+            await asyncio.sleep(self._options.sandbox_retry)
+            before = self._current_site().condition
+            site = await self._in_thread(lambda: find_site(self._places.home, self._options, self._views))
+            self._use_site(site)
+            if site.condition != before:
+                self._on_health()
+
+    def _use_site(self, site: Site) -> None:
+        assert self._starter is not None
+        assert self._reviver is not None
+        self._site = site
+        self._starter.use_site(site)
+        self._reviver.use_site(site)
+        self._door.use_site(site)
 
     def _clean_shared(self) -> None:
         """Remove layers and images nothing stands on any more."""
@@ -157,7 +177,10 @@ class EmbeddedEngine:
     def health(self) -> EngineHealth:
         site = self._current_site()
         limits = site.groups.label if site.groups else "watched"
-        return EngineHealth(name=self.name, isolation=site.isolation, limits=limits, notes=site.notes)
+        conditions = (site.condition,) if site.condition else ()
+        return EngineHealth(
+            name=self.name, isolation=site.isolation, limits=limits, notes=site.notes, conditions=conditions
+        )
 
     def nodes(self) -> Sequence[Node]:
         return self._nodes

@@ -92,6 +92,9 @@ class Entering:
         self._spy = spy.Spy()
         self._sessions: dict[EmbeddedSession, str] = {}  # those whose command runs -> attempt id
 
+    def use_site(self, site: Site) -> None:
+        self._site = site
+
     async def enter(self, attempt_id: str, command: Command) -> Session:
         _check_command(command)
         helper, ends = await _soon(lambda: self._send_in(attempt_id, command))

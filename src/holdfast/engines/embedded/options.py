@@ -18,7 +18,9 @@ class EmbeddedOptions:
     log_cap: int = 10 * GIB  # bytes kept of each stream
     pids_max: int = 8192  # processes and threads of one task
     unknown_image: str = "fail"  # or "host": run it on the machine's own image
-    isolation: str = "auto"  # or "off": no sandbox even where one is possible
+    isolation: str = "auto"  # the least level: "full", "read-only", or "off" for no sandbox at all; see isolation_level
+    several_users: bool = False  # tasks belong to people who must not see each other's files
+    sandbox_retry: float = 5.0  # seconds between tries to make a sandbox where none can be made
     host_show: tuple[str, ...] = ()  # more of the machine's folders to show, read-only
     library: tuple[str, ...] = ()  # folders of Python packages that every task is to have
     hidden: tuple[str, ...] = ()  # more paths no task may see, such as the server's state

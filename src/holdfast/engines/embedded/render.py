@@ -23,6 +23,7 @@ SCRIPT_FD = 5
 SECCOMP_FD = 6
 ARGS_FD = 7
 REPORT_FD = 8
+BWRAP_FD = 10
 MOUNT_FD = 20  # and following, one for each mount
 
 # Docker's default set, less MKNOD (no device may appear) and NET_RAW (the network is the machine's own, and raw

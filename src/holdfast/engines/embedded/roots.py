@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -111,8 +112,8 @@ def holds_devices(home: Path) -> bool:
             os.close(os.open(probe, os.O_RDWR | os.O_CLOEXEC))
         finally:
             os.unlink(probe)
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)  # a task that cannot have its devices is not started
     return True
 
 

@@ -28,7 +28,7 @@ class SealedCopy:
         with self._lock:
             if self._fd < 0 or os.fstat(self._fd).st_ctime_ns != self._made:
                 self._let_go()
-                self._fd = _sealed_copy(self._path)
+                self._fd = make_sealed_copy(self._path)
                 self._made = os.fstat(self._fd).st_ctime_ns
             return fcntl.fcntl(self._fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
 
@@ -42,7 +42,8 @@ class SealedCopy:
             self._fd = -1
 
 
-def _sealed_copy(path: str) -> int:
+def make_sealed_copy(path: str) -> int:
+    """A descriptor of a new copy, for the caller to close."""
     writer = _memory_file(os.path.basename(path))
     try:
         reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

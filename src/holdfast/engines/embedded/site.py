@@ -8,30 +8,28 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from holdfast.core.job import Resources
-from holdfast.engines.base import Isolation, Launch
+from holdfast.core.conditions import Condition, ConditionKind
+from holdfast.engines.base import Isolation
 
 from . import cgroups, roots
 from .bubblewrap import Bwrap, find_bwrap
-from .cleaning import remove_tree
 from .folder import TaskFolder
 from .gpus import Gpu, find_driver, find_gpus
 from .host import SHOWN
 from .images import Image
+from .isolation_level import Level, best_isolation, find_required_level, raise_record
 from .options import EmbeddedOptions
 from .processes import boot_id
-from .render import Bind, Guard, Overlay, Root, render_args, render_command, task_env
+from .render import Bind, Guard, Overlay, Root
 from .seccomp import render_filter
-from .spawning import Order, spawn
+from .trial import Failure, Sandbox, TemporaryFailure, memory_folder, run_trial
 from .views import Views
 
-_PROBE_SECONDS = 30
+_SECCOMP_FILE = "/proc/sys/kernel/seccomp/actions_avail"  # there where the kernel can filter system calls
 
 # What containers usually hide or lock of /proc and /sys.
 _READ_ONLY = ("/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger")
@@ -60,9 +58,19 @@ class Site:
     gpus: tuple[Gpu, ...] = ()
     driver: tuple[Bind, ...] = ()
     notes: tuple[str, ...] = ()
+    condition: Condition | None = None  # why no task may be started here
+    failure: Failure | None = None  # why there is no sandbox, or not the best one
+
+    @property
+    def level(self) -> Level:
+        return Level(isolation=self.isolation, seccomp=bool(self.seccomp), own_devices=self.own_devices)
+
+    def with_notes(self, *notes: str) -> Site:
+        return replace(self, notes=(*self.notes, *notes))
 
 
 def find_site(home: Path, options: EmbeddedOptions, views: Views) -> Site:
+    """With a `condition` where tasks cannot be isolated as they must be: then none may be started."""
     groups, no_groups = cgroups.find_cgroups(name=options.cgroup)
     plain = Site(
         isolation=Isolation.NONE,
@@ -73,18 +81,51 @@ def find_site(home: Path, options: EmbeddedOptions, views: Views) -> Site:
         gpus=find_gpus(),
         driver=find_driver(),
     )
-    if os.geteuid() == 0:
-        plain = replace(plain, own_devices=roots.holds_devices(home))
-    site, notes = _best_sandbox(plain, home, options, views)
-    if os.geteuid() == 0 and site.isolation is not Isolation.NONE and not site.own_devices:
-        notes += (f"Jobs can change the permissions of /dev/null and the like: {home} cannot hold device files.",)
-    if site.host_cow and (too_big := views.host_layers().view.too_big):
-        some = ", ".join(too_big[:3])
-        notes += (f"Folders with too many files to look through are hidden from jobs, such as {some}.",)
+    site = _find_isolated(plain, home, options, views)
     if groups is None:
         mend = "Run the server as root, or as a systemd service with Delegate=yes."
-        notes += (f"CPU is not limited, and memory is watched from outside: {no_groups}. {mend}",)
-    return replace(site, notes=notes)
+        return site.with_notes(f"CPU is not limited, and memory is watched from outside: {no_groups}. {mend}")
+    return site
+
+
+def _find_isolated(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> Site:
+    try:
+        required = find_required_level(home, options.isolation, several_users=options.several_users)
+    except OSError as error:
+        return _blocked(plain, Level(), [], Failure.from_error(error))
+    try:
+        site = _find_sandbox(plain, home, options, views)
+        missing = site.level.missing(required)
+        if missing:
+            return _blocked(plain, required, missing, site.failure)
+        raise_record(home, site.level)
+    except TemporaryFailure as unknown:
+        return _blocked(plain, required, [], unknown.failure)
+    except OSError as error:
+        return _blocked(plain, required, [], Failure.from_error(error))
+    return site
+
+
+_BLOCKED_HINT = (
+    "The server tries again by itself. If this machine cannot isolate jobs any more and you accept that, "
+    'set sandbox.isolation to "read-only" or "off".'
+)
+
+
+def _blocked(plain: Site, required: Level, missing: list[str], failure: Failure | None) -> Site:
+    """A site on which nothing is started until a later look finds a better one."""
+    lacks = f" without {', '.join(missing)}" if missing else ""
+    why = f": {failure.summary}" if failure else ""
+    condition = Condition(
+        kind=ConditionKind.SANDBOX,
+        message=f"Jobs do not start: their tasks would run{lacks or ' without isolation'}{why}.",
+        hint=_BLOCKED_HINT,
+        detail=failure.reason if failure else "",
+        blocks_starts=True,
+    )
+    meant = required.isolation if required.isolation is not Isolation.NONE else best_isolation()
+    # Sessions into tasks that run go on, and have the filter of system calls.
+    return replace(plain, isolation=meant, seccomp=render_filter(platform.machine()) or b"", condition=condition)
 
 
 def _user_name() -> str:
@@ -94,56 +135,53 @@ def _user_name() -> str:
         return "user"
 
 
-def _best_sandbox(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> tuple[Site, tuple[str, ...]]:
+def _find_sandbox(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> Site:
+    """The best that works here. TemporaryFailure when that cannot be found out now."""
     if options.isolation == "off":
-        return plain, ("Jobs are not isolated: isolation is switched off in the settings.",)
+        return plain.with_notes("Jobs are not isolated: isolation is switched off in the settings.")
     bwrap = find_bwrap()
     if bwrap is None:
-        return plain, ("Jobs are not isolated: bubblewrap is missing. Install the package bubblewrap.",)
-    problems = []
-    for candidate, notes in _candidates(replace(plain, bwrap=bwrap), home, options, views):
-        problem = _try_host(candidate, views, home)
-        if problem is None:
-            return _with_images(candidate, notes, views, home)
-        problems.append(problem)
-    if bwrap.exposed and os.statvfs(home).f_flag & os.ST_NOEXEC:
-        hint = f"No program can be run from {home}: mount its filesystem without noexec, or choose another folder."
-    elif os.geteuid() == 0:
+        return plain.with_notes("Jobs are not isolated: bubblewrap is missing. Install the package bubblewrap.")
+    failure: Failure | None = None
+    with memory_folder(home) as base:
+        for candidate in _candidates(replace(plain, bwrap=bwrap), home, options, views):
+            tried = _try_host(candidate, views, base)
+            if tried is None:
+                found = _with_images(_with_disk(candidate, views, home), views, base)
+                return replace(found, failure=failure)
+            if tried.temporary:
+                raise TemporaryFailure(tried)
+            failure = tried
+    assert failure is not None
+    if os.geteuid() == 0:
         hint = "Give the server the capability SYS_ADMIN (with Docker: --privileged)."
     else:
         hint = "Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root."
-    return plain, (f"Jobs are not isolated: {problems[-1].splitlines()[-1]}. {hint}",)
+    note = f"Jobs are not isolated: {failure.reason.splitlines()[-1]}. {hint}"
+    return replace(plain.with_notes(note), failure=failure)
 
 
-def _candidates(
-    plain: Site, home: Path, options: EmbeddedOptions, views: Views
-) -> Iterator[tuple[Site, tuple[str, ...]]]:
-    """Sandboxes from the best down, each with what is to be said about it."""
-    program = render_filter(platform.machine())
-    for seccomp in (program, b"") if program else (b"",):
-        unfiltered = () if seccomp else ("System calls are not filtered: there is no filter for this machine.",)
-        for site, notes in _shapes(replace(plain, seccomp=seccomp), home, options, views):
-            guard = replace(site.guard, seccomp=bool(seccomp))
-            yield replace(site, guard=guard), notes + unfiltered
-            yield replace(site, guard=replace(guard, show_sys=False)), (*notes, *unfiltered, "Jobs see no /sys.")
+def _candidates(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> Iterator[Site]:
+    """Sandboxes from the best down."""
+    program = render_filter(platform.machine()) if os.path.exists(_SECCOMP_FILE) else None
+    for site in _shapes(replace(plain, seccomp=program or b""), home, options, views):
+        if program is None:
+            site = site.with_notes("System calls are not filtered: there is no filter for this machine.")
+        guard = replace(site.guard, seccomp=program is not None)
+        yield replace(site, guard=guard)
+        yield replace(site.with_notes("Jobs see no /sys."), guard=replace(guard, show_sys=False))
 
 
-def _shapes(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> Iterator[tuple[Site, tuple[str, ...]]]:
-    if os.geteuid() == 0:
+def _shapes(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> Iterator[Site]:
+    root = os.geteuid() == 0
+    if root:
         guard = find_guard(privileged=True)
-        full = replace(plain, isolation=Isolation.FULL, guard=guard, host_cow=True, image_cow=True)
-        yield full, ()
-        yield (
-            replace(full, on_disk=False),
-            (f"What jobs change outside their home and /tmp is kept in memory: {home} cannot hold an overlay.",),
-        )
+        yield replace(plain, isolation=Isolation.FULL, guard=guard, host_cow=True, image_cow=True)
     shown, links = roots.host_shown()
     guard = _hiding(find_guard(privileged=False), home, options, views)
-    why = "an overlay is not possible here" if os.geteuid() == 0 else "the server is not root"
-    yield (
-        replace(plain, isolation=Isolation.READ_ONLY, guard=guard, shown=shown, links=links),
-        (f"Jobs cannot change the image host outside their home and /tmp: {why}.",),
-    )
+    why = "an overlay is not possible here" if root else "the server is not root"
+    site = replace(plain, isolation=Isolation.READ_ONLY, guard=guard, shown=shown, links=links)
+    yield site.with_notes(f"Jobs cannot change the image host outside their home and /tmp: {why}.")
 
 
 def find_guard(*, privileged: bool) -> Guard:
@@ -206,10 +244,39 @@ def image_root(site: Site, views: Views, image: Image, folder: TaskFolder) -> Ro
 # --- trying -------------------------------------------------------------------------------------------------------
 
 
-def _with_images(site: Site, notes: tuple[str, ...], views: Views, home: Path) -> tuple[Site, tuple[str, ...]]:
+def _sandbox(site: Site) -> Sandbox:
+    return Sandbox(bwrap=site.bwrap, guard=site.guard, seccomp=site.seccomp)
+
+
+def _try_host(site: Site, views: Views, base: Path) -> Failure | None:
+    return run_trial(_sandbox(site), lambda folder: host_root(site, views, folder), base)
+
+
+def _with_disk(site: Site, views: Views, home: Path) -> Site:
+    """What the disk of tasks' folders allows. A full one counts as able: a task that finds it full is not started."""
+    if os.geteuid() != 0:
+        return site
+    site = replace(site, own_devices=roots.holds_devices(home))
+    if not site.own_devices:
+        site = site.with_notes(
+            f"Jobs can change the permissions of /dev/null and the like: {home} cannot hold device files."
+        )
+    if not site.host_cow:
+        return site
+    failure = _try_host(site, views, home)
+    if failure is not None and not failure.temporary:
+        note = f"What jobs change outside their home and /tmp is kept in memory: {home} cannot hold an overlay."
+        site = replace(site.with_notes(note), on_disk=False)
+    if too_big := views.host_layers().view.too_big:
+        some = ", ".join(too_big[:3])
+        site = site.with_notes(f"Folders with too many files to look through are hidden from jobs, such as {some}.")
+    return site
+
+
+def _with_images(site: Site, views: Views, base: Path) -> Site:
     """An ordinary user, too, may lay an overlay over folders of his own."""
     if site.image_cow:
-        return site, notes
+        return site
 
     def root(folder: TaskFolder) -> Root:
         lower = folder["lower"]
@@ -217,55 +284,9 @@ def _with_images(site: Site, notes: tuple[str, ...], views: Views, home: Path) -
         overlay = Overlay(target="/", lowers=(lower, views.skeleton()), upper=folder["upper"], work=folder["work"])
         return Root(overlays=(overlay,), binds=site.shown, links=site.links, shell=site.host_shell, as_root=True)
 
-    if _try(site, root, home) is None:
-        return replace(site, image_cow=True), notes
-    return site, (*notes, "Jobs cannot change imported images outside their home and /tmp.")
-
-
-def _try_host(site: Site, views: Views, home: Path) -> str | None:
-    return _try(site, lambda folder: host_root(site, views, folder), home)
-
-
-def _try(site: Site, make_root: Callable[[TaskFolder], Root], home: Path) -> str | None:
-    """Run a real sandbox; None when it works, else why not."""
-    probe = str(home / f"probe-{os.getpid()}")
-    folder = TaskFolder(f"{probe}/task")  # as deep as real ones: bubblewrap looks for libraries two folders up
-    remove_tree(probe)
-    os.makedirs(folder.path, 0o700)
-    try:
-        return _run(site, make_root(folder), folder)
-    except OSError as error:
-        return str(error)
-    finally:
-        remove_tree(probe)
-
-
-def _run(site: Site, root: Root, folder: TaskFolder) -> str | None:
-    """Start an empty task the very way real ones are started."""
-    launch = Launch(
-        attempt_id="probe", job_id="probe", task="probe", user="", group="", image="host",
-        script="", shell_options=(), env={}, resources=Resources(),
-    )  # fmt: skip
-    claim = folder.open_claim()
-    try:
-        roots.make_folders(folder, root)
-        args = render_args(launch, root, site.guard, task_env(launch, root, "/", {}), 1 << 20, ())
-        command = render_command(root, ())
-        order = Order(bwrap=site.bwrap, args=args, command=command, script="exit 0\n", seccomp=site.seccomp)
-        pid = spawn(folder, claim, order)
-    finally:
-        os.close(claim)
-    return _verdict(pid, folder)
-
-
-def _verdict(pid: int, folder: TaskFolder) -> str | None:
-    end = time.monotonic() + _PROBE_SECONDS
-    while os.waitpid(pid, os.WNOHANG)[0] == 0:
-        if time.monotonic() > end:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return "a sandbox does not come up in time"
-        time.sleep(0.001)
-    if folder.read_claim().command_code == 0:
-        return None
-    return folder.read_head("stderr", 1000).decode(errors="replace").strip() or "a sandbox does not start"
+    failure = run_trial(_sandbox(site), root, base)
+    if failure is None:
+        return replace(site, image_cow=True)
+    if failure.temporary:
+        raise TemporaryFailure(failure)
+    return site.with_notes("Jobs cannot change imported images outside their home and /tmp.")

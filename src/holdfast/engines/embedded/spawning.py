@@ -12,7 +12,7 @@ from . import libc
 from .bubblewrap import Bwrap
 from .folder import TaskFolder
 from .libc import Dup, Open
-from .render import ARGS_FD, ENTRY_FD, HOLD_FD, MOUNT_FD, PATH, SCRIPT_FD, SECCOMP_FD
+from .render import ARGS_FD, BWRAP_FD, ENTRY_FD, HOLD_FD, MOUNT_FD, PATH, SCRIPT_FD, SECCOMP_FD
 
 RUNNER = str(Path(__file__).parents[2] / "runtime" / "runner.sh")
 _CLAIM_FD = 9
@@ -40,13 +40,11 @@ class Order:
 def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
     """The pid of the runner. `claim` is locked by us; from here on the lock is the runner's too."""
     command, env = list(order.command), dict(order.env)
-    if order.bwrap:
-        program, variables = order.bwrap.place(folder)
-        command = [program, "--args", str(ARGS_FD), *command]
-        env.update(variables)
     sources = {_CLAIM_FD: fcntl.fcntl(claim, fcntl.F_DUPFD_CLOEXEC, _HIGH)}
     try:
         if order.bwrap:
+            command = [*_open_bwrap(order.bwrap, sources), "--args", str(ARGS_FD), *command]
+            env.update(order.bwrap.variables)
             sources[ARGS_FD] = memory_file("\0".join(order.args).encode("utf-8", "surrogateescape"))
             if order.seccomp:
                 sources[SECCOMP_FD] = memory_file(order.seccomp)
@@ -63,6 +61,15 @@ def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
     finally:
         for source in sources.values():
             os.close(source)
+
+
+def _open_bwrap(bwrap: Bwrap, sources: dict[int, int]) -> list[str]:
+    """How to run it. What it is told is a synchronisation descriptor it closes before it runs the task's command."""
+    copy = bwrap.open_copy()
+    if copy is None:
+        return [bwrap.path]
+    sources[BWRAP_FD] = copy
+    return [f"/proc/self/fd/{BWRAP_FD}", "--sync-fd", str(BWRAP_FD)]
 
 
 def _file_actions(folder: TaskFolder, sources: Mapping[int, int]) -> list[Dup | Open]:

@@ -100,10 +100,13 @@ class Starter:
         """`unsettled` gains those that are spawned; whoever takes them up takes them out."""
         self._options = options
         self._places = places
-        self._site = site
+        self._site = site  # replaced when a better one is found
         self._views = views
         self._images = images
         self._unsettled = unsettled
+
+    def use_site(self, site: Site) -> None:
+        self._site = site
 
     def start(self, launch: Launch, folder: TaskFolder) -> Started | None:
         """None when it was started before, by whomever: look at it instead."""
@@ -198,6 +201,8 @@ class Starter:
     def _order(
         self, launch: Launch, folder: TaskFolder, root: Root, groups: tuple[str, ...], opened: ExitStack
     ) -> Order:
+        if self._site.condition is not None:
+            raise Refusal(self._site.condition.message, cause=Cause.START_FAILED, transient=True)
         joins = [f"{group}/cgroup.procs" for group in groups]
         if self._site.isolation is Isolation.NONE:
             cookie = self._places.machine_name(launch.attempt_id)

@@ -5,6 +5,7 @@ Blocking: call it from a thread. Layers are never changed once written, for runn
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -43,6 +44,7 @@ class Views:
         self._handed_out: set[str] = set()
         self._stamp: tuple[int, ...] = ()
         self._taken_at = 0.0
+        self._own_name = secrets.token_hex(16)  # of the layers, unless one is noted
 
     def host_layers(self) -> HostLayers:
         """The layers for the image `host`, as the machine is now."""
@@ -127,23 +129,35 @@ class Views:
             if found is not None or not os.access(place, os.W_OK):
                 return found
             (self._home / _NAME).unlink(missing_ok=True)
+            self._own_name = secrets.token_hex(16)
         return None
 
     def _name(self) -> str:
-        """Another server may share our home: whoever notes a name first has chosen it."""
+        """Another server may share our home: whoever notes a name first has chosen it. On a full disk none is noted,
+        and the next server takes another name and removes what is left under this one."""
+        try:
+            return self._noted_name()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return self._own_name
+
+    def _noted_name(self) -> str:
         file = self._home / _NAME
-        name = secrets.token_hex(16)
-        fresh = self._home / f"{_NAME}.{name}"
+        name = self._own_name
         for _ in range(_TRIES):
             noted = _read_name(file)
             if noted is not None:
                 return noted
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "w") as out:
-                out.write(name)
-            with suppress(FileExistsError):
-                file.hardlink_to(fresh)
-            fresh.unlink()
+            fresh = self._home / f"{_NAME}.{secrets.token_hex(8)}"
+            try:
+                fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                with os.fdopen(fd, "w") as out:
+                    out.write(name)
+                with suppress(FileExistsError):
+                    file.hardlink_to(fresh)
+            finally:
+                fresh.unlink(missing_ok=True)
         return name
 
 

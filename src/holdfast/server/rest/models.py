@@ -656,6 +656,7 @@ class ConditionView(Given):
     kind: Literal["sandbox", "database", "disk-full", "disk-low"]
     message: str
     hint: str = Field(description="What an admin can do about it.")
+    detail: str = Field("", description="The error itself; admins only.")
     blocks_starts: bool = Field(description="No task starts while it lasts; jobs stay Pending.")
     warning: bool = Field(description="Everything still works.")
 

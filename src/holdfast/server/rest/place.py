@@ -62,7 +62,7 @@ async def show_status(request: Request, actor: Caller, services: Ask) -> Respons
             "jobs": status.jobs,
             "queue": status.queue,
             "engine": show_engine(status.engine),
-            "conditions": [show_condition(condition) for condition in status.conditions],
+            "conditions": [show_condition(condition, admin=actor.admin) for condition in status.conditions],
             "ssh": {
                 "enabled": gate.settings.enabled,
                 "host": gate.host(host_of(request)) if gate.is_open else None,

@@ -228,11 +228,12 @@ def show_image(image: ImageInfo) -> dict[str, Any]:
     }
 
 
-def show_condition(condition: Condition) -> dict[str, Any]:
+def show_condition(condition: Condition, *, admin: bool = False) -> dict[str, Any]:
     return {
         "kind": condition.kind.value,
         "message": condition.message,
         "hint": condition.hint,
+        "detail": condition.detail if admin else "",
         "blocks_starts": condition.blocks_starts,
         "warning": condition.warning,
     }
