@@ -18,6 +18,10 @@ have_netcat() {
     command -v nc >/dev/null 2>&1
 }
 
+have_strace() {
+    command -v strace >/dev/null 2>&1
+}
+
 have_git() {
     command -v git >/dev/null 2>&1
 }
@@ -87,6 +91,7 @@ service() {
 
 have_postgresql || component PostgreSQL postgresql
 have_git || component git git
+have_strace || component strace strace
 have_netcat || component netcat netcat-openbsd
 have_chromium || component Chromium "$(chromium_package)" fonts-noto-cjk
 have_openssh || service OpenSSH openssh-server openssh-client

@@ -33,6 +33,8 @@ class Server:
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
         self.token = ""
+        self.prefix: list[str] = []  # a command that runs the server, such as unshare
+        self.user: int | None = None  # runs it; None: the one who runs the tests
 
     def start(self) -> float:
         """Returns the seconds until it answered."""
@@ -43,7 +45,14 @@ class Server:
         self.home.mkdir(parents=True, exist_ok=True)
         with open(self.home / "server.log", "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "holdfast", "up"], env=env, stdout=log, stderr=log, start_new_session=True
+                [*self.prefix, sys.executable, "-m", "holdfast", "up"],
+                env=env,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                user=self.user,
+                group=self.user,
+                extra_groups=() if self.user is not None else None,
             )
         try:
             return self.wait_ready()

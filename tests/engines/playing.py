@@ -37,6 +37,11 @@ def need(*isolations: Isolation) -> None:
         pytest.skip(f"needs isolation {' or '.join(isolations)}, here it is {health.isolation}: {health.notes}")
 
 
+def need_isolation() -> None:
+    if health_here().isolation is Isolation.NONE:
+        pytest.skip(f"there is no sandbox here: {health_here().notes}")
+
+
 def play(home: Path, scenario: Callable[[Rig], Awaitable[None]], options: EmbeddedOptions | None = None) -> None:
     async def go() -> None:
         rig = Rig(lambda: EmbeddedEngine(home, options))

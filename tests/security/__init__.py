@@ -1,0 +1,1 @@
+"""Attacks that must fail: each file is one way in, tried on real parts."""
