@@ -10,6 +10,7 @@ import pytest
 from holdfast.cli.doctor import (
     check_cgroups,
     check_clock,
+    check_conditions,
     check_disk,
     check_engine,
     check_namespaces,
@@ -19,7 +20,7 @@ from holdfast.cli.doctor import (
     check_ssh,
 )
 from holdfast.engines.base import EngineHealth, Isolation
-from holdfast.sdk.models import Gateway
+from holdfast.sdk.models import Condition, Gateway
 
 from .running import Cli
 
@@ -96,6 +97,16 @@ def test_no_isolation_is_a_warning_with_its_reason() -> None:
     assert (check.status, check.remedy) == ("warn", "Do this.")
     full = EngineHealth(name="embedded", isolation=Isolation.FULL, limits="cgroup v2")
     assert check_engine(full).status == "ok"
+
+
+def test_conditions_of_the_installation_are_checks() -> None:
+    full = Condition(kind="disk-full", message="The disk is full.", hint="Run `holdfast prune`.")
+    low = Condition(kind="disk-low", message="The disk is nearly full.", warning=True)
+    checks = check_conditions([full, low])
+    assert [(check.name, check.status, check.remedy) for check in checks] == [
+        ("disk-full", "fail", "Run `holdfast prune`."),
+        ("disk-low", "warn", None),
+    ]
 
 
 def test_doctor_without_a_server_tries_the_sandbox_itself(alone: Cli) -> None:

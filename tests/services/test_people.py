@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.access import Actor
+from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, NotLoggedIn, UserError
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group
@@ -362,6 +363,17 @@ async def test_no_second_user_without_isolation(tmp_path: Path) -> None:
             await house.services.users.create(house.admin, name="alice")
         assert caught.value.hint is not None
         assert 'sandbox.isolation = "off"' in caught.value.hint
+
+
+async def test_no_user_while_it_is_not_known_whether_jobs_are_isolated(tmp_path: Path) -> None:
+    engine = FakeEngine()
+    async with open_house(tmp_path / "a", engine=engine) as house:
+        blocked = Condition(kind=ConditionKind.SANDBOX, message="Jobs do not start.", blocks_starts=True)
+        engine.set_conditions(blocked)
+        with pytest.raises(Conflict, match="not known yet"):
+            await house.user("ann")
+        engine.set_conditions()
+        await house.user("ann")
 
 
 async def test_a_second_user_without_isolation_when_an_admin_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.placement import Quota
 from holdfast.core.schedule import Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
@@ -28,6 +29,28 @@ async def test_a_first_visit_explains_itself(rig: Rig) -> None:
         assert "primehub config generate-token http://test" in told
         assert "http://test/rest-server" in told
         assert "Your jobs now" not in told
+
+
+async def test_a_problem_of_the_installation_is_shown_to_everyone(rig: Rig) -> None:
+    await rig.house.user("ann", "lab", password=PASSWORD)
+    problem = Condition(
+        kind=ConditionKind.SANDBOX,
+        message="Jobs do not start.",
+        hint="Mend the kernel.",
+        detail="EPERM",
+        blocks_starts=True,
+    )
+    rig.house.engine.set_conditions(problem)
+    async with open_desk(rig, "ann") as desk:
+        told = text_of((await desk.get("/")).text)
+        assert "Jobs do not start." in told
+        assert "Mend the kernel." not in told
+    async with open_desk(rig) as desk:
+        assert "Jobs do not start. Mend the kernel." in text_of((await desk.get("/")).text)
+        assert "Jobs do not start. Mend the kernel." in text_of((await desk.get("/admin/place")).text)
+    answered = (await rig.get("/health")).json()
+    assert [each["detail"] for each in answered["conditions"]] == [""]
+    assert [each["detail"] for each in (await rig.get("/status")).json()["conditions"]] == ["EPERM"]
 
 
 async def test_somebody_without_a_group_is_told_so(rig: Rig) -> None:
