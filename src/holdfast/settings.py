@@ -223,7 +223,10 @@ class OpenPaiSettings(Section):
         "place of jobs.time_limit; 0: no limit, as OpenPAI had none.",
     )
     requests_per_minute: int = Field(
-        600, ge=0, description="Most requests of one address below /rest-server in a minute; 0: no limit."
+        600,
+        ge=0,
+        description="Most requests below /rest-server in a minute: of one user, or of one address without a valid "
+        "token; 0: no limit.",
     )
     lists_per_minute: int = Field(120, ge=0, description="Most job lists one user asks for in a minute; 0: no limit.")
     submits_per_hour: int = Field(3600, ge=0, description="Most jobs one user submits in an hour; 0: no limit.")

@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden
+from holdfast.services.login_devices import LIFETIME, MAX_TOKEN_LENGTH
 from holdfast.services.tokens import NewToken
 
 from .origin import origin_of
@@ -57,6 +58,27 @@ def end(request: HTTPConnection, response: Response) -> None:
         secure=origin_of(request).startswith("https:"),
         httponly=True,
         samesite="lax",
+    )
+
+
+# -- devices
+
+
+def device_of(request: HTTPConnection) -> str:
+    """The device token that this browser was given at an earlier login, if any."""
+    return request.cookies.get(f"{cookie_name(request)}_device", "")[: MAX_TOKEN_LENGTH + 1]
+
+
+def remember_device(request: HTTPConnection, response: Response, token: str) -> None:
+    """It outlives the login: the browser shows it when somebody logs in again."""
+    response.set_cookie(
+        f"{cookie_name(request)}_device",
+        token,
+        max_age=int(LIFETIME.total_seconds()),
+        path="/",
+        secure=origin_of(request).startswith("https:"),
+        httponly=True,
+        samesite="strict",
     )
 
 
