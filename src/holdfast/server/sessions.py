@@ -18,7 +18,7 @@ from holdfast.core.errors import Forbidden
 from holdfast.services.login_devices import LIFETIME, MAX_TOKEN_LENGTH
 from holdfast.services.tokens import NewToken
 
-from .origin import origin_of
+from .origin import origin_of, public_origin
 
 CSRF_FIELD = "csrf"
 CSRF_HEADER = "x-csrf-token"
@@ -111,7 +111,9 @@ def check_origin(request: HTTPConnection) -> None:
 
 
 def _is_ours(request: HTTPConnection, origin: str) -> bool:
-    """By host and port: whether TLS ends before us is not always told."""
+    """The public address, or the host and port of this request: a proxy may pass on neither."""
+    if origin.lower() == public_origin(request):
+        return True
     return origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
 
 
