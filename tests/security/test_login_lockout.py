@@ -14,6 +14,7 @@ from holdfast.core.errors import NotLoggedIn
 from holdfast.server.app import create_app
 from holdfast.services.login_throttle import ADDRESS, USER
 from holdfast.services.refusals import TooManyRequests
+from tests.e2e.server import Server
 from tests.services.house import House, open_house
 
 pytestmark = pytest.mark.anyio
@@ -181,3 +182,43 @@ async def test_a_command_line_that_logged_in_before_is_not_locked_out(house: Hou
             await client.post("/login", json={**body, "password": "wrong"})
         assert (await client.post("/login", json=body)).status_code == 429
         assert (await client.post("/login", json={**body, "device": device})).status_code == 200
+
+
+# -- a real server, sixty threads
+
+
+def test_sixty_threads_on_the_same_address_keep_nobody_out(tmp_path: Path) -> None:
+    server = Server(tmp_path / "home")
+    server.start()
+    stop, refused = threading.Event(), threading.Event()
+
+    def guess(number: int) -> None:
+        with httpx.Client(base_url=f"{server.url}/api/v1", timeout=TIMEOUT) as client:
+            while not stop.is_set():
+                user = ("bob", "alice", f"user{number}")[number % 3]
+                answer = client.post("/login", json={"user": user, "password": "wrong"})
+                assert answer.status_code in (401, 429)
+                if answer.status_code == 429:
+                    refused.set()
+
+    threads = [threading.Thread(target=guess, args=(number,)) for number in range(THREADS)]
+    try:
+        with server.client() as admin:
+            for name in ("alice", "bob", "carol"):
+                body = {"name": name, "password": PASSWORD, "groups": ["default"]}
+                assert admin.post("/users", json=body).status_code == 201
+        with httpx.Client(base_url=f"{server.url}/api/v1", timeout=TIMEOUT) as client:
+            alice = {"user": "alice", "password": PASSWORD}
+            device = client.post("/login", json=alice).json()["device"]
+            for thread in threads:
+                thread.start()
+            assert refused.wait(TIMEOUT)
+            for _ in range(3):
+                assert client.post("/login", json={**alice, "user": "carol"}).status_code == 200
+                assert client.post("/login", json={**alice, "device": device}).status_code == 200
+    finally:
+        stop.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        server.stop()
