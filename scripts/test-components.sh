@@ -30,6 +30,14 @@ have_prometheus() {
     command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1
 }
 
+have_nginx() {
+    [ -x /usr/sbin/nginx ] || command -v nginx >/dev/null 2>&1
+}
+
+have_caddy() {
+    command -v caddy >/dev/null 2>&1
+}
+
 have_chromium() {
     for name in chromium-headless-shell chromium chromium-browser; do
         command -v "$name" >/dev/null 2>&1 && return 0
@@ -96,3 +104,5 @@ have_netcat || component netcat netcat-openbsd
 have_chromium || component Chromium "$(chromium_package)" fonts-noto-cjk
 have_openssh || service OpenSSH openssh-server openssh-client
 have_prometheus || service Prometheus prometheus
+have_nginx || service nginx nginx
+have_caddy || service Caddy caddy

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
@@ -29,7 +31,13 @@ class ServerSettings(Section):
     public_url: str = Field(
         "",
         pattern=r"^(https?://[!-~]+)?$",
-        description="Address by which people reach the portal, for links in notices; empty: host and port above.",
+        description="Address by which people reach the portal, such as https://holdfast.example.org: for links, for "
+        "the check where forms come from, and to mark cookies as secure; empty: as each client writes it.",
+    )
+    trusted_proxies: list[str] = Field(
+        [],
+        description="Addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are taken: "
+        '["127.0.0.1", "10.0.0.0/24"]. Name proxies alone: a client at one of these can claim any address.',
     )
     max_job_bytes: int = Field(MIB, ge=1024, description="Largest job file accepted, in bytes.")
     max_image_bytes: int = Field(50 * GIB, ge=MIB, description="Largest image upload accepted, in bytes.")
@@ -40,6 +48,24 @@ class ServerSettings(Section):
         le=LONGEST_DAYS,
         description="Days after which the record of what people changed about the place is removed; 0: never.",
     )
+
+    @field_validator("public_url")
+    @classmethod
+    def _has_a_host(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if url and (not parts.hostname or parts.port == 0 or "@" in parts.netloc):
+            raise ValueError("must be an address such as https://holdfast.example.org")
+        return url
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, proxies: list[str]) -> list[str]:
+        for proxy in proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError as error:
+                raise ValueError(f"{error}; name addresses or networks") from None
+        return proxies
 
 
 class StoreSettings(Section):
@@ -225,7 +251,10 @@ class OpenPaiSettings(Section):
         "place of jobs.time_limit; 0: no limit, as OpenPAI had none.",
     )
     requests_per_minute: int = Field(
-        600, ge=0, description="Most requests of one address below /rest-server in a minute; 0: no limit."
+        600,
+        ge=0,
+        description="Most requests below /rest-server in a minute: of one user, or of one address without a valid "
+        "token; 0: no limit.",
     )
     lists_per_minute: int = Field(120, ge=0, description="Most job lists one user asks for in a minute; 0: no limit.")
     submits_per_hour: int = Field(3600, ge=0, description="Most jobs one user submits in an hour; 0: no limit.")

@@ -16,6 +16,7 @@ from holdfast.cli.doctor import (
     check_namespaces,
     check_open_files,
     check_port,
+    check_proxy,
     check_python,
     check_ssh,
 )
@@ -82,6 +83,13 @@ def test_a_port_held_by_the_server_one_is_logged_in_to_is_no_failure() -> None:
         assert url in check.message
         assert check_port("127.0.0.1", port, None, f"http://localhost:{port - 1}").status == "fail"
         assert check_port("127.0.0.1", port, None, f"http://192.0.2.1:{port}").status == "fail"
+
+
+def test_a_proxy_that_is_not_trusted_is_a_warning() -> None:
+    assert check_proxy("", []) == check_proxy("http://10.0.0.1:8080", []) == []
+    (check,) = check_proxy("https://holdfast.example.org", [])
+    assert (check.status, "server.trusted_proxies" in (check.remedy or "")) == ("warn", True)
+    assert [check.status for check in check_proxy("https://holdfast.example.org", ["127.0.0.1"])] == ["ok"]
 
 
 def test_clock_files_and_disk(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from holdfast.sdk.address import (
     login_file,
     normal_url,
     save_login,
+    saved_device,
     saved_login,
 )
 
@@ -79,6 +80,15 @@ def test_the_login_file_is_for_its_owner_alone() -> None:
     save_login("http://b", "hf_b", "bob", None)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["login.json"]
+
+
+def test_a_device_token_is_kept_by_address_and_user_also_after_a_logout() -> None:
+    save_login("http://a", "hf_a", "ann", None, device="first")
+    save_login("http://a/", "hf_a", "bob", None, device="second")
+    save_login("http://a", "hf_c", "ann", None)  # by a token, which gives none
+    forget_login("http://a")
+    assert (saved_device("http://a", "ann"), saved_device("HTTP://A", "bob")) == ("first", "second")
+    assert (saved_device("http://b", "ann"), saved_device("http://a", "eve")) == ("", "")
 
 
 def test_logins_are_kept_side_by_side_and_forgotten_one_by_one() -> None:

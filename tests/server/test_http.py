@@ -143,7 +143,7 @@ async def open_page_socket(port: int, login: str) -> tuple[asyncio.StreamReader,
     return reader, writer
 
 
-async def test_nonsense_through_a_socket_ends_it_without_a_word(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_nonsense_through_a_socket_ends_it_and_is_counted(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     login = await rig.house.services.tokens.login_as("admin", "test")
     async with serving(rig) as port:
         reader, writer = await open_page_socket(port, login.text)
@@ -151,7 +151,8 @@ async def test_nonsense_through_a_socket_ends_it_without_a_word(rig: Rig, caplog
         answer = await asyncio.wait_for(reader.read(), PATIENCE)
         writer.close()
     assert answer.endswith(b"\x88\x02" + (1007).to_bytes(2, "big"))
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.__dict__["invalid_text"] == 1
 
 
 async def test_pings_that_nobody_reads_the_answers_of_fill_no_memory(rig: Rig) -> None:

@@ -389,18 +389,13 @@ async def test_what_was_typed_in_place_of_a_user_is_not_kept(house: House) -> No
 
 
 async def test_whoever_guesses_fills_no_disk(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no(hashed: str | None, password: str) -> bool:
+    async def no(hashed: str | None, password: str, *, queue_key: str) -> bool:
         return False
 
     monkeypatch.setattr(house.services.tokens._passwords, "verify", no)
-    monkeypatch.setattr(house.services.tokens._guesses, "begin", _at_once)
     for number in range(MOST_PER_HOUR + 40):
         await _fail(house, "nobody", f"10.0.0.{number}")
     assert len(await events(house, kind=AuditKind.LOGIN)) == MOST_PER_HOUR
     house.clock.forward(3601)
     await _fail(house, "nobody", "10.0.1.1")
     assert (await events(house, kind=AuditKind.LOGIN))[0].detail == {"others": "40"}
-
-
-async def _at_once(user: str, address: str) -> None:
-    return None

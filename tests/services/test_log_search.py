@@ -17,7 +17,7 @@ LOG = b"first line\nsecond \xc3\xa9t\xc3\xa9 line\nTHIRD line\nno newline at the
 
 
 async def search(source: FileSource, query: str, *, budget: float = 20.0, **more: object) -> Found:
-    return await Searches(budget).search(source, Question(query=query, **more))  # type: ignore[arg-type]
+    return await Searches(budget).search(source, Question(query=query, **more), user="alice")  # type: ignore[arg-type]
 
 
 @pytest.fixture

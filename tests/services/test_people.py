@@ -14,7 +14,7 @@ from holdfast.core.records import Group
 from holdfast.core.states import JobState
 from holdfast.engines.base import Isolation
 from holdfast.engines.fake import FakeEngine
-from holdfast.services import guessing, tokens
+from holdfast.services import login_throttle, tokens
 from holdfast.services.access_tokens import CACHED_FOR
 from holdfast.services.groups import GroupChange
 from holdfast.services.refusals import TooManyRequests
@@ -95,21 +95,8 @@ async def test_guessing_is_slowed_down(house: House) -> None:
             await house.services.tokens.login("admin", "wrong", HERE)
     with pytest.raises(TooManyRequests):
         await house.services.tokens.login("admin", house.admin_password, HERE)
-    house.clock.forward(2)
+    house.clock.forward(login_throttle.ADDRESS.interval)
     await house.services.tokens.login("admin", house.admin_password, HERE)
-
-
-async def test_a_flood_of_guesses_shuts_nobody_else_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = {"free": 3, "first": 0.001, "most": 0.002}
-    monkeypatch.setattr(guessing, "ADDRESS", guessing.Patience(**short))
-    monkeypatch.setattr(guessing, "USER", guessing.Patience(**short))
-    for number in range(10):
-        with pytest.raises(NotLoggedIn):
-            await house.services.tokens.login(f"user{number}", "wrong", HERE)
-        with pytest.raises(NotLoggedIn):
-            await house.services.tokens.login("admin", "wrong", f"10.0.7.{number}")
-    made = await house.services.tokens.login("admin", house.admin_password, HERE)
-    assert made.token.user == "admin"
 
 
 async def test_guesses_at_one_moment_all_count(house: House) -> None:

@@ -150,6 +150,16 @@ def check_port(host: str, port: int, url: str | None, other: str | None = None) 
     return Check("port", "ok", f"{host}:{port} is free")
 
 
+def check_proxy(public_url: str, trusted_proxies: Sequence[str]) -> list[Check]:
+    """Nothing to say where no proxy is meant to be in front of the server."""
+    if trusted_proxies:
+        return [Check("proxy", "ok", f"client addresses are taken from {', '.join(trusted_proxies)}")]
+    if not public_url.startswith("https:"):
+        return []
+    message = f"{public_url} needs a proxy for TLS, and none is trusted: all its clients appear at the proxy's address"
+    return [Check("proxy", "warn", message, 'Set server.trusted_proxies, such as ["127.0.0.1"], and restart.')]
+
+
 def _listens_at(url: str, host: str, port: int) -> bool:
     """Whether the server at `url` may be the one that holds this port of this machine."""
     parts = urlsplit(url)

@@ -362,13 +362,14 @@ def doctor(home: Home = None, json: Json = False) -> None:
     from holdfast.bootstrap import probe, running
     from holdfast.settings import default_home, load_settings
 
-    from .doctor import check_conditions, check_engine, check_machine, check_ssh, report
+    from .doctor import check_conditions, check_engine, check_machine, check_proxy, check_ssh, report
 
     folder = (home or default_home()).absolute()
     settings = load_settings(folder, os.environ)
     found = running(folder)
     url, other = (found.url, None) if found else (None, _other_server())
     checks = check_machine(folder, settings.server.host, settings.server.port, url, other)
+    checks += check_proxy(settings.server.public_url, settings.server.trusted_proxies)
     if found is not None:
         told = _local_status(folder)
         checks += [check_engine(told.engine if told else None), check_ssh(told.ssh if told else None)]

@@ -25,7 +25,7 @@ def login(
     The token is kept in a file that only this user of this machine can read.
     """
     from holdfast.sdk import Client
-    from holdfast.sdk.address import save_login
+    from holdfast.sdk.address import save_login, saved_device
 
     with Client(url) as client:
         address = client.address.url
@@ -33,8 +33,8 @@ def login(
         if not token_stdin:
             name = user or _ask_user(password_stdin)
             password = read_password(f"Password of {name} at {address}", from_stdin=password_stdin)
-            found = client.login(name, password)
-            path = save_login(address, found.token, found.user or name, found.expires_at)
+            found = client.login(name, password, device=saved_device(address, name))
+            path = save_login(address, found.token, found.user or name, found.expires_at, device=found.device)
     if token_stdin:
         token = first_line_of_stdin("token")
         with Client(address, token) as client:

@@ -133,22 +133,42 @@ def saved_login(url: str | None = None, *, environ: Mapping[str, str] | None = N
     """The login saved for `url`, or the current one."""
     data = _read_json(login_file(environ))
     wanted = url or data.get("current")
-    entry = _logins(data).get(wanted) if isinstance(wanted, str) else None
+    entry = _entries(data, "logins").get(wanted) if isinstance(wanted, str) else None
     if not isinstance(entry, dict) or not isinstance(entry.get("token"), str):
         return None
     return SavedLogin(url=str(wanted), token=entry["token"], user=str(entry.get("user") or ""))
 
 
 def save_login(
-    url: str, token: str, user: str, expires_at: datetime | None, *, environ: Mapping[str, str] | None = None
+    url: str,
+    token: str,
+    user: str,
+    expires_at: datetime | None,
+    *,
+    device: str = "",
+    environ: Mapping[str, str] | None = None,
 ) -> Path:
-    """Keep a token for `url`, readable by this user alone, and make it the current one."""
+    """Keep a token for `url`, readable by this user alone, and make it the current one. `device`: for the next login
+    of this user there; it is kept after a logout, too."""
     path = login_file(environ)
-    logins = _logins(_read_json(path))
+    data = _read_json(path)
+    logins, devices = _entries(data, "logins"), _entries(data, "devices")
     expires = expires_at.isoformat() if expires_at else None
     logins[normal_url(url)] = {"token": token, "user": user, "expires_at": expires}
-    _write_private(path, {"current": normal_url(url), "logins": logins})
+    if device:
+        devices[_device_key(url, user)] = device
+    _write_private(path, {"current": normal_url(url), "logins": logins, "devices": devices})
     return path
+
+
+def saved_device(url: str, user: str, *, environ: Mapping[str, str] | None = None) -> str:
+    """The device token of the last login of `user` at `url` from here; empty where there was none."""
+    found = _entries(_read_json(login_file(environ)), "devices").get(_device_key(url, user))
+    return found if isinstance(found, str) else ""
+
+
+def _device_key(url: str, user: str) -> str:
+    return f"{normal_url(url)} {user}"
 
 
 def forget_login(url: str | None = None, *, environ: Mapping[str, str] | None = None) -> SavedLogin | None:
@@ -158,16 +178,16 @@ def forget_login(url: str | None = None, *, environ: Mapping[str, str] | None = 
     if found is None:
         return None
     data = _read_json(path)
-    logins = _logins(data)
+    logins = _entries(data, "logins")
     del logins[found.url]
     current = data.get("current") if data.get("current") != found.url else None
-    _write_private(path, {"current": current, "logins": logins})
+    _write_private(path, {"current": current, "logins": logins, "devices": _entries(data, "devices")})
     return found
 
 
-def _logins(data: dict[str, Any]) -> dict[str, Any]:
-    logins = data.get("logins")
-    return dict(logins) if isinstance(logins, dict) else {}
+def _entries(data: dict[str, Any], name: str) -> dict[str, Any]:
+    found = data.get(name)
+    return dict(found) if isinstance(found, dict) else {}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

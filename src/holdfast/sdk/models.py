@@ -351,6 +351,7 @@ class Login:
     token: str = field(repr=False)
     user: str = ""
     expires_at: datetime | None = None
+    device: str = field(default="", repr=False)  # for the next login from here: see PeopleCalls.login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ UNCHANGED: Any = object()  # for fields where None means something
 
 class PeopleCalls:
     @endpoint
-    def login(self, user: str, password: str) -> Call[Login]:
-        """A token for a user and password. It is not kept: make a client with it."""
-        body = {"user": user, "password": password}
+    def login(self, user: str, password: str, *, device: str = "") -> Call[Login]:
+        """A token for a user and password. It is not kept: make a client with it. `device`: what an earlier login
+        from here answered with, so that failed logins of other clients do not hold up this one."""
+        body = {"user": user, "password": password, **({"device": device} if device else {})}
         return call("POST", "/login", as_a(Login), body=body, repeatable=True)
 
     @endpoint

@@ -20,6 +20,7 @@ from .auth import token_of
 from .border import Border, Knows, Limit
 from .docs_page import render_docs
 from .errors import add_handlers, render_outermost, wants_page
+from .forwarded import ForwardedHeaders
 from .openapi import complete
 from .openpai.app import RestServer
 from .openpai.auth import find_actor as find_openpai_actor
@@ -122,6 +123,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_middleware(CrossOrigin)
     app.add_middleware(Border, limit=body_limit(services.settings), refuse=_refuse, knows=_knows(services))
     app.add_middleware(Counted, vitals=services.vitals)
+    app.add_middleware(ForwardedHeaders, trusted=services.settings.server.trusted_proxies)
     return app
 
 

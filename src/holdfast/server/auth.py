@@ -51,7 +51,7 @@ async def actor_of(request: Request) -> Actor:
 
 
 def address_of(request: Request) -> str:
-    """Where the request came from; not what a header says of it, for anyone can write that."""
+    """Where the request came from. A header says so only where a trusted proxy wrote it: see forwarded."""
     return request.client.host if request.client else "unknown"
 
 

@@ -66,7 +66,7 @@ class Border:
 
 
 def _address(scope: Scope) -> str:
-    """Where it came from; not what a header says of it, for anyone can write that."""
+    """Where it came from. A header says so only where a trusted proxy wrote it: see forwarded."""
     return scope["client"][0] if scope.get("client") else ""
 
 

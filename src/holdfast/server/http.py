@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from .client_errors import summarised_client_errors
 from .websocket_protocol import BoundedProtocol
 
 MOST_MESSAGE = 64 * 1024  # bytes, of what a page sends through its socket
@@ -34,21 +34,12 @@ async def run_http(
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=False,  # the application itself does that: see forwarded
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, round(last_requests)),
     )
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
-    await _Server(config, on_ready).serve(sockets=[listener])
-
-
-# That an answer was cut short, which we do on purpose, is told before, and why. The other is a client's nonsense: its
-# socket is closed, and whoever sends it again and again would fill the log.
-_NO_NEWS = ("ASGI callable returned without completing response.", "Invalid UTF-8 sequence received from client.")
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    return record.msg not in _NO_NEWS
+    with summarised_client_errors():
+        await _Server(config, on_ready).serve(sockets=[listener])
 
 
 class _Server(uvicorn.Server):

@@ -15,9 +15,10 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden
+from holdfast.services.login_devices import LIFETIME, MAX_TOKEN_LENGTH
 from holdfast.services.tokens import NewToken
 
-from .origin import origin_of
+from .origin import origin_of, public_origin
 
 CSRF_FIELD = "csrf"
 CSRF_HEADER = "x-csrf-token"
@@ -60,6 +61,27 @@ def end(request: HTTPConnection, response: Response) -> None:
     )
 
 
+# -- devices
+
+
+def device_of(request: HTTPConnection) -> str:
+    """The device token that this browser was given at an earlier login, if any."""
+    return request.cookies.get(f"{cookie_name(request)}_device", "")[: MAX_TOKEN_LENGTH + 1]
+
+
+def remember_device(request: HTTPConnection, response: Response, token: str) -> None:
+    """It outlives the login: the browser shows it when somebody logs in again."""
+    response.set_cookie(
+        f"{cookie_name(request)}_device",
+        token,
+        max_age=int(LIFETIME.total_seconds()),
+        path="/",
+        secure=origin_of(request).startswith("https:"),
+        httponly=True,
+        samesite="strict",
+    )
+
+
 # -- proofs that a form is ours
 
 
@@ -89,7 +111,9 @@ def check_origin(request: HTTPConnection) -> None:
 
 
 def _is_ours(request: HTTPConnection, origin: str) -> bool:
-    """By host and port: whether TLS ends before us is not always told."""
+    """The public address, or the host and port of this request: a proxy may pass on neither."""
+    if origin.lower() == public_origin(request):
+        return True
     return origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
 
 

@@ -45,6 +45,7 @@ from .job_closeup import JobCloseup
 from .jobs import Jobs
 from .keys import Keys
 from .log_links import LogLinks
+from .login_devices import LoginDevices
 from .logs import Logs
 from .mailing import Mailing
 from .metrics import Metrics
@@ -94,6 +95,7 @@ class Services:
     users: Users
     groups: Groups
     tokens: Tokens
+    devices: LoginDevices
     images: Images
     image_aliases: ImageAliases
     instance_types: InstanceTypes
@@ -164,7 +166,8 @@ def build_services(
     images.clear_uploads()
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes)
     files.clear_uploads()
-    tokens = Tokens(audited, settings, access, passwords, clock=clock, monotonic=monotonic)
+    devices = LoginDevices(derive, clock=clock)
+    tokens = Tokens(audited, settings, access, passwords, devices, clock=clock, monotonic=monotonic)
     blockers = Blockers(store, control, prospects)
     jobs = Jobs(store, engine, control, intake, prospects, blockers, clock=clock)
     entering = Entering(
@@ -201,6 +204,7 @@ def build_services(
         users=Users(audited, engine, settings, access, passwords, clock=clock, monotonic=monotonic),
         groups=Groups(audited, control, folders, forget=forget),
         tokens=tokens,
+        devices=devices,
         codes=TokenCodes(audited, tokens, monotonic=monotonic),
         keys=Keys(audited, access.forget, clock=clock),
         notices=_notices(audited, insights, settings, derive, clock),

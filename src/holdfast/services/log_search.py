@@ -1,4 +1,8 @@
-"""Searching a log of any size: a bounded time per call, and an offset to go on from."""
+"""Searching a log of any size: a bounded time per call, and an offset to go on from.
+
+Users take turns: one search of a user runs at a time, and the next slot goes to another user. Plain text has slots of
+its own, so that patterns, which may use all of their time, do not delay it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,18 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import LogSource
 
 from . import log_matching
+from .fair_slots import FairSlots, SlotsBusy
 from .log_errors import ERROR_SIGNS, FIRST_ERROR
 from .log_matching import HEADER, Hit, compile_match, hits_in, whole_lines
+from .refusals import TooManyRequests
 
 PIECE = 256 * 1024  # bytes searched at one time; a longer line is searched in pieces
 BUDGET = 2.0  # seconds a call may take
 MOST_QUERY = 1000  # characters
-AT_ONCE = 2  # searches; each can keep a core busy
+MAX_PATTERNS = 2  # searches at a time; each can keep a core busy
+MAX_PLAIN = 4
+MAX_WAITING = 5  # searches of one user, of each kind
+WAIT_TIMEOUT = 10.0  # seconds
 ANSWER_LIMIT = 64 * 1024 * 1024  # bytes of one answer of the search program
 
 
@@ -46,19 +55,28 @@ class Finder(Protocol):
 
 class Searches:
     def __init__(self, budget: float = BUDGET) -> None:
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._patterns = FairSlots(MAX_PATTERNS, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT)
+        self._plain = FairSlots(MAX_PLAIN, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT)
         self._budget = budget
 
-    async def search(self, source: LogSource, question: Question) -> Found:
+    async def search(self, source: LogSource, question: Question, *, user: str) -> Found:
+        """TooManyRequests when too many searches of `user` are waiting, or this one has waited for too long."""
         _check(question)
+        slots = self._patterns if question.regex else self._plain
+        try:
+            async with slots.slot(user):
+                return await self._run(source, question)
+        except SlotsBusy:
+            raise _busy() from None
+
+    async def _run(self, source: LogSource, question: Question) -> Found:
         walk = _Walk(source, question)
-        async with self._gate:
-            try:
-                async with asyncio.timeout(self._budget), _finder(question) as finder:
-                    await walk.run(finder)
-            except TimeoutError:
-                if walk.position <= question.start and not walk.hits:
-                    raise _too_slow() from None
+        try:
+            async with asyncio.timeout(self._budget), _finder(question) as finder:
+                await walk.run(finder)
+        except TimeoutError:
+            if walk.position <= question.start and not walk.hits:
+                raise _too_slow() from None
         return Found(tuple(walk.hits), walk.next)
 
 
@@ -97,6 +115,14 @@ def _check(question: Question) -> None:
         raise UserError(f"A search may have at most {MOST_QUERY} characters", field="q")
     if "\n" in question.query:
         raise UserError("A search looks at one line at a time, so it cannot hold a line break", field="q")
+
+
+def _busy() -> TooManyRequests:
+    return TooManyRequests(
+        "Too many log searches are running",
+        retry_after=WAIT_TIMEOUT,
+        hint="Wait until your other searches have ended, and try again.",
+    )
 
 
 def _too_slow() -> UserError:

@@ -171,8 +171,8 @@ class Logs:
         pieces = tuple(await source.times(start, end, most))
         return Times(pieces, pieces[-1].end if len(pieces) >= most and pieces[-1].end < end else None)
 
-    async def search(self, source: LogSource, question: Question) -> Found:
-        return await self._searches.search(source, question)
+    async def search(self, actor: Actor, source: LogSource, question: Question) -> Found:
+        return await self._searches.search(source, question, user=actor.name)
 
     # -- following
 

@@ -1,14 +1,17 @@
-"""Passwords: argon2 at rest, checked in a thread, a few at a time."""
+"""Passwords: argon2 at rest, checked in threads, a few at a time, in turns."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import suppress
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from holdfast.core.errors import UserError
+
+from .fair_slots import FairSlots, SlotsBusy
 
 MIN_LENGTH = 8
 MAX_LENGTH = 1024  # bytes; a longer one only costs us time
@@ -20,30 +23,37 @@ _TRIED_FIRST = {
     "admin123", "admin1234", "administrator", "holdfast", "holdfast1",
 }  # fmt: skip
 AT_ONCE = 2  # each check costs a core and MEMORY_KIB
+MAX_WAITING_UNKNOWN = 16  # checks for users that do not exist
 
 
 class Passwords:
     def __init__(self, *, memory_kib: int = MEMORY_KIB) -> None:
         self._hasher = PasswordHasher(time_cost=2, memory_cost=memory_kib, parallelism=1)
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._slots = FairSlots(AT_ONCE)
         self._nobody: str | None = None
 
     async def hash(self, password: str) -> str:
-        async with self._gate:
+        async with self._slots.slot("hash"):
             return await asyncio.to_thread(self._hasher.hash, password)
 
-    async def verify(self, hashed: str | None, password: str) -> bool:
-        """False also without a hash, after the same work: a login must not tell which users exist."""
-        if hashed is None:
-            if self._nobody is None:
-                self._nobody = await self.hash(secrets.token_hex(16))
-            await self._check(self._nobody, password)
-            return False
-        return await self._check(hashed, password)
+    async def verify(self, hashed: str | None, password: str, *, queue_key: str = "") -> bool:
+        """False also without a hash, after the same work: a login must not tell which users exist.
 
-    async def _check(self, hashed: str, password: str) -> bool:
-        async with self._gate:
+        Checks with the same `queue_key` wait for each other; those with different ones take turns.
+        """
+        if hashed is None:
+            await self._verify_unknown(password)
+            return False
+        async with self._slots.slot(f"verify {queue_key}"):
             return await asyncio.to_thread(self._matches, hashed, password)
+
+    async def _verify_unknown(self, password: str) -> None:
+        """Only for its duration, so a flood of made-up users skips it rather than taking turns with real ones."""
+        with suppress(SlotsBusy):
+            async with self._slots.slot("unknown user", max_waiting=MAX_WAITING_UNKNOWN):
+                if self._nobody is None:
+                    self._nobody = await asyncio.to_thread(self._hasher.hash, secrets.token_hex(16))
+                await asyncio.to_thread(self._matches, self._nobody, password)
 
     def _matches(self, hashed: str, password: str) -> bool:
         try:

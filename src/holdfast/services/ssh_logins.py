@@ -21,14 +21,12 @@ from holdfast.store.database import Store
 from .access_tokens import AccessTokens
 from .audit import AuditedStore
 from .failed_logins import FailedLogins
-from .guessing import Guesses
 from .keys import check_public_key, key_blobs, others_key
 
 LASTS = 600.0  # seconds that a short-lived key is good for a login
 MOST_OF_ONE = 20  # short-lived keys of one user
 MOST = 10_000  # of all
 LONGEST_PASSWORD = 200
-LONGEST_NAME = 200
 
 Derive = Callable[[bytes], bytes]
 
@@ -81,7 +79,6 @@ class SshLogins:
         self._derive = derive
         self._clock = clock
         self._monotonic = monotonic
-        self._guesses = Guesses(monotonic)
         self._failures = FailedLogins(store, monotonic)
         self._ring = _Ring()
         self._short: list[_ShortLived] = []
@@ -99,15 +96,13 @@ class SshLogins:
             return Proof(lambda: self._owner_of(job_id), "job's key", job_id)
         return None
 
-    async def by_token(self, text: str, name: str, address: str) -> Proof | None:
-        """A token in place of a password. Tries are counted by where they come from; TooManyRequests after many."""
-        await self._guesses.begin(name[:LONGEST_NAME], address)
+    async def by_token(self, text: str, address: str) -> Proof | None:
+        """A token in place of a password. A token cannot be guessed, so no failure of others refuses a right one."""
         try:
             known = await self._access.known(text[:LONGEST_PASSWORD])
         except NotLoggedIn:
             await self._failures.note(None, address)
             return None
-        self._guesses.succeeded(name[:LONGEST_NAME], address)
         token_id = known.token.id
         return Proof(lambda: self._holder(token_id), "token")
 

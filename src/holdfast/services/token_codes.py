@@ -45,9 +45,9 @@ class TokenCodes:
         self._monotonic = monotonic
         self._open: dict[bytes, _Open] = {}  # by the digest of the code
 
-    async def issue(self, user: str, password: str, address: str) -> str:
+    async def issue(self, user: str, password: str, address: str, *, device: str = "") -> str:
         """A code for a token, for whoever knows the password; NotLoggedIn for others."""
-        return await self._new(await self._tokens.verify(user, password, address), Purpose.TOKEN)
+        return await self._new(await self._tokens.verify(user, password, address, device=device), Purpose.TOKEN)
 
     async def issue_for(self, actor: Actor) -> str:
         """The same for whoever is logged in."""

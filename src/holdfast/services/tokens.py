@@ -20,7 +20,8 @@ from holdfast.store import tokens as token_rows
 from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, kind_of, mint
 from .audit import AuditedStore, Deed
 from .failed_logins import FailedLogins
-from .guessing import Guesses
+from .login_devices import LoginDevices
+from .login_throttle import LoginThrottle
 from .names import check_text
 from .passwords import MAX_LENGTH, Passwords
 
@@ -53,6 +54,7 @@ class Tokens:
         settings: Settings,
         access: AccessTokens,
         passwords: Passwords,
+        devices: LoginDevices,
         *,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
@@ -62,7 +64,8 @@ class Tokens:
         self._access = access
         self._passwords = passwords
         self._clock = clock
-        self._guesses = Guesses(monotonic)
+        self._devices = devices
+        self._throttle = LoginThrottle(monotonic)
         self._failures = FailedLogins(store, monotonic)
 
     async def actor(self, text: str) -> Actor:
@@ -90,9 +93,9 @@ class Tokens:
         """Whoever has no token; None unless the admin lets anyone read."""
         return Actor(name=GUEST, reads_all=True) if self._settings.access.reading == "anyone" else None
 
-    async def login(self, user: str, password: str, address: str) -> NewToken:
-        """By user and password. `address`: where the request came from, for the back-off."""
-        name = await self.verify(user, password, address)
+    async def login(self, user: str, password: str, address: str, *, device: str = "") -> NewToken:
+        """By user and password. `address` and `device`, the client's device token, are for the limits on failures."""
+        name = await self.verify(user, password, address, device=device)
         return await self._begin_login(name, {})
 
     async def login_as(self, user: str, how: str) -> NewToken:
@@ -103,14 +106,16 @@ class Tokens:
         deed = Deed(actor=user, kind=AuditKind.LOGIN, act=Act.BEGUN, subject=user, detail=detail)
         return await self._make(deed, Kind.LOGIN, user, "login", timedelta(days=self._settings.server.login_days))
 
-    async def verify(self, user: str, password: str, address: str) -> str:
-        """The user's name if the password is right; NotLoggedIn otherwise. Tries are counted."""
-        await self._guesses.begin(user[:200], address)
+    async def verify(self, user: str, password: str, address: str, *, device: str = "") -> str:
+        """The user's name if the password is right; NotLoggedIn otherwise. TooManyRequests after many failures of this
+        client."""
         found, hashed = await self._store.read(_with_hash, user) if _could_be(user, password) else (None, None)
-        if not await self._passwords.verify(hashed, password[:MAX_LENGTH]):
+        known_device = self._devices.find_device(user, device) if found else ""
+        attempt = self._throttle.admit(user, address, device=known_device, exists=found is not None)
+        if not await self._passwords.verify(hashed, password[:MAX_LENGTH], queue_key=attempt.queue_key):
             await self._failures.note(found.name if found else None, address)
             raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
-        self._guesses.succeeded(user, address)
+        self._throttle.succeeded(attempt)
         if found is None or found.disabled:
             raise disabled_account()
         return user

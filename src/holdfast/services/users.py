@@ -22,8 +22,8 @@ from holdfast.store import schedules as schedule_rows
 from .access_tokens import AccessTokens, Kind, end_tokens
 from .audit import AuditedStore, Deed, given
 from .extensions import check_extension, merge
-from .guessing import Guesses
 from .keys import refuse_others_keys
+from .login_throttle import LoginThrottle
 from .names import LONGEST_EMAIL, check_text, check_user_name
 from .nearest import need_group, no_user
 from .passwords import Passwords, check_password, generate_password
@@ -70,7 +70,7 @@ class Users:
         self._access = access
         self._passwords = passwords
         self._clock = clock
-        self._guesses = Guesses(monotonic)
+        self._throttle = LoginThrottle(monotonic)
 
     # -- the first start
 
@@ -203,11 +203,11 @@ class Users:
         else of oneself is changed with it, all of it or nothing.
         """
         _check_change(actor, actor.name, also)
-        await self._guesses.begin(actor.name, address)
+        attempt = self._throttle.admit(actor.name, address)
         hashed = await self._store.read(people.password_hash, actor.name)
-        if not await self._passwords.verify(hashed, old):
+        if not await self._passwords.verify(hashed, old, queue_key=attempt.queue_key):
             raise Forbidden("The old password is not right", field="old", hint="An admin can set a new password.")
-        self._guesses.succeeded(actor.name, address)
+        self._throttle.succeeded(attempt)
         hashed = None
         if new != old:
             check_password(new, "new", user=actor.name)

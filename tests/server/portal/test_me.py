@@ -56,7 +56,7 @@ async def test_who_fails_too_often_is_told_how_long_to_wait(rig: Rig) -> None:
             await client.post("/login", data={"user": "ann", "password": "no"})
         answer = await client.post("/login", data={"user": "ann", "password": "no"})
         assert answer.status_code == 429
-        assert "Wait 1 s and try again" in text_of(answer.text)
+        assert "Wait 30 s and try again" in text_of(answer.text)
 
 
 async def test_language_and_theme_can_be_chosen_before_and_are_kept_with_the_user(rig: Rig) -> None:

@@ -247,13 +247,11 @@ async def test_the_accounts_own_password_is_none(rig: SshRig) -> None:
     assert [(event.kind.value, event.act.value) for event in audit.items][:1] == [("login", "failed")]
 
 
-async def test_guessing_is_slowed_down(rig: SshRig) -> None:
+async def test_wrong_tokens_of_others_do_not_refuse_a_right_one(rig: SshRig) -> None:
     made = await rig.house.services.tokens.create(rig.house.admin, name="ssh")
     job = await rig.run_job()
     for _ in range(4):
-        await with_password(rig, job.id, "wrong")
-    await closed(await with_password(rig, job.id, made.text))  # also the right one has to wait
-    rig.house.clock.forward(1000)
+        await closed(await with_password(rig, job.id, "wrong"), "Permission denied")
     assert (await with_password(rig, job.id, made.text)).code == 0
 
 

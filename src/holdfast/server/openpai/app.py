@@ -13,15 +13,16 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import UserError
 from holdfast.server.auth import address_of
 from holdfast.services import Services
+from holdfast.services.client_network import client_network
 from holdfast.store.errors import StoreError
 
 from ..compression import compress
 from . import handlers as handlers  # declares every address
-from .auth import find_actor
+from .auth import find_actor, find_user
 from .call import Call
 from .endpoints import ENDPOINTS, Endpoint
 from .errors import PaiError, answer_error, no_api, render, store_failed
-from .rates import Rates, TooOften, neighbourhood, refuse
+from .rates import Rates, TooOften, refuse
 from .routes import PREFIX, Routes
 from .turns import Turn, Turns
 
@@ -49,7 +50,8 @@ class RestServer:
         """What we did not foresee goes on to the outermost layer, which logs it."""
         headers: dict[str, str] = {}
         try:
-            headers = self._rates.address(address_of(request))
+            user = await find_user(request, self._services)
+            headers = self._rates.count_request(user, address_of(request))
             response = await self._find_and_call(request, turn, headers)
         except TooOften as error:
             return refuse(error)
@@ -82,7 +84,7 @@ class RestServer:
 
 def _asker(actor: Actor | None, request: Request) -> str:
     """Guests have no name. No user is called as their addresses are here."""
-    return actor.name if actor is not None and actor.name else f"from {neighbourhood(address_of(request))}"
+    return actor.name if actor is not None and actor.name else f"from {client_network(address_of(request))}"
 
 
 def _path_of(request: Request) -> str:

@@ -32,6 +32,15 @@ async def find_actor(request: Request, services: Services, who: Who) -> Actor | 
     return actor
 
 
+async def find_user(request: Request, services: Services) -> str:
+    """The name of the user whose valid token came with the request; empty where none did."""
+    header = request.headers.get("authorization", "").strip()
+    try:
+        return (await _holder(services, header)).name if header else ""
+    except (NotLoggedIn, PaiError):
+        return ""
+
+
 def token_of(request: Request) -> str:
     """The text of the token that came with a request that `find_actor` let in."""
     return _credentials(request.headers.get("authorization", "").strip())[1]

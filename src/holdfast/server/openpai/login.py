@@ -7,6 +7,7 @@ from starlette.responses import Response
 from holdfast.core.errors import NotLoggedIn
 from holdfast.server.answers import answer
 from holdfast.server.auth import address_of
+from holdfast.server.sessions import device_of
 
 from .auth import token_of
 from .call import Call
@@ -29,7 +30,7 @@ async def log_in(call: Call) -> Response:
     user, password = need_text(body, "username"), need_text(body, "password")
     tokens = call.services.tokens
     try:
-        made = await tokens.login(user, password, address_of(call.request))
+        made = await tokens.login(user, password, address_of(call.request), device=device_of(call.request))
     except NotLoggedIn:
         if await tokens.knows(user):
             raise PaiError(400, "IncorrectPasswordError", "Password is incorrect.") from None

@@ -1,8 +1,7 @@
-"""How often one may ask: counted per address and per user, in windows of fixed length, in memory."""
+"""Rate limits: requests with a valid token count by user, others by address; in windows of fixed length, in memory."""
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -12,6 +11,7 @@ from enum import StrEnum
 
 from starlette.responses import Response
 
+from holdfast.services.client_network import client_network
 from holdfast.settings import OpenPaiSettings
 
 REMEMBER = 20_000  # addresses or users; the oldest windows go first
@@ -54,9 +54,10 @@ class Rates:
             Limited.SUBMIT: Windows(settings.submits_per_hour, HOUR, clock),
         }
 
-    def address(self, address: str) -> dict[str, str]:
-        """Counts one request; the headers that tell how many are left. TooOften when none were."""
-        return _admit(self._requests.count(neighbourhood(address)))
+    def count_request(self, user: str, address: str) -> dict[str, str]:
+        """Count a request; `user` is empty without a valid token. Returns the headers with what is left; TooOften when
+        nothing was. The two are counted apart, so no flood without a token uses up what a user has left."""
+        return _admit(self._requests.count(f"user {user}" if user else f"from {client_network(address)}"))
 
     def user(self, limited: Limited, user: str) -> dict[str, str]:
         return _admit(self._by_user[limited].count(user))
@@ -83,17 +84,6 @@ class Windows:
     def _tidy(self, now: float) -> None:
         while self._open and (len(self._open) > REMEMBER or next(iter(self._open.values()))[0] <= now):
             self._open.popitem(last=False)
-
-
-def neighbourhood(address: str) -> str:
-    """An address as it is counted: who has one of IPv6 has 2**64 of them."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address[:100]
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
-    return str(found)
 
 
 def refuse(error: TooOften) -> Response:

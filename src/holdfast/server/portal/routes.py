@@ -18,6 +18,7 @@ from holdfast.store.errors import StoreError
 from .. import sessions
 from ..auth import services_of
 from ..errors import STATUS
+from ..origin import public_origin
 from .error_page import PART, ErrorPage, put_above
 from .forms import Form, read_form
 from .visit import Visit, own_path, visit_of
@@ -139,7 +140,9 @@ def _came_from(visit: Visit) -> str:
         parts = urlsplit(visit.request.headers.get("referer", "")[:2000])
     except ValueError:
         return ""
-    if parts.netloc.lower() != visit.request.headers.get("host", "").lower() or not parts.path:
+    public = public_origin(visit.request).partition("://")[2]
+    own = {visit.request.headers.get("host", "").lower(), *([public] if public else [])}
+    if parts.netloc.lower() not in own or not parts.path:
         return ""
     path = own_path(parts.path + (f"?{parts.query}" if parts.query else ""))
     return "" if path == visit.here or parts.path == visit.request.url.path or path.startswith("/login") else path

@@ -140,7 +140,7 @@ async def search_log(
     """Lines that match, at most `limit` and for at most two seconds; `next` is where to go on."""
     chosen = await services.logs.choose(actor, selection)
     question = Question(query=q, regex=regex, ignore_case=ignore_case, start=start, limit=limit)
-    found = await services.logs.search(services.logs.source(chosen), question)
+    found = await services.logs.search(actor, services.logs.source(chosen), question)
     hits = [{"offset": hit.offset, "line_offset": hit.line_offset, "text": hit.text} for hit in found.hits]
     return answer({"hits": hits, "next": found.next})
 

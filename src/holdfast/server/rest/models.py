@@ -317,12 +317,14 @@ class LogTimesView(Given):
 class Login(Taken):
     user: str = Field(max_length=200)
     password: str = Field(max_length=4096)
+    device: str = Field("", max_length=200)
 
 
 class LoginView(Given):
     token: str
     user: str
     expires_at: str | None
+    device: str
 
 
 class MeView(Given):

@@ -138,7 +138,7 @@ class Visitor(asyncssh.SSHServer):
             raise _enough("Too many passwords were tried")
         CLIENT_ADDRESS.set(self.address)
         try:
-            claim = await self._services.ssh_logins.by_token(password, username, self.address)
+            claim = await self._services.ssh_logins.by_token(password, self.address)
         except UserError as error:
             self._connection.send_auth_banner(f"{error.message}. {error.hint or ''}\n")
             return False

@@ -58,7 +58,9 @@ async def log_in(visit: Visit, form: Form) -> Response:
     target = own_path(form.text("next", "/"))
     user = form.text("user")
     try:
-        made = await visit.services.tokens.login(user, form.raw("password"), address_of(visit.request))
+        made = await visit.services.tokens.login(
+            user, form.raw("password"), address_of(visit.request), device=sessions.device_of(visit.request)
+        )
     except (NotLoggedIn, TooManyRequests) as error:
         return await _refused(visit, target, error, user)
     return await _begin(visit, made, target)
@@ -95,6 +97,8 @@ async def _begin(visit: Visit, made: NewToken, target: str) -> Response:
         await visit.services.tokens.logout(visit.session)
     response = visit.go(target)
     sessions.begin(visit.request, response, made)
+    device = visit.services.devices.issue_token(made.token.user, sessions.device_of(visit.request))
+    sessions.remember_device(visit.request, response, device)
     await bring_back(visit, response, made.token.user)
     return response
 

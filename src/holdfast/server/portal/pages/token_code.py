@@ -11,6 +11,7 @@ from holdfast.services.refusals import TooManyRequests
 
 from ...auth import address_of
 from ...primehub.auth_flow import PAGES, TOKEN_NAME
+from ...sessions import device_of
 from ..forms import Form
 from ..routes import act, page
 from ..visit import Visit
@@ -34,7 +35,7 @@ async def give_code(visit: Visit, form: Form) -> Response:
     if visit.actor is not None:
         return await visit.show("token_code.html", CodePage(code=await codes.issue_for(visit.actor)))
     try:
-        code = await codes.issue(user, form.raw("password"), address_of(visit.request))
+        code = await codes.issue(user, form.raw("password"), address_of(visit.request), device=device_of(visit.request))
     except (NotLoggedIn, TooManyRequests) as error:
         found = CodePage(user=user[:200], problem=visit.tell_error(error))
         return await visit.show("token_code.html", found, 401 if isinstance(error, NotLoggedIn) else 429)

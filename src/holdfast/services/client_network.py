@@ -1,0 +1,24 @@
+"""The network of a client, as limits count it."""
+
+from __future__ import annotations
+
+import ipaddress
+
+MAX_LENGTH = 100  # characters of an address that is none
+
+
+def plain_address(address: str) -> str:
+    """The IPv4 address that an IPv4-mapped IPv6 address stands for; any other address unchanged."""
+    head, _, rest = address.lower().rpartition(":")
+    return rest if head == "::ffff" and "." in rest else address
+
+
+def client_network(address: str) -> str:
+    """An IPv4 address by itself, an IPv6 address as its /64: a client with one IPv6 address has 2**64 of them."""
+    try:
+        found = ipaddress.ip_address(plain_address(address).partition("%")[0])
+    except ValueError:
+        return address[:MAX_LENGTH]
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+    return str(found)

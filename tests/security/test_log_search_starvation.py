@@ -1,0 +1,70 @@
+"""Slow patterns of one user delay nobody else's search in a log."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast.services import log_search
+from holdfast.services.log_search import MAX_WAITING, Found, Question, Searches
+from holdfast.services.refusals import TooManyRequests
+from tests.services.sources import FileSource
+
+pytestmark = pytest.mark.anyio
+
+SLOW = Question(query="(a+)+$", regex=True)
+BUDGET = 600.0  # seconds; the slow patterns are ended by hand
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_thirty_slow_patterns_of_one_user_hold_up_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_search, "WAIT_TIMEOUT", BUDGET)
+    searches = Searches(BUDGET)
+    bait = FileSource(tmp_path / "bait", b"a" * 5000 + b"!\n")
+    source = FileSource(tmp_path / "log", b"one\ntwo needle\n")
+
+    async def search(user: str, **more: bool) -> Found:
+        return await searches.search(source, Question(query="needle", **more), user=user)  # type: ignore[arg-type]
+
+    slow = [asyncio.create_task(searches.search(bait, SLOW, user="mallory")) for _ in range(30)]
+    try:
+        refused = 30 - 1 - MAX_WAITING
+        while sum(task.done() for task in slow) < refused:
+            await asyncio.sleep(0)
+        assert len((await search("bob")).hits) == 1
+        assert len((await search("bob", regex=True)).hits) == 1
+        assert len((await search("mallory")).hits) == 1  # her own plain text needs no turn among patterns either
+        assert sum(task.done() for task in slow) == refused  # all the others still run, or wait
+        for task in slow:
+            if task.done():
+                assert isinstance(task.exception(), TooManyRequests)
+    finally:
+        for task in slow:
+            task.cancel()
+        await asyncio.wait(slow)
+
+
+async def test_a_search_that_waits_for_too_long_is_told_to_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_search, "WAIT_TIMEOUT", 0.01)
+    searches = Searches(BUDGET)
+    bait = FileSource(tmp_path / "bait", b"a" * 5000 + b"!\n")
+    slow = asyncio.create_task(searches.search(bait, SLOW, user="mallory"))
+    try:
+        while not searches._patterns._used:
+            await asyncio.sleep(0)
+        with pytest.raises(TooManyRequests, match="Too many log searches") as caught:
+            await searches.search(bait, SLOW, user="mallory")
+        assert caught.value.retry_after
+    finally:
+        slow.cancel()
+        await asyncio.wait([slow])

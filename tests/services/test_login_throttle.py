@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.services import login_throttle
+from holdfast.services.login_devices import LIFETIME, LoginDevices
+from holdfast.services.login_throttle import ADDRESS, DEVICE, USER, LoginThrottle
+from holdfast.services.refusals import TooManyRequests
+
+from .house import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def throttle(clock: Clock) -> LoginThrottle:
+    return LoginThrottle(lambda: clock.monotonic)
+
+
+def fail(throttle: LoginThrottle, times: int, user: str = "alice", address: str = "10.0.0.1", device: str = "") -> int:
+    """How many of so many tries were admitted."""
+    admitted = 0
+    for _ in range(times):
+        try:
+            throttle.admit(user, address, device=device)
+        except TooManyRequests:
+            continue
+        admitted += 1
+    return admitted
+
+
+def test_some_failures_are_free_then_each_takes_time(throttle: LoginThrottle, clock: Clock) -> None:
+    assert fail(throttle, 100) == ADDRESS.burst
+    for _ in range(4):
+        with pytest.raises(TooManyRequests) as caught:
+            throttle.admit("alice", "10.0.0.1")
+        clock.forward(caught.value.retry_after)
+        assert fail(throttle, 3) == 1
+
+
+def test_other_users_and_other_addresses_are_not_affected(throttle: LoginThrottle) -> None:
+    fail(throttle, 100)
+    assert fail(throttle, 100, user="bob") == ADDRESS.burst
+    assert fail(throttle, 100, address="10.0.0.2") == ADDRESS.burst
+
+
+def test_guesses_from_many_addresses_are_bounded_by_user(throttle: LoginThrottle, clock: Clock) -> None:
+    hour = 3600.0
+    admitted = 0
+    for second in range(int(hour)):
+        admitted += fail(throttle, 2, address=f"10.{second // 65536}.{second // 256 % 256}.{second % 256}")
+        clock.forward(1)
+    assert admitted <= USER.burst + hour / USER.interval
+
+
+def test_a_known_address_is_not_bounded_by_what_unknown_ones_do(throttle: LoginThrottle) -> None:
+    throttle.succeeded(throttle.admit("alice", "10.1.1.1"))
+    for number in range(200):
+        fail(throttle, 5, address=f"10.2.0.{number}")
+    assert fail(throttle, 1, address="10.3.3.3") == 0
+    assert fail(throttle, 100, address="10.1.1.1") == ADDRESS.burst
+
+
+def test_a_device_has_a_bucket_of_its_own(throttle: LoginThrottle) -> None:
+    for number in range(200):
+        fail(throttle, 5, address=f"10.2.0.{number}")
+    fail(throttle, 100, address="10.0.0.1")
+    assert fail(throttle, 100, address="10.0.0.1", device="known") == DEVICE.burst
+
+
+def test_the_right_password_does_not_count(throttle: LoginThrottle) -> None:
+    for _ in range(100):
+        throttle.succeeded(throttle.admit("alice", "10.0.0.1"))
+    assert fail(throttle, 100) == ADDRESS.burst
+
+
+def test_an_ipv6_network_counts_as_one_address(throttle: LoginThrottle) -> None:
+    assert sum(fail(throttle, 1, address=f"2001:db8::{number:x}") for number in range(50)) == ADDRESS.burst
+
+
+def test_made_up_users_push_out_nothing(throttle: LoginThrottle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_throttle, "MAX_BUCKETS", 100)
+    fail(throttle, 100)
+    for number in range(1000):
+        throttle.admit(f"user{number}", "10.0.0.1", exists=False)
+    assert len(throttle._made_up._levels) <= 100
+    assert fail(throttle, 1) == 0
+
+
+def test_memory_is_bounded(throttle: LoginThrottle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_throttle, "MAX_BUCKETS", 100)
+    monkeypatch.setattr(login_throttle, "MAX_KNOWN_ADDRESSES", 100)
+    for number in range(1000):
+        attempt = throttle.admit(f"user{number}", f"10.{number // 250}.0.{number % 250}")
+        throttle.admit(f"user{number}", "10.0.0.1", device=f"{number}")
+        throttle.succeeded(attempt)
+    for buckets in (throttle._addresses, throttle._users, throttle._devices, throttle._known):
+        assert len(getattr(buckets, "_levels", buckets)) <= 100  # type: ignore[arg-type]
+
+
+# -- device tokens
+
+
+@pytest.fixture
+def devices(clock: Clock) -> LoginDevices:
+    return LoginDevices(lambda purpose: b"k" * 32, clock=clock.now)
+
+
+def test_a_device_token_names_one_user_and_stays_one_device(devices: LoginDevices) -> None:
+    token = devices.issue_token("alice")
+    device = devices.find_device("alice", token)
+    assert device
+    assert devices.find_device("bob", token) == ""
+    assert devices.find_device("alice", devices.issue_token("alice", token)) == device
+    assert devices.find_device("bob", devices.issue_token("bob", token)) != device
+
+
+def test_a_device_token_ends(devices: LoginDevices, clock: Clock) -> None:
+    token = devices.issue_token("alice")
+    clock.forward((LIFETIME - timedelta(seconds=1)).total_seconds())
+    assert devices.find_device("alice", token)
+    clock.forward(1)
+    assert devices.find_device("alice", token) == ""
+
+
+@pytest.mark.parametrize("change", ["", "x", "{}x", "x{}", "{}.", "\u00e9{}", "{}{}"])
+def test_what_the_server_did_not_sign_is_no_device(devices: LoginDevices, change: str) -> None:
+    token = devices.issue_token("alice")
+    assert devices.find_device("alice", change.format(token, token)) == ""
+    device, issued, signature = token.split(".")
+    assert devices.find_device("alice", f"{device}.{int(issued) + 1}.{signature}") == ""
+    other = LoginDevices(lambda purpose: b"o" * 32, clock=Clock().now)
+    assert other.find_device("alice", token) == ""
