@@ -239,7 +239,7 @@ def _notices(
 ) -> Notices:
     chosen, server = settings.notices, settings.server
     mailing = Mailing(settings.mail, timeout=chosen.timeout)
-    receivers = Receivers(chosen.allow, chosen.refuse, own_ports=(server.port, settings.ssh.port))
+    receivers = Receivers(chosen.allow, chosen.refuse)
     listens = f"http://{server.host}:{server.port}" if server.port and server.host not in ("", "0.0.0.0", "::") else ""
     making = Making(
         store.plain,
