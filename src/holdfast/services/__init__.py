@@ -138,6 +138,7 @@ def build_services(
     monotonic: Callable[[], float] = time.monotonic,
     passwords: Passwords | None = None,
     derive: Callable[[bytes], bytes] | None = None,
+    own_ports: frozenset[int] = frozenset(),  # that the server listens on
 ) -> Services:
     passwords = passwords or Passwords()
     access = AccessTokens(
@@ -209,7 +210,7 @@ def build_services(
         stacks=Stacks(entering, engine),
         tickets=Tickets(access, entering, monotonic=monotonic),
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
-        ssh_gate=SshGate(settings.ssh, derive),
+        ssh_gate=SshGate(settings.ssh, derive, own_ports | {settings.server.port, settings.ssh.port}),
         images=images,
         image_aliases=image_aliases,
         instance_types=instance_types,
