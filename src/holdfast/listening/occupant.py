@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_LISTEN = "0A"  # the state in /proc/net/tcp
+from holdfast.tcp_listeners import list_listeners
+
 MAX_COMMAND_LENGTH = 200
 
 
@@ -23,18 +24,8 @@ class Occupant:
 
 def find_occupants(port: int) -> list[Occupant]:
     """The processes that listen on this port, on any address. Empty where that may not be known."""
-    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
+    sockets = {f"socket:[{each.inode}]" for each in list_listeners(port)}
     return [Occupant(pid, _command(pid)) for pid in _pids_with(sockets)] if sockets else []
-
-
-def _listening(port: int) -> Iterator[str]:
-    """The inodes of sockets that listen there."""
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-                words = line.split()
-                if words[3] == _LISTEN and int(words[1].rpartition(":")[2], 16) == port:
-                    yield words[9]
 
 
 def _pids_with(sockets: set[str]) -> Iterator[int]:
