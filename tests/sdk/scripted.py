@@ -67,6 +67,7 @@ class ScriptedServer:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.proofs = 0  # times that it was asked to prove itself
         self.tokens = {"a": "secret", "of": "the_machine", "b": "mine"}  # id -> secret
         self._routes: dict[tuple[str, str], list[Route]] = {}
         self._lock = threading.Lock()
@@ -141,6 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         asked = Asked(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
         if parts.path == "/api/v1/identity":
+            self.scripted.proofs += 1
             self._say_whole(proof_of(self.scripted.tokens[asked.params["token"]], asked.params["nonce"]))
             return
         answer = self.scripted.answer(asked)
