@@ -23,6 +23,8 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import EngineHealth, Measures
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
+from holdfast.engines.embedded.ownership import describe_task_of
+from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.controller.loop import Controller
     from holdfast.controller.sampling import Sampler
     from holdfast.launching import Platform
+    from holdfast.listening.binding import BoundService
     from holdfast.services import Services
     from holdfast.store.database import Store
 
@@ -61,8 +64,10 @@ def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], No
     import uvloop
 
     make_home(home)
-    with _only_server(home), _listen(settings.server.host, settings.server.port) as listener:
-        uvloop.run(_serve(home, settings, listener, on_ready))
+    with _only_server(home), _open_listeners(home, settings) as listeners:
+        http = listeners.bind_http(settings.server.host, settings.server.port)
+        ssh = listeners.bind_ssh(settings.ssh.host, settings.ssh.port) if settings.ssh.enabled else None
+        uvloop.run(_serve(home, settings, listeners, http, ssh, on_ready))
 
 
 def running(home: Path) -> ServerInfo | None:
@@ -118,10 +123,13 @@ def make_shared(home: Path, settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services, str | None]]:
+async def parts(
+    home: Path, settings: Settings, own_ports: frozenset[int] = frozenset()
+) -> AsyncIterator[tuple[Services, str | None]]:
     """Store, engine, controller and services, started here and stopped in the right order.
 
-    Yields the services and, at the very first start, the admin's password.
+    `own_ports`: those that the server listens on. Yields the services and, at the very first start, the admin's
+    password.
     """
     from holdfast.controller.clockwork import Clockwork
     from holdfast.controller.disk_guard import DiskGuard, MinFree
@@ -142,7 +150,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
         make_shared(home, settings)
         stack.enter_context(_sole_user(SharedFolders.at(settings.files.folder, home).root))
         several_users = len(await store.read(people.list_users)) > 1
-        engine = EmbeddedEngine(home, engine_options(home, settings, several_users=several_users))
+        engine = EmbeddedEngine(home, engine_options(home, settings, own_ports, several_users=several_users))
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
             openpai_time_limit=_seconds(settings.openpai.time_limit),
@@ -161,7 +169,7 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
             gateway=GatewayOf(lambda: services.ssh_gate),
             collecting=_collecting(engine, settings, home),
         )
-        services = build_services(store, engine, controller, settings, home, derive=vault.derive)
+        services = build_services(store, engine, controller, settings, home, derive=vault.derive, own_ports=own_ports)
         stack.callback(services.metrics.files.close)  # last: tasks may end until the controller is closed
         stack.push_async_callback(controller.close)
         if _was_used(home) and not await store.read(people.list_users):
@@ -204,16 +212,21 @@ async def parts(home: Path, settings: Settings) -> AsyncIterator[tuple[Services,
 
 
 async def _serve(
-    home: Path, settings: Settings, listener: socket.socket, on_ready: Callable[[ServerInfo], None] | None
+    home: Path,
+    settings: Settings,
+    listeners: Listeners,
+    http: BoundService,
+    ssh: BoundService | str | None,
+    on_ready: Callable[[ServerInfo], None] | None,
 ) -> None:
     from holdfast.server.app import create_app
     from holdfast.server.http import run_http
     from holdfast.server.ssh.door import Door
 
     set_up_log()
-    async with parts(home, settings) as (services, first_password):
+    async with parts(home, settings, listeners.ports) as (services, first_password):
         info = ServerInfo(
-            url=_url(settings.server.host, listener),
+            url=_url(settings.server.host, http.port),
             pid=os.getpid(),
             home=home,
             started_at=datetime.now(UTC),
@@ -227,19 +240,31 @@ async def _serve(
             home / "server.json", {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()}
         )
 
+        holder = listeners.supervise()
+        supervising: list[asyncio.Task[None]] = []
+
         def ready() -> None:
             gc.freeze()
             gc.enable()
+            supervising.append(asyncio.create_task(holder.run()))  # not before: starting one takes time
             if on_ready:
                 on_ready(info)
 
+        def stop() -> None:
+            for task in supervising:
+                task.cancel()
+            holder.release()
+
         door = Door(services)
-        door.open()
+        door.open(ssh)
         try:
-            await run_http(create_app(services), listener, on_ready=ready, last_requests=LAST_REQUESTS)
+            await run_http(
+                create_app(services), http.listening, on_ready=ready, on_stop=stop, last_requests=LAST_REQUESTS
+            )
         finally:
             (home / "server.json").unlink(missing_ok=True)
             await door.close()
+            stop()
 
 
 def _was_used(home: Path) -> bool:
@@ -323,7 +348,9 @@ def _hold_limits(settings: Settings) -> HoldLimits:
     )
 
 
-def engine_options(home: Path, settings: Settings, *, several_users: bool = False) -> EmbeddedOptions:
+def engine_options(
+    home: Path, settings: Settings, own_ports: frozenset[int] = frozenset(), *, several_users: bool = False
+) -> EmbeddedOptions:
     node, images = settings.node, settings.images
     return EmbeddedOptions(
         cpus=node.cpus,
@@ -331,6 +358,7 @@ def engine_options(home: Path, settings: Settings, *, several_users: bool = Fals
         gpus=None if node.gpus is None else tuple(node.gpus),
         port_start=node.port_start,
         port_end=node.port_end,
+        reserved_ports=own_ports | _fixed_ports(settings),
         pids_max=node.max_processes,
         log_cap=settings.logs.cap_bytes,
         unknown_image=images.unknown,
@@ -343,6 +371,12 @@ def engine_options(home: Path, settings: Settings, *, several_users: bool = Fals
         address=node.address,
         scratch_grace=settings.jobs.grace,
     )
+
+
+def _fixed_ports(settings: Settings) -> frozenset[int]:
+    """Also of a gateway that cannot listen just now: it gets its port at the next start."""
+    ports = (settings.server.port, settings.ssh.port if settings.ssh.enabled else 0)
+    return frozenset(port for port in ports if port)
 
 
 def _library() -> tuple[str, ...]:
@@ -415,24 +449,15 @@ def _try_lock(file: IO[str]) -> bool:
     return True
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Bound before anything else is touched, so that a taken port changes nothing."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError as error:
-        raise UserError(
-            f"Cannot listen on {host}:{port}: {error.strerror or error}",
-            hint="Choose another with --port or HOLDFAST_SERVER_PORT, or see what holds it with `ss -ltnp`.",
-        ) from None
-    return listener
+def _open_listeners(home: Path, settings: Settings) -> Listeners:
+    server, ssh = settings.server, settings.ssh
+    wanted = [Wanted("http", server.host, server.port)]
+    if ssh.enabled:
+        wanted.append(Wanted("ssh", ssh.host, ssh.port))
+    return Listeners(home, wanted, lambda pid: describe_task_of(home, pid))
 
 
-def _url(host: str, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
+def _url(host: str, port: int) -> str:
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 

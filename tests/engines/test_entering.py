@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from holdfast.engines.base import Command, Inside, Isolation, NoEntry, Session, 
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import pids_in
 from holdfast.engines.embedded.processes import start_ticks
-from tests.contracts.engine_contract import PATIENCE, Rig, launch
+from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
 
 from .ordinary import ROOT, only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, need, play
@@ -385,21 +386,86 @@ def test_another_server_finds_the_same_environment(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_ports(tmp_path: Path) -> None:
+LISTEN = """
+import socket, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+listener = socket.socket(family)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+if family == socket.AF_INET6:
+    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+listener.bind((sys.argv[1], int(sys.argv[2])))
+listener.listen()
+print("up", listener.getsockname()[1], flush=True)
+while True:
+    connection, _ = listener.accept()
+    connection.sendall(b"task")
+    connection.close()
+"""
+
+
+def listening_task(address: str, port: int = 0) -> str:
+    return f"exec python3 -c {shlex.quote(LISTEN)} {address} {port}"
+
+
+async def port_of(rig: Rig, name: str, command: str) -> int:
+    await rig.start_and_wait_for(b"\n", name, command)
+    return int((await read_all(rig.log(name))).split()[1])
+
+
+async def end(rig: Rig, name: str) -> None:
+    await rig.engine.stop(name, 0)
+    await rig.end_of(name)
+
+
+@every_kind
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_ports(tmp_path: Path, options: EmbeddedOptions | None, address: str) -> None:
+    async def scenario(rig: Rig) -> None:
+        name = "job.1.worker-0.0"
+        port = await port_of(rig, name, listening_task(address))
+        reader, writer = await let_in(rig.engine).connect(name, port)
+        assert await reader.read() == b"task"
+        writer.close()
+        await end(rig, name)
+        with pytest.raises(NoEntry):
+            await let_in(rig.engine).connect(name, port)
+
+    play(tmp_path, scenario, options)
+
+
+@every_kind
+def test_ports_of_others_are_not_reached(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        name = "job.1.worker-0.0"
+        name, other = "job.1.worker-0.0", "job.2.worker-0.0"
         await rig.start_and_wait_for(b"up", name, STAND)
-        reader, writer = await let_in(rig.engine).connect(name, port)
-        assert await reader.read() == b""
-        writer.close()
-        server.close()
-        await server.wait_closed()
-        with pytest.raises(NoEntry, match=f"Nothing listens on port {port} of worker-0"):
-            await let_in(rig.engine).connect(name, port)
+        theirs = await port_of(rig, other, listening_task("127.0.0.1"))
+        for number in (port, theirs):
+            with pytest.raises(NoEntry, match=f"Nothing listens on port {number} of worker-0"):
+                await let_in(rig.engine).connect(name, number)
         with pytest.raises(NoEntry):
             await let_in(rig.engine).connect(name, 65536)
+        server.close()
+        await server.wait_closed()
+
+    play(tmp_path, scenario, options)
+
+
+def test_a_port_that_another_program_has_on_another_address(tmp_path: Path) -> None:
+    """The task listens on ::1; on 127.0.0.1 listens what trusts the machine's own connections."""
+
+    async def scenario(rig: Rig) -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for name, address in (("job.1.a-0.0", "::1"), ("job.1.b-0.0", "::")):
+            await port_of(rig, name, listening_task(address, port))
+            reader, writer = await let_in(rig.engine).connect(name, port)
+            assert await reader.read() == b"task"
+            writer.close()
+            await end(rig, name)
+        server.close()
+        await server.wait_closed()
 
     play(tmp_path, scenario)
 

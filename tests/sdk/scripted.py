@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import socket
 import threading
@@ -45,6 +47,12 @@ Answer = Say | Drop | Silence
 Route = Callable[[Asked], Answer]
 
 
+def proof_of(secret: str, nonce: str) -> bytes:
+    """The body with which a server that knows the token answers."""
+    key = hashlib.sha256(secret.encode()).hexdigest().encode()
+    return json.dumps({"proof": hmac.digest(key, b"holdfast server proof\0" + nonce.encode(), "sha256").hex()}).encode()
+
+
 def json_say(data: Any, status: int = 200) -> Say:
     return Say(json.dumps(data).encode(), status, {"Content-Type": "application/json"})
 
@@ -59,6 +67,8 @@ class ScriptedServer:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.proofs = 0  # times that it was asked to prove itself
+        self.tokens = {"a": "secret", "of": "the_machine", "b": "mine"}  # id -> secret
         self._routes: dict[tuple[str, str], list[Route]] = {}
         self._lock = threading.Lock()
         self._restart: threading.Thread | None = None
@@ -131,6 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
         asked = Asked(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body)
+        if parts.path == "/api/v1/identity":
+            self.scripted.proofs += 1
+            self._say_whole(proof_of(self.scripted.tokens[asked.params["token"]], asked.params["nonce"]))
+            return
         answer = self.scripted.answer(asked)
         if isinstance(answer, Say):
             self._say(answer)
@@ -140,6 +154,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle
+
+    def _say_whole(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def _say(self, answer: Say) -> None:
         self.send_response(answer.status)

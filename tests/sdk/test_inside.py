@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -16,7 +17,9 @@ from holdfast.sdk.address import Address
 from holdfast.sdk.inside import open_exec, open_port
 from holdfast.sdk.plain import PlainClient, takes_plain
 
-TOKEN = "hf_secret"
+from .scripted import proof_of
+
+TOKEN = "hf_a_secret"
 
 
 @contextmanager
@@ -32,7 +35,11 @@ def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
                 except OSError:
                     return
                 with connection:
-                    asked.append(connection.recv(65536))
+                    said = connection.recv(65536)
+                    if b"/api/v1/identity?" in said:
+                        connection.sendall(_prove(said))
+                        said = connection.recv(65536)
+                    asked.append(said)
                     connection.sendall(answer)
 
         thread = threading.Thread(target=serve, daemon=True)
@@ -40,6 +47,13 @@ def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
+
+
+def _prove(said: bytes) -> bytes:
+    """As the server that issued TOKEN."""
+    query = urlsplit(said.split(b" ")[1].decode()).query
+    body = proof_of("secret", dict(parse_qsl(query))["nonce"])
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 def at(url: str, **more: Path) -> Address:

@@ -149,6 +149,6 @@ def test_the_patient_wait_for_the_lock_to_be_held(
 def test_a_token_of_ones_own_goes_where_one_says(tmp_path: Path, server: ScriptedServer) -> None:
     home = left_behind(tmp_path / "home", server.url)
     server.on("GET", "/version", json_say({"name": "holdfast", "version": "7", "api": "v1"}))
-    assert ask("blocking", home, url=server.url, token="hf_mine") == "7"
-    env = {"HOLDFAST_URL": server.url, "HOLDFAST_TOKEN": "hf_mine", "HOLDFAST_HOME": str(home)}
+    assert ask("blocking", home, url=server.url, token="hf_b_mine") == "7"
+    env = {"HOLDFAST_URL": server.url, "HOLDFAST_TOKEN": "hf_b_mine", "HOLDFAST_HOME": str(home)}
     assert find_address(environ=env).served

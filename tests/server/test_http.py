@@ -37,7 +37,7 @@ async def serving(rig: Rig, *, most_unsent: int | None = None) -> AsyncIterator[
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     ready = asyncio.Event()
-    server = asyncio.create_task(run_http(rig.app, listener, on_ready=ready.set, last_requests=1))
+    server = asyncio.create_task(run_http(rig.app, [listener], on_ready=ready.set, last_requests=1))
     await asyncio.wait_for(ready.wait(), PATIENCE)
     try:
         yield listener.getsockname()[1]

@@ -87,14 +87,15 @@ async def test_some_hints_and_then_an_answer_are_fine() -> None:
         assert (await told(port)).fate is Fate.SENT
 
 
-async def test_the_servers_own_ports_by_any_spelling() -> None:
+async def test_every_port_of_this_machine_is_refused_by_any_spelling() -> None:
     from holdfast.services.receivers import NotAllowed, _own_addresses
 
     mine = sorted(address for address in _own_addresses() if "." in address and not address.startswith("127."))
     if not mine:
         pytest.skip("this machine has no address but its loopback ones")
-    receivers = Receivers(own_ports=(8080,))
     for host in (mine[0], f"[::ffff:{mine[0]}]"):
-        with pytest.raises(NotAllowed):
-            await receivers.find(f"http://{host}:8080/x")
-        assert (await receivers.find(f"http://{host}:8081/x")).port == 8081
+        for port in (8080, 8081, 25):
+            with pytest.raises(NotAllowed):
+                await Receivers().find(f"http://{host}:{port}/x")
+        assert (await Receivers().find(f"http://{host}:8081/x", anywhere=True)).port == 8081
+        assert (await Receivers(allow=[mine[0]]).find(f"http://{host}:8081/x")).port == 8081

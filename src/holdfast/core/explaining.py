@@ -33,7 +33,7 @@ def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
     if not reasons and fit_amounts([request.needs for request in waiting.requests], wholes) is None:
         reasons.append(_too_many(waiting, wholes))
     wanted = sum(request.port_count for request in waiting.requests)
-    there = sum(node.port_end - node.port_start for node in ledger.nodes.values())
+    there = sum(node.port_count for node in ledger.nodes.values())
     if wanted > there:
         reasons.append(f"it asks for {wanted} ports, the machines have {there}")
     group_quota, user_quota = ledger.quota_of(waiting.group)

@@ -18,7 +18,7 @@ class Room:
         self.quotas: dict[str, tuple[Quota, Quota]] = dict(quotas or {})  # group -> (its own, each user's)
         self.wholes = {name: node.whole for name, node in self.nodes.items()}
         self.free = dict(self.wholes)
-        self.free_ports = {name: node.port_end - node.port_start for name, node in self.nodes.items()}
+        self.free_ports = {name: node.port_count for name, node in self.nodes.items()}
         self.group_use: dict[str, Amount] = {}
         self.user_use: dict[tuple[str, str], Amount] = {}
 
@@ -129,7 +129,7 @@ def _ports_of(assignment: Assignment) -> set[int]:
 
 def _ports_within(assignment: Assignment, node: Node) -> int:
     """Tasks that have run on since the range was another one may hold ports outside of it."""
-    return sum(node.port_start <= port < node.port_end for port in _ports_of(assignment)) if assignment.ports else 0
+    return sum(node.offers_port(port) for port in _ports_of(assignment)) if assignment.ports else 0
 
 
 def _pick_ports(request: Request, node: Node, used: set[int]) -> dict[str, tuple[int, ...]]:
@@ -139,5 +139,5 @@ def _pick_ports(request: Request, node: Node, used: set[int]) -> dict[str, tuple
     span = node.port_end - node.port_start
     at = sum((i + 1) * ord(char) for i, char in enumerate(request.attempt_id)) * 7919 % span
     free = (node.port_start + (at + i) % span for i in range(span))
-    unused = (port for port in free if port not in used)
+    unused = (port for port in free if port not in used and port not in node.reserved_ports)
     return {label: tuple(next(unused) for _ in range(count)) for label, count in request.ports.items()}

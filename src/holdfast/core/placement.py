@@ -22,6 +22,16 @@ class Node:
     port_start: int = 15000  # inclusive
     port_end: int = 40000  # exclusive
     address: str = "127.0.0.1"
+    reserved_ports: frozenset[int] = frozenset()  # of the server: never given to a task
+
+    @property
+    def port_count(self) -> int:
+        """How many ports there are for tasks."""
+        reserved = sum(self.port_start <= port < self.port_end for port in self.reserved_ports)
+        return self.port_end - self.port_start - reserved
+
+    def offers_port(self, port: int) -> bool:
+        return self.port_start <= port < self.port_end and port not in self.reserved_ports
 
     @property
     def whole(self) -> Amount:

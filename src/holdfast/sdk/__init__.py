@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.states import JobState
 
-from .errors import ApiError, BadAddress, CannotConnect, ClientError, UnexpectedReply
+from .errors import ApiError, BadAddress, CannotConnect, ClientError, UnexpectedReply, UnprovenServer
 
 if TYPE_CHECKING:
     from .client import AsyncClient, Client
@@ -103,6 +103,7 @@ __all__ = [
     "Ticket",
     "Token",
     "UnexpectedReply",
+    "UnprovenServer",
     "User",
     "Variables",
     "Why",

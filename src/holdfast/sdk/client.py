@@ -27,7 +27,16 @@ from .place import PlaceCalls
 from .schedules import ScheduleCalls
 from .secrets import SecretCalls
 from .why import WhyCalls
-from .wire import as_arguments, as_reply, options, pieces_of, pieces_of_async, translated
+from .wire import (
+    as_arguments,
+    as_reply,
+    options,
+    pieces_of,
+    pieces_of_async,
+    prove_connections,
+    prove_connections_async,
+    translated,
+)
 
 T = TypeVar("T")
 
@@ -204,7 +213,8 @@ class _Line:
         return as_reply(self._open, body=b"")
 
     def _build(self, request: Request) -> httpx.Request:
-        return self._http.build_request(**as_arguments(request, pieces_of))
+        proof = prove_connections(self._address, request.timeout or self._http.timeout.read)
+        return self._http.build_request(**as_arguments(request, pieces_of), extensions=proof)
 
     def close(self) -> None:
         if self._open is not None:
@@ -251,7 +261,8 @@ class _AsyncLine:
         return as_reply(self._open, body=b"")
 
     def _build(self, request: Request) -> httpx.Request:
-        return self._http.build_request(**as_arguments(request, pieces_of_async))
+        proof = prove_connections_async(self._address, request.timeout or self._http.timeout.read)
+        return self._http.build_request(**as_arguments(request, pieces_of_async), extensions=proof)
 
     async def aclose(self) -> None:
         if self._open is not None:

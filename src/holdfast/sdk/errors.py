@@ -5,6 +5,7 @@ HoldfastError
     ├── ApiError         the server refused; carries its code, message, hint and request id
     ├── CannotConnect    no answer: nothing listens, or the connection was lost
     ├── UnexpectedReply  something answers, but not as Holdfast does
+    ├── UnprovenServer   what answers is not the server that issued the token
     └── BadAddress       an address or a token that cannot be used
 """
 
@@ -85,6 +86,19 @@ class UnexpectedReply(ClientError):
     """Something answers there, but not as this version of Holdfast does."""
 
     code = "unexpected_reply"
+
+
+class UnprovenServer(ClientError):
+    """What answers cannot prove that it is the server that issued our token."""
+
+    code = "unproven_server"
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"What answers at {url} is not the server that issued your token. The token was not sent",
+            hint="Check the address, and ask the server's admin. After a new installation: `holdfast login URL`.",
+        )
+        self.url = url
 
 
 class BadAddress(ClientError):

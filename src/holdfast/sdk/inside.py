@@ -15,15 +15,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from holdfast import __version__
 
-from .address import Address, hint_for, is_loopback
+from .address import Address, hint_for
 from .errors import ApiError, CannotConnect, UnexpectedReply
 from .exchange import Reply, api_error, segment
+from .proof import needs_proof, prove_socket
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
     from websockets.http11 import Response
@@ -237,7 +239,8 @@ def _connect(address: Address, path: str, query: Mapping[str, str]) -> ClientCon
             additional_headers={"Authorization": f"Bearer {address.token}"} if address.token else {},
             user_agent_header=f"holdfast/{__version__}",
             compression=None,
-            proxy=None if is_loopback(address.url) else True,
+            sock=_proven_socket(address) if needs_proof(address) else None,
+            proxy=True if address.url.startswith("https:") else None,  # as wire.uses_proxy
             open_timeout=OPEN_TIMEOUT,
             close_timeout=1.0,
             max_size=2 * LARGEST,
@@ -246,6 +249,21 @@ def _connect(address: Address, path: str, query: Mapping[str, str]) -> ClientCon
         )
     except (OSError, InvalidHandshake) as error:
         raise CannotConnect(address.url, _reason(error), hint=hint_for(address)) from None
+
+
+def _proven_socket(address: Address) -> socket.socket:
+    """Connected to a server that knows our token."""
+    import socket
+
+    parts = urlsplit(address.url)
+    connected = socket.create_connection((parts.hostname or "", parts.port or 80), OPEN_TIMEOUT)
+    try:
+        prove_socket(connected, address)
+        connected.settimeout(None)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
 
 
 def _connection_that_stays() -> type[ClientConnection]:

@@ -14,10 +14,27 @@ from .address import Address, hint_for, is_loopback
 from .entering import EnteringCalls
 from .errors import CannotConnect
 from .exchange import Blocking, Pause, Reply, Request, Step, Steps
+from .proof import prove_socket
 
 T = TypeVar("T")
 
 TIMEOUT = 30.0  # seconds
+
+
+class _ProvenConnection(http.client.HTTPConnection):
+    """Nothing of ours is sent on it before the server has proven that it knows our token."""
+
+    def __init__(self, address: Address, host: str, port: int | None) -> None:
+        super().__init__(host, port, timeout=TIMEOUT)
+        self._address = address
+
+    def connect(self) -> None:
+        super().connect()
+        try:
+            prove_socket(self.sock, self._address)
+        except BaseException:
+            self.close()
+            raise
 
 
 class PlainClient(EnteringCalls, Blocking):
@@ -29,7 +46,7 @@ class PlainClient(EnteringCalls, Blocking):
         self.address = address
         parts = urlsplit(address.url)
         self._path = parts.path
-        self._http = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT)
+        self._http = _ProvenConnection(address, parts.hostname or "", parts.port)
 
     def run(self, steps: Steps[T]) -> T:
         answer: Reply | None = None

@@ -11,9 +11,10 @@ import httpx
 
 from holdfast import __version__
 
-from .address import Address, hint_for, is_loopback
+from .address import Address, hint_for
 from .errors import CannotConnect
 from .exchange import Open, Reply, Request, Step, Upload
+from .proof import READ_SIZE, ServerProof, needs_proof
 
 CONNECT_TIMEOUT = 5.0  # seconds
 PIECE = 256 * 1024  # bytes of an upload sent at once
@@ -38,9 +39,14 @@ def options(address: Address, timeout: float) -> dict[str, Any]:
         "headers": headers,
         "timeout": httpx.Timeout(timeout, connect=CONNECT_TIMEOUT),
         "follow_redirects": False,  # a redirect must not carry the token elsewhere
-        "trust_env": not is_loopback(address.url),  # what is meant for this machine goes through no proxy
+        "trust_env": uses_proxy(address.url),
         "verify": trusted(address.url),
     }
+
+
+def uses_proxy(url: str) -> bool:
+    """Only for HTTPS: through a proxy, a connection to the server itself cannot be proven (see proof.py)."""
+    return url.startswith("https:")
 
 
 def trusted(url: str) -> ssl.SSLContext:
@@ -91,6 +97,60 @@ def _told(upload: Upload, piece: bytes) -> bytes:
     if upload.progress is not None:
         upload.progress(len(piece))
     return piece
+
+
+# Each new connection is proven before httpx sends anything on it: httpx calls `trace` with it.
+_CONNECTED = "connection.connect_tcp.complete"
+
+
+def prove_connections(address: Address, timeout: float | None) -> dict[str, Any]:
+    """Extensions of a request of httpx. `timeout`: seconds for each step of the proof."""
+
+    def trace(event: str, info: dict[str, Any]) -> None:
+        if event != _CONNECTED:
+            return
+        stream, proof = info["return_value"], ServerProof(address)
+        try:
+            with _proving(proof):
+                stream.write(proof.request, timeout)
+                while not proof.feed(stream.read(READ_SIZE, timeout)):
+                    pass
+        except BaseException:
+            stream.close()
+            raise
+
+    return {"trace": trace} if needs_proof(address) else {}
+
+
+def prove_connections_async(address: Address, timeout: float | None) -> dict[str, Any]:
+    """The same, awaiting."""
+
+    async def trace(event: str, info: dict[str, Any]) -> None:
+        if event != _CONNECTED:
+            return
+        stream, proof = info["return_value"], ServerProof(address)
+        try:
+            with _proving(proof):
+                await stream.write(proof.request, timeout)
+                while not proof.feed(await stream.read(READ_SIZE, timeout)):
+                    pass
+        except BaseException:
+            await stream.aclose()
+            raise
+
+    return {"trace": trace} if needs_proof(address) else {}
+
+
+@contextmanager
+def _proving(proof: ServerProof) -> Iterator[None]:
+    import httpcore  # loaded by httpx, once it connects
+
+    try:
+        yield
+    except httpcore.TimeoutException:
+        raise proof.failure("it did not answer in time") from None
+    except httpcore.NetworkError as error:
+        raise proof.failure(str(error) or type(error).__name__) from None
 
 
 @contextmanager

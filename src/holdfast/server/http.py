@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -19,9 +19,15 @@ KEEP_ALIVE = 75  # seconds an idle connection stays open
 
 
 async def run_http(
-    app: ASGIApp, listener: socket.socket, *, on_ready: Callable[[], None] = lambda: None, last_requests: float = 3
+    app: ASGIApp,
+    listeners: Sequence[socket.socket],
+    *,
+    on_ready: Callable[[], None] = lambda: None,
+    on_stop: Callable[[], None] = lambda: None,
+    last_requests: float = 3,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; open requests then get `last_requests` seconds to end."""
+    """Serve until SIGINT or SIGTERM; open requests then get `last_requests` seconds to end. `on_stop` is called when no
+    more connections are taken."""
     config = uvicorn.Config(
         app,
         loop="none",  # it runs in ours
@@ -39,18 +45,23 @@ async def run_http(
         timeout_graceful_shutdown=max(1, round(last_requests)),
     )
     with summarised_client_errors():
-        await _Server(config, on_ready).serve(sockets=[listener])
+        await _Server(config, on_ready, on_stop).serve(sockets=list(listeners))
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started:
             self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets=sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

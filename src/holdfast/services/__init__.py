@@ -140,6 +140,7 @@ def build_services(
     monotonic: Callable[[], float] = time.monotonic,
     passwords: Passwords | None = None,
     derive: Callable[[bytes], bytes] | None = None,
+    own_ports: frozenset[int] = frozenset(),  # that the server listens on
 ) -> Services:
     passwords = passwords or Passwords()
     access = AccessTokens(
@@ -213,7 +214,7 @@ def build_services(
         stacks=Stacks(entering, engine),
         tickets=Tickets(access, entering, monotonic=monotonic),
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
-        ssh_gate=SshGate(settings.ssh, derive),
+        ssh_gate=SshGate(settings.ssh, derive, own_ports | {settings.server.port, settings.ssh.port}),
         images=images,
         image_aliases=image_aliases,
         instance_types=instance_types,
@@ -243,7 +244,7 @@ def _notices(
 ) -> Notices:
     chosen, server = settings.notices, settings.server
     mailing = Mailing(settings.mail, timeout=chosen.timeout)
-    receivers = Receivers(chosen.allow, chosen.refuse, own_ports=(server.port, settings.ssh.port))
+    receivers = Receivers(chosen.allow, chosen.refuse)
     listens = f"http://{server.host}:{server.port}" if server.port and server.host not in ("", "0.0.0.0", "::") else ""
     making = Making(
         store.plain,

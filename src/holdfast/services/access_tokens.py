@@ -30,6 +30,9 @@ CACHED_FOR = 30.0  # seconds
 CACHED_MOST = 4096  # tokens
 NOTE_USE_EVERY = timedelta(minutes=10)
 
+MAX_ID_LENGTH = 40
+PROOF_CONTEXT = b"holdfast server proof\0"  # as clients know it: what the HMAC is about
+
 _TEXT = re.compile(r"hf_([a-z0-9]{8,40})_([A-Za-z0-9_-]{43})")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -139,6 +142,12 @@ class AccessTokens:
         known = cached if cached is not None and cached.until >= self._monotonic() else await self._look_up(token_id)
         self._need_good(known)
         return known.actor
+
+    async def prove(self, token_id: str, nonce: str) -> str:
+        """What shows a client that we know its token, without its being sent: an HMAC of the client's nonce, keyed by
+        the hash that is kept of the token. NotLoggedIn when there is no such token."""
+        known = self._known.get(token_id[:MAX_ID_LENGTH]) or await self._look_up(token_id[:MAX_ID_LENGTH])
+        return hmac.digest(known.secret_hash.encode(), PROOF_CONTEXT + nonce.encode(), "sha256").hex()
 
     def standing(self, user: User) -> Actor:
         """Who a user is to us, when known otherwise than by a token."""

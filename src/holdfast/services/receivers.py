@@ -45,7 +45,7 @@ class Receiver:
 
 
 class Receivers:
-    def __init__(self, allow: Iterable[str] = (), refuse: Iterable[str] = (), own_ports: Iterable[int] = ()) -> None:
+    def __init__(self, allow: Iterable[str] = (), refuse: Iterable[str] = ()) -> None:
         self._hosts, self._allowed = _split(allow)
         hosts, self._refused = _split(refuse)
         if hosts:
@@ -54,7 +54,6 @@ class Receivers:
                 field="notices.refuse",
                 hint="Write addresses: 10.0.0.0/8, 192.0.2.7.",
             )
-        self._own_ports = frozenset(own_ports)
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="notice-lookup")  # of its own: it may hang
 
     async def find(self, url: str, *, anywhere: bool = False) -> Receiver:
@@ -63,19 +62,18 @@ class Receivers:
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)
         found = await self._look_up(host, port)
-        allowed = tuple(ip for ip in found if anywhere or self._allows(host, ipaddress.ip_address(ip), port))
+        allowed = tuple(ip for ip in found if anywhere or self._allows(host, ipaddress.ip_address(ip)))
         if not allowed:
             raise NotAllowed(f"{host} is an address that webhooks may not reach here")
         return Receiver(host, port, allowed)
 
-    def _allows(self, host: str, ip: Ip, port: int) -> bool:
+    def _allows(self, host: str, ip: Ip) -> bool:
         seen = _inner(ip)
         if host.lower() in self._hosts or _within(seen, self._allowed):
             return True
-        if port in self._own_ports and str(seen) in _own_addresses():
-            return False
         return not (
             seen.is_loopback
+            or str(seen) in _own_addresses()  # services that trust this machine's own connections
             or seen.is_link_local
             or seen.is_unspecified
             or seen.is_multicast
@@ -114,6 +112,7 @@ def _within(ip: Ip, networks: Iterable[Network]) -> bool:
 
 
 def _own_addresses() -> set[str]:
+    """Of all this machine's interfaces."""
     import psutil
 
     return {each.address.partition("%")[0] for found in psutil.net_if_addrs().values() for each in found}

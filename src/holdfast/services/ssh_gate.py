@@ -32,6 +32,7 @@ class SshGate:
 
     settings: SshSettings
     derive: Callable[[bytes], bytes] | None = None
+    reserved_ports: frozenset[int] = frozenset()  # of the server: no client may listen on them through the gateway
     port: int | None = None  # that it listens on; None: it does not
     host_key: str = ""  # its public key, one line; see `find_key`
     trouble: str = ""  # why it does not listen although it should: a sentence

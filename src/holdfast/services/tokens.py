@@ -72,6 +72,10 @@ class Tokens:
         """Who holds this token."""
         return await self._access.actor(text)
 
+    async def prove(self, token_id: str, nonce: str) -> str:
+        """Shows a client that this server knows its token."""
+        return await self._access.prove(token_id, nonce)
+
     @property
     def mark(self) -> int:
         """Of changes to users, groups or tokens: take it, look, then wait for `changed`."""

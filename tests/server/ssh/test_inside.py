@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -179,6 +180,30 @@ async def echo_server() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
+ECHO = """
+import socketserver
+class Answer(socketserver.StreamRequestHandler):
+    def handle(self):
+        while data := self.request.recv(65536):
+            self.request.sendall(data.upper())
+with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+"""
+
+
+@asynccontextmanager
+async def echo_in_task(rig: SshRig, user: str) -> AsyncIterator[int]:
+    """The same, started in the task."""
+    words = rig.ssh_words(user, "127.0.0.1", f"exec python3 -c {shlex.quote(ECHO)}")
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        yield int(await asyncio.wait_for(process.stdout.readline(), 20))
+    finally:
+        await ended(process)
+
+
 async def ask(port: int, text: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(text)
@@ -216,7 +241,7 @@ async def ended(process: asyncio.subprocess.Process) -> None:
 
 async def test_a_port_of_the_task_here(rig: SshRig, user: str) -> None:
     here = free_port()
-    async with echo_server() as there:
+    async with echo_in_task(rig, user) as there:
         line = f"{here}:localhost:{there}"
         async with running(rig.ssh_words(user, "-N", "-L", line, "127.0.0.1")):
             await until_open(here)
@@ -226,15 +251,23 @@ async def test_a_port_of_the_task_here(rig: SshRig, user: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "main-0"])
 async def test_names_of_the_task_itself(rig: SshRig, user: str, host: str) -> None:
-    async with echo_server() as there:
+    async with echo_in_task(rig, user) as there:
         ran = await rig.ssh(user, "-W", f"{host}:{there}", "127.0.0.1", given=b"hello")
     assert ran.out == b"HELLO", ran.err
+
+
+async def test_ports_of_the_machine_are_not_reached(rig: SshRig, user: str) -> None:
+    async with echo_server() as there:
+        for port in (there, rig.port):
+            ran = await rig.ssh(user, "-W", f"localhost:{port}", "127.0.0.1", given=b"hello")
+            assert (ran.code, ran.out) == (255, b"")
+            assert "forwarding failed" in ran.err
 
 
 async def test_all_ports_of_the_task_by_a_proxy(rig: SshRig, user: str) -> None:
     """As remote editors reach what they started."""
     proxy = free_port()
-    async with echo_server() as there, running(rig.ssh_words(user, "-N", "-D", str(proxy), "127.0.0.1")):
+    async with echo_in_task(rig, user) as there, running(rig.ssh_words(user, "-N", "-D", str(proxy), "127.0.0.1")):
         await until_open(proxy)
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy)
         writer.write(b"\x05\x01\x00")

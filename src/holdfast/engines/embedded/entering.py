@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.engines.base import Command, Inside, Isolation, NoEntry, ProcessInfo, Session
+from holdfast.tcp_listeners import list_listeners
 
 from . import ending, libc, spy
 from .folder import TaskFolder, is_safe_id
@@ -25,6 +26,7 @@ from .inhabitants import inhabitants
 from .interpreter import Interpreter
 from .libc import Dup, Open
 from .live import pids_of
+from .own_listeners import list_namespace_pids, own_hosts
 from .places import Places
 from .processes import COOKIE
 from .read import Claim, StartNote
@@ -238,16 +240,30 @@ class Entering:
     # --- besides --------------------------------------------------------------------------------------------------
 
     async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Tasks share the machine's network."""
+        """Tasks share the machine's network, so only what a process of the task itself listens on is reached."""
         if not 0 < port < 65536:
             raise NoEntry(f"There is no port {port}: ports go from 1 to 65535.")
-        await _soon(lambda: self._in_thread(lambda: self._door(attempt_id)))
-        for host in ("127.0.0.1", "::1"):
+        hosts = await _soon(lambda: self._in_thread(lambda: self._listening_hosts(attempt_id, port)))
+        for host in hosts:
             try:
                 return await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT)
             except (OSError, TimeoutError):
                 continue
         raise NoEntry(f"Nothing listens on port {port} of {_task_of(attempt_id)}.")
+
+    def _listening_hosts(self, attempt_id: str, port: int) -> list[str]:
+        """Where to connect to reach what the task itself listens on."""
+        door = self._door(attempt_id)
+        listeners = list_listeners(port)
+        return own_hosts(listeners, self._pids(attempt_id, door)) if listeners else []
+
+    def _pids(self, attempt_id: str, door: Door) -> list[int]:
+        if door.init:
+            return list_namespace_pids(door.namespace)
+        return ending.plain_pids(self._target(attempt_id, door))
+
+    def _target(self, attempt_id: str, door: Door) -> ending.Target:
+        return ending.Target(self._places.machine_name(attempt_id), door.folder, door.note, door.claim.pid or 0)
 
     async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
         found: list[ProcessInfo] = await _soon(lambda: self._in_thread(lambda: self._processes(attempt_id)))
@@ -257,8 +273,7 @@ class Entering:
         door = self._door(attempt_id)
         if door.init:
             return inhabitants(door.init, door.namespace)
-        target = ending.Target(self._places.machine_name(attempt_id), door.folder, door.note, door.claim.pid or 0)
-        return inhabitants(0, 0, ending.plain_pids(target))
+        return inhabitants(0, 0, ending.plain_pids(self._target(attempt_id, door)))
 
 
 async def _soon(reach: Callable[[], Awaitable[T]]) -> T:

@@ -26,6 +26,7 @@ def find_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
         port_start=options.port_start,
         port_end=options.port_end or find_port_end(options.port_start),
         address=options.address or find_address(),
+        reserved_ports=options.reserved_ports,
     )
 
 

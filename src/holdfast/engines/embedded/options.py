@@ -14,6 +14,7 @@ class EmbeddedOptions:
     gpus: tuple[int, ...] | None = None  # device indices to give out; None: every one found
     port_start: int = 15000  # inclusive
     port_end: int | None = None  # exclusive; None: see machine.find_port_end
+    reserved_ports: frozenset[int] = frozenset()  # of the server itself: never given to a task
     default_shm: int = 64 * MIB
     log_cap: int = 10 * GIB  # bytes kept of each stream
     pids_max: int = 8192  # processes and threads of one task

@@ -648,6 +648,10 @@ class GroupUseView(Given):
     users: dict[str, ResourcesView] = Field(description="What each user of it has in use, if anything.")
 
 
+class IdentityView(Given):
+    proof: str
+
+
 class CapacityView(Given):
     nodes: list[NodeView]
     groups: list[GroupUseView]

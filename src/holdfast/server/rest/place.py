@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import Request
+from typing import Annotated
+
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from holdfast import __version__
@@ -34,6 +36,18 @@ async def show_health(services: Ask) -> Response:
 async def show_version() -> Response:
     """Without login."""
     return answer({"name": "holdfast", "version": __version__, "api": "v1"})
+
+
+@router.get("/identity", response_model=models.IdentityView)
+async def prove_identity(
+    services: Ask,
+    token: Annotated[str, Query(max_length=64, description="Id of the token: its part between hf_ and the next _.")],
+    nonce: Annotated[str, Query(min_length=32, max_length=128, pattern="^[0-9A-Za-z_-]+$")],
+) -> Response:
+    """Without login. Proves that this server knows a token, so that a client need not send it to anything else. The
+    proof is the HMAC-SHA256 of `holdfast server proof`, a zero byte and the nonce; its key is the SHA-256 of the
+    token's secret, in hex."""
+    return answer({"proof": await services.tokens.prove(token, nonce)})
 
 
 @router.get("/capacity", response_model=models.CapacityView)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from typing import TYPE_CHECKING
 
+from holdfast.listening.binding import BindError, BoundService, bind_service
 from holdfast.services import Services
 
 if TYPE_CHECKING:
@@ -15,43 +15,53 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 256  # clients that may wait for it to be loaded
-
 
 class Door:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._socket: socket.socket | None = None
+        self._bound: BoundService | None = None
         self._answering: asyncio.Task[Gateway] | None = None
 
-    def open(self) -> None:
-        """Listen, and say where. A port that is taken keeps nothing else from working."""
+    def open(self, bound: BoundService | str | None = None) -> None:
+        """Listen, and say where. `bound`: its sockets, or why there are none; None: bind them here. A port that is
+        taken keeps nothing else from working."""
         settings, gate = self._services.settings.ssh, self._services.ssh_gate
         if settings.enabled:
-            try:
-                self._socket = _listen(settings.host, settings.port)
-            except OSError as error:
-                why = error.strerror or str(error)
-                gate.trouble = f"The SSH gateway cannot listen on {settings.host}:{settings.port}: {why}."
-                log.warning("the ssh gateway is off", extra={"event": "ssh", "error": gate.trouble})
+            found = self._bind() if bound is None else bound
+            if isinstance(found, str):
+                gate.trouble = found
+                log.warning("the ssh gateway is off", extra={"event": "ssh", "error": found})
             else:
-                gate.port = self._socket.getsockname()[1]
-                asyncio.get_running_loop().add_reader(self._socket, self.answer)
+                self._bound = found
+                gate.port = found.port
+                for each in found.listening:
+                    asyncio.get_running_loop().add_reader(each, self.answer)
         gate.settled.set()
+
+    def _bind(self) -> BoundService | str:
+        settings = self._services.settings.ssh
+        try:
+            return bind_service("ssh", settings.host, settings.port)
+        except BindError as error:
+            return f"The SSH gateway cannot listen on {error.endpoint}: {error.reason}."
 
     def answer(self) -> asyncio.Task[Gateway]:
         """From now on clients are let in. Harmless twice."""
         if self._answering is None:
-            assert self._socket is not None
-            asyncio.get_running_loop().remove_reader(self._socket)
+            self._stop_waiting()
             self._answering = asyncio.create_task(self._answer())
             self._answering.add_done_callback(self._tell)
         return self._answering
 
+    def _stop_waiting(self) -> None:
+        assert self._bound is not None
+        for each in self._bound.listening:
+            asyncio.get_running_loop().remove_reader(each)
+
     async def _answer(self) -> Gateway:
-        assert self._socket is not None
+        assert self._bound is not None
         gateway = await asyncio.to_thread(_load, self._services)
-        await gateway.serve(self._socket)
+        await gateway.serve(self._bound.listening)
         return gateway
 
     def _tell(self, answering: asyncio.Task[Gateway]) -> None:
@@ -62,32 +72,18 @@ class Door:
 
     async def close(self) -> None:
         self._services.ssh_gate.port = None
-        if self._socket is None:
+        if self._bound is None:
             return
         if self._answering is None:
-            asyncio.get_running_loop().remove_reader(self._socket)
+            self._stop_waiting()
         else:
             await asyncio.wait([self._answering])
             if self._answering.exception() is None:
                 await self._answering.result().close()
-        self._socket.close()
+        self._bound.close()
 
 
 def _load(services: Services) -> Gateway:
     from .gateway import Gateway
 
     return Gateway(services)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import asyncssh
 
@@ -58,15 +58,19 @@ class Gateway:
         self._visitors: set[Visitor] = set()
         self._unknown: dict[Visitor, str] = {}  # -> where from; the oldest first
         self._addresses: Counter[str] = Counter()  # of those
-        self._acceptor: asyncssh.SSHAcceptor | None = None
+        self._acceptors: list[asyncssh.SSHAcceptor] = []
 
     # -- open and shut
 
-    async def serve(self, listener: socket.socket) -> None:
+    async def serve(self, listeners: Sequence[socket.socket]) -> None:
         """Take clients in who come there, until `close`."""
         asyncssh.set_log_level(logging.WARNING)  # below, it writes down what people do
+        for listener in listeners:
+            self._acceptors.append(await self._serve(listener))
+
+    async def _serve(self, listener: socket.socket) -> asyncssh.SSHAcceptor:
         pair = self.services.ssh_gate.pair()
-        self._acceptor = await asyncssh.listen(
+        return await asyncssh.listen(
             sock=listener,
             server_factory=lambda: Visitor(self),
             server_host_keys=[asyncssh.import_private_key(pair.private)],
@@ -90,8 +94,8 @@ class Gateway:
         )
 
     async def close(self) -> None:
-        if self._acceptor is not None:
-            self._acceptor.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         for visitor in list(self._visitors):
             visitor.send_away("The server stops; tasks run on")
         waited = 0.0

@@ -285,7 +285,8 @@ class Visitor(asyncssh.SSHServer):
 
     async def server_requested(self, listen_host: str, listen_port: int) -> Listener | bool:
         own = self._proof is not None and not self._own_job
-        allowed = listen_host in LISTENED_ON and (listen_port == 0 or listen_port >= LOWEST_PORT)
+        reserved = listen_port in self._services.ssh_gate.reserved_ports
+        allowed = listen_host in LISTENED_ON and (listen_port == 0 or (listen_port >= LOWEST_PORT and not reserved))
         if not own or not allowed or len(self._listeners) >= MOST_LISTENERS:
             return False
         listener = Listener(

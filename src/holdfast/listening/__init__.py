@@ -1,0 +1,1 @@
+"""The server's own ports: which addresses are bound, what else has them, and who holds them while no server runs."""

@@ -1,0 +1,151 @@
+"""Binding a service's endpoints, or taking over sockets that are bound already."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .endpoints import Endpoint, list_endpoints
+
+BACKLOG = 1024  # connections that may wait to be accepted
+MAX_PORT_TRIES = 50  # ports that are tried where any will do
+_ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+class BindError(Exception):
+    """An endpoint cannot be bound."""
+
+    def __init__(self, endpoint: Endpoint, error: OSError) -> None:
+        self.endpoint = endpoint
+        self.in_use = error.errno == errno.EADDRINUSE
+        self.reason = error.strerror or str(error)
+        super().__init__(f"{endpoint}: {self.reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSocket:
+    endpoint: Endpoint
+    socket: socket.socket
+
+
+@dataclass(frozen=True, slots=True)
+class BoundService:
+    """All sockets of one service; at least one."""
+
+    bound: tuple[BoundSocket, ...]
+
+    @property
+    def port(self) -> int:
+        return self.bound[0].endpoint.port
+
+    @property
+    def listening(self) -> list[socket.socket]:
+        """Those that take connections."""
+        return [each.socket for each in self.bound if each.endpoint.serves]
+
+    def close(self) -> None:
+        for each in self.bound:
+            each.socket.close()
+
+
+def bind_service(service: str, host: str, port: int, held: Mapping[str, socket.socket] | None = None) -> BoundService:
+    """Bind `port` on every address of the service. Port 0 takes the port that is held, else one free on all of them.
+
+    `held`: sockets by endpoint key, to be used instead of new ones. Raises BindError, or OSError when the host's name
+    is not found.
+    """
+    held = held or {}
+    if port:
+        return BoundService(_bind_all(list_endpoints(service, host, port), held))
+    endpoints = list_endpoints(service, host, 0)
+    failure: BindError | None = None
+    for number in _candidate_ports(service, endpoints, held):
+        try:
+            return BoundService(_bind_all([replace(each, port=number) for each in endpoints], held))
+        except BindError as error:
+            if not error.in_use:
+                raise
+            failure = error
+    assert failure is not None
+    raise failure
+
+
+def held_port(service: str, held: Mapping[str, socket.socket]) -> int:
+    """The port that this service had before; 0 where none is held."""
+    return next((int(key.split(" ")[2]) for key in held if key.startswith(f"{service} ")), 0)
+
+
+def _candidate_ports(service: str, endpoints: Sequence[Endpoint], held: Mapping[str, socket.socket]) -> Iterator[int]:
+    """The port that this service had before, then free ones of its first address."""
+    known = held_port(service, held)
+    if known:
+        yield known
+    first = next(each for each in endpoints if each.serves)
+    for _ in range(MAX_PORT_TRIES):
+        with _probe(first) as probe:
+            number = int(probe.getsockname()[1])
+        yield number  # bound again by its number: the kernel treats a port of its own choice as less firmly bound
+
+
+def _probe(endpoint: Endpoint) -> socket.socket:
+    found = _open(replace(endpoint, serves=False, required=True))
+    assert found is not None
+    return found
+
+
+def _bind_all(endpoints: Iterable[Endpoint], held: Mapping[str, socket.socket]) -> tuple[BoundSocket, ...]:
+    found: list[BoundSocket] = []
+    new: list[BoundSocket] = []
+    try:
+        for endpoint in endpoints:
+            known = held.get(endpoint.key)
+            if known is not None:
+                found.append(BoundSocket(endpoint, known))
+                continue
+            made = _open(endpoint)
+            if made is not None:
+                new.append(BoundSocket(endpoint, made))
+                found.append(new[-1])
+    except BaseException:
+        for each in new:
+            each.socket.close()
+        raise
+    for each in found:
+        if not each.endpoint.serves:
+            _reserve(each.socket)
+    return tuple(found)
+
+
+def _open(endpoint: Endpoint) -> socket.socket | None:
+    """Bound, and listening where it serves; None where the machine lacks an address that is not required."""
+    made: socket.socket | None = None
+    try:
+        made = _new_socket(endpoint)
+        made.bind((endpoint.address, endpoint.port))
+        if endpoint.serves:
+            made.listen(BACKLOG)
+            made.setblocking(False)
+    except OSError as error:
+        if made is not None:
+            made.close()
+        if endpoint.required or error.errno not in _ABSENT:
+            raise BindError(endpoint, error) from None
+        return None
+    return made
+
+
+def _new_socket(endpoint: Endpoint) -> socket.socket:
+    made = socket.socket(endpoint.family, socket.SOCK_STREAM)
+    # Connections of an earlier server may be waiting to expire. A listening socket cannot be shared, whatever is set.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if endpoint.family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not endpoint.dual_stack)
+    return made
+
+
+def _reserve(reserved: socket.socket) -> None:
+    """From here on no other socket can be bound to an address that it covers. The serving sockets, whose addresses it
+    may cover too, listen already."""
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)

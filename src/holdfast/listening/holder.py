@@ -1,0 +1,197 @@
+"""The server's connection to the process that holds its ports while no server runs: see runtime/port_holder.py."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from .binding import BoundSocket
+
+log = logging.getLogger(__name__)
+
+SOCKET_NAME = "ports.sock"
+LOCK_NAME = "ports.lock"
+ANSWER_TIMEOUT = 5.0  # seconds; the holder does nothing that takes long
+FIRST_RESTART_DELAY, MAX_RESTART_DELAY = 0.1, 60.0  # seconds until a holder that ended is replaced
+MAX_SOCKETS = 64
+MAX_MESSAGE_SIZE = 16 * 1024  # bytes
+_PROGRAM = str(Path(__file__).parents[1] / "runtime" / "port_holder.py")
+
+
+class HolderConnection:
+    """While it is open, the holder leaves the ports to this process. Its end is the end of the server."""
+
+    def __init__(self, peer: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.peer = peer
+        self._process = process  # where it is our own child
+
+    def take(self) -> dict[str, socket.socket]:
+        """The sockets that it holds, by endpoint key. Blocks for a moment; OSError when it does not answer."""
+        self.peer.settimeout(ANSWER_TIMEOUT)
+        self.peer.send(b"take")
+        message, fds, _, _ = socket.recv_fds(self.peer, MAX_MESSAGE_SIZE, MAX_SOCKETS)
+        sockets = [socket.socket(fileno=fd) for fd in fds]
+        keys = message.decode().split("\n")[1:]
+        if not message.startswith(b"held") or len(keys) != len(sockets):
+            for each in sockets:
+                each.close()
+            raise ConnectionError("the holder of the ports ended")
+        for each in sockets:
+            each.setblocking(False)
+        return dict(zip(keys, sockets, strict=True))
+
+    def keep(self, sockets: Mapping[str, socket.socket]) -> None:
+        """Hand it these sockets, by endpoint key, in place of all it had. It answers `kept` once it has them."""
+        message = "\n".join(["keep", *sockets])
+        socket.send_fds(self.peer, [message.encode()], [each.fileno() for each in sockets.values()])
+
+    def keep_only(self, sockets: Mapping[str, socket.socket]) -> None:
+        """The same, and wait until the others are closed. Blocks for a moment; OSError when it does not answer."""
+        self.keep(sockets)
+        self.peer.recv(MAX_MESSAGE_SIZE)
+
+    def close(self) -> None:
+        """Harmless twice."""
+        self.peer.close()
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(0)  # else it goes on without us, and the system waits for it
+
+
+def connect_holder(home: Path) -> HolderConnection | None:
+    """To the holder of this state folder; None where there is none."""
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    peer.settimeout(ANSWER_TIMEOUT)
+    try:
+        folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            peer.connect(f"/proc/self/fd/{folder}/{SOCKET_NAME}")  # the folder's own path may be too long for a socket
+        finally:
+            os.close(folder)
+    except OSError:
+        peer.close()
+        return None
+    return HolderConnection(peer)
+
+
+def start_holder(home: Path) -> HolderConnection:
+    """A new one, in a session of its own. OSError where there is one already, or none can be started. Blocking."""
+    lock = os.open(home / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", _PROGRAM, str(home), str(theirs.fileno()), str(lock)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ},
+            pass_fds=(theirs.fileno(), lock),
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        os.close(lock)
+    return HolderConnection(ours, process)
+
+
+def find_holder(home: Path) -> int | None:
+    """The process id of the holder of this state folder; None where there is none."""
+    try:
+        with open(home / LOCK_NAME, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with suppress(OSError, ValueError):
+            return int((home / LOCK_NAME).read_text())
+    except OSError:
+        pass
+    return None
+
+
+def take_held(home: Path) -> tuple[HolderConnection | None, dict[str, socket.socket]]:
+    """The connection to the holder, if there is one, and the sockets it held. Blocking."""
+    found = connect_holder(home)
+    if found is None:
+        return None, {}
+    try:
+        return found, found.take()
+    except OSError:  # it ended just now
+        found.close()
+        return None, {}
+
+
+class HolderSupervisor:
+    """Sees to it that a holder has the server's sockets for as long as the server runs."""
+
+    def __init__(self, home: Path, bound: Sequence[BoundSocket], connection: HolderConnection | None) -> None:
+        self._home = home
+        self._bound = bound
+        self._connection = connection
+        self._delay = FIRST_RESTART_DELAY
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = await _start(self._home)
+                await self._hand_over(self._connection)
+            except OSError as error:
+                why = error.strerror or str(error)
+                log.warning("the server's ports are not held", extra={"event": "port-holder", "error": why})
+            self.release()
+            await asyncio.sleep(self._delay)
+            self._delay = min(MAX_RESTART_DELAY, self._delay * 2)
+
+    async def _hand_over(self, connection: HolderConnection) -> None:
+        """Returns or raises when the holder has ended."""
+        connection.peer.setblocking(False)
+        connection.keep({each.endpoint.key: each.socket for each in self._bound})
+        while message := await _receive(connection.peer):
+            if message == b"kept":
+                self._delay = FIRST_RESTART_DELAY
+        log.warning("the holder of the server's ports ended; starting another", extra={"event": "port-holder"})
+
+    def release(self) -> None:
+        """The server stops: from here on the holder answers on its ports. Harmless twice."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+async def _start(home: Path) -> HolderConnection:
+    """Also when nobody waits for it any more, it is not left without an end."""
+    work = asyncio.ensure_future(asyncio.to_thread(start_holder, home))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        work.add_done_callback(_close_started)
+        raise
+
+
+def _close_started(work: asyncio.Future[HolderConnection]) -> None:
+    if not work.cancelled() and work.exception() is None:
+        work.result().close()
+
+
+async def _receive(peer: socket.socket) -> bytes:
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(peer, readable.set)
+    try:
+        await readable.wait()
+        return peer.recv(64)
+    except ConnectionError:
+        return b""
+    finally:
+        loop.remove_reader(peer)

@@ -1,0 +1,51 @@
+"""Which process listens on a port, as far as /proc tells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.tcp_listeners import list_listeners
+
+MAX_COMMAND_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.command})" if self.command else f"process {self.pid}"
+
+
+def find_occupants(port: int) -> list[Occupant]:
+    """The processes that listen on this port, on any address. Empty where that may not be known."""
+    sockets = {f"socket:[{each.inode}]" for each in list_listeners(port)}
+    return [Occupant(pid, _command(pid)) for pid in _pids_with(sockets)] if sockets else []
+
+
+def _pids_with(sockets: set[str]) -> Iterator[int]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 - many names, of which few are looked at
+        if name.isdigit() and any(opened in sockets for opened in _open_files(name)):
+            yield int(name)
+
+
+def _open_files(pid: str) -> Iterator[str]:
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:
+            with suppress(OSError):
+                yield os.readlink(entry.path)  # noqa: PTH115 - socket:[1] is no path
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    text = " ".join(word.decode("utf-8", "replace") for word in words if word)
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return shown[:MAX_COMMAND_LENGTH]

@@ -1,0 +1,295 @@
+"""Holds the server's ports while no server runs, so that no job can listen on them.
+
+    python -I -S port_holder.py STATE_FOLDER SERVER_FD LOCK_FD
+
+The server starts it and connects to it: at first by a socket that it inherits (SERVER_FD), later by the Unix socket
+`ports.sock` in the state folder. LOCK_FD holds the lock that only one holder of a state folder has. The server sends
+its listening sockets (`keep`); after a restart it asks for them (`take`). The end of that connection is the end of the
+server, also when it was killed. From then on every connection to a port is answered and closed at once. The ports stay
+in the listening state all the time: a socket that listens is the only kind that nothing else can share, and the next
+server goes on where the last one stopped.
+
+It ends when no server is connected and no task of the state folder is alive: then there is no job to take a port.
+
+Messages (SOCK_SEQPACKET), keys one to a line, sockets beside them in the same order:
+    server: "keep\\nKEY\\nKEY"     holder: "kept"
+    server: "take"               holder: "held\\nKEY\\nKEY"
+
+It imports as little as it can: it may be there for weeks, and should take a few megabytes.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import select
+import struct
+import sys
+from _socket import (
+    AF_UNIX,
+    CMSG_SPACE,
+    SCM_RIGHTS,
+    SO_PEERCRED,
+    SOCK_CLOEXEC,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    socket,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_SOCKETS = 64
+MAX_MESSAGE_SIZE = 16 * 1024  # bytes
+CLAIM_SIZE = 4096  # bytes of a task's claim that are looked at
+RECHECK_INTERVAL = 1000  # milliseconds; only for a task whose process is not known
+REQUEST_SIZE = 64 * 1024  # bytes of a request that are read before it is answered
+SOCKET_NAME = "ports.sock"
+_FLOCK = struct.Struct("hhqqi4x")
+_PEER = struct.Struct("3i")
+
+_BODY = (
+    b'{"error": {"code": "server_stopped", "message": "The Holdfast server is stopped; jobs go on", "field": null, '
+    b'"hint": "Start it with `holdfast up`, or try again in a while.", "request_id": ""}}'
+)
+REPLIES = {
+    b"http": b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n"
+    b"Retry-After: 5\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_BODY), _BODY)
+}
+
+
+class Holder:
+    def __init__(self, home: bytes, server: socket) -> None:
+        self._home = home
+        self._sockets: dict[bytes, socket] = {}  # by endpoint key
+        self._server: socket | None = server
+        self._task: int | None = None  # pidfd of a task that is alive, while no server is connected
+        self._poll = select.poll()
+        self._poll.register(server, select.POLLIN)
+        self._door = self._open_door()
+        self._poll.register(self._door, select.POLLIN)
+        self._waiting = -1  # milliseconds until tasks are looked at again; -1: until something happens
+
+    def _open_door(self) -> socket:
+        """In the state folder, whose path may be longer than an address of a socket."""
+        folder = os.open(self._home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        path = f"/proc/self/fd/{folder}/{SOCKET_NAME}"
+        remove(path)
+        door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
+        door.bind(path)
+        os.chmod(path, 0o600)
+        door.listen(4)
+        os.close(folder)
+        return door
+
+    def run(self) -> None:
+        while self._server is not None or self._find_task():
+            for fd, _ in self._poll.poll(self._waiting):
+                self._handle(fd)
+
+    def _handle(self, fd: int) -> None:
+        if self._server is not None and fd == self._server.fileno():
+            self._read_server(self._server)
+        elif fd == self._door.fileno():
+            self._accept_server()
+        elif self._server is None:
+            for key, held in self._sockets.items():
+                if fd == held.fileno():
+                    answer(held, REPLIES.get(key.split(b" ")[0], b""))
+
+    # -- the server
+
+    def _accept_server(self) -> None:
+        peer = accept(self._door)
+        _, uid, _ = _PEER.unpack(peer.getsockopt(SOL_SOCKET, SO_PEERCRED, _PEER.size))
+        if uid != os.geteuid():
+            peer.close()
+            return
+        if self._server is not None:  # it has ended, for the new one has its lock
+            self._drop_server()
+        self._server = peer
+        self._poll.register(peer, select.POLLIN)
+        self._stop_answering()
+
+    def _read_server(self, server: socket) -> None:
+        try:
+            message, fds = receive(server)
+            if message == b"take":
+                keys = list(self._sockets)
+                send(server, b"\n".join([b"held", *keys]), [self._sockets[key].fileno() for key in keys])
+            elif message.startswith(b"keep"):
+                self._keep(message.split(b"\n")[1:], fds)
+                send(server, b"kept", [])
+            else:
+                self._drop_server()
+        except OSError:
+            self._drop_server()
+
+    def _keep(self, keys: list[bytes], fds: list[int]) -> None:
+        if len(keys) != len(fds):
+            for fd in fds:
+                os.close(fd)
+            return
+        old = self._sockets
+        self._sockets = {key: socket(fileno=fd) for key, fd in zip(keys, fds, strict=True)}
+        for each in old.values():
+            each.close()
+
+    def _drop_server(self) -> None:
+        assert self._server is not None
+        self._poll.unregister(self._server)
+        self._server.close()
+        self._server = None
+        self._answer()
+
+    # -- while there is none
+
+    def _answer(self) -> None:
+        for held in self._serving():
+            self._poll.register(held, select.POLLIN)
+
+    def _stop_answering(self) -> None:
+        for held in self._serving():
+            self._poll.unregister(held)
+        self._forget_task()
+
+    def _serving(self) -> list[socket]:
+        return [held for key, held in self._sockets.items() if b" serve" in key]
+
+    def _forget_task(self) -> None:
+        if self._task is not None:
+            self._poll.unregister(self._task)
+            os.close(self._task)
+            self._task = None
+        self._waiting = -1
+
+    def _find_task(self) -> bool:
+        """Whether a task is alive. Waiting for the end of one will do: no task starts without a server."""
+        if self._task is not None and not has_ended(self._task):
+            return True
+        self._forget_task()
+        for pid in live_tasks(self._home):
+            self._task = open_process(pid)
+            if self._task is not None:
+                self._poll.register(self._task, select.POLLIN)
+            else:
+                self._waiting = RECHECK_INTERVAL
+            return True
+        return False
+
+    def close(self) -> None:
+        """Ports first: when a new server sees the door closed, it can bind them."""
+        for held in self._sockets.values():
+            held.close()
+        remove(os.path.join(self._home, SOCKET_NAME.encode()))
+
+
+def remove(path: str | bytes) -> None:
+    try:  # noqa: SIM105 - contextlib takes memory
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def accept(door: socket) -> socket:
+    return socket(fileno=door._accept()[0])  # type: ignore[attr-defined]
+
+
+def answer(held: socket, reply: bytes) -> None:
+    """Answer one connection and close it."""
+    try:
+        client = accept(held)
+    except OSError:
+        return
+    try:
+        client.setblocking(False)
+        client.send(reply)
+        client.recv(REQUEST_SIZE)  # closing with unread data would reset the connection
+    except OSError:
+        pass
+    client.close()
+
+
+def open_process(pid: int) -> int | None:
+    """A pidfd of a process that runs."""
+    try:
+        found = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if not has_ended(found):
+        return found
+    os.close(found)
+    return None
+
+
+def has_ended(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], 0)[0])
+
+
+def live_tasks(home: bytes) -> Iterator[int]:
+    """The process ids of tasks that are alive; 0 for one that has not told its own."""
+    folder = os.path.join(home, b"tasks")
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        for claim in (b"claim", b"revived/claim"):
+            pid = claimed_by(os.path.join(folder, name, claim))
+            if pid is not None:
+                yield pid
+
+
+def claimed_by(path: bytes) -> int | None:
+    """The process that holds this claim: 0 where it is not known, None where there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        if _FLOCK.unpack(found)[0] == fcntl.F_UNLCK:
+            return None
+        for line in os.pread(fd, CLAIM_SIZE, 0).split(b"\n")[:-1]:
+            if line.startswith(b"run ") and line.split()[1].isdigit():
+                return int(line.split()[1])
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return 0
+
+
+def send(peer: socket, message: bytes, fds: list[int]) -> None:
+    peer.sendmsg([message], [(SOL_SOCKET, SCM_RIGHTS, array.array("i", fds))] if fds else [])
+
+
+def receive(peer: socket) -> tuple[bytes, list[int]]:
+    """An empty message is the end of the connection."""
+    fds = array.array("i")
+    message, extra, _, _ = peer.recvmsg(MAX_MESSAGE_SIZE, CMSG_SPACE(MAX_SOCKETS * fds.itemsize))
+    for level, kind, data in extra:
+        if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    found = list(fds)
+    for fd in found:
+        os.set_inheritable(fd, False)
+    return message, found
+
+
+def main() -> None:
+    home, server, lock = os.fsencode(sys.argv[1]), socket(fileno=int(sys.argv[2])), int(sys.argv[3])
+    os.chdir("/")
+    os.ftruncate(lock, 0)
+    os.write(lock, b"%d\n" % os.getpid())
+    holder = Holder(home, server)
+    try:
+        holder.run()
+    finally:
+        holder.close()
+
+
+if __name__ == "__main__":
+    main()
