@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.attempt import Seen
-from holdfast.engines.embedded import host
 from holdfast.engines.embedded.folder import is_safe_id
 from holdfast.engines.embedded.gpus import Gpu, device_binds, gpu_variables, parse_libraries
 from holdfast.engines.embedded.machine import find_node
 from holdfast.engines.embedded.options import EmbeddedOptions
+from holdfast.engines.embedded.private_files import find_private_files
 from holdfast.engines.embedded.read import Claim, StartNote, ended, not_alive, parse_claim, parse_start, running
 from holdfast.engines.embedded.render import (
     Bind,
@@ -289,6 +289,7 @@ def test_links_are_resolved_within_the_image(tmp_path: Path) -> None:
 
 
 def test_what_others_may_not_read_is_private(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
     for name, mode in [("open", 0o755), ("closed", 0o750), ("listed-only", 0o754)]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
@@ -297,21 +298,20 @@ def test_what_others_may_not_read_is_private(tmp_path: Path) -> None:
     (tmp_path / "open/link").symlink_to("secret")
     os.mkfifo(tmp_path / "open/pipe", 0o666)
     (tmp_path / "skipped").mkdir(mode=0o700)
-    device = tmp_path.stat().st_dev
-    private, too_big = host._search([str(tmp_path)], {device}, {str(tmp_path / "skipped")})
-    assert {entry.path.removeprefix(f"{tmp_path}/") for entry in private} == {
+    found = find_private_files([str(tmp_path)], {str(tmp_path / "skipped")}, 100)
+    assert {entry.path.removeprefix(f"{tmp_path}/") for entry in found.hidden} == {
         "closed", "listed-only", "open/secret", "open/pipe",
     }  # fmt: skip
-    assert too_big == []
+    assert found.too_big == []
 
 
-def test_what_is_too_much_to_look_through_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_SCAN_BUDGET", 3)
+def test_what_is_too_much_to_look_through_is_hidden(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
     for name in ("a", "b", "c"):
         (tmp_path / name / "deep").mkdir(parents=True)
-    private, too_big = host._search([str(tmp_path)], {tmp_path.stat().st_dev}, set())
-    assert sorted(too_big) == [f"{tmp_path}/{name}" for name in ("a", "b", "c")]
-    assert {entry.path for entry in private} == set(too_big)
+    found = find_private_files([str(tmp_path)], set(), 3)
+    assert sorted(found.too_big) == [f"{tmp_path}/{name}" for name in ("a", "b", "c")]
+    assert {entry.path for entry in found.hidden} == set(found.too_big)
 
 
 def test_the_machines_address_is_the_one_given_or_found() -> None:

@@ -1,17 +1,21 @@
 """Keeps what tasks see of the machine up to date: the layers that hide its private parts, and every image's skeleton.
 
 Blocking: call it from a thread. Layers are never changed once written, for running tasks stand on them.
+
+The machine's own folders are searched anew when something near their top has changed, and every ten minutes. Those of
+packages are searched in full at first and every ten minutes in the background; in between, folders that have changed.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
 import stat
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +23,12 @@ from pathlib import Path
 from . import host
 from .cleaning import remove_tree
 from .library import DEBUG_TOOLS, Library
+from .mount_table import Mount, MountTable
 from .options import EmbeddedOptions
+from .private_files import PrivateFiles
 from .roots import HostLayers
+
+logger = logging.getLogger(__name__)
 
 _PREFIX = "holdfast-layers-"
 _OUTSIDE = ("/run", "/dev/shm")
@@ -28,7 +36,8 @@ _OWNER = "home"  # a file that names the home the layers belong to
 _NAME = "layers-name"  # a file in the home that says what its layers outside are called
 _NAME_FORM = re.compile(r"[0-9a-f]{32}\Z")
 _TRIES = 10
-_OLDEST = 600.0  # seconds until the machine is looked through again even if nothing seems to have changed
+SCAN_INTERVAL = 600.0  # seconds until the machine is searched again even if nothing seems to have changed
+_RETRY_INTERVAL = 10.0  # seconds until then where something could not be examined
 
 
 class Views:
@@ -41,22 +50,62 @@ class Views:
         self._library = Library(options.library)
         self._library_folder = ""
         self._handed_out: set[str] = set()
-        self._stamp: tuple[int, ...] = ()
-        self._taken_at = 0.0
+        self._stamp: tuple[object, ...] = ()
+        self._scan_due = 0.0
+        self._mounts = MountTable()
+        self._packages: PrivateFiles | None = None
+        self._packages_scanned_at = 0.0
+        self._rescan: threading.Thread | None = None
 
     def host_layers(self) -> HostLayers:
         """The layers for the image `host`, as the machine is now."""
         with self._lock:
             self._look()
             if self._layers is None or not os.path.isdir(self._layers.folder):
-                view = self.scan()
+                view = self._scan()
                 self._layers = HostLayers(view=view, folder=str(host.write_layers(view, self._layers_base())))
                 self._handed_out.add(self._layers.folder)
+                if view.unreadable:
+                    self._scan_due = time.monotonic() + _RETRY_INTERVAL
             return self._layers
 
     def scan(self) -> host.HostView:
-        view = host.scan_host((str(self._home), *self._options.hidden))
+        with self._lock:
+            return self._scan()
+
+    def _scan(self) -> host.HostView:
+        mounts = self._mounts.read()
+        packages = self._scan_packages(mounts)
+        view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages)
         return replace(view, files=(*view.files, *self._library.files_at(DEBUG_TOOLS)))
+
+    def _scan_packages(self, mounts: Sequence[Mount]) -> PrivateFiles:
+        if self._packages is None:
+            self._packages_scanned_at = time.monotonic()
+            self._packages = host.scan_packages(mounts)
+            return self._packages
+        self._packages = host.scan_packages(mounts, self._packages.memory)
+        if time.monotonic() - self._packages_scanned_at > SCAN_INTERVAL and self._rescan is None:
+            self._packages_scanned_at = time.monotonic()
+            self._rescan = threading.Thread(target=self._rescan_packages, name="host-scan", daemon=True)
+            self._rescan.start()
+        return self._packages
+
+    def _rescan_packages(self) -> None:
+        """Find files whose mode has changed in place. Starts do not wait for it."""
+        found: PrivateFiles | None = None
+        try:
+            found = host.scan_packages(self._mounts.read())
+        except OSError:
+            logger.exception("The system folders could not be searched for private files")
+        with self._lock:
+            self._rescan = None
+            if found is not None:
+                self._packages, self._layers = found, None
+
+    def mounts(self) -> Sequence[Mount]:
+        """The machine's mount table as it is now."""
+        return self._mounts.read()
 
     def skeleton(self) -> str:
         """The folder that lies over every imported image."""
@@ -99,10 +148,10 @@ class Views:
                 (self._home / _NAME).unlink(missing_ok=True)
 
     def _look(self) -> None:
-        stamp = host.host_stamp()
+        stamp = host.host_stamp(self._mounts.read())
         now = time.monotonic()
-        if stamp != self._stamp or now - self._taken_at > _OLDEST:
-            self._stamp, self._taken_at = stamp, now
+        if stamp != self._stamp or now > self._scan_due:
+            self._stamp, self._scan_due = stamp, now + SCAN_INTERVAL
             self._layers = self._skeleton = None
 
     def _layers_base(self) -> Path:
