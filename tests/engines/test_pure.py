@@ -189,11 +189,31 @@ def test_variable_names() -> None:
 # --- the filter ---------------------------------------------------------------------------------------------------
 
 CALLS = {
-    "x86_64": {"mount": 165, "keyctl": 250, "bpf": 321, "clone": 56, "unshare": 272, "ioctl": 16, "write": 1},
-    "aarch64": {"mount": 40, "keyctl": 219, "bpf": 280, "clone": 220, "unshare": 97, "ioctl": 29, "write": 64},
+    "x86_64": {
+        "mount": 165,
+        "keyctl": 250,
+        "bpf": 321,
+        "clone": 56,
+        "unshare": 272,
+        "ioctl": 16,
+        "write": 1,
+        "socket": 41,
+        "socketpair": 53,
+    },
+    "aarch64": {
+        "mount": 40,
+        "keyctl": 219,
+        "bpf": 280,
+        "clone": 220,
+        "unshare": 97,
+        "ioctl": 29,
+        "write": 64,
+        "socket": 198,
+        "socketpair": 199,
+    },
 }
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
+ALLOW, EPERM, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT = 0x7FFF0000, 0x00050001, 0x00050026, 0x0005005D, 0x00050061
 
 
 def judge(program: bytes, arch: int, number: int, *args: int) -> int:
@@ -235,6 +255,12 @@ def test_the_filter_refuses_what_it_should(machine: str) -> None:
     assert answer("ioctl", 0, 0x5412) == EPERM  # TIOCSTI
     assert answer("ioctl", 0, 0x541C) == EPERM
     assert answer("ioctl", 0, 0x5401) == ALLOW
+    for name in ("socket", "socketpair"):
+        assert [answer(name, family, 1) for family in (1, 2, 10, 16, 17, 39, 41)] == [ALLOW] * 7
+        assert [answer(name, family, 1) for family in (38, 40)] == [EAFNOSUPPORT] * 2  # AF_ALG, AF_VSOCK
+        assert answer(name, 1 << 32 | 40, 1) == EAFNOSUPPORT  # the kernel does not look at the upper bits either
+        assert [answer(name, 16, 3, protocol) for protocol in (0, 4, 9)] == [ALLOW, ALLOW, EPROTONOSUPPORT]
+        assert answer(name, 2, 3, 9) == ALLOW
     assert judge(program, 0x40000003, 1) == ENOSYS  # another machine's calls
     if machine == "x86_64":
         assert judge(program, arch, 0x40000000 + 1) == ENOSYS
