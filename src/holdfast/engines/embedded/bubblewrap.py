@@ -15,6 +15,8 @@ from pathlib import Path
 
 from .folder import TaskFolder
 
+_LIBRARIES = "bwrap-libraries"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bwrap:
@@ -23,15 +25,19 @@ class Bwrap:
     exposed: bool = True  # tasks run as someone who may change it
 
     def place(self, folder: TaskFolder) -> tuple[str, dict[str, str]]:
-        """What to run for this task, and with which variables."""
+        """What to run for this task, in its folder, and with which variables. The task can read both of its first
+        process, so they name nothing of the server."""
         if not self.exposed:
             return self.path, {}
-        copy = folder["bwrap"]
-        with suppress(FileNotFoundError):
-            os.unlink(copy)  # left by a server that died here
-        _copy(self.path, copy)
-        _wait_for_writers(copy)
-        return copy, {"LD_LIBRARY_PATH": self.libraries} if self.libraries else {}
+        for left in (folder["bwrap"], folder[_LIBRARIES]):
+            with suppress(FileNotFoundError):
+                os.unlink(left)  # by a server that died here
+        _copy(self.path, folder["bwrap"])
+        _wait_for_writers(folder["bwrap"])
+        if not self.libraries:
+            return "./bwrap", {}
+        os.symlink(self.libraries, folder[_LIBRARIES])
+        return "./bwrap", {"LD_LIBRARY_PATH": _LIBRARIES}
 
 
 def find_bwrap() -> Bwrap | None:
