@@ -16,6 +16,7 @@ import pytest
 from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedEngine
 from tests.contracts.engine_contract import Rig, read_all
+from tests.engines.sessions import inside
 
 ROOT = Path(__file__).parents[2]
 _TIMEOUT = 100  # seconds
@@ -32,8 +33,18 @@ def task(script: str) -> tuple[str, str]:
     return "task", script
 
 
+def background(script: str) -> tuple[str, str]:
+    """A step that starts a task, which prints `up` and goes on."""
+    return "background", script
+
+
+def session(script: str) -> tuple[str, str]:
+    """A step that runs inside the task in the background."""
+    return "session", script
+
+
 def run_steps(home: Path, steps: Sequence[tuple[str, str]], *, before: str = "true") -> list[str]:
-    """What the tasks among the steps printed. `before` runs in the namespace ahead of the server."""
+    """What the tasks and sessions among the steps printed. `before` runs in the namespace ahead of the server."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         pytest.skip("needs root and unshare: it mounts filesystems in a namespace of its own")
     program = [sys.executable, "-m", __name__, str(home), json.dumps(steps)]
@@ -58,6 +69,12 @@ async def _run(home: Path, steps: Sequence[tuple[str, str]]) -> list[str]:
         for number, (where, command) in enumerate(steps):
             if where == "host":
                 subprocess.run(["sh", "-ec", command], check=True, stdout=subprocess.DEVNULL)
+                continue
+            if where == "background":
+                await rig.start_and_wait_for(b"up", "background", command)
+                continue
+            if where == "session":
+                printed.append((await inside(rig.engine, "background", command)).out)
                 continue
             seen = await rig.run(f"t{number}", command)
             said = (await read_all(rig.log(f"t{number}", Stream.MERGED))).decode()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .cleaning import remove_tree
-from .mount_table import Mount, top_mounts
+from .mount_table import REAL_FILESYSTEMS, Mount, is_folder, top_mounts
 from .private_files import Hidden, Listing, PrivateFiles, find_private_files
 from .render import ENTRY, HOME, OWN, SCRIPT
 
@@ -115,24 +115,12 @@ def _split_mounts(mounts: Iterable[Mount]) -> tuple[tuple[str, ...], tuple[Hidde
     network filesystem may not answer."""
     overlaid, covered = [], []
     for point, mount in top_mounts(each for each in mounts if _is_shown(each.point)).items():
-        kind = _kind_of(point) if mount.kind in _LOCAL_FILESYSTEMS else stat.S_IFDIR
-        if kind == stat.S_IFDIR and mount.kind in _REAL_FILESYSTEMS:
+        folder = is_folder(mount)
+        if folder and mount.kind in REAL_FILESYSTEMS:
             overlaid.append(point)
         else:
-            covered.append(Hidden(path=point, mode=0o755 if kind == stat.S_IFDIR else None))
+            covered.append(Hidden(path=point, mode=0o755 if folder else None))
     return tuple(overlaid), tuple(covered)
-
-
-def _kind_of(path: str) -> int:
-    """0 for what is gone by now, or cannot be looked at."""
-    try:
-        return stat.S_IFMT(os.lstat(path).st_mode)
-    except OSError:
-        return 0
-
-
-_REAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "squashfs", "erofs"})
-_LOCAL_FILESYSTEMS = _REAL_FILESYSTEMS | {"tmpfs", "ramfs"}
 
 
 def _skeleton_files(mounted: Collection[str]) -> Iterable[tuple[str, bytes, int]]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import select
+import stat
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 MOUNTINFO = "/proc/self/mountinfo"
+# Filesystems of this machine's disks.
+REAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "squashfs", "erofs"})
+_ALWAYS_ANSWERING = REAL_FILESYSTEMS | {"tmpfs", "ramfs"}  # no server behind them that could be down
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 _READ_SIZE = 1 << 16
 
@@ -42,6 +46,17 @@ def parse_mounts(data: bytes) -> tuple[Mount, ...]:
 def _text(field: bytes) -> str:
     """Spaces and the like are written as octal numbers; everything else is as it is."""
     return os.fsdecode(_ESCAPE.sub(lambda octal: bytes([int(octal[1], 8) & 0xFF]), field))
+
+
+def is_folder(mount: Mount) -> bool | None:
+    """Whether a folder is mounted there; None for a mount that is gone by now. Where a look might never return, it is
+    taken for one."""
+    if mount.kind not in _ALWAYS_ANSWERING:
+        return True
+    try:
+        return stat.S_ISDIR(os.lstat(mount.point).st_mode)
+    except OSError:
+        return None
 
 
 def top_mounts(mounts: Iterable[Mount]) -> dict[str, Mount]:

@@ -14,6 +14,7 @@ ENTRY = f"{OWN}/entry"
 HOLD = f"{OWN}/hold"
 NOTES = f"{OWN}/notes"
 LIBRARY = f"{OWN}/lib"
+CGROUP_POINT = "/sys/fs/cgroup"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # File descriptors the runner hands through.
@@ -82,6 +83,9 @@ class Guard:
     empty_folders: tuple[str, ...] = ()
     empty_files: tuple[str, ...] = ()
     show_sys: bool = True
+    sys_folders: tuple[str, ...] = ()  # below /sys, covered by empty ones
+    sys_files: tuple[str, ...] = ()
+    groups: tuple[Bind, ...] = ()  # the task's own control groups
     seccomp: bool = False
 
 
@@ -121,6 +125,16 @@ _ENTER = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec 
 def render_entry(launch: Launch, root: Root, command: list[str]) -> list[str]:
     """The command, run in the working directory that the job asks for."""
     return [root.shell, "-c", _ENTER, launch.workdir, *command] if launch.workdir else command
+
+
+# The limit counts the processes of a user in a user namespace, so it must be set where only the task's own are counted.
+# Shells call it -u, or -p. One that can do neither, or that has a lower limit already, goes on.
+_LIMIT_PROCESSES = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" 2>/dev/null; exec "$@"'
+
+
+def limit_processes(root: Root, count: int, command: list[str]) -> list[str]:
+    """The command, with a limit of its processes and threads. 0: as it is."""
+    return [root.shell, "-c", _LIMIT_PROCESSES, str(count), *command] if count else command
 
 
 def render_command(root: Root, options: Iterable[str], script: str = SCRIPT, entry: str = "") -> list[str]:
@@ -203,9 +217,18 @@ def _system(guard: Guard, shm: int, devices: Iterable[Bind]) -> Iterator[str]:
         yield from _bind(bind)
     if guard.show_sys:
         yield from ("--ro-bind", "/sys", "/sys")
-    for path in guard.empty_folders:
+        yield from _cover(guard.sys_folders, guard.sys_files)
+        for bind in guard.groups:
+            yield from _bind(bind)
+        if CGROUP_POINT in guard.sys_folders:  # the others can stay writable: they are the task's own, and of one page
+            yield from ("--remount-ro", CGROUP_POINT)
+    yield from _cover(guard.empty_folders, guard.empty_files)
+
+
+def _cover(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
+    for path in folders:
         yield from ("--perms", "0555", "--size", "4096", "--tmpfs", path)
-    for path in guard.empty_files:
+    for path in files:
         yield from ("--ro-bind", "/dev/null", path)
 
 
