@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.engines.embedded import EmbeddedOptions, private_files, views
+from holdfast.engines.embedded import EmbeddedOptions, package_scan, private_files
 from holdfast.engines.embedded.private_files import find_private_files
 from holdfast.engines.embedded.views import Views
 from tests.contracts.engine_contract import Rig, read_all
@@ -77,12 +77,10 @@ def test_a_file_that_is_made_private_in_place_is_hidden_after_a_full_scan(
     view.host_layers()
     file = canaries[0] / "open"
     file.chmod(0o600)
-    monkeypatch.setattr(views, "SCAN_INTERVAL", 0.0)
+    monkeypatch.setattr(package_scan, "FULL_SCAN_INTERVAL", 0.0)
     view._scan_due = 0.0
-    assert str(file) not in {entry.path for entry in view.host_layers().view.hidden}  # it starts the scan
-    rescan = view._rescan
-    if rescan is not None:
-        rescan.join()
+    view.host_layers()  # this starts the scan
+    package_scan.SHARED.wait()
     assert str(file) in {entry.path for entry in view.host_layers().view.hidden}
     view.leave(())
 

@@ -2,13 +2,11 @@
 
 Blocking: call it from a thread. Layers are never changed once written, for running tasks stand on them.
 
-The machine's own folders are searched anew when something near their top has changed, and every ten minutes. Those of
-packages are searched in full at first and every ten minutes in the background; in between, folders that have changed.
+The machine's folders are searched anew when something near their top has changed, and every ten minutes.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import secrets
@@ -20,15 +18,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from . import host
+from . import host, package_scan
 from .cleaning import remove_tree
 from .library import DEBUG_TOOLS, Library
 from .mount_table import Mount, MountTable
 from .options import EmbeddedOptions
-from .private_files import PrivateFiles
 from .roots import HostLayers
-
-logger = logging.getLogger(__name__)
 
 _PREFIX = "holdfast-layers-"
 _OUTSIDE = ("/run", "/dev/shm")
@@ -53,9 +48,7 @@ class Views:
         self._stamp: tuple[object, ...] = ()
         self._scan_due = 0.0
         self._mounts = MountTable()
-        self._packages: PrivateFiles | None = None
-        self._packages_scanned_at = 0.0
-        self._rescan: threading.Thread | None = None
+        self._packages = package_scan.SHARED
 
     def host_layers(self) -> HostLayers:
         """The layers for the image `host`, as the machine is now."""
@@ -75,33 +68,9 @@ class Views:
 
     def _scan(self) -> host.HostView:
         mounts = self._mounts.read()
-        packages = self._scan_packages(mounts)
+        packages = self._packages.find(mounts)
         view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages)
         return replace(view, files=(*view.files, *self._library.files_at(DEBUG_TOOLS)))
-
-    def _scan_packages(self, mounts: Sequence[Mount]) -> PrivateFiles:
-        if self._packages is None:
-            self._packages_scanned_at = time.monotonic()
-            self._packages = host.scan_packages(mounts)
-            return self._packages
-        self._packages = host.scan_packages(mounts, self._packages.memory)
-        if time.monotonic() - self._packages_scanned_at > SCAN_INTERVAL and self._rescan is None:
-            self._packages_scanned_at = time.monotonic()
-            self._rescan = threading.Thread(target=self._rescan_packages, name="host-scan", daemon=True)
-            self._rescan.start()
-        return self._packages
-
-    def _rescan_packages(self) -> None:
-        """Find files whose mode has changed in place. Starts do not wait for it."""
-        found: PrivateFiles | None = None
-        try:
-            found = host.scan_packages(self._mounts.read())
-        except OSError:
-            logger.exception("The system folders could not be searched for private files")
-        with self._lock:
-            self._rescan = None
-            if found is not None:
-                self._packages, self._layers = found, None
 
     def mounts(self) -> Sequence[Mount]:
         """The machine's mount table as it is now."""
@@ -148,7 +117,7 @@ class Views:
                 (self._home / _NAME).unlink(missing_ok=True)
 
     def _look(self) -> None:
-        stamp = host.host_stamp(self._mounts.read())
+        stamp = (self._packages.generation, *host.host_stamp(self._mounts.read()))
         now = time.monotonic()
         if stamp != self._stamp or now > self._scan_due:
             self._stamp, self._scan_due = stamp, now + SCAN_INTERVAL
