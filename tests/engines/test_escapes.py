@@ -173,7 +173,7 @@ def test_root_has_few_powers_without_an_overlay_too(tmp_path: Path, monkeypatch:
         assert rig.engine.health().isolation is Isolation.READ_ONLY
         said = await said_by(rig, "a", IN_THE_KERNELS_SETTINGS)
         assert "BAD" not in said
-        assert said.split() == ["CapEff:", "00000000a00405fb"]
+        assert said.split() == ["CapEff:", "00000000800401fb"]
         said = await said_by(rig, "b", "set +e; chmod 600 /dev/null; touch /usr/x /etc/x && echo BAD; id -u; exit 0")
         assert "BAD" not in said
         assert [path.read_text() for path in settings] == before

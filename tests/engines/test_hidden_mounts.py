@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.embedded.host import scan_host
+from holdfast.engines.embedded.mount_table import MountTable
+from holdfast.engines.embedded.private_files import PrivateFiles
 
 
 @pytest.fixture
@@ -37,4 +39,4 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 def test_what_is_mounted_in_a_hidden_folder_is_hidden(mounted: Path) -> None:
     assert os.path.ismount(mounted)
     assert mounted.parent.stat().st_mode & 0o005 == 0
-    assert str(mounted) not in scan_host(()).mounts
+    assert str(mounted) not in scan_host((), MountTable().read(), PrivateFiles()).mounts

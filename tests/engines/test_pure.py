@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.attempt import Seen
-from holdfast.engines.embedded import host
 from holdfast.engines.embedded.folder import is_safe_id
 from holdfast.engines.embedded.gpus import Gpu, device_binds, gpu_variables, parse_libraries
 from holdfast.engines.embedded.machine import find_node
 from holdfast.engines.embedded.options import EmbeddedOptions
+from holdfast.engines.embedded.private_files import find_private_files
 from holdfast.engines.embedded.read import Claim, StartNote, ended, not_alive, parse_claim, parse_start, running
 from holdfast.engines.embedded.render import (
     Bind,
@@ -189,11 +189,31 @@ def test_variable_names() -> None:
 # --- the filter ---------------------------------------------------------------------------------------------------
 
 CALLS = {
-    "x86_64": {"mount": 165, "keyctl": 250, "bpf": 321, "clone": 56, "unshare": 272, "ioctl": 16, "write": 1},
-    "aarch64": {"mount": 40, "keyctl": 219, "bpf": 280, "clone": 220, "unshare": 97, "ioctl": 29, "write": 64},
+    "x86_64": {
+        "mount": 165,
+        "keyctl": 250,
+        "bpf": 321,
+        "clone": 56,
+        "unshare": 272,
+        "ioctl": 16,
+        "write": 1,
+        "socket": 41,
+        "socketpair": 53,
+    },
+    "aarch64": {
+        "mount": 40,
+        "keyctl": 219,
+        "bpf": 280,
+        "clone": 220,
+        "unshare": 97,
+        "ioctl": 29,
+        "write": 64,
+        "socket": 198,
+        "socketpair": 199,
+    },
 }
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
+ALLOW, EPERM, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT = 0x7FFF0000, 0x00050001, 0x00050026, 0x0005005D, 0x00050061
 
 
 def judge(program: bytes, arch: int, number: int, *args: int) -> int:
@@ -235,6 +255,12 @@ def test_the_filter_refuses_what_it_should(machine: str) -> None:
     assert answer("ioctl", 0, 0x5412) == EPERM  # TIOCSTI
     assert answer("ioctl", 0, 0x541C) == EPERM
     assert answer("ioctl", 0, 0x5401) == ALLOW
+    for name in ("socket", "socketpair"):
+        assert [answer(name, family, 1) for family in (1, 2, 10, 16, 17, 39, 41)] == [ALLOW] * 7
+        assert [answer(name, family, 1) for family in (38, 40)] == [EAFNOSUPPORT] * 2  # AF_ALG, AF_VSOCK
+        assert answer(name, 1 << 32 | 40, 1) == EAFNOSUPPORT  # the kernel does not look at the upper bits either
+        assert [answer(name, 16, 3, protocol) for protocol in (0, 4, 9)] == [ALLOW, ALLOW, EPROTONOSUPPORT]
+        assert answer(name, 2, 3, 9) == ALLOW
     assert judge(program, 0x40000003, 1) == ENOSYS  # another machine's calls
     if machine == "x86_64":
         assert judge(program, arch, 0x40000000 + 1) == ENOSYS
@@ -289,6 +315,7 @@ def test_links_are_resolved_within_the_image(tmp_path: Path) -> None:
 
 
 def test_what_others_may_not_read_is_private(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
     for name, mode in [("open", 0o755), ("closed", 0o750), ("listed-only", 0o754)]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
@@ -297,21 +324,20 @@ def test_what_others_may_not_read_is_private(tmp_path: Path) -> None:
     (tmp_path / "open/link").symlink_to("secret")
     os.mkfifo(tmp_path / "open/pipe", 0o666)
     (tmp_path / "skipped").mkdir(mode=0o700)
-    device = tmp_path.stat().st_dev
-    private, too_big = host._search([str(tmp_path)], {device}, {str(tmp_path / "skipped")})
-    assert {entry.path.removeprefix(f"{tmp_path}/") for entry in private} == {
+    found = find_private_files([str(tmp_path)], {str(tmp_path / "skipped")}, 100)
+    assert {entry.path.removeprefix(f"{tmp_path}/") for entry in found.hidden} == {
         "closed", "listed-only", "open/secret", "open/pipe",
     }  # fmt: skip
-    assert too_big == []
+    assert found.too_big == []
 
 
-def test_what_is_too_much_to_look_through_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_SCAN_BUDGET", 3)
+def test_what_is_too_much_to_look_through_is_hidden(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
     for name in ("a", "b", "c"):
         (tmp_path / name / "deep").mkdir(parents=True)
-    private, too_big = host._search([str(tmp_path)], {tmp_path.stat().st_dev}, set())
-    assert sorted(too_big) == [f"{tmp_path}/{name}" for name in ("a", "b", "c")]
-    assert {entry.path for entry in private} == set(too_big)
+    found = find_private_files([str(tmp_path)], set(), 3)
+    assert sorted(found.too_big) == [f"{tmp_path}/{name}" for name in ("a", "b", "c")]
+    assert {entry.path for entry in found.hidden} == set(found.too_big)
 
 
 def test_the_machines_address_is_the_one_given_or_found() -> None:

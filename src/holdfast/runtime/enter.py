@@ -244,6 +244,8 @@ def _go_in(request: dict[str, Any], control: socket, joins: list[int], place: Pl
         if place is not None:
             place.join()
             _take_limits(place)
+            if request["max_processes"]:
+                _lower_limit(resource.RLIMIT_NPROC, request["max_processes"])
             _take_rights(place, request)
         if _spies(request):
             _stay_small()
@@ -283,10 +285,14 @@ def _take_limits(place: Place) -> None:
 
 
 def _stay_small() -> None:
-    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, _SPY_MEMORY)):
-        now = resource.getrlimit(kind)[1]
-        limit = most if now == resource.RLIM_INFINITY else min(now, most)
-        resource.setrlimit(kind, (limit, limit))
+    _lower_limit(resource.RLIMIT_CORE, 0)
+    _lower_limit(resource.RLIMIT_AS, _SPY_MEMORY)
+
+
+def _lower_limit(kind: int, most: int) -> None:
+    now = resource.getrlimit(kind)[1]
+    limit = most if now == resource.RLIM_INFINITY else min(now, most)
+    resource.setrlimit(kind, (limit, limit))
 
 
 def _take_rights(place: Place, request: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ main() {
         done
         unset IFS
         cd "$workdir" || exit 125
+        unset PWD OLDPWD # where the server works is nothing for the task to see
         echo ready >&9
         exec "$@" 8>>"$claim" 9>&-
     )

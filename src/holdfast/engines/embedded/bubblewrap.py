@@ -13,7 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .folder import TaskFolder
 from .sealed import make_sealed_copy
+
+_LIBRARIES = "bwrap-libraries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +25,19 @@ class Bwrap:
     libraries: str = ""  # a folder a copy has to be shown, for it would look beside itself
     exposed: bool = True  # tasks run as a user who may change it
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """What a copy needs in its environment."""
-        return {"LD_LIBRARY_PATH": self.libraries} if self.exposed and self.libraries else {}
-
     def open_copy(self) -> int | None:
         """A descriptor to run it from, for the caller to close; None: run `path`. No two tasks get the same copy: each
         can change the mode of its own."""
         return make_sealed_copy(self.path) if self.exposed else None
+
+    def link_libraries(self, folder: TaskFolder) -> dict[str, str]:
+        """What a copy that runs in this folder needs in its environment. The task can read that of its first process,
+        so it names nothing of the server."""
+        if not self.exposed or not self.libraries:
+            return {}
+        with suppress(FileExistsError):  # left by a server that died here
+            os.symlink(self.libraries, folder[_LIBRARIES])
+        return {"LD_LIBRARY_PATH": _LIBRARIES}
 
 
 def find_bwrap() -> Bwrap | None:

@@ -5,15 +5,22 @@ All paths hang on what `find_cgroups` is given, so a tree of plain folders serve
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from holdfast.core.job import Resources
+
+from .mount_table import Mount, parse_mounts
+from .render import CGROUP_POINT
+
+logger = logging.getLogger(__name__)
 
 PARENT = "holdfast"
 _CONTROLLERS = ("cpu", "memory", "pids")
@@ -22,12 +29,17 @@ _PERIOD = 100_000  # microseconds
 _BUSY_TRIES = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsGone(Exception):
+    """The folder that groups are made in is no longer there, and there is no other; says which, and why."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Cgroups:
     """Where groups of tasks are made: version 2 has one folder for all, version 1 one for each controller."""
 
     version: int
     parents: tuple[tuple[str, str], ...]  # (controller, or "" for a folder of version 2; folder)
+    search: Callable[[], tuple[Cgroups | None, str]] | None = None  # finds them anew
 
     @property
     def label(self) -> str:
@@ -41,7 +53,31 @@ class Cgroups:
         return tuple(f"{parent}/{name}" for _, parent in self.parents)
 
     def make(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:
-        """A group with its limits set; answers its folders. Made before: set again."""
+        """A group with its limits set; answers its folders. Made before: set again.
+
+        Where the folder for them is gone, removed or unmounted, it is looked for anew. GroupsGone if there is none."""
+        try:
+            return self._make(name, resources, pids_max)
+        except FileNotFoundError as error:
+            lost = error.filename
+        for folder in self.folders(name):  # made before the one that failed
+            with suppress(OSError):
+                os.rmdir(folder)
+        self._find_again(lost)
+        try:
+            return self._make(name, resources, pids_max)
+        except FileNotFoundError as error:
+            raise GroupsGone(f"{error.filename} does not exist") from error
+
+    def _find_again(self, lost: str) -> None:
+        lost = next((parent for _, parent in self.parents if not os.path.isdir(parent)), lost)
+        found, why = self.search() if self.search is not None else (None, "")
+        if found is None:
+            raise GroupsGone(f"{lost} does not exist any more" + (f": {why}" if why else ""))
+        logger.warning("The control group %s is gone; tasks now use %s", lost, found.parents[0][1])
+        self.version, self.parents = found.version, found.parents
+
+    def _make(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:
         for controller, parent in self.parents:
             folder = f"{parent}/{name}"
             with suppress(FileExistsError):
@@ -49,6 +85,13 @@ class Cgroups:
             for file, value in _limits(self.version, controller, resources, pids_max):
                 write(f"{folder}/{file}", value, optional=file in _OPTIONAL)
         return self.folders(name)
+
+    def shown(self, folders: Iterable[str]) -> list[tuple[str, str]]:
+        """Each of a group's folders, and where the group itself finds it: as if there was no other."""
+        if self.version == 2:
+            return [(folder, CGROUP_POINT) for folder in folders]
+        named = zip(self.parents, folders, strict=False)
+        return [(folder, f"{CGROUP_POINT}/{controller}") for (controller, _), folder in named if controller]
 
     def sweep(self, prefix: str, known: Collection[str]) -> None:
         """Remove empty groups whose names begin so and are not among the known: left by a server that died."""
@@ -60,7 +103,8 @@ class Cgroups:
                         os.rmdir(f"{parent}/{name}")
 
 
-_OPTIONAL = frozenset({"memory.memsw.limit_in_bytes", "memory.swap.max"})  # absent where swap is not accounted
+# Absent where swap, or the memory of sockets, is not accounted.
+_OPTIONAL = frozenset({"memory.memsw.limit_in_bytes", "memory.swap.max", "memory.kmem.tcp.limit_in_bytes"})
 
 
 def _limits(version: int, controller: str, resources: Resources, pids_max: int) -> Iterable[tuple[str, str]]:
@@ -75,6 +119,7 @@ def _limits(version: int, controller: str, resources: Resources, pids_max: int) 
     elif controller == "memory":
         yield "memory.limit_in_bytes", str(resources.memory)
         yield "memory.memsw.limit_in_bytes", str(resources.memory)
+        yield "memory.kmem.tcp.limit_in_bytes", str(resources.memory)  # not part of the others in version 1
     elif controller == "pids":
         yield "pids.max", str(pids_max)
 
@@ -172,14 +217,16 @@ def find_cgroups(
     """The best place there is for groups below one of that name; or None and why. A hybrid machine has its controllers
     in version 1."""
     try:
-        mounted = _mounted(mounts.read_text())
+        mounted = _mounted(parse_mounts(mounts.read_bytes()))
         paths = _own_paths(own.read_text())
     except OSError as error:
         return None, f"control groups cannot be read: {error}"
     reasons = []
     for attempt in (_find_v2, _find_v1):
         try:
-            return attempt(mounted, paths, name), ""
+            found = attempt(mounted, paths, name)
+            found.search = partial(find_cgroups, mounts, own, name=name)
+            return found, ""
         except _NoCgroups as no:
             reasons.append(str(no))
     return None, "; ".join(reasons)
@@ -189,19 +236,19 @@ class _NoCgroups(Exception):
     """This version cannot be used here, and why."""
 
 
-def _mounted(text: str) -> dict[str, tuple[str, str]]:
-    """Controller (or "" for version 2) -> (mount point, what of the hierarchy is mounted there)."""
+def _mounted(mounts: Sequence[Mount]) -> dict[str, tuple[str, str]]:
+    """Controller (or "" for version 2) -> (mount point, what of the hierarchy is mounted there).
+
+    The same hierarchy may be mounted elsewhere too, for a chroot or a container: such a mount may go at any time."""
     found: dict[str, tuple[str, str]] = {}
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        kind, _, options = right.split(" ", 2)
-        root, point = left.split(" ")[3:5]
-        if kind == "cgroup2":
-            found[""] = (point, root)
-        elif kind == "cgroup":
-            for name in options.split(","):
+    usual = [mount for mount in mounts if f"{mount.point}/".startswith(f"{CGROUP_POINT}/")]
+    for mount in (*usual, *mounts):
+        if mount.kind == "cgroup2":
+            found.setdefault("", (mount.point, mount.root))
+        elif mount.kind == "cgroup":
+            for name in mount.options:
                 if name in (*_CONTROLLERS, _ACCOUNTS):
-                    found[name] = (point, root)
+                    found.setdefault(name, (mount.point, mount.root))
     return found
 
 

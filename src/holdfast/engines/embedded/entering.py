@@ -234,6 +234,7 @@ class Entering:
             "runner": door.claim.pid,
             "joins": [f"{group}/cgroup.procs" for group in door.note.cgroups],
             "capabilities": _ALLOWED,
+            "max_processes": door.note.max_processes,
             "seccomp": self._site.seccomp,
         }
 

@@ -11,12 +11,13 @@ import hashlib
 import os
 import stat
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .cleaning import remove_tree
+from .mount_table import REAL_FILESYSTEMS, Mount, is_folder, top_mounts
+from .private_files import Hidden, Listing, PrivateFiles, find_private_files
 from .render import ENTRY, HOME, OWN, SCRIPT
 
 # Shown of the root folder; everything else there is hidden unless an admin shows it.
@@ -27,20 +28,13 @@ FRESH = (
     ("/run/lock", 0o1777), (OWN, 0o755), ("/mnt", 0o755), ("/media", 0o755), ("/srv", 0o755),
     ("/proc", 0o555), ("/sys", 0o555), ("/dev", 0o755),
 )  # fmt: skip
-# Looked through for what is private. The rest of /usr comes out of packages, which hold no secrets.
+# Searched for private files each time the machine is looked at.
 _SEARCHED = ("/etc", "/var", "/opt", "/usr/local", "/nix/var")
-_SCAN_BUDGET = 300_000  # entries; what is not reached by then is hidden
+# The rest of what is shown: packages. Large, and rarely changed.
+_PACKAGES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
+_MAX_ENTRIES = 300_000  # searched; folders that are not reached by then are hidden
+_MAX_PACKAGE_ENTRIES = 2_000_000
 _WHITEOUT = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hidden:
-    """One thing of the machine that tasks must not see."""
-
-    path: str
-    mode: int | None = None  # a folder that stays, empty, with this mode; None: gone
-    uid: int = 0
-    gid: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,29 +44,44 @@ class HostView:
     hidden: tuple[Hidden, ...]
     mounts: tuple[str, ...]  # filesystems below /, such as a separate /usr, that need a mount of their own
     files: tuple[tuple[str, bytes, int], ...]  # written into the skeleton: path, content, mode
-    too_big: tuple[str, ...] = ()  # hidden only because there was too much to look through
+    too_big: tuple[str, ...] = ()  # hidden only because there was too much to search
+    unreadable: tuple[str, ...] = ()  # hidden only because they could not be examined
 
 
-def scan_host(hidden: Iterable[str]) -> HostView:
-    mounts = _shown_mounts()
-    devices = {os.lstat("/").st_dev, *mounts.values()}
+def scan_host(hidden: Iterable[str], mounts: Sequence[Mount], packages: PrivateFiles) -> HostView:
+    """What to hide of the machine as it is now. `packages` is what `scan_packages` has found."""
+    overlaid, covered = _split_mounts(mounts)
     found = [Hidden(path=os.path.realpath(path)) for path in hidden if os.path.lexists(path)]
     found += _top_level()
     found += [entry for entry in _fresh() if os.path.lexists(entry.path)]
-    skip = {entry.path for entry in found}
-    private, too_big = _search(_SEARCHED, devices, skip)
-    hidden_folders = {*skip, *(entry.path for entry in private)}  # what is mounted in them stays hidden as well
+    skip = {*(entry.path for entry in found), *(entry.path for entry in covered)}
+    private = find_private_files(_SEARCHED, skip, _MAX_ENTRIES)
+    found += [*private.hidden, *(entry for entry in packages.hidden if not _within(entry.path, skip))]
+    folders = {entry.path for entry in found}  # what is mounted in them stays hidden as well
+    for entry in covered:
+        if not _within(entry.path, folders):
+            found.append(entry)
+            folders.add(entry.path)
     return HostView(
-        hidden=tuple(sorted((*found, *private), key=lambda entry: entry.path)),
-        mounts=tuple(path for path in mounts if not _within(path, hidden_folders)),
-        files=tuple(_skeleton_files()),
-        too_big=tuple(too_big),
+        hidden=tuple(sorted(found, key=lambda entry: entry.path)),
+        mounts=tuple(path for path in overlaid if not _within(path, folders)),
+        files=tuple(_skeleton_files({mount.point for mount in mounts})),
+        too_big=(*private.too_big, *packages.too_big),
+        unreadable=(*private.unreadable, *packages.unreadable),
     )
 
 
-def host_stamp() -> tuple[int, ...]:
-    """Cheap to take; differs when something near the top of the machine's tree was added or changed."""
-    stamp = []
+def scan_packages(mounts: Iterable[Mount], known: Mapping[str, Listing] | None = None) -> PrivateFiles:
+    """Private files among those of packages. With the memory of an earlier scan, only folders that have changed since
+    are listed; a file whose mode was changed in place is found by a scan without it."""
+    _, covered = _split_mounts(mounts)
+    skip = {*_SEARCHED, *(entry.path for entry in covered)}
+    return find_private_files(_PACKAGES, skip, _MAX_PACKAGE_ENTRIES, known)
+
+
+def host_stamp(mounts: Iterable[Mount]) -> tuple[object, ...]:
+    """Cheap to take; differs when something near the top of the machine's tree or in its mounts has changed."""
+    stamp: list[object] = [(mount.id, mount.point) for mount in mounts if _is_shown(mount.point)]
     for path in ("/", "/etc", "/var", "/opt", "/etc/resolv.conf", "/etc/hosts", "/etc/passwd"):
         try:
             stamp.append(os.stat(path).st_mtime_ns)
@@ -94,77 +103,32 @@ def _fresh() -> Iterable[Hidden]:
             yield Hidden(path=path, mode=mode)
 
 
-def _shown_mounts() -> dict[str, int]:
-    """Mount points below the folders we show, outermost first, and their devices. Those that we may not even look at,
-    or that are gone by now, no task sees."""
-    points = {}
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        fields = line.split(" ")
-        point = fields[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
-        kind = line.rpartition(" - ")[2].split(" ")[0]
-        if point.split("/")[1] in SHOWN and kind in _REAL_FILESYSTEMS and (found := _folder_at(point)) is not None:
-            points[point] = found.st_dev
-    return dict(sorted(points.items()))
+def _is_shown(path: str) -> bool:
+    return path.split("/")[1] in SHOWN
 
 
-def _folder_at(path: str) -> os.stat_result | None:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found if stat.S_ISDIR(found.st_mode) else None
+def _split_mounts(mounts: Iterable[Mount]) -> tuple[tuple[str, ...], tuple[Hidden, ...]]:
+    """Mount points below the folders we show, outermost first: those that get an overlay of their own, and all others.
 
-
-_REAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "squashfs", "erofs"})
-
-
-def _search(tops: Iterable[str], devices: set[int], skip: set[str]) -> tuple[list[Hidden], list[str]]:
-    """Walk breadth first, so that what the budget cuts off lies deep."""
-    private: list[Hidden] = []
-    queue = deque(top for top in tops if Path(top).is_dir() and not Path(top).is_symlink())
-    budget = _SCAN_BUDGET
-    while queue and budget > 0:
-        folder = queue.popleft()
-        try:
-            entries = list(os.scandir(folder))
-        except OSError:
-            continue
-        budget -= len(entries)
-        for entry in entries:
-            if entry.path not in skip and (status := _status(entry)) is not None:
-                _judge(entry.path, status, devices, private, queue)
-    private += [Hidden(path=path, mode=0o755) for path in queue]
-    return private, list(queue)
-
-
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    try:
-        return entry.stat(follow_symlinks=False)
-    except OSError:
-        return None
-
-
-def _judge(path: str, status: os.stat_result, devices: set[int], private: list[Hidden], queue: deque[str]) -> None:
-    mode = status.st_mode
-    if stat.S_ISLNK(mode):
-        return
-    if stat.S_ISDIR(mode):
-        if status.st_dev not in devices:
-            return  # another filesystem: not part of what is shown
-        if mode & 0o005 == 0o005:
-            queue.append(path)
+    An overlay does not reach into what is mounted below its lower folder: it shows what lies under the mount point,
+    which nobody can see on the machine itself. So all others are hidden. None of them is touched, for the server of a
+    network filesystem may not answer."""
+    overlaid, covered = [], []
+    for point, mount in top_mounts(each for each in mounts if _is_shown(each.point)).items():
+        folder = is_folder(mount)
+        if folder and mount.kind in REAL_FILESYSTEMS:
+            overlaid.append(point)
         else:
-            private.append(Hidden(path=path, mode=stat.S_IMODE(mode), uid=status.st_uid, gid=status.st_gid))
-    elif not stat.S_ISREG(mode) or not mode & 0o004:
-        private.append(Hidden(path=path))  # sockets, pipes and devices too: they lead out
+            covered.append(Hidden(path=point, mode=0o755 if folder else None))
+    return tuple(overlaid), tuple(covered)
 
 
-def _skeleton_files() -> Iterable[tuple[str, bytes, int]]:
+def _skeleton_files(mounted: Collection[str]) -> Iterable[tuple[str, bytes, int]]:
     yield SCRIPT, b"", 0o555
     yield ENTRY, b"", 0o555
-    # Often links into /run, which is hidden.
+    # Often links into /run, which is hidden; in a container, mounted.
     for path in ("/etc/resolv.conf", "/etc/hosts"):
-        if Path(path).is_symlink() and Path(path).is_file():
+        if (Path(path).is_symlink() or path in mounted) and Path(path).is_file():
             yield path, Path(path).read_bytes(), 0o644
     # Programs expect these to exist; nobody's password is in them.
     yield "/etc/shadow", _without_passwords("/etc/passwd", b"%s:*:19000:0:99999:7:::\n"), 0o640

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +12,13 @@ from pathlib import Path
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 COOKIE = "HOLDFAST_COOKIE"  # a variable by which the processes of a task are known where there is no namespace
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def _kernel_version() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+
+
+COUNTS_BY_NAMESPACE = _kernel_version() >= (5, 14)  # a limit of processes counts those of one user namespace alone
 
 
 def boot_id() -> str:

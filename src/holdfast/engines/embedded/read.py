@@ -33,11 +33,12 @@ class StartNote:
     scratch: int = 0  # most bytes that its home may hold; 0: not watched
     hold: bool = False  # when its command fails it stands still, and says so
     gpus: tuple[int, ...] = ()  # as the machine numbers them
+    max_processes: int = 0  # by a resource limit; 0: a control group limits them, or nothing does
 
     def render(self) -> str:
         at = int(self.at.timestamp() * 1000)
         fields = [1, self.boot, at, int(self.sandbox), self.memory, self.cgroups, self.stands_on, self.warning]
-        fields += [self.home, self.scratch, int(self.hold), self.gpus]
+        fields += [self.home, self.scratch, int(self.hold), self.gpus, self.max_processes]
         return json.dumps(fields, separators=(",", ":"))
 
 
@@ -45,7 +46,8 @@ def parse_start(text: str) -> StartNote | None:
     """None for anything we did not write."""
     try:
         _version, boot, at, sandbox, memory, cgroups, stands_on, warning, *more = json.loads(text)
-        home, scratch, hold, gpus = list(more) + ["", 0, False, ()][len(more) :]  # older releases wrote fewer
+        known = list(more) + ["", 0, False, (), 0][len(more) :]  # older releases wrote fewer
+        home, scratch, hold, gpus, max_processes = known
         return StartNote(
             boot=str(boot),
             at=datetime.fromtimestamp(at / 1000, UTC),
@@ -58,6 +60,7 @@ def parse_start(text: str) -> StartNote | None:
             scratch=int(scratch),
             hold=bool(hold),
             gpus=tuple(map(int, gpus)),
+            max_processes=int(max_processes),
         )
     except (ValueError, TypeError, OverflowError, OSError):
         return None

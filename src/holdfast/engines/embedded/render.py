@@ -14,6 +14,7 @@ ENTRY = f"{OWN}/entry"
 HOLD = f"{OWN}/hold"
 NOTES = f"{OWN}/notes"
 LIBRARY = f"{OWN}/lib"
+CGROUP_POINT = "/sys/fs/cgroup"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # File descriptors the runner hands through.
@@ -26,11 +27,12 @@ REPORT_FD = 8
 BWRAP_FD = 10
 MOUNT_FD = 20  # and following, one for each mount
 
-# Docker's default set, less MKNOD (no device may appear) and NET_RAW (the network is the machine's own, and raw
-# sockets would let a task listen to everyone's traffic).
+# Docker's default set, less MKNOD (no device may appear), and less what reaches beyond the sandbox because tasks share
+# the machine's network: NET_RAW would let a task listen to everyone's traffic, NET_BIND_SERVICE serve the machine's
+# ports below 1024, AUDIT_WRITE forge records in its audit log.
 CAPABILITIES = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
-    "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_AUDIT_WRITE", "CAP_SETFCAP",
+    "CAP_SETPCAP", "CAP_SYS_CHROOT", "CAP_SETFCAP",
 )  # fmt: skip
 
 
@@ -82,6 +84,9 @@ class Guard:
     empty_folders: tuple[str, ...] = ()
     empty_files: tuple[str, ...] = ()
     show_sys: bool = True
+    sys_folders: tuple[str, ...] = ()  # below /sys, covered by empty ones
+    sys_files: tuple[str, ...] = ()
+    groups: tuple[Bind, ...] = ()  # the task's own control groups
     seccomp: bool = False
 
 
@@ -121,6 +126,16 @@ _ENTER = '[ -d "$0" ] || mkdir -p -- "$0" || exit 1; cd -- "$0" || exit 1; exec 
 def render_entry(launch: Launch, root: Root, command: list[str]) -> list[str]:
     """The command, run in the working directory that the job asks for."""
     return [root.shell, "-c", _ENTER, launch.workdir, *command] if launch.workdir else command
+
+
+# The limit counts the processes of a user in a user namespace, so it must be set where only the task's own are counted.
+# Shells call it -u, or -p. One that can do neither, or that has a lower limit already, goes on.
+_LIMIT_PROCESSES = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" 2>/dev/null; exec "$@"'
+
+
+def limit_processes(root: Root, count: int, command: list[str]) -> list[str]:
+    """The command, with a limit of its processes and threads. 0: as it is."""
+    return [root.shell, "-c", _LIMIT_PROCESSES, str(count), *command] if count else command
 
 
 def render_command(root: Root, options: Iterable[str], script: str = SCRIPT, entry: str = "") -> list[str]:
@@ -203,9 +218,18 @@ def _system(guard: Guard, shm: int, devices: Iterable[Bind]) -> Iterator[str]:
         yield from _bind(bind)
     if guard.show_sys:
         yield from ("--ro-bind", "/sys", "/sys")
-    for path in guard.empty_folders:
+        yield from _cover(guard.sys_folders, guard.sys_files)
+        for bind in guard.groups:
+            yield from _bind(bind)
+        if CGROUP_POINT in guard.sys_folders:  # the others can stay writable: they are the task's own, and of one page
+            yield from ("--remount-ro", CGROUP_POINT)
+    yield from _cover(guard.empty_folders, guard.empty_files)
+
+
+def _cover(folders: Iterable[str], files: Iterable[str]) -> Iterator[str]:
+    for path in folders:
         yield from ("--perms", "0555", "--size", "4096", "--tmpfs", path)
-    for path in guard.empty_files:
+    for path in files:
         yield from ("--ro-bind", "/dev/null", path)
 
 

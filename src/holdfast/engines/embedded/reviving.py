@@ -100,10 +100,7 @@ class Reviver(Starter):
     def _revive_locked(self, launch: Launch, note: StartNote, folder: TaskFolder, claim: int) -> None:
         revived = revived_of(folder)
         root = self._with_library(self._same_root(launch, note, folder))  # its folders were made when it started
-        groups: tuple[str, ...] = ()
-        if self._site.groups is not None:
-            name = f"{self._places.machine_name(launch.attempt_id)}~{REVIVED}"
-            groups = self._site.groups.make(name, _limits(launch), self._options.pids_max)
+        groups = self._make_groups(f"{self._places.machine_name(launch.attempt_id)}~{REVIVED}", _limits(launch))
         try:
             with ExitStack() as opened:
                 order = self._order(replace(launch, resources=_limits(launch)), folder, root, groups, opened)

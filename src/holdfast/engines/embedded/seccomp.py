@@ -16,14 +16,19 @@ _IF_AT_LEAST = 0x35
 _IF_ANY_BIT = 0x45
 _RETURN = 0x06
 
-_NUMBER, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24  # offsets of low words; both machines are little-endian
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32  # offsets of low words; both machines are little-endian
 _ALLOW = 0x7FFF0000
 _REFUSE = 0x00050001  # EPERM
 _UNKNOWN = 0x00050026  # ENOSYS: callers fall back to an older call
+_NO_PROTOCOL = 0x0005005D  # EPROTONOSUPPORT
+_NO_FAMILY = 0x00050061  # EAFNOSUPPORT
 
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _X32 = 0x40000000
 _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+# AF_ALG, which has let tasks write to files they may only read; AF_VSOCK, which leads to the hypervisor.
+_REFUSED_FAMILIES = (38, 40)
+_NETLINK, _AUDIT = 16, 9  # AF_NETLINK; NETLINK_AUDIT
 
 # Newer calls have the same number everywhere.
 _EVERYWHERE = {
@@ -48,10 +53,10 @@ _AARCH64 = {
     "setns": 268, "finit_module": 273, "bpf": 280, "userfaultfd": 282, "kexec_file_load": 294,
 }  # fmt: skip
 
-# audit architecture, refused calls, ioctl, clone, unshare
+# audit architecture, refused calls, ioctl, clone, unshare, socket, socketpair
 _MACHINES = {
-    "x86_64": (0xC000003E, _X86_64, 16, 56, 272),
-    "aarch64": (0xC00000B7, _AARCH64, 29, 220, 97),
+    "x86_64": (0xC000003E, _X86_64, 16, 56, 272, 41, 53),
+    "aarch64": (0xC00000B7, _AARCH64, 29, 220, 97, 198, 199),
 }
 
 
@@ -63,7 +68,7 @@ def render_filter(machine: str) -> bytes | None:
 
 
 def _program(machine: str) -> Iterator[tuple[int, int, int, int]]:
-    arch, table, ioctl, clone, unshare = _MACHINES[machine]
+    arch, table, ioctl, clone, unshare, *sockets = _MACHINES[machine]
     yield _LOAD, 0, 0, _ARCH
     yield _IF_EQUAL, 1, 0, arch
     yield _RETURN, 0, 0, _UNKNOWN
@@ -82,9 +87,26 @@ def _program(machine: str) -> Iterator[tuple[int, int, int, int]]:
         yield _IF_ANY_BIT, 0, 1, _NEW_NAMESPACES
         yield _RETURN, 0, 0, _REFUSE
         yield _RETURN, 0, 0, _ALLOW
+    for number in sockets:
+        yield _IF_EQUAL, 0, 10, number
+        yield from _filter_socket()
     yield _IF_EQUAL, 0, 5, ioctl
     yield _LOAD, 0, 0, _ARG1
     for request in _TERMINAL_INJECTION:
         yield _IF_EQUAL, 0, 1, request
         yield _RETURN, 0, 0, _REFUSE
+    yield _RETURN, 0, 0, _ALLOW
+
+
+def _filter_socket() -> Iterator[tuple[int, int, int, int]]:
+    """Ten steps. A refused socket looks like one that the kernel was built without: programs that would only like to
+    write to the audit log, such as sudo, go on without it."""
+    yield _LOAD, 0, 0, _ARG0
+    for family in _REFUSED_FAMILIES:
+        yield _IF_EQUAL, 0, 1, family
+        yield _RETURN, 0, 0, _NO_FAMILY
+    yield _IF_EQUAL, 0, 3, _NETLINK
+    yield _LOAD, 0, 0, _ARG2
+    yield _IF_EQUAL, 0, 1, _AUDIT
+    yield _RETURN, 0, 0, _NO_PROTOCOL
     yield _RETURN, 0, 0, _ALLOW

@@ -19,7 +19,7 @@ from . import cgroups, roots
 from .bubblewrap import Bwrap, find_bwrap
 from .folder import TaskFolder
 from .gpus import Gpu, find_driver, find_gpus
-from .host import SHOWN
+from .guard import find_guard, mask_host_paths
 from .images import Image
 from .isolation_level import Level, best_isolation, find_required_level, raise_record
 from .options import EmbeddedOptions
@@ -30,13 +30,6 @@ from .trial import Failure, Sandbox, TemporaryFailure, memory_folder, run_trial
 from .views import Views
 
 _SECCOMP_FILE = "/proc/sys/kernel/seccomp/actions_avail"  # there where the kernel can filter system calls
-
-# What containers usually hide or lock of /proc and /sys.
-_READ_ONLY = ("/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger")
-_EMPTY = (
-    "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
-    "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,27 +177,12 @@ def _shapes(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> 
     yield site.with_notes(f"Jobs cannot change the image host outside their home and /tmp: {why}.")
 
 
-def find_guard(*, privileged: bool) -> Guard:
-    present = [path for path in _EMPTY if os.path.lexists(path)]
-    return Guard(
-        privileged=privileged,
-        read_only=tuple(path for path in _READ_ONLY if os.path.exists(path)),
-        empty_folders=tuple(path for path in present if os.path.isdir(path)),
-        empty_files=tuple(path for path in present if not os.path.isdir(path)),
-    )
-
-
 def _hiding(guard: Guard, home: Path, options: EmbeddedOptions, views: Views) -> Guard:
     """Cover what must not be seen of the folders that are bound. An ordinary user cannot read the rest anyway."""
     paths = [os.path.realpath(path) for path in (str(home), *options.hidden)]
     if os.geteuid() == 0:
         paths += [entry.path for entry in views.scan().hidden]
-    shown = [path for path in paths if path.split("/")[1] in SHOWN and os.path.lexists(path)]
-    return replace(
-        guard,
-        empty_folders=(*guard.empty_folders, *(path for path in shown if os.path.isdir(path))),
-        empty_files=(*guard.empty_files, *(path for path in shown if not os.path.isdir(path))),
-    )
+    return mask_host_paths(guard, paths)
 
 
 # --- the roots of tasks -------------------------------------------------------------------------------------------

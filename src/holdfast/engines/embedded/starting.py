@@ -6,6 +6,7 @@ before the spawn leaves a folder in which nothing ran; after it, a runner that h
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
@@ -17,21 +18,23 @@ from pathlib import Path
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.exits import Cause
-from holdfast.core.job import HOST_IMAGE
+from holdfast.core.job import HOST_IMAGE, Resources
 from holdfast.engines.base import Isolation, Launch
 
 from . import cgroups, roots
 from .cleaning import remove_tree
 from .folder import TaskFolder, try_lock
 from .gpus import LIBRARIES, PROGRAMS, device_binds, gpu_variables
+from .guard import cover_sys
 from .images import ImageShelf
 from .mounting import BadMount, open_source, plan_mounts, within
 from .notes import make_notes
 from .options import EmbeddedOptions
 from .places import Places
-from .processes import COOKIE
+from .processes import COOKIE, COUNTS_BY_NAMESPACE
 from .read import StartNote
 from .render import (
+    CGROUP_POINT,
     ENTRY,
     HOME,
     LIBRARY,
@@ -40,6 +43,7 @@ from .render import (
     PATH,
     Bind,
     Root,
+    limit_processes,
     render_args,
     render_command,
     render_entry,
@@ -49,6 +53,8 @@ from .render import (
 from .site import Site, host_root, image_root
 from .spawning import Order, spawn
 from .views import Views
+
+logger = logging.getLogger(__name__)
 
 HOLD_TEXT = (Path(__file__).parents[2] / "runtime" / "hold.sh").read_text()
 SETSID = shutil.which("setsid", path=PATH)
@@ -119,6 +125,8 @@ class Starter:
         except (Refusal, OSError) as error:
             if made or isinstance(error, Refusal):
                 remove_tree(folder.path)
+            if isinstance(error, OSError):
+                logger.warning("%s could not be started: %s", launch.attempt_id, error)
             raise _as_refusal(error) from error
         finally:
             os.close(claim)
@@ -129,14 +137,10 @@ class Starter:
         return note is not None and note.boot != self._site.boot
 
     def _start_locked(self, launch: Launch, folder: TaskFolder, claim: int) -> Started:
-        site = self._site
         check_launch(launch)
         root = self._with_library(self._root(launch, folder))
         roots.make_folders(folder, root)
-        groups: tuple[str, ...] = ()
-        if site.groups is not None:
-            name = self._places.machine_name(launch.attempt_id)
-            groups = site.groups.make(name, launch.resources, self._options.pids_max)
+        groups = self._make_groups(self._places.machine_name(launch.attempt_id), launch.resources)
         try:
             with ExitStack() as opened:
                 order = self._order(launch, folder, root, groups, opened)
@@ -149,6 +153,17 @@ class Starter:
             cgroups.remove(groups)
             raise
         return Started(folder=folder, note=note, pid=pid)
+
+    def _make_groups(self, name: str, resources: Resources) -> tuple[str, ...]:
+        """The task's control groups; none where there are no control groups on this machine."""
+        if self._site.groups is None:
+            return ()
+        try:
+            return self._site.groups.make(name, resources, self._options.pids_max)
+        except cgroups.GroupsGone as gone:
+            logger.error("%s cannot be limited: the control group %s", name, gone)
+            text = f"The control group {gone}. Mount control groups at {CGROUP_POINT}, or restart the server."
+            raise Refusal(text, cause=Cause.START_FAILED, transient=True) from gone
 
     def _note(self, launch: Launch, root: Root, groups: tuple[str, ...]) -> StartNote:
         return StartNote(
@@ -163,6 +178,7 @@ class Starter:
             scratch=launch.scratch or 0,
             hold=launch.hold,
             gpus=launch.gpus,
+            max_processes=self._max_processes(),
         )
 
     def _home(self, launch: Launch, root: Root) -> str:
@@ -219,18 +235,33 @@ class Starter:
         if root.workdir and within(root.workdir, [bind.target for bind, _ in mounts]):
             launch = replace(launch, workdir=launch.workdir or root.workdir)  # others may have put links there
         env = task_env(launch, root, HOME, variables)
+        command = render_entry(launch, root, _held(launch, root, _command(launch, root)))
+        guard = cover_sys(self._site.guard, self._views.mounts(), self._own_groups(groups))
         shm = launch.resources.shm or self._options.default_shm
         return Order(
             bwrap=self._site.bwrap,
-            args=render_args(launch, root, self._site.guard, env, shm, binds),
+            args=render_args(launch, root, guard, env, shm, binds),
             script=launch.script,
             entry=launch.entry,
             hold=HOLD_TEXT if launch.hold else "",
-            command=render_entry(launch, root, _held(launch, root, _command(launch, root))),
+            command=limit_processes(root, self._max_processes(), command),
             joins=joins,
             seccomp=self._site.seccomp,
             mounts=[fd for _, fd in mounts],
         )
+
+    def _max_processes(self) -> int:
+        """The resource limit of a task in a user namespace of its own, where no control group can limit it; else 0."""
+        site = self._site
+        limited = site.groups is not None and "pids" in site.groups.controllers
+        own = site.isolation is not Isolation.NONE and not site.guard.privileged
+        return self._options.pids_max if own and not limited and COUNTS_BY_NAMESPACE else 0
+
+    def _own_groups(self, folders: tuple[str, ...]) -> list[Bind]:
+        """The task's control groups where programs look for the limits they run under."""
+        if self._site.groups is None:
+            return []
+        return [Bind(source=source, target=target) for source, target in self._site.groups.shown(folders)]
 
     def _device_binds(self, launch: Launch, root: Root, variables: dict[str, str]) -> list[Bind]:
         shown = self._options.host_show if root.env is None else ()  # an imported image is complete in itself

@@ -1,6 +1,8 @@
 """Keeps what tasks see of the machine up to date: the layers that hide its private parts, and every image's skeleton.
 
 Blocking: call it from a thread. Layers are never changed once written, for running tasks stand on them.
+
+The machine's folders are searched anew when something near their top has changed, and every ten minutes.
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from . import host
+from . import host, package_scan
 from .cleaning import remove_tree
 from .library import DEBUG_TOOLS, Library
+from .mount_table import Mount, MountTable
 from .options import EmbeddedOptions
 from .roots import HostLayers
 
@@ -29,7 +32,8 @@ _OWNER = "home"  # a file that names the home the layers belong to
 _NAME = "layers-name"  # a file in the home that says what its layers outside are called
 _NAME_FORM = re.compile(r"[0-9a-f]{32}\Z")
 _TRIES = 10
-_OLDEST = 600.0  # seconds until the machine is looked through again even if nothing seems to have changed
+SCAN_INTERVAL = 600.0  # seconds until the machine is searched again even if nothing seems to have changed
+_RETRY_INTERVAL = 10.0  # seconds until then where something could not be examined
 
 
 class Views:
@@ -42,8 +46,10 @@ class Views:
         self._library = Library(options.library)
         self._library_folder = ""
         self._handed_out: set[str] = set()
-        self._stamp: tuple[int, ...] = ()
-        self._taken_at = 0.0
+        self._stamp: tuple[object, ...] = ()
+        self._scan_due = 0.0
+        self._mounts = MountTable()
+        self._packages = package_scan.SHARED
         self._own_name = secrets.token_hex(16)  # of the layers, unless one is noted
 
     def host_layers(self) -> HostLayers:
@@ -51,14 +57,26 @@ class Views:
         with self._lock:
             self._look()
             if self._layers is None or not os.path.isdir(self._layers.folder):
-                view = self.scan()
+                view = self._scan()
                 self._layers = HostLayers(view=view, folder=str(host.write_layers(view, self._layers_base())))
                 self._handed_out.add(self._layers.folder)
+                if view.unreadable:
+                    self._scan_due = time.monotonic() + _RETRY_INTERVAL
             return self._layers
 
     def scan(self) -> host.HostView:
-        view = host.scan_host((str(self._home), *self._options.hidden))
+        with self._lock:
+            return self._scan()
+
+    def _scan(self) -> host.HostView:
+        mounts = self._mounts.read()
+        packages = self._packages.find(mounts)
+        view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages)
         return replace(view, files=(*view.files, *self._library.files_at(DEBUG_TOOLS)))
+
+    def mounts(self) -> Sequence[Mount]:
+        """The machine's mount table as it is now."""
+        return self._mounts.read()
 
     def skeleton(self) -> str:
         """The folder that lies over every imported image."""
@@ -101,10 +119,10 @@ class Views:
                 (self._home / _NAME).unlink(missing_ok=True)
 
     def _look(self) -> None:
-        stamp = host.host_stamp()
+        stamp = (self._packages.generation, *host.host_stamp(self._mounts.read()))
         now = time.monotonic()
-        if stamp != self._stamp or now - self._taken_at > _OLDEST:
-            self._stamp, self._taken_at = stamp, now
+        if stamp != self._stamp or now > self._scan_due:
+            self._stamp, self._scan_due = stamp, now + SCAN_INTERVAL
             self._layers = self._skeleton = None
 
     def _layers_base(self) -> Path:
