@@ -9,13 +9,15 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .folder import TaskFolder
 
-_LIBRARIES = "bwrap-libraries"
+_LINK = ".bwrap-libraries"
+_ABOVE = ("../..", "../../..")  # from a task's folder, and from that of one that is entered after its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +31,28 @@ class Bwrap:
         process, so they name nothing of the server."""
         if not self.exposed:
             return self.path, {}
-        for left in (folder["bwrap"], folder[_LIBRARIES]):
-            with suppress(FileNotFoundError):
-                os.unlink(left)  # by a server that died here
-        _copy(self.path, folder["bwrap"])
-        _wait_for_writers(folder["bwrap"])
+        copy = folder["bwrap"]
+        with suppress(FileNotFoundError):
+            os.unlink(copy)  # left by a server that died here
+        _copy(self.path, copy)
+        _wait_for_writers(copy)
         if not self.libraries:
             return "./bwrap", {}
-        os.symlink(self.libraries, folder[_LIBRARIES])
-        return "./bwrap", {"LD_LIBRARY_PATH": _LIBRARIES}
+        self._link_libraries(folder)
+        return "./bwrap", {"LD_LIBRARY_PATH": ":".join(f"{above}/{_LINK}" for above in _ABOVE)}
+
+    def _link_libraries(self, folder: TaskFolder) -> None:
+        """One link for all tasks, in the server's folder. The first sandbox, which is only tried, makes it."""
+        for above in _ABOVE:
+            with suppress(OSError):
+                if os.readlink(f"{folder.path}/{above}/{_LINK}") == self.libraries:
+                    return
+        link = f"{folder.path}/{_ABOVE[0]}/{_LINK}"
+        fresh = f"{link}.{os.getpid()}.{threading.get_ident()}"
+        with suppress(FileNotFoundError):
+            os.unlink(fresh)
+        os.symlink(self.libraries, fresh)
+        os.rename(fresh, link)
 
 
 def find_bwrap() -> Bwrap | None:
