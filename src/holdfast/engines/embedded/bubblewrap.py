@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from pathlib import Path
 from .folder import TaskFolder
 from .sealed import make_sealed_copy
 
-_LIBRARIES = "bwrap-libraries"
+_LINK = ".bwrap-libraries"
+_ABOVE = ("../..", "../../..")  # from a task's folder, and from that of one that is entered after its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +34,25 @@ class Bwrap:
 
     def link_libraries(self, folder: TaskFolder) -> dict[str, str]:
         """What a copy that runs in this folder needs in its environment. The task can read that of its first process,
-        so it names nothing of the server."""
+        so it names nothing of the server: there is one link for all tasks, in the server's folder."""
         if not self.exposed or not self.libraries:
             return {}
-        with suppress(FileExistsError):  # left by a server that died here
-            os.symlink(self.libraries, folder[_LIBRARIES])
-        return {"LD_LIBRARY_PATH": _LIBRARIES}
+        if not any(self._is_linked(f"{folder.path}/{above}/{_LINK}") for above in _ABOVE):
+            self._make_link(f"{folder.path}/{_ABOVE[0]}/{_LINK}")
+        return {"LD_LIBRARY_PATH": ":".join(f"{above}/{_LINK}" for above in _ABOVE)}
+
+    def _is_linked(self, link: str) -> bool:
+        try:
+            return os.readlink(link) == self.libraries
+        except OSError:
+            return False
+
+    def _make_link(self, link: str) -> None:
+        fresh = f"{link}.{os.getpid()}.{threading.get_ident()}"
+        with suppress(FileNotFoundError):
+            os.unlink(fresh)
+        os.symlink(self.libraries, fresh)
+        os.rename(fresh, link)
 
 
 def find_bwrap() -> Bwrap | None:

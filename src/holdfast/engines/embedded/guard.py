@@ -44,16 +44,22 @@ def cover_sys(guard: Guard, mounts: Iterable[Mount], groups: Iterable[Bind] = ()
     for point, mount in top_mounts(each for each in mounts if each.point.startswith("/sys/")).items():
         if mount.kind not in _HARMLESS_KINDS:
             (files if is_folder(mount) is False else folders).add(point)
+    outermost = _find_outermost(folders | files)
     return replace(
         guard,
-        sys_folders=tuple(path for path in sorted(folders) if path not in shown and not _is_below(path, folders)),
-        sys_files=tuple(path for path in sorted(files) if not _is_below(path, folders)),
+        sys_folders=tuple(path for path in outermost if path in folders and path not in shown),
+        sys_files=tuple(path for path in outermost if path in files),
         groups=groups,
     )
 
 
-def _is_below(path: str, folders: Iterable[str]) -> bool:
-    return any(path.startswith(f"{folder}/") for folder in folders)
+def _find_outermost(paths: Iterable[str]) -> list[str]:
+    """Those that lie below none of the others."""
+    found: list[str] = []
+    for path in sorted(paths, key=lambda path: path.split("/")):
+        if not found or not path.startswith(f"{found[-1]}/"):
+            found.append(path)
+    return found
 
 
 def mask_host_paths(guard: Guard, paths: Iterable[str]) -> Guard:

@@ -43,7 +43,7 @@ class SealedCopy:
 
 
 def make_sealed_copy(path: str) -> int:
-    """A descriptor of a new copy, for the caller to close."""
+    """A descriptor of a new copy, for the caller to close; above all numbers that descriptors get in what we start."""
     writer = _memory_file(os.path.basename(path))
     try:
         reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -62,8 +62,11 @@ def make_sealed_copy(path: str) -> int:
         os.close(writer)
     # What is open for writing cannot be run, and a program just being started from another thread has all our
     # descriptors for a moment. The lock goes with the last of them.
-    fcntl.flock(fd, fcntl.LOCK_SH)
-    return fd
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    finally:
+        os.close(fd)
 
 
 def _memory_file(name: str) -> int:
