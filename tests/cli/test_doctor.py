@@ -68,6 +68,8 @@ def test_a_port_in_use_is_told_from_a_free_one() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert check_port("127.0.0.1", port, None).status == "fail"
+        held = check_port("127.0.0.1", port, None, holder=4711)
+        assert (held.status, "held by process 4711" in held.message) == ("ok", True)
         assert check_port("127.0.0.1", port, "http://127.0.0.1:1").status == "ok"
     assert check_port("127.0.0.1", port, None).status == "ok"
 

@@ -45,8 +45,11 @@ class Health(Protocol):
     def notes(self) -> Sequence[str]: ...
 
 
-def check_machine(home: Path, host: str, port: int, url: str | None, other: str | None = None) -> list[Check]:
-    """`url`: of the server on this state folder; `other`: of the one this client is logged in to."""
+def check_machine(
+    home: Path, host: str, port: int, url: str | None, other: str | None = None, holder: int | None = None
+) -> list[Check]:
+    """`url`: of the server on this state folder; `other`: of the one this client is logged in to; `holder`: the process
+    that holds the ports of this state folder's server while it is stopped."""
     return [
         check_python(sys.version_info[:3]),
         check_bubblewrap(),
@@ -55,7 +58,7 @@ def check_machine(home: Path, host: str, port: int, url: str | None, other: str 
         check_disk(home),
         check_clock(datetime.now(UTC)),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)),
-        check_port(host, port, url, other),
+        check_port(host, port, url, other, holder),
     ]
 
 
@@ -132,8 +135,8 @@ def check_open_files(limits: tuple[int, int]) -> Check:
     return Check("open files", "ok", shown)
 
 
-def check_port(host: str, port: int, url: str | None, other: str | None = None) -> Check:
-    """Free, or held by our own server, or by another one that we know."""
+def check_port(host: str, port: int, url: str | None, other: str | None = None, holder: int | None = None) -> Check:
+    """Free, or held by our own server or for it, or by another one that we know."""
     if url is not None:
         return Check("port", "ok", f"a server runs at {url}")
     try:
@@ -145,6 +148,9 @@ def check_port(host: str, port: int, url: str | None, other: str | None = None) 
         if other is not None and error.errno == errno.EADDRINUSE and _listens_at(other, host, port):
             message = f"{host}:{port} is held by the Holdfast server you are logged in to, {other}"
             return Check("port", "ok", message, "To start another one beside it: holdfast up --port 8081")
+        if holder is not None and error.errno == errno.EADDRINUSE:
+            message = f"{host}:{port} is held by process {holder} until the server starts again; jobs are running"
+            return Check("port", "ok", message)
         remedy = "Choose another: holdfast up --port 8081, or see who holds it: ss -ltnp"
         return Check("port", "fail", f"{host}:{port}: {error.strerror or error}", remedy)
     return Check("port", "ok", f"{host}:{port} is free")

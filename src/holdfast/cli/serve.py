@@ -360,6 +360,7 @@ def status(json: Json = False) -> None:
 def doctor(home: Home = None, json: Json = False) -> None:
     """Check what this machine can do for jobs, and say what would make it better."""
     from holdfast.bootstrap import probe, running
+    from holdfast.listening.holder import find_holder
     from holdfast.settings import default_home, load_settings
 
     from .doctor import check_conditions, check_engine, check_machine, check_proxy, check_ssh, report
@@ -368,7 +369,8 @@ def doctor(home: Home = None, json: Json = False) -> None:
     settings = load_settings(folder, os.environ)
     found = running(folder)
     url, other = (found.url, None) if found else (None, _other_server())
-    checks = check_machine(folder, settings.server.host, settings.server.port, url, other)
+    holder = None if found else find_holder(folder)
+    checks = check_machine(folder, settings.server.host, settings.server.port, url, other, holder)
     checks += check_proxy(settings.server.public_url, settings.server.trusted_proxies)
     if found is not None:
         told = _local_status(folder)

@@ -41,8 +41,7 @@ class Listeners:
         self._release_stale(wanted)
 
     def _release_stale(self, wanted: Sequence[Wanted]) -> None:
-        keys = {key for each in wanted for key in _wanted_keys(each, self._held)}
-        stale = [key for key in self._held if key not in keys]
+        stale = _stale_keys(wanted, self._held)
         if not stale or self._connection is None:
             return
         for key in stale:
@@ -142,6 +141,13 @@ class Listeners:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _stale_keys(wanted: Sequence[Wanted], held: Mapping[str, socket.socket]) -> list[str]:
+    """Of services that are not wanted on all the addresses they had: what they keep could cover a new address."""
+    keys = {key for each in wanted for key in _wanted_keys(each, held)}
+    moved = {key.split(" ")[0] for key in held if key not in keys}
+    return [key for key in held if key.split(" ")[0] in moved]
 
 
 def _wanted_keys(wanted: Wanted, held: Mapping[str, socket.socket]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from .rest.jobs import SUBMIT_DOCS
 from .rest.models import Error, SubmittedView
 
-OPEN = ("/health", "/version", "/login")  # without login
+OPEN = ("/health", "/version", "/identity", "/login")  # without login
 
 
 def complete(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
