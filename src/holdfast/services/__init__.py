@@ -194,7 +194,7 @@ def build_services(
         reasons=Reasons(store, control, blockers, insights, debuggers),
         holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
-        logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
+        logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock), tokens),
         metrics=metrics,
         monitoring=Monitoring(store, engine, control, place, metrics, is_open=settings.metrics.open, clock=clock),
         vitals=vitals,

@@ -261,6 +261,10 @@ class Jobs:
             raise NotFound(f"There is no job {name[:100]} of {user[:100]}")
         return found
 
+    async def find(self, actor: Actor, ref: str) -> JobSummary:
+        """By id, a part of it, or name; NotFound for one that the actor may not see."""
+        return await find_job(self._store, actor, ref)
+
     async def get(self, actor: Actor, ref: str) -> Detail:
         found = await find_job(self._store, actor, ref)
         record, kept = await self._store.read(_with_tasks, found.id)
@@ -323,11 +327,14 @@ class Jobs:
 
     async def wait(self, actor: Actor, ref: str, timeout: float, *, held: bool = False) -> JobSummary:
         """The job as soon as it is final (with `held`, also once it is held), or as it is after `timeout` seconds."""
-        found = await find_job(self._store, actor, ref)
+        return await self.wait_for(await self.find(actor, ref), timeout, held=held)
+
+    async def wait_for(self, job: JobSummary, timeout: float, *, held: bool = False) -> JobSummary:
+        """The same for a job that was found before. Whether the actor may still see it is for the caller to check."""
         deadline = time.monotonic() + timeout
-        while self._goes_on(found.id, held) and (left := deadline - time.monotonic()) > 0:
-            await self._control.changed(found.id, left)
-        return await self._summary(found.id)
+        while self._goes_on(job.id, held) and (left := deadline - time.monotonic()) > 0:
+            await self._control.changed(job.id, left)
+        return await self._summary(job.id)
 
     # -- acting
 
