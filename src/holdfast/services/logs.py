@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from .log_links import Linked, LogLinks
 from .log_reading import TICK, Span, first_lines_end, follow, last_lines_start, whole
 from .log_search import Found, Question, Searches
 from .refusals import NoLog
+from .secret_masks import load_masker
 from .tokens import Tokens
 
 SETTLE = 2.0  # seconds the end of a task may take to be noted after its last byte
@@ -192,6 +194,11 @@ class Logs:
 
     async def search(self, source: LogSource, question: Question) -> Found:
         return await self._searches.search(source, question)
+
+    async def mask_secrets(self, chosen: Chosen, data: bytes, *, cut: bool) -> bytes:
+        """A piece of a log with stars in place of the job's secrets; `cut`: its beginning is missing."""
+        masker = await load_masker(self._store, chosen.job.id)
+        return await asyncio.to_thread(masker.mask_bytes, data, cut_start=cut)
 
     # -- following
 
