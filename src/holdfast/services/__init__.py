@@ -24,6 +24,7 @@ from .catalogue import Catalogue
 from .changes import Changes
 from .configuration import Configuration
 from .control import Control
+from .cursors import Cursors
 from .datasets import Datasets
 from .debuggers import Debuggers
 from .diagnoses import Diagnoses
@@ -166,7 +167,8 @@ def build_services(
     files.clear_uploads()
     tokens = Tokens(audited, settings, access, passwords, clock=clock, monotonic=monotonic)
     blockers = Blockers(store, control, prospects)
-    jobs = Jobs(store, engine, control, intake, prospects, blockers, clock=clock)
+    cursors = Cursors(derive(b"cursors") if derive else None)
+    jobs = Jobs(store, engine, control, intake, prospects, blockers, cursors, clock=clock)
     entering = Entering(
         store,
         engine,
