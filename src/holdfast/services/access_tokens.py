@@ -201,7 +201,8 @@ def end_tokens(conn: Connection, user: str, kind: Kind) -> None:
 
 
 def actor_of(user: User, *, application: bool = False) -> Actor:
-    return Actor(name=user.name, admin=user.admin, groups=dict(user.groups), application=application)
+    groups, usual = dict(user.groups), user.usual_group
+    return Actor(name=user.name, admin=user.admin, groups=groups, usual_group=usual, application=application)
 
 
 def disabled_account() -> NotLoggedIn:
