@@ -140,6 +140,8 @@ class Intake:
         self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...], *, new: bool, unique: bool = False
     ) -> Ready:
         """Refusals come in the order that OpenPAI's clients know: what is asked for, the name, the group, datasets."""
+        job, lowered = self._limit_priority(actor, job)
+        warnings = (*warnings, *lowered)
         wishes = wishes_of(job)
         self._check_size(job)
         await self._skus.check(actor, job)
@@ -172,6 +174,13 @@ class Intake:
         if alone or isinstance(first, Unavailable):
             return first
         return InvalidJob(await asyncio.to_thread(with_lines_of, source, problems))
+
+    def _limit_priority(self, actor: Actor, job: Job) -> tuple[Job, tuple[str, ...]]:
+        """The job with a priority that its user may give it, and a warning where that is another one."""
+        most = self._settings.queue.max_priority
+        if most is None or actor.admin or job.priority <= most:
+            return job, ()
+        return replace(job, priority=most), (f"the priority {job.priority} is lowered to {most}, the highest here",)
 
     def _check_size(self, job: Job) -> None:
         most = self._settings.jobs.max_tasks
