@@ -206,6 +206,11 @@ class QueueSettings(Section):
         description="Let later jobs pass one that waits for its group's quota or for room, if by their time limits "
         "they end before it could start. Off: strictly first come, first served within a group, as with PrimeHub.",
     )
+    max_priority: int | None = Field(
+        None,
+        description="Highest `priority` of jobs of users who are not admins; a higher one is lowered to it, with a "
+        "warning. Unset: any. Priority also decides between groups that compete for a machine.",
+    )
 
 
 class FileSettings(Section):

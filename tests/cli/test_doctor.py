@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from holdfast.cli.doctor import (
+    check_bubblewrap,
     check_cgroups,
     check_clock,
     check_conditions,
@@ -19,9 +22,11 @@ from holdfast.cli.doctor import (
     check_proxy,
     check_python,
     check_ssh,
+    run_probe,
 )
 from holdfast.engines.base import EngineHealth, Isolation
 from holdfast.sdk.models import Condition, Gateway
+from tests.engines.playing import need
 
 from .running import Cli
 
@@ -44,12 +49,37 @@ def test_what_forbids_namespaces_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, value: str, remedy: str
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert check_namespaces(tmp_path).status == "ok"
+    assert check_namespaces(tmp_path, lambda command: "").status == "ok"
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(value + "\n")
     check = check_namespaces(tmp_path)
     assert check.status == "warn"
     assert remedy in str(check.remedy)
+
+
+def test_namespaces_are_tried_and_not_only_looked_up(tmp_path: Path) -> None:
+    check = check_namespaces(tmp_path, lambda command: "bwrap: No permissions to create new namespace")
+    assert check.status == "warn"
+    assert "No permissions" in check.message
+    assert "namespaces" in str(check.remedy)
+
+
+def test_a_probe_tells_why_it_failed() -> None:
+    assert run_probe(["/nonexistent/program"])
+    assert run_probe([sys.executable, "-c", "import sys; sys.exit('no such thing')"]) == "no such thing"
+    assert run_probe([sys.executable, "-c", "import sys; sys.exit(3)"]) == "exit code 3"
+
+
+def test_within_a_sandbox_that_forbids_namespaces_they_are_not_promised() -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    bwrap = check_bubblewrap().message
+    script = "from holdfast.cli.doctor import check_namespaces; print(check_namespaces().status)"
+    ordinary = ["--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
+    command = [bwrap, *ordinary, "--dev-bind", "/", "/", "--", sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode and "userns" in done.stderr:
+        pytest.skip(f"this bubblewrap cannot forbid namespaces: {done.stderr}")
+    assert done.stdout == "warn\n", done.stderr
 
 
 def test_the_kinds_of_cgroups(tmp_path: Path) -> None:

@@ -288,6 +288,36 @@ def test_an_image_without_a_shell_cannot_be_imported(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
+OTHER_ARCHITECTURE = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00" + b"\xf3\xf3" + bytes(100)
+LINKED = b"#!/lib/no-such-loader\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "mode", "why"),
+    [
+        (OTHER_ARCHITECTURE, 0o755, "Exec format error"),
+        (LINKED, 0o755, "No such file or directory"),
+    ],
+    ids=["for another architecture", "without its loader"],
+)
+def test_an_image_whose_shell_cannot_start_is_its_users_fault(
+    tmp_path: Path, shell: bytes, mode: int, why: str
+) -> None:
+    """Another try would end the same way, so it is no failure of the platform."""
+    need(Isolation.FULL, Isolation.READ_ONLY)
+    file = tmp_path / "broken.tar"
+    file.write_bytes(tar([folder("bin"), entry("bin/sh", shell, mode=mode)]))
+
+    async def scenario(rig: Rig) -> None:
+        assert isinstance(rig.engine, EmbeddedEngine)
+        await rig.engine.import_image("broken", file)
+        seen = await rig.run("a", "echo hi", image="broken")
+        assert (seen.seen, seen.transient, seen.cause) == (Seen.REFUSED, False, "no-shell")
+        assert seen.message == f"The image cannot run here: its shell /bin/sh does not start ({why})"
+
+    play(tmp_path / "home", scenario)
+
+
 def test_an_older_image_without_a_shell_is_refused_before_it_runs(tmp_path: Path) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
     file = tmp_path / "empty.tar"

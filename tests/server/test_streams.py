@@ -19,6 +19,13 @@ async def letters() -> AsyncGenerator[bytes, None]:
         yield letter
 
 
+class Forever:
+    """Access that does not end."""
+
+    async def watch(self) -> None:
+        await asyncio.Event().wait()
+
+
 async def test_two_that_are_sent_at_the_same_time_take_turns() -> None:
     sent: list[tuple[str, bytes]] = []
 
@@ -32,6 +39,9 @@ async def test_two_that_are_sent_at_the_same_time_take_turns() -> None:
 
         return send
 
-    answers = [Stream(letters(), media_type="text/plain")({"type": "http"}, stay, sender(name)) for name in "xy"]
+    answers = [
+        Stream(letters(), guard=Forever(), media_type="text/plain")({"type": "http"}, stay, sender(name))
+        for name in "xy"
+    ]
     await asyncio.gather(*answers)
     assert sent == [("x", b"a"), ("y", b"a"), ("x", b"b"), ("y", b"b"), ("x", b"c"), ("y", b"c")]

@@ -608,3 +608,16 @@ async def _logged_in(house: House, name: str, *, admin: bool = False) -> Actor:
     await house.services.groups.set_member(house.admin, "lab", name, admin=admin)
     login = await house.services.tokens.login(name, "correct horse battery", "127.0.0.1")
     return await house.services.tokens.actor(login.text)
+
+
+async def test_a_users_priority_is_bounded(tmp_path: Path) -> None:
+    async with open_house(tmp_path / "home", settings={"queue": {"max_priority": 10}}) as house:
+        alice = await house.user("alice", "lab")
+        for asked, given in ((5, 5), (10, 10), (1000, 10), (-3, -3)):
+            done = await house.services.jobs.submit(alice, f"{HELLO}\ngroup: lab\npriority: {asked}\n")
+            detail = await house.services.jobs.get(alice, done.summary.id)
+            assert detail.record.job.priority == given
+            lowered = [text for text in done.warnings if "priority" in text]
+            assert lowered == ([f"the priority {asked} is lowered to 10, the highest here"] if asked > 10 else [])
+        done = await house.services.jobs.submit(house.admin, f"{HELLO}\npriority: 1000\n")
+        assert (await house.services.jobs.get(house.admin, done.summary.id)).record.job.priority == 1000

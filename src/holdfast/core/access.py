@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from .errors import Forbidden
+from .job import DEFAULT_GROUP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class Actor:
     reads_all: bool = False  # the admin lets everybody read every job
     own_only: bool = False  # members act on what is their own, not on others' of their groups
     application: bool = False  # came by a token made for programs
+    usual_group: str = ""  # see `usual_group`
 
 
 class Verb(StrEnum):
@@ -56,6 +58,19 @@ RULES: dict[Verb, tuple[Who, str]] = {
         "manage users, groups, quotas, instance types, datasets, secrets, images and settings",
     ),
 }
+
+
+def usual_group(groups: Collection[str], kept: str = "") -> str:
+    """The group of a job that names none; empty: its user has to name one.
+
+    `kept` is the usual group from before others added the user to more groups: nobody else decides where a user's jobs
+    go and who sees them. Without it, it is the default group, else the only one.
+    """
+    if kept in groups:
+        return kept
+    if DEFAULT_GROUP in groups or not groups:
+        return DEFAULT_GROUP
+    return next(iter(groups)) if len(groups) == 1 else ""
 
 
 def may(actor: Actor, verb: Verb, group: str | None = None) -> bool:

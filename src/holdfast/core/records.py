@@ -179,6 +179,7 @@ class User:
     groups: Mapping[str, bool] = field(default_factory=dict)  # group -> is its admin
     disabled: bool = False
     extension: Mapping[str, Any] = field(default_factory=dict)  # what clients keep with a user, such as SSH keys
+    usual_group: str = ""  # kept from before others added the user to more groups; see `access.usual_group`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,16 @@
 
 It is given stdin, stdout and stderr of the command, a socket to the server on fd 3, and on fd 4 what is to be done
 (`marshal`ed: the server runs the same Python); on fd 5 a program, where that is to be run and none of the task's. This
-process stays outside, waits for the command and tells how it ended; its child goes in. To the server they say `ready`
-(with the terminal, if one is wanted), `refused WHY`, or `exit CODE`; the server says `signal NUMBER GROUP`, and hangs
-up by closing the socket.
+process stays outside, waits for the command and tells how it ended. Its child gives up everything the task does not
+have, makes the grandchild that goes in, and ends; the grandchild is then a child of this process. To the server they
+say `ready` (with the terminal, if one is wanted), `refused WHY`, or `exit CODE`; the server says `signal NUMBER GROUP`,
+and hangs up by closing the socket.
 
-The child is a process of the machine in the midst of a task that may be hostile, until it has given up everything the
-task does not have. So neither of them lets itself be looked into (PR_SET_DUMPABLE) from before the first step; the
-child opens nothing of the task's before it has the task's own rights, and keeps no descriptor but the command's. For
-the same reason nothing is imported after the start, and few modules are: each costs every session some milliseconds.
+The task may be hostile. It sees, and can signal, no process of ours that has more rights than its own: only the
+grandchild is in its PID namespace, and that is born with the task's rights. None of them lets itself be looked into
+(PR_SET_DUMPABLE) from before the first step; the grandchild opens nothing of the task's before it has the task's
+limits, and keeps no descriptor but the command's. For the same reason nothing is imported after the start, and few
+modules are: each costs every session some milliseconds.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ _NEW_USER, _NEW_PID, _NEW_MOUNTS = 0x10000000, 0x20000000, 0x00020000
 _OTHERS = {"cgroup": 0x02000000, "ipc": 0x08000000, "uts": 0x04000000, "net": 0x40000000}
 
 _PDEATHSIG, _DUMPABLE, _NAME, _SECCOMP, _CAPBSET_DROP, _NO_NEW_PRIVS, _CAP_AMBIENT = 1, 4, 15, 22, 24, 38, 47
+_CHILD_SUBREAPER = 36
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION = 0x20080522
 _SYS_PTRACE = 1 << 19
@@ -113,10 +116,11 @@ class Place:
         _setns(self.mount, _NEW_MOUNTS)
         os.fchdir(self.root)
         os.chroot(".")
-        _setns(self.pid, _NEW_PID)
 
     def join(self) -> None:
-        """The rest, with the user namespace of its processes last, which may be a deeper one."""
+        """The rest, with the user namespace of its processes last, which may be a deeper one. The PID namespace is
+        joined by children alone: who calls this stays out of the task's sight."""
+        _setns(self.pid, _NEW_PID)
         for fd, kind in self.others:
             _setns(fd, kind)
         if os.fstat(self.user).st_ino != os.fstat(self.owner).st_ino:
@@ -186,19 +190,47 @@ def _start(request: dict[str, Any], control: socket) -> int:
     nowhere = os.open("/dev/null", os.O_RDWR)
     if place is not None:
         place.join_outside()
-    try:
-        child = os.fork()
-    except OSError as error:
-        text = (
-            "The task has just ended." if error.errno == errno.ENOMEM else f"No process can be made: {error.strerror}."
-        )
-        raise Refused(text) from error
-    if child == 0:
-        _go_in(request, control, joins, place)
+    born, tell_born = os.pipe()
+    go, tell_go = os.pipe()
+    _prctl(_CHILD_SUBREAPER, 1)
+    middle = _fork()
+    if middle == 0:
+        os.close(born)
+        os.close(tell_go)
+        _give_up_rights(request, control, joins, place, tell_born)
+        _go_in(request, control, go)
         _become(request, env, folder, serve)
+    os.close(tell_born)
+    os.close(go)
+    child = int(_read(born, None) or b"0")
+    os.waitpid(middle, 0)  # after that the grandchild is a child of ours
+    _prctl(_CHILD_SUBREAPER, 0)
+    if not child:
+        os._exit(1)  # it said why
+    _take_in_hand(child, joins, place)
+    os.write(tell_go, b"1")
     for fd in range(3):
         os.dup2(nowhere, fd)
     return child
+
+
+def _fork() -> int:
+    try:
+        return os.fork()
+    except OSError as error:
+        text = _ENDED if error.errno == errno.ENOMEM else f"No process can be made: {error.strerror}."
+        raise Refused(text) from error
+
+
+def _take_in_hand(child: int, joins: list[int], place: Place | None) -> None:
+    """Put it under the task's limits. It has none of our rights by now, and does nothing before it is told to."""
+    try:
+        for procs in joins:
+            os.write(procs, b"%d" % child)
+        if place is not None:
+            _give_limits(child, place)
+    except ProcessLookupError:
+        return  # the task has ended it
 
 
 def _wait(child: int, control: socket) -> None:
@@ -232,21 +264,40 @@ def _signal(child: int, number: int, group: int = 0) -> None:
         return
 
 
-# --- what the child does, in this order ---------------------------------------------------------------------------
+# --- what the child does, out of the task's sight -----------------------------------------------------------------
 
 
-def _go_in(request: dict[str, Any], control: socket, joins: list[int], place: Place | None) -> None:
-    """From here on we are among the task's processes. Ends with the task's own rights, and nothing of the machine's."""
+def _give_up_rights(
+    request: dict[str, Any], control: socket, joins: list[int], place: Place | None, tell_born: int
+) -> None:
+    """Returns in the grandchild alone, which has the task's own rights and nothing of the machine's."""
     try:
-        os.setsid()
         for procs in joins:
-            os.write(procs, b"0")
+            os.close(procs)
         if place is not None:
             place.join()
-            _take_limits(place)
-            if request["max_processes"]:
-                _lower_limit(resource.RLIMIT_NPROC, request["max_processes"])
             _take_rights(place, request)
+        child = _fork()
+    except BaseException as error:
+        _refuse(control, error)
+    if child:
+        os.write(tell_born, b"%d" % child)
+        os._exit(0)
+    os.close(tell_born)
+
+
+# --- what the grandchild does, in this order ----------------------------------------------------------------------
+
+
+def _go_in(request: dict[str, Any], control: socket, go: int) -> None:
+    """From here on we are among the task's processes, with its own rights. Until we are told to go on, our parent is
+    not the one whose end we are to follow, and our limits are not the task's."""
+    try:
+        os.setsid()
+        if not os.read(go, 1):
+            os._exit(1)
+        if request["max_processes"]:
+            _lower_limit(resource.RLIMIT_NPROC, request["max_processes"])
         if _spies(request):
             _stay_small()
         _prctl(_PDEATHSIG, _HANGUP)
@@ -276,10 +327,12 @@ def _become(
     os._exit(code)
 
 
-def _take_limits(place: Place) -> None:
+def _give_limits(child: int, place: Place) -> None:
     for kind, limits in place.limits:
         try:
-            resource.setrlimit(kind, limits)
+            resource.prlimit(child, kind, limits)
+        except ProcessLookupError:
+            raise
         except (OSError, ValueError):
             continue  # it may not be raised: then ours is the lower one
 

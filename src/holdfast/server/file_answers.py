@@ -12,7 +12,7 @@ from starlette.responses import Response
 from holdfast.services.open_files import OpenFile
 
 from .errors import BadRange
-from .streams import Stream
+from .streams import Guard, Stream
 
 BYTES = "application/octet-stream"
 _TYPES = mimetypes.MimeTypes()  # those that Python knows: the same on every machine
@@ -22,7 +22,7 @@ _ACTIVE = ("html", "xml", "svg", "javascript", "ecmascript")  # what browsers ru
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-def answer_file(file: OpenFile, *, inline: bool = False, asked: str = "") -> Response:
+def answer_file(file: OpenFile, guard: Guard, *, inline: bool = False, asked: str = "") -> Response:
     """`inline`: to be looked at in the browser, if it is of a kind that does nothing there. `asked` is a Range header.
     The length is that of the moment it was opened; a file that became shorter since ends the connection."""
     kind, shown = _kind(file.name)
@@ -34,7 +34,8 @@ def answer_file(file: OpenFile, *, inline: bool = False, asked: str = "") -> Res
     }
     if partial:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
-    return Stream(file.chunks(start, end), media_type=kind, status=206 if partial else 200, headers=headers)
+    status = 206 if partial else 200
+    return Stream(file.chunks(start, end), guard=guard, media_type=kind, status=status, headers=headers)
 
 
 def _kind(name: str) -> tuple[str, bool]:

@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from .client_errors import summarised_client_errors
+from .slow_clients import BoundedHttpProtocol
 from .websocket_protocol import BoundedProtocol
 
 MOST_MESSAGE = 64 * 1024  # bytes, of what a page sends through its socket
@@ -31,7 +32,7 @@ async def run_http(
     config = uvicorn.Config(
         app,
         loop="none",  # it runs in ours
-        http="httptools",
+        http=BoundedHttpProtocol,
         ws=BoundedProtocol,
         ws_max_size=MOST_MESSAGE,
         ws_per_message_deflate=False,

@@ -12,7 +12,7 @@ from holdfast.engines.base import LogSource
 from holdfast.services.log_reading import Span, read_span
 
 from .errors import BadRange
-from .streams import Stream
+from .streams import Guard, Stream
 
 PLAIN = "text/plain; charset=utf-8"
 
@@ -20,7 +20,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 def answer_log(
-    source: LogSource, span: Span, asked: str, headers: Mapping[str, str], *, partial: bool = False
+    source: LogSource, span: Span, guard: Guard, asked: str, headers: Mapping[str, str], *, partial: bool = False
 ) -> Response:
     """`asked` is a Range header, or empty; `partial` says that the span itself is a part already."""
     found = _RANGE.fullmatch(asked)
@@ -31,7 +31,8 @@ def answer_log(
         told["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{span.size}"
     if span.complete:
         told["Content-Length"] = str(span.end - span.start)
-    return Stream(read_span(source, span), media_type=PLAIN, status=206 if partial else 200, headers=told)
+    status = 206 if partial else 200
+    return Stream(read_span(source, span), guard=guard, media_type=PLAIN, status=status, headers=told)
 
 
 def describe_span(span: Span) -> dict[str, str]:

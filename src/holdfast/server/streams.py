@@ -1,28 +1,53 @@
-"""Answers that are sent as they come, and end when the client is gone."""
+"""Answers that are sent as they come. They end when the client is gone, or may not read any longer."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
+from typing import Any, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from holdfast.core.errors import UserError
+
+log = logging.getLogger(__name__)
+
+LAST_WORDS_TIMEOUT = 5.0  # seconds for a client to read why its stream ends
+
+LastWords = Callable[[UserError], bytes]
+
+
+class Guard(Protocol):
+    async def watch(self) -> Any:
+        """Wait until access ends; raise the UserError that says why."""
+        ...
+
 
 class Stream(Response):
     """Sends each chunk and waits until it is taken: at most one is held. A client that leaves ends the source too.
-    Sending waits for nothing while there is room on the way, so everybody else gets their turn after each chunk."""
+    Sending waits for nothing while there is room on the way, so everybody else gets their turn after each chunk.
+
+    When access ends, `last_words` are the last chunk of a complete answer. Without them the connection is cut: the
+    client sees that the answer is not whole, and learns why when it asks again.
+    """
 
     def __init__(
         self,
         chunks: AsyncGenerator[bytes, None],
         *,
+        guard: Guard,
         media_type: str,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
+        last_words: LastWords | None = None,
     ) -> None:
         self._chunks = chunks
+        self._guard = guard
+        self._last_words = last_words
+        self._started = False
         self.status_code = status
         self.media_type = media_type
         self.background = None
@@ -31,25 +56,43 @@ class Stream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send_all(scope, send))
         leaving = asyncio.create_task(_left(receive))
+        watching = asyncio.create_task(self._guard.watch())
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, leaving, watching}, return_when=asyncio.FIRST_COMPLETED)
+            ended = not sending.done() and watching.done()
         finally:
-            leaving.cancel()
-            if not sending.done():
-                sending.cancel()
-            with suppress(asyncio.CancelledError):
-                await leaving
-            with suppress(asyncio.CancelledError):
-                await sending
+            for task in (sending, leaving, watching):
+                task.cancel()
+            sent, _, refusal = await _outcomes(sending, leaving, watching)
+        if isinstance(sent, Exception):
+            raise sent
+        if ended and isinstance(refusal, Exception):
+            await self._refuse(refusal, send)
 
     async def _send_all(self, scope: Scope, send: Send) -> None:
         async with aclosing(self._chunks) as chunks:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            self._started = True
             if not scope.get("holdfast.head"):
                 async for chunk in chunks:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
                     await asyncio.sleep(0)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _refuse(self, refusal: Exception, send: Send) -> None:
+        if not self._started or not isinstance(refusal, UserError):
+            raise refusal  # answered like any other error, or a bug
+        log.info("a stream was ended", extra={"event": "access", "reason": refusal.message})
+        if self._last_words is None:
+            return  # without an end, at which the connection is cut
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_TIMEOUT):
+                await send({"type": "http.response.body", "body": self._last_words(refusal), "more_body": False})
+
+
+async def _outcomes(*tasks: asyncio.Task[Any]) -> list[BaseException | None]:
+    found: list[BaseException | None] = await asyncio.gather(*tasks, return_exceptions=True)
+    return found
 
 
 async def _left(receive: Receive) -> None:

@@ -24,6 +24,7 @@ from .catalogue import Catalogue
 from .changes import Changes
 from .configuration import Configuration
 from .control import Control
+from .cursors import Cursors
 from .datasets import Datasets
 from .debuggers import Debuggers
 from .diagnoses import Diagnoses
@@ -170,7 +171,8 @@ def build_services(
     devices = LoginDevices(derive, clock=clock)
     tokens = Tokens(audited, settings, access, passwords, devices, clock=clock, monotonic=monotonic)
     blockers = Blockers(store, control, prospects)
-    jobs = Jobs(store, engine, control, intake, prospects, blockers, clock=clock)
+    cursors = Cursors(derive(b"cursors") if derive else None)
+    jobs = Jobs(store, engine, control, intake, prospects, blockers, cursors, clock=clock)
     entering = Entering(
         store,
         engine,
@@ -198,7 +200,7 @@ def build_services(
         reasons=Reasons(store, control, blockers, insights, debuggers),
         holds=Holds(store, control, settings.hold, clock=clock),
         overview=Overview(store, jobs, clock=clock),
-        logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock)),
+        logs=Logs(store, engine, control, LogLinks(settings.openpai.log_link_seconds, clock=clock), tokens),
         metrics=metrics,
         monitoring=Monitoring(store, engine, control, place, metrics, is_open=settings.metrics.open, clock=clock),
         vitals=vitals,

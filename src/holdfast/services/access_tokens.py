@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import inf
 
 from sqlalchemy import Connection
 
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 CACHED_FOR = 30.0  # seconds
 CACHED_MOST = 4096  # tokens
 NOTE_USE_EVERY = timedelta(minutes=10)
+EXPIRY_MARGIN = 0.05  # seconds; a timer may fire a little before the clock says so
 
 MAX_ID_LENGTH = 40
 PROOF_CONTEXT = b"holdfast server proof\0"  # as clients know it: what the HMAC is about
@@ -91,10 +93,13 @@ class AccessTokens:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._generation = 0
         self._news = asyncio.Event()
+        self._expiry: datetime | None = None  # of the known token that expires first
+        self._reading: dict[tuple[str, int], asyncio.Task[Known]] = {}  # look-ups in progress
 
     def forget(self) -> None:
         """Something about users, groups or tokens changed."""
         self._known.clear()
+        self._expiry = None
         self._generation += 1
         self._news.set()
         self._news = asyncio.Event()
@@ -105,11 +110,19 @@ class AccessTokens:
         return self._generation
 
     async def changed(self, mark: int, timeout: float) -> None:
-        """Returns when something did since `mark`, or after `timeout` seconds."""
+        """Returns when something did since `mark`, when a known token expires, or after `timeout` seconds."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(min(timeout, self._seconds_to_expiry())):
                 while self._generation == mark:
                     await self._news.wait()
+
+    def _seconds_to_expiry(self) -> float:
+        """Until the first of the known tokens expires."""
+        now = self._clock()
+        if self._expiry is not None and self._expiry <= now:
+            ends = (known.token.expires_at for known in self._known.values())
+            self._expiry = min((end for end in ends if end is not None and end > now), default=None)
+        return inf if self._expiry is None else max(EXPIRY_MARGIN, (self._expiry - now).total_seconds())
 
     async def actor(self, text: str) -> Actor:
         return (await self.known(text)).actor
@@ -154,7 +167,15 @@ class AccessTokens:
         return replace(actor_of(user), reads_all=self._reads_all, own_only=self._own_only)
 
     async def _look_up(self, token_id: str) -> Known:
-        generation = self._generation
+        """Read once for all who ask at the same time: after each change, everything that is open asks."""
+        key = token_id, self._generation
+        reading = self._reading.get(key)
+        if reading is None:
+            reading = self._reading[key] = asyncio.ensure_future(self._read(token_id, self._generation))
+            reading.add_done_callback(lambda _: self._reading.pop(key, None))
+        return await asyncio.shield(reading)
+
+    async def _read(self, token_id: str, generation: int) -> Known:
         found = await self._store.read(token_rows.token_user, token_id)
         if found is None:
             raise _refusal()
@@ -167,6 +188,9 @@ class AccessTokens:
 
     def _keep(self, known: Known) -> None:
         self._known[known.token.id] = known
+        expires = known.token.expires_at
+        if expires is not None and (self._expiry is None or expires < self._expiry):
+            self._expiry = expires
         while len(self._known) > CACHED_MOST:
             self._known.popitem(last=False)
 
@@ -186,7 +210,8 @@ def end_tokens(conn: Connection, user: str, kind: Kind) -> None:
 
 
 def actor_of(user: User, *, application: bool = False) -> Actor:
-    return Actor(name=user.name, admin=user.admin, groups=dict(user.groups), application=application)
+    groups, usual = dict(user.groups), user.usual_group
+    return Actor(name=user.name, admin=user.admin, groups=groups, usual_group=usual, application=application)
 
 
 def disabled_account() -> NotLoggedIn:

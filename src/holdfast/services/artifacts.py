@@ -58,8 +58,11 @@ class Artifacts:
         return ArtifactList(job, f"groups/{group_path(job.group)}/{ARTIFACTS}/{job.id}", items, complete)
 
     async def open(self, actor: Actor, ref: str, path: str) -> OpenFile:
+        return (await self.open_with_job(actor, ref, path))[1]
+
+    async def open_with_job(self, actor: Actor, ref: str, path: str) -> tuple[JobSummary, OpenFile]:
         job = await find_job(self._store, actor, ref)
         parts = (ARTIFACTS, job.id, *parse_path(path))
         if is_own(parts):
             raise NotFound(f"There is no file {path[:200]}")
-        return await open_file(Tree(self._shared, job.group), parts, self._work)
+        return job, await open_file(Tree(self._shared, job.group), parts, self._work)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from holdfast.core.attempt import JobSnapshot, Outcome, Result, TaskAttempt
+from holdfast.core.masking import SecretMasker
 from holdfast.core.metrics import TaskSummary
 from holdfast.core.records import TaskRecord
 from holdfast.core.states import JobState, TaskState
@@ -24,6 +25,7 @@ from holdfast.store.jobs import JobDetail
 
 from .control import Control
 from .metrics import GivesSummaries
+from .secret_masks import load_masker, mask_case, mask_diagnosis
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,8 @@ class Diagnoses:
         case = await self._case(record)
         if case is None:
             return None
-        return await asyncio.get_running_loop().run_in_executor(self._judging, _judged, case)
+        masker = await load_masker(self._store, record.summary.id)
+        return await asyncio.get_running_loop().run_in_executor(self._judging, _judged, case, masker)
 
     async def _case(self, record: JobDetail) -> Case | None:
         attempt = await self._failed_attempt(record)
@@ -132,10 +135,13 @@ class Diagnoses:
             return ()
 
 
-def _judged(case: Case) -> Diagnosis | None:
-    """In the time that one job may take: others wait for theirs."""
+def _judged(case: Case, masker: SecretMasker) -> Diagnosis | None:
+    """In the time that one job may take: others wait for theirs. Secrets are hidden before, so that a text that is cut
+    short shows no part of one, and after, for what was written in some other form and read by a rule."""
+    case = mask_case(masker, case)
     until = time.monotonic() + JUDGING
-    return judge(replace(case, time_up=lambda: time.monotonic() >= until))
+    found = judge(replace(case, time_up=lambda: time.monotonic() >= until))
+    return None if found is None else mask_diagnosis(masker, found)
 
 
 async def read_ends(source: LogSource, head: int, tail: int) -> tuple[Piece, ...]:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from holdfast.core.errors import NotFound
@@ -16,6 +17,8 @@ from holdfast.store import insights as insight_rows
 from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.jobs import JobDetail
+
+from .secret_masks import load_masker, mask_diagnosis
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ class Insights:
             said = {"event": "insight", "job": record.summary.id, "error": str(error)}
             log.warning("what was concluded of a job cannot be read", extra=said)
             return await self._for_now(record)
-        return kept if kept is not None else await self._once(record)
+        return await self._masked(record, kept) if kept is not None else await self._once(record)
 
     async def kept_diagnosis(self, record: JobDetail) -> Diagnosis | None:
         """Why it failed, where that has been worked out and kept: it is not worked out for this. As for `of`, whoever
@@ -71,7 +74,15 @@ class Insights:
         if record.summary.state is not JobState.FAILED:
             return None
         seq = record.summary.seq
-        return (await self._store.read(insight_rows.find_diagnoses, [seq])).get(seq)
+        kept = (await self._store.read(insight_rows.find_diagnoses, [seq])).get(seq)
+        return None if kept is None else mask_diagnosis(await load_masker(self._store, record.summary.id), kept)
+
+    async def _masked(self, record: JobDetail, kept: Insight) -> Insight:
+        """Earlier versions kept diagnoses with secrets in them."""
+        if kept.diagnosis is None:
+            return kept
+        masker = await load_masker(self._store, record.summary.id)
+        return replace(kept, diagnosis=mask_diagnosis(masker, kept.diagnosis))
 
     def job_ended(self, job_id: str) -> None:
         if len(self._ended) < MOST_WAITING:

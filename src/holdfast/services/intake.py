@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from holdfast.core.access import Actor, Verb, may
+from holdfast.core.access import Actor, Verb, may, usual_group
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.holding import spell_out
-from holdfast.core.job import DEFAULT_GROUP, FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
+from holdfast.core.job import FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
 from holdfast.core.notices import Notify, Way
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
@@ -126,7 +126,8 @@ class Intake:
 
     async def _parse(self, actor: Actor, text: str, dialect: str | None) -> Parsed:
         sizes = await self._catalogue.sizes(actor)
-        defaults = replace(self._defaults, group=_usual_group(actor), user=actor.name, instance_types=sizes)
+        group = usual_group(actor.groups, actor.usual_group)
+        defaults = replace(self._defaults, group=group, user=actor.name, instance_types=sizes)
         known = _dialect(dialect)
         try:
             if len(text) <= SMALL:
@@ -139,6 +140,8 @@ class Intake:
         self, actor: Actor, job: Job, source: str, warnings: tuple[str, ...], *, new: bool, unique: bool = False
     ) -> Ready:
         """Refusals come in the order that OpenPAI's clients know: what is asked for, the name, the group, datasets."""
+        job, lowered = self._limit_priority(actor, job)
+        warnings = (*warnings, *lowered)
         wishes = wishes_of(job)
         self._check_size(job)
         await self._skus.check(actor, job)
@@ -171,6 +174,13 @@ class Intake:
         if alone or isinstance(first, Unavailable):
             return first
         return InvalidJob(await asyncio.to_thread(with_lines_of, source, problems))
+
+    def _limit_priority(self, actor: Actor, job: Job) -> tuple[Job, tuple[str, ...]]:
+        """The job with a priority that its user may give it, and a warning where that is another one."""
+        most = self._settings.queue.max_priority
+        if most is None or actor.admin or job.priority <= most:
+            return job, ()
+        return replace(job, priority=most), (f"the priority {job.priority} is lowered to {most}, the highest here",)
 
     def _check_size(self, job: Job) -> None:
         most = self._settings.jobs.max_tasks
@@ -250,13 +260,6 @@ def _no_size(error: InvalidJob) -> NoInstanceType | None:
 def _show(warning: Problem) -> str:
     said = f"{warning.field}: {warning.message}" if warning.field else warning.message
     return f"{said}. {warning.hint}" if warning.hint else said
-
-
-def _usual_group(actor: Actor) -> str:
-    """For a job that names none: the default group, or else its user's only one. Empty: the user has to say."""
-    if DEFAULT_GROUP in actor.groups or not actor.groups:
-        return DEFAULT_GROUP
-    return next(iter(actor.groups)) if len(actor.groups) == 1 else ""
 
 
 def _which_group(actor: Actor) -> UserError:

@@ -38,6 +38,7 @@ from holdfast.store.errors import NameInUse
 
 from .blockers import Blockers
 from .control import Control
+from .cursors import Cursors
 from .finding import LONGEST_REF, find_job, find_own_job, readable_groups
 from .holds import with_hold
 from .intake import Intake, Ready
@@ -101,6 +102,7 @@ class Jobs:
         intake: Intake,
         prospects: Prospects,
         blockers: Blockers,
+        cursors: Cursors,
         *,
         clock: Callable[[], datetime],
     ) -> None:
@@ -110,6 +112,7 @@ class Jobs:
         self._intake = intake
         self._prospects = prospects
         self._blockers = blockers
+        self._cursors = cursors
         self._clock = clock
 
     # -- submitting
@@ -237,9 +240,11 @@ class Jobs:
         narrowed = _narrowed(actor, filter)
         if narrowed.groups == ():
             return Page((), None)
-        page = await self._store.read(job_rows.list_page, narrowed, limit, cursor)
+        at = None if cursor is None else str(self._cursors.open(cursor))
+        page = await self._store.read(job_rows.list_page, narrowed, limit, at)
         told = with_reasons(page.items, self._control)
-        return Page(tuple(with_hold(job, self._control) for job in told), page.next)
+        following = None if page.next is None else self._cursors.seal(int(page.next))
+        return Page(tuple(with_hold(job, self._control) for job in told), following)
 
     async def numbered(self, actor: Actor, query: NumberedQuery, *, count: bool) -> NumberedPage:
         """A page by its number, within the groups one may see. `count`: also how many fit in all."""
@@ -260,6 +265,10 @@ class Jobs:
         if found is None:
             raise NotFound(f"There is no job {name[:100]} of {user[:100]}")
         return found
+
+    async def find(self, actor: Actor, ref: str) -> JobSummary:
+        """By id, a part of it, or name; NotFound for one that the actor may not see."""
+        return await find_job(self._store, actor, ref)
 
     async def get(self, actor: Actor, ref: str) -> Detail:
         found = await find_job(self._store, actor, ref)
@@ -323,11 +332,14 @@ class Jobs:
 
     async def wait(self, actor: Actor, ref: str, timeout: float, *, held: bool = False) -> JobSummary:
         """The job as soon as it is final (with `held`, also once it is held), or as it is after `timeout` seconds."""
-        found = await find_job(self._store, actor, ref)
+        return await self.wait_for(await self.find(actor, ref), timeout, held=held)
+
+    async def wait_for(self, job: JobSummary, timeout: float, *, held: bool = False) -> JobSummary:
+        """The same for a job that was found before. Whether the actor may still see it is for the caller to check."""
         deadline = time.monotonic() + timeout
-        while self._goes_on(found.id, held) and (left := deadline - time.monotonic()) > 0:
-            await self._control.changed(found.id, left)
-        return await self._summary(found.id)
+        while self._goes_on(job.id, held) and (left := deadline - time.monotonic()) > 0:
+            await self._control.changed(job.id, left)
+        return await self._summary(job.id)
 
     # -- acting
 

@@ -23,12 +23,13 @@ LONGEST = 1000  # characters of a link
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The try of a task whose log a link opens."""
+    """The try of a task whose log a link opens, and who made the link."""
 
     job_id: str
     attempt: int
     task: str
     number: int
+    token_id: str = ""  # that the maker was logged in with; empty: a guest
 
 
 class LogLinks:
@@ -40,7 +41,8 @@ class LogLinks:
     def make(self, linked: Linked) -> str:
         """Made of letters, digits and - _ . only."""
         until = self._clock().timestamp() + self._seconds
-        content = json.dumps([linked.job_id, linked.attempt, linked.task, linked.number, until]).encode()
+        fields = [linked.job_id, linked.attempt, linked.task, linked.number, linked.token_id, until]
+        content = json.dumps(fields).encode()
         return f"{_encode(content)}.{_encode(self._sign(content))}"
 
     def open(self, link: str) -> Linked:
@@ -48,10 +50,10 @@ class LogLinks:
         content, signature = (_decode(part) for part in link[:LONGEST].partition(".")[::2])
         if not hmac.compare_digest(signature, self._sign(content)):
             raise Forbidden("This link to a log is not one of ours", hint="Ask for the list of logs again.")
-        job_id, attempt, task, number, until = json.loads(content)
+        job_id, attempt, task, number, token_id, until = json.loads(content)
         if self._clock().timestamp() >= until:
-            raise Forbidden("This link to a log is over", hint="Ask for the list of logs again.")
-        return Linked(job_id, attempt, task, number)
+            raise Forbidden("This log link has expired", hint="Ask for the list of logs again.")
+        return Linked(job_id, attempt, task, number, token_id)
 
     def _sign(self, content: bytes) -> bytes:
         return hmac.new(self._key, content, hashlib.sha256).digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot
-from holdfast.core.errors import Expired, NotFound
+from holdfast.core.errors import Expired, Forbidden, NotFound, NotLoggedIn
 from holdfast.core.job import Job
 from holdfast.core.plan import NEVER_STARTED, fresh_tasks
 from holdfast.core.records import JobSummary, TaskRecord
@@ -27,6 +28,8 @@ from .log_links import Linked, LogLinks
 from .log_reading import TICK, Span, first_lines_end, follow, last_lines_start, whole
 from .log_search import Found, Question, Searches
 from .refusals import NoLog
+from .secret_masks import load_masker
+from .tokens import Tokens
 
 SETTLE = 2.0  # seconds the end of a task may take to be noted after its last byte
 
@@ -56,6 +59,14 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkedLog:
+    """A log that a link opens."""
+
+    chosen: Chosen
+    token_id: str  # of the link's maker; empty: a guest
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """How things stood when a log was complete."""
 
@@ -71,11 +82,12 @@ class Times:
 
 
 class Logs:
-    def __init__(self, store: Store, engine: Engine, control: Control, links: LogLinks) -> None:
+    def __init__(self, store: Store, engine: Engine, control: Control, links: LogLinks, tokens: Tokens) -> None:
         self._store = store
         self._engine = engine
         self._control = control
         self._links = links
+        self._tokens = tokens
         self._searches = Searches()
 
     async def choose(self, actor: Actor, selection: Selection) -> Chosen:
@@ -95,18 +107,27 @@ class Logs:
     async def _try(self, job: JobSummary, selection: Selection) -> TaskRecord | None:
         return self._live_try(job.id, selection) or await self._store.read(_stored_try, job.id, selection)
 
-    def link(self, record: TaskRecord) -> str:
-        """Opens the log of this try for whoever has it, for a short while."""
-        return self._links.make(Linked(record.job_id, record.attempt, record.task.task, record.task.number))
+    def link(self, record: TaskRecord, token_id: str) -> str:
+        """A link that opens the log of this try without a login, for a short while and as long as the user with this
+        token may read it."""
+        task = record.task
+        return self._links.make(Linked(record.job_id, record.attempt, task.task, task.number, token_id))
 
-    async def linked(self, link: str, stream: Stream) -> Chosen:
-        """Forbidden when the link is over; nobody is asked who they are."""
+    async def linked(self, link: str, stream: Stream) -> LinkedLog:
+        """Forbidden when the link or the login of its maker has ended, NotFound when the maker may not see the job."""
         meant = self._links.open(link)
-        job = await self._store.read(job_rows.find, meant.job_id)
-        if job is None or job.id != meant.job_id:
-            raise NotFound(f"There is no job {meant.job_id}")
+        try:
+            maker = await self.link_maker(meant.token_id)
+            job = await find_job(self._store, maker, meant.job_id)
+        except NotLoggedIn:
+            said = "This log link is no longer valid: the login that it was made with has ended"
+            raise Forbidden(said, hint="Ask for the list of logs again.") from None
         wanted = Selection(ref=job.id, task=meant.task, attempt=meant.attempt, number=meant.number, stream=stream)
-        return await self._choose(job, wanted)
+        return LinkedLog(await self._choose(job, wanted), meant.token_id)
+
+    async def link_maker(self, token_id: str) -> Actor:
+        """Who made a link, as of now."""
+        return await self._tokens.holder(token_id)
 
     def _live_try(self, job_id: str, selection: Selection) -> TaskRecord | None:
         """From memory, when it is about the current attempt of a job that is not final."""
@@ -173,6 +194,11 @@ class Logs:
 
     async def search(self, actor: Actor, source: LogSource, question: Question) -> Found:
         return await self._searches.search(source, question, user=actor.name)
+
+    async def mask_secrets(self, chosen: Chosen, data: bytes, *, cut: bool) -> bytes:
+        """A piece of a log with stars in place of the job's secrets; `cut`: its beginning is missing."""
+        masker = await load_masker(self._store, chosen.job.id)
+        return await asyncio.to_thread(masker.mask_bytes, data, cut_start=cut)
 
     # -- following
 

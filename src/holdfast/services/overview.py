@@ -16,6 +16,7 @@ from holdfast.store.database import Store
 
 from .finding import readable_groups
 from .jobs import Jobs
+from .secret_masks import load_masker, mask_diagnosis
 
 RECENT = timedelta(days=7)
 MOST_COUNTED = 1000  # of each state; beyond it a number says no more
@@ -74,4 +75,5 @@ class Overview:
 
     async def _diagnoses(self, failed: Sequence[JobSummary]) -> dict[str, Diagnosis]:
         found = await self._store.read(insight_rows.find_diagnoses, [job.seq for job in failed])
-        return {job.id: found[job.seq] for job in failed if job.seq in found}
+        told = [job for job in failed if job.seq in found]
+        return {job.id: mask_diagnosis(await load_masker(self._store, job.id), found[job.seq]) for job in told}

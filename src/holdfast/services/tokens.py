@@ -76,6 +76,15 @@ class Tokens:
         """Shows a client that this server knows its token."""
         return await self._access.prove(token_id, nonce)
 
+    async def holder(self, token_id: str) -> Actor:
+        """Who holds the token with this id, or for an empty id a guest; NotLoggedIn once it is not valid."""
+        if token_id:
+            return await self._access.holder(token_id)
+        guest = self.guest()
+        if guest is None:
+            raise NotLoggedIn("Guests may not read here", hint="Log in first.")
+        return guest
+
     @property
     def mark(self) -> int:
         """Of changes to users, groups or tokens: take it, look, then wait for `changed`."""

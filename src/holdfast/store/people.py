@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from holdfast.core.access import usual_group
 from holdfast.core.codec import hold_from_json, hold_to_json
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.placement import Quota
@@ -17,6 +18,8 @@ from holdfast.core.records import Group, Mlflow, User
 from .connections import vault_of
 from .rows import duration_micros, instant, micros, storable, to_json
 from .tables import groups, memberships, users
+
+USUAL_GROUP = "usual_group"  # its name among a user's preferences
 
 # -- users
 
@@ -36,7 +39,7 @@ def create_user(conn: Connection, *, user: User, password_hash: str | None) -> N
     }
     conn.execute(insert(users), values)
     for group, admin in user.groups.items():
-        set_member(conn, group, user.name, admin=admin)
+        _put_member(conn, group, user.name, admin=admin)
 
 
 def get_user(conn: Connection, name: str) -> User | None:
@@ -165,11 +168,19 @@ def delete_group(conn: Connection, name: str) -> None:
 
 
 def set_member(conn: Connection, group: str, user: str, *, admin: bool) -> None:
-    """Into the group, or another standing in it."""
+    """Into the group, or another standing in it. The user's usual group stays what it was."""
+    before = get_user(conn, user)
+    if before is None:
+        raise _no("user", user)
+    _put_member(conn, group, user, admin=admin)
+    usual = usual_group(before.groups, before.usual_group) if before.groups else ""
+    if usual and usual_group({*before.groups, group}, before.usual_group) != usual:
+        set_user_preferences(conn, user, {**user_preferences(conn, user), USUAL_GROUP: usual})
+
+
+def _put_member(conn: Connection, group: str, user: str, *, admin: bool) -> None:
     if get_group(conn, group) is None:
         raise _no("group", group)
-    if get_user(conn, user) is None:
-        raise _no("user", user)
     remove_member(conn, group, user)
     conn.execute(insert(memberships), {"user_name": user, "group_name": group, "admin": admin})
 
@@ -192,6 +203,7 @@ def user_of(row: Row[Any], joined: Mapping[str, bool]) -> User:
         groups=dict(sorted(joined.items())),
         disabled=row.disabled,
         extension=_extension(row),
+        usual_group=json.loads(row.preferences_json).get(USUAL_GROUP, "") if row.preferences_json else "",
     )
 
 

@@ -233,7 +233,7 @@ users = Table(
     Column("created_at", Micros, nullable=False),
     Column("disabled", Boolean, nullable=False),
     Column("extension_json", Text),  # what clients keep with it
-    Column("preferences_json", Text),  # language and theme of the portal
+    Column("preferences_json", Text),  # language and theme of the portal, and the usual group
 )
 
 groups = Table(

@@ -105,7 +105,7 @@ async def test_links_are_soon_over(pai: Pai) -> None:
     pai.house.clock.forward(119)
     assert (await read(pai, uri)).status_code == 200
     pai.house.clock.forward(2)
-    assert "over" in refused(await read(pai, uri), 403, "ForbiddenUserError")
+    assert "expired" in refused(await read(pai, uri), 403, "ForbiddenUserError")
 
 
 @pytest.mark.parametrize("change", ["", "x", "a.b", "é.é", "A" * 5000, "eyJ9.eyJ9", "."])

@@ -230,6 +230,18 @@ async def test_change_oneself(pai: Pai) -> None:
     refused(await pai.user.put("/v2/users/me", json=other), 403, "ForbiddenUserError", "Can't update other user's data")
 
 
+@pytest.mark.parametrize("more", [{"admin": True}, {"virtualCluster": ["default", "red"]}])
+async def test_nobody_makes_themselves_more(pai: Pai, more: dict[str, Any]) -> None:
+    await pai.house.add_group("red")
+    data = {"username": "alice", "email": "me@example.com"}
+    said = "Non-admin is not allow to do this operation."
+    for body in ({"patch": True, "data": {**data, **more}}, {"patch": True, "data": data, **more}):
+        refused(await pai.user.put("/v2/users/me", json=body), 403, "ForbiddenUserError", said)
+    found = (await pai.user.get("/v2/users/alice")).json()
+    assert (found["admin"], found["email"], found["virtualCluster"]) == (False, "", ["default"])
+    done(await pai.user.put("/v2/users/me", json={"data": {**data, "admin": False, "virtualCluster": ["default"]}}))
+
+
 async def test_change_ones_own_password_really(pai: Pai) -> None:
     async def change(old: str | None, new: str) -> httpx.Response:
         data = {"username": "alice", "newPassword": new} | ({} if old is None else {"oldPassword": old})

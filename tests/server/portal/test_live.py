@@ -78,8 +78,7 @@ async def test_logging_out_ends_the_line_before_another_word(rig: Rig) -> None:
         assert (wire.code, wire.received) == (sockets.LOGGED_OUT, [])
 
 
-async def test_a_silent_line_ends_with_its_login_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "LOOK_EVERY", 0.01)
+async def test_a_silent_line_ends_with_its_login_too(rig: Rig) -> None:
     async with open_desk(rig) as desk, open_wire(desk, "/live/jobs") as wire:
         await desk.post("/logout")
         await wire.until(lambda: wire.code is not None)

@@ -293,7 +293,7 @@ async def _soon(reach: Callable[[], Awaitable[T]]) -> T:
 def _why(word: str) -> str:
     """What a helper said that is not inside."""
     if word.startswith("exit "):
-        return "The task has just ended."
+        return "The session was ended by the task, or the task has just ended."
     return word.removeprefix("refused ") or "The task could not be entered: what was to go in was killed on its way."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,11 @@ from .render import HOME
 
 TICKS = 100  # USER_HZ: the unit of start times in /proc, on every Linux
 _BIGGEST_CLAIM = 16 * 1024
+# Another try would find the same: a shell for another architecture, without its loader, or that may not be executed.
+_SHELL_FAILED = re.compile(
+    r"bwrap: execvp (?P<shell>[^ :]+): (?P<why>Exec format error|No such file or directory|Permission denied"
+    r"|Not a directory|Too many levels of symbolic links|Accessing a corrupted shared library)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +180,10 @@ def ended(
     if claim.code is not None and claim.code > 128:
         text = f"The sandbox was killed from outside (signal {claim.code - 128})"
         return replace(seen, seen=Seen.LOST, message=text, cause=Cause.LOST)
+    unusable = _SHELL_FAILED.search(complaint)
+    if unusable is not None:
+        text = f"The image cannot run here: its shell {unusable['shell']} does not start ({unusable['why']})"
+        return replace(seen, seen=Seen.REFUSED, message=text, cause=Cause.NO_SHELL)
     text = f"The sandbox could not be set up: {complaint.strip() or f'exit code {claim.code}'}"
     return replace(seen, seen=Seen.LOST, message=text, cause=Cause.SANDBOX_FAILED)
 

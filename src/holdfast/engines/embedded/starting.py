@@ -31,6 +31,7 @@ from .mounting import BadMount, open_source, plan_mounts, within
 from .notes import make_notes
 from .options import EmbeddedOptions
 from .places import Places
+from .port_holders import report_port_in_use
 from .processes import COOKIE, COUNTS_BY_NAMESPACE
 from .read import StartNote
 from .render import (
@@ -360,7 +361,7 @@ def check_launch(launch: Launch) -> None:
     check_env(launch.env)
     for numbers in launch.ports.values():
         for port in numbers:
-            check_port(port)
+            check_port(port, launch.job_id)
 
 
 def check_env(env: Mapping[str, str]) -> None:
@@ -378,7 +379,7 @@ def check_env(env: Mapping[str, str]) -> None:
         raise Refusal(f"The environment variables take {total} bytes; {_MOST_ENV} is the most a task can have.")
 
 
-def check_port(port: int) -> None:
+def check_port(port: int, job_id: str) -> None:
     """Nobody listens there. A port in TIME_WAIT is free: whoever asked for it will bind with SO_REUSEADDR."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -386,7 +387,7 @@ def check_port(port: int) -> None:
             probe.bind(("", port))
             probe.listen(1)
         except OSError as error:
-            text = f"Port {port} is in use on this machine."
+            text = report_port_in_use(port, job_id)
             raise Refusal(text, cause=Cause.PORT_IN_USE, transient=True) from error
 
 

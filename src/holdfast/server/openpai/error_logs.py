@@ -1,10 +1,11 @@
-"""The last lines that the task which made an attempt fail has written."""
+"""The last lines that the task which made an attempt fail has written, without the job's secrets."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+from holdfast.core.masking import shorten_stars
 from holdfast.services.logs import Chosen, Logs
 
 USER_LINES, PLATFORM_LINES = 15, 10
@@ -29,7 +30,8 @@ async def read_error_logs(logs: Logs, chosen: Chosen) -> ErrorLogs:
     span = await logs.span(source)
     start = max(span.start, span.end - MOST)
     data = await source.read(start, span.end - start)
-    return pick_lines(data, whole=start == span.start)
+    cut = start > span.start
+    return pick_lines(await logs.mask_secrets(chosen, data, cut=cut), whole=not cut)
 
 
 def pick_lines(data: bytes, *, whole: bool) -> ErrorLogs:
@@ -40,4 +42,5 @@ def pick_lines(data: bytes, *, whole: bool) -> ErrorLogs:
     for line in lines if whole or len(lines) == 1 else lines[1:]:
         ours = _PLATFORM.fullmatch(line)
         (platform if ours else user).append(ours[1] if ours else line)
-    return ErrorLogs("\n".join(user[-USER_LINES:]), "\n".join(platform[-PLATFORM_LINES:]))
+    said = ("\n".join(user[-USER_LINES:]), "\n".join(platform[-PLATFORM_LINES:]))
+    return ErrorLogs(*map(shorten_stars, said))

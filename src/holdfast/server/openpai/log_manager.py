@@ -16,11 +16,12 @@ from starlette.routing import Route
 
 from holdfast.core.errors import Expired, Forbidden, NotFound, UserError
 from holdfast.engines.base import LogSource
+from holdfast.server.access_guard import AccessGuard, require_job
 from holdfast.server.auth import services_of
 from holdfast.server.log_bytes import answer_log
 from holdfast.server.streams import Stream
 from holdfast.services.log_reading import Span, read_span
-from holdfast.services.logs import Chosen
+from holdfast.services.logs import Chosen, LinkedLog
 
 from .errors import PaiError, answer_error, no_api, render, say
 from .log_links import STREAMS
@@ -46,34 +47,44 @@ def log_routes() -> list[Route]:
 
 async def send_log(request: Request) -> Response:
     """The whole log as a file, or its end with tail-mode."""
-    chosen = await _open(request, "user-", request.query_params.get("token", ""))
+    linked = await _open(request, "user-", request.query_params.get("token", ""))
+    chosen, guard = linked.chosen, _guard(request, linked)
     source, span = await _source(request, chosen)
     asked = request.headers.get("range", "")
     if "true" not in (request.query_params.get("tail-mode"), request.query_params.get("tailMode")):
         headers = {"Content-Disposition": f'attachment; filename="{chosen.file_name}"'}
-        return answer_log(source, span, asked, headers)
+        return answer_log(source, span, guard, asked, headers)
     end = replace(span, start=max(span.start, span.end - TAIL))
-    return answer_log(source, end, asked, {}, partial=end.start < end.end)
+    return answer_log(source, end, guard, asked, {}, partial=end.start < end.end)
 
 
 async def show_page(request: Request) -> Response:
     """The log within a page, from `start` on; below 0 it counts from the end."""
-    chosen = await _open(request, "user.pai.", request.path_params["link"])
+    linked = await _open(request, "user.pai.", request.path_params["link"])
+    chosen, guard = linked.chosen, _guard(request, linked)
     source, span = await _source(request, chosen)
     title = html.escape(f"{request.path_params['file']} of {chosen.record.task.task}")
     begun = replace(span, start=_start(span, request.query_params.get("start", "")))
-    return Stream(_page(title, source, begun), media_type="text/html; charset=utf-8")
+    return Stream(_page(title, source, begun), guard=guard, media_type="text/html; charset=utf-8")
 
 
 async def refuse(request: Request) -> Response:
     raise no_api(request.url.path)
 
 
-async def _open(request: Request, prefix: str, link: str) -> Chosen:
+async def _open(request: Request, prefix: str, link: str) -> LinkedLog:
     start, found, stream = request.path_params["file"].partition(prefix)
     if start or not found or stream not in STREAMS:
         raise no_log()
     return await services_of(request).logs.linked(link, STREAMS[stream])
+
+
+def _guard(request: Request, linked: LinkedLog) -> AccessGuard:
+    """For as long as the maker of the link may read the log."""
+    services = services_of(request)
+    return AccessGuard(
+        services.tokens, lambda: services.logs.link_maker(linked.token_id), require_job(linked.chosen.job)
+    )
 
 
 async def _source(request: Request, chosen: Chosen) -> tuple[LogSource, Span]:

@@ -16,7 +16,7 @@ from .call import Call
 from .endpoints import Who, endpoint
 from .errors import PaiError, telling
 from .finding import find_framework, find_role, role_keys
-from .log_links import list_links
+from .log_links import find_maker, list_links
 
 NO_LOG = "Log of task is not found."
 
@@ -38,6 +38,7 @@ async def list_task_logs(call: Call) -> Response:
         call.services,
         chosen.job,
         chosen.record,
+        maker=await find_maker(call),
         role=role_keys(job)[role],
         machine=await _address(call, chosen),
         tail=_asks_tail(call),

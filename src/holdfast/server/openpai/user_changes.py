@@ -21,6 +21,7 @@ from .values import bad, names_in, need_object, need_text, object_in, text_in, t
 
 _ALL = ("email", "virtualCluster", "admin", "password", "extension")
 _KEPT = "The default group is always kept."
+_OF_ME = "`newPassword` needs `oldPassword`, and is set. Users cannot change `admin` and `virtualCluster` here: 403."
 
 
 @endpoint("PUT", "/v2/users", "/v2/user", who=Who.ADMIN, note=f"All of it or nothing. {_KEPT}")
@@ -34,12 +35,13 @@ async def update_user(call: Call) -> Response:
     return _done(f"Update user {name} successfully.")
 
 
-@endpoint("PUT", "/v2/users/me", "/v2/user/me", who=Who.PERSON, note="`newPassword` needs `oldPassword`, and is set.")
+@endpoint("PUT", "/v2/users/me", "/v2/user/me", who=Who.PERSON, note=_OF_ME)
 async def update_me(call: Call) -> Response:
     body = await call.body()
     data = need_object(body, "data")
     if need_text(data, "username") != call.actor.name:
         raise PaiError(403, "ForbiddenUserError", "Can't update other user's data")
+    await _refuse_more(call, {**body, **data})
     change = UserChange(email=text_in(data, "email"), extension=object_in(data, "extension"))
     new = text_in(data, "newPassword")
     if new is None:
@@ -122,6 +124,14 @@ async def leave_group(call: Call) -> Response:
     if group in found.groups:
         await call.services.groups.remove_member(call.actor, group, user)
     return _done(f"User {user} is removed from group {group}")
+
+
+async def _refuse_more(call: Call, given: dict[str, Any]) -> None:
+    """Users cannot make themselves admins or join groups. Clients may send along what is the case already."""
+    admin, groups = truth_in(given, "admin"), names_in(given, "virtualCluster") or ()
+    mine = await _find(call, call.actor.name)
+    if not mine.admin and (admin or not mine.groups.keys() >= set(groups)):
+        raise PaiError(403, "ForbiddenUserError", "Non-admin is not allow to do this operation.")
 
 
 def _need_all(data: dict[str, Any]) -> None:

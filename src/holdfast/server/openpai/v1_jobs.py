@@ -25,7 +25,7 @@ from .job_acts import check_owner, execute
 from .job_detail import describe_status, find_error_logs
 from .job_list import find_page, list_item, read_query
 from .job_ssh import answer_ssh
-from .log_links import pages_base
+from .log_links import find_maker, pages_base
 from .rates import Limited
 from .shown_attempt import ShownAttempt, load_newest
 from .task_shapes import container_part, task_part
@@ -79,29 +79,31 @@ def _item(summary: JobSummary) -> dict[str, Any]:
 async def get_job(call: Call) -> Response:
     shown = await load_newest(call, await _find(call))
     error_logs = await find_error_logs(call, shown)
-    return await answer_big(lambda: _detail(call, shown, error_logs), shown.task_count)
+    maker = await find_maker(call)
+    return await answer_big(lambda: _detail(call, shown, error_logs, maker), shown.task_count)
 
 
-def _detail(call: Call, shown: ShownAttempt, error_logs: ErrorLogs) -> dict[str, Any]:
+def _detail(call: Call, shown: ShownAttempt, error_logs: ErrorLogs, maker: str) -> dict[str, Any]:
     status = {key: value for key, value in describe_status(shown, error_logs).items() if key not in _ATTEMPT_KEYS}
     status["appTrackingUrl"] = f"{origin_of(call.request)}/rest-server/api/v2/jobs/{quote(shown.framework)}"
-    return {"name": shown.summary.name, "jobStatus": status, "taskRoles": _roles(call, shown)}
+    return {"name": shown.summary.name, "jobStatus": status, "taskRoles": _roles(call, shown, maker)}
 
 
-def _roles(call: Call, shown: ShownAttempt) -> dict[str, Any]:
+def _roles(call: Call, shown: ShownAttempt, maker: str) -> dict[str, Any]:
     return {
         shown.keys.get(role, role): {
             "taskRoleStatus": {"name": shown.keys.get(role, role)},
-            "taskStatuses": [_task(call, shown, tries) for tries in tasks.values()],
+            "taskStatuses": [_task(call, shown, tries, maker) for tries in tasks.values()],
         }
         for role, tasks in shown.tasks.items()
     }
 
 
-def _task(call: Call, shown: ShownAttempt, tries: list[TaskRecord]) -> dict[str, Any]:
+def _task(call: Call, shown: ShownAttempt, tries: list[TaskRecord], maker: str) -> dict[str, Any]:
     newest = tries[-1]
     known = {**task_part(shown, tries), **container_part(shown, newest)}
-    log = pages_base(call.request, call.services, newest) if newest.task.node is not None else None
+    placed = newest.task.node is not None
+    log = pages_base(call.request, call.services, newest, maker) if placed else None
     return {**{key: known[key] for key in _TASK_KEYS}, "containerLog": log}
 
 

@@ -20,6 +20,7 @@ from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
 from holdfast.services import Services
 
 from .. import sessions
+from ..access_guard import AccessGuard, Require
 from ..sockets import FAILED, LOGGED_OUT, REFUSED, TOO_MANY, Messages, until_one_ends
 
 __all__ = ["LOGGED_OUT", "REFUSED", "TOO_MANY", "Line", "socket", "until_one_ends"]
@@ -27,7 +28,6 @@ __all__ = ["LOGGED_OUT", "REFUSED", "TOO_MANY", "Line", "socket", "until_one_end
 log = logging.getLogger(__name__)
 
 MOST_OF_ONE = 200  # open at one time by one user: each costs the server a file, of which there are only so many
-LOOK_EVERY = 20.0  # seconds after which a silent line looks whether its login still holds
 
 
 class Line(Messages):
@@ -41,6 +41,10 @@ class Line(Messages):
     async def actor(self) -> Actor:
         """As things stand now; NotLoggedIn once the login has ended. Cheap: ask before everything that is sent."""
         return await self.services.tokens.actor(self._session)
+
+    def guard(self, require: Require = lambda actor: None) -> AccessGuard:
+        """For as long as its login is valid and `require` holds."""
+        return AccessGuard(self.services.tokens, self.actor, require)
 
 
 Serve = Callable[[Line], Coroutine[Any, Any, None]]
@@ -90,7 +94,7 @@ async def _run_one_of_few(serve: Serve, line: Line, listens: bool) -> int:
 
 async def _run(serve: Serve, line: Line, listens: bool) -> int:
     """The code to close with."""
-    work = [serve(line), _watch_login(line)]
+    work = [serve(line), line.guard().watch()]
     ended = await until_one_ends(*work, *([] if listens else [_drain(line)]))
     return next((code for code in map(_code, ended) if code), 1000)
 
@@ -104,13 +108,6 @@ def _code(ended: object) -> int | None:
         log.error("a live page failed", extra={"event": "internal-error", "error": repr(ended)}, exc_info=ended)
         return FAILED
     return None
-
-
-async def _watch_login(line: Line) -> None:
-    while True:
-        mark = line.services.tokens.mark  # before the look, so that what changes meanwhile is looked at, too
-        await line.actor()
-        await line.services.tokens.changed(mark, LOOK_EVERY)
 
 
 async def _drain(line: Line) -> None:

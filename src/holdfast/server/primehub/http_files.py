@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from holdfast.core.access import Actor
 from holdfast.server import any_path  # noqa: F401 - {path:any}
+from holdfast.server.access_guard import guard_request, require_files
 from holdfast.server.answers import answer
 from holdfast.server.auth import actor_of, services_of
 from holdfast.server.file_answers import answer_file
@@ -19,14 +20,22 @@ FILES = "/api/files/groups/"
 async def send_file(request: Request) -> Response:
     """With `download` it is to be kept, without it a browser may show what does nothing there."""
     actor, group = await _group(request)
-    file = await services_of(request).files.open(actor, group, request.path_params["path"])
+    services = services_of(request)
+    file = await services.files.open(actor, group, request.path_params["path"])
     inline = request.query_params.get("download", "") in ("", "0", "false")
-    return answer_file(file, inline=inline, asked=request.headers.get("range", ""))
+    return answer_file(
+        file,
+        guard_request(services, request, require_files(group)),
+        inline=inline,
+        asked=request.headers.get("range", ""),
+    )
 
 
 async def take_file(request: Request) -> Response:
     actor, group = await _group(request)
-    await services_of(request).files.put(actor, group, request.path_params["path"], request.stream())
+    services = services_of(request)
+    guard = guard_request(services, request, require_files(group))
+    await guard.run(services.files.put(actor, group, request.path_params["path"], request.stream()))
     return answer({"success": True})
 
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotFound, UserError
 from holdfast.engines.base import LogSource
+from holdfast.server.access_guard import guard_request, require_job
 from holdfast.server.auth import actor_of, services_of
 from holdfast.server.log_bytes import PLAIN
 from holdfast.server.streams import Stream
@@ -33,9 +34,9 @@ async def send_job_log(request: Request) -> Response:
     lines = _lines(request.query_params.get("tailLines"))
     if request.query_params.get("follow") == "true":
         services_of(request).logs.check_follow(chosen)
-        return _send(_follow(request, chosen, lines))
+        return _send(request, chosen, _follow(request, chosen, lines))
     source = services_of(request).logs.source(chosen)
-    return _send(_read(source, await _span(request, source, lines)))
+    return _send(request, chosen, _read(source, await _span(request, source, lines)))
 
 
 async def send_notebook_log(request: Request) -> Response:
@@ -76,8 +77,9 @@ async def _span(request: Request, source: LogSource, lines: int | None) -> Span:
     return await (logs.span(source) if lines is None else logs.last_lines(source, lines))
 
 
-def _send(pieces: AsyncGenerator[bytes, None]) -> Response:
-    return Stream(pieces, media_type=PLAIN)
+def _send(request: Request, chosen: Chosen, pieces: AsyncGenerator[bytes, None]) -> Response:
+    guard = guard_request(services_of(request), request, require_job(chosen.job))
+    return Stream(pieces, guard=guard, media_type=PLAIN)
 
 
 async def _read(source: LogSource, span: Span) -> AsyncGenerator[bytes, None]:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdfast.server.access_guard import guard_request, require_admin
 from holdfast.server.answers import answer_text
 from holdfast.server.auth import actor_of, services_of
 from holdfast.server.rest.usage import CSV, encoded
@@ -25,9 +26,11 @@ async def send_summary(request: Request) -> Response:
 
 async def send_details(request: Request) -> Response:
     actor, (year, month) = await actor_of(request), _month(request)
-    usage = services_of(request).usage
-    await usage.check(actor, year, month)
-    return Stream(encoded(usage.details(actor, year, month)), media_type=f"{CSV}; charset=utf-8")
+    services = services_of(request)
+    await services.usage.check(actor, year, month)
+    guard = guard_request(services, request, require_admin)
+    details = encoded(services.usage.details(actor, year, month))
+    return Stream(details, guard=guard, media_type=f"{CSV}; charset=utf-8")
 
 
 def _month(request: Request) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from .. import any_path  # noqa: F401 - {path:any}
+from ..access_guard import guard_request, require_job
 from ..answers import answer
 from ..auth import Ask, Caller
 from ..file_answers import answer_file
@@ -28,5 +29,7 @@ async def list_artifacts(ref: str, actor: Caller, services: Ask) -> Response:
 async def read_artifact(
     ref: str, path: str, request: Request, actor: Caller, services: Ask, inline: Inline = False
 ) -> Response:
-    file = await services.artifacts.open(actor, ref, path)
-    return answer_file(file, inline=inline, asked=request.headers.get("range", ""))
+    job, file = await services.artifacts.open_with_job(actor, ref, path)
+    return answer_file(
+        file, guard_request(services, request, require_job(job)), inline=inline, asked=request.headers.get("range", "")
+    )

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from holdfast.services.files import MOST_ITEMS
 
 from .. import any_path  # noqa: F401 - {path:any}
+from ..access_guard import guard_request, require_files
 from ..answers import answer
 from ..auth import Ask, Caller
 from ..file_answers import answer_file
@@ -62,13 +63,19 @@ async def read_file(
     group: str, path: str, request: Request, actor: Caller, services: Ask, inline: Inline = False
 ) -> Response:
     file = await services.files.open(actor, group, path)
-    return answer_file(file, inline=inline, asked=request.headers.get("range", ""))
+    return answer_file(
+        file,
+        guard_request(services, request, require_files(group)),
+        inline=inline,
+        asked=request.headers.get("range", ""),
+    )
 
 
 @router.put("/groups/{group}/files/{path:any}", response_model=models.FileView, openapi_extra=BODY)
 async def put_file(group: str, path: str, request: Request, actor: Caller, services: Ask) -> Response:
     """The body is the file itself. Folders on the way are made; a file of that path is replaced, once all is there."""
-    return answer(show_file(await services.files.put(actor, group, path, request.stream())))
+    guard = guard_request(services, request, require_files(group))
+    return answer(show_file(await guard.run(services.files.put(actor, group, path, request.stream()))))
 
 
 @router.delete("/groups/{group}/files/{path:any}", response_model=models.RemovedFilesView)

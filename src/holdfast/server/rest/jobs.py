@@ -17,6 +17,7 @@ from holdfast.jobspec.holds import parse_hold
 from holdfast.jobspec.notifying import parse_notify
 from holdfast.services.jobs import Detail, Submitted
 
+from ..access_guard import guard_request, require_job
 from ..answers import answer, answer_text
 from ..auth import Ask, Caller, actor_of, services_of
 from ..errors import error_body, request_id_of
@@ -241,6 +242,7 @@ async def job_source(ref: str, actor: Caller, services: Ask) -> Response:
 
 @router.get("/jobs/{ref}/wait", response_model=models.JobView)
 async def wait_for_job(
+    request: Request,
     ref: str,
     actor: Caller,
     services: Ask,
@@ -248,7 +250,9 @@ async def wait_for_job(
     held: Annotated[bool, Query(description="Answer also as soon as it is held.")] = False,
 ) -> Response:
     """Answers as soon as the job has ended, or with the job as it is after `timeout` seconds."""
-    return answer(show_summary(await services.jobs.wait(actor, ref, timeout, held=held)))
+    job = await services.jobs.find(actor, ref)
+    guard = guard_request(services, request, require_job(job))
+    return answer(show_summary(await guard.run(services.jobs.wait_for(job, timeout, held=held))))
 
 
 @router.get("/jobs/{ref}/events", response_model=models.EventPageView)

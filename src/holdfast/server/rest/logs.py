@@ -23,6 +23,7 @@ from holdfast.services.log_reading import Span
 from holdfast.services.log_search import Question
 from holdfast.services.logs import Chosen, Ended, Selection
 
+from ..access_guard import AccessGuard, guard_request, require_job
 from ..answers import answer
 from ..auth import Ask, Caller
 from ..log_bytes import PLAIN, answer_log, describe_span
@@ -102,11 +103,12 @@ async def read_log(
     headers = {"X-Log-Task": chosen.record.task.task, "X-Log-Held": str(services.logs.is_held(chosen)).lower()}
     if download:
         headers["Content-Disposition"] = f'attachment; filename="{chosen.file_name}"'
+    guard = guard_request(services, request, require_job(chosen.job))
     if follow and not request.scope.get("holdfast.head"):
-        return await _follow_plain(services, chosen, part, headers, held)
+        return await _follow_plain(services, chosen, guard, part, headers, held)
     source = services.logs.source(chosen)
     span = await _span(services, source, part)
-    return answer_log(source, span, request.headers.get("range", ""), headers)
+    return answer_log(source, span, guard, request.headers.get("range", ""), headers)
 
 
 @router.get("/jobs/{ref}/log/follow", response_class=Response)
@@ -118,12 +120,15 @@ async def follow_log(
     start: Annotated[int, Query(ge=0, le=BIG, description="From this offset.")] = 0,
 ) -> Response:
     """Server-sent events: `log` with {"start", "end", "text"} and its end as id, then `end` with {"state",
-    "exit_code", "task_state"}. Sent again with Last-Event-ID, it goes on from there."""
+    "exit_code", "task_state"}. Sent again with Last-Event-ID, it goes on from there. When the reader loses access, the
+    last event is `refused` with {"code", "message", "hint"}."""
     chosen = await services.logs.choose(actor, selection)
     services.logs.check_follow(chosen)
     last = request.headers.get("last-event-id", "")
     begin = int(last) if _DIGITS.fullmatch(last) else start
-    return Stream(_events(services, chosen, begin), media_type="text/event-stream")
+    guard = guard_request(services, request, require_job(chosen.job))
+    events = _events(services, chosen, begin)
+    return Stream(events, guard=guard, media_type="text/event-stream", last_words=_refused)
 
 
 @router.get("/jobs/{ref}/log/search", response_model=models.SearchView)
@@ -177,7 +182,7 @@ async def _span(services: Services, source: LogSource, part: Part) -> Span:
 
 
 async def _follow_plain(
-    services: Services, chosen: Chosen, part: Part, headers: dict[str, str], held: bool
+    services: Services, chosen: Chosen, guard: AccessGuard, part: Part, headers: dict[str, str], held: bool
 ) -> Response:
     services.logs.check_follow(chosen)
     source = services.logs.source_if_any(chosen)
@@ -185,7 +190,8 @@ async def _follow_plain(
     if source is not None:
         span = await _span(services, source, part)
     pieces = services.logs.follow(chosen, span.start, held=held)
-    return Stream(_bytes_only(pieces), media_type=PLAIN, headers={**headers, **describe_span(span)})
+    told = {**headers, **describe_span(span)}
+    return Stream(_bytes_only(pieces), guard=guard, media_type=PLAIN, headers=told)
 
 
 async def _bytes_only(pieces: AsyncGenerator[tuple[int, bytes], None]) -> AsyncGenerator[bytes, None]:
@@ -250,6 +256,10 @@ class Characters:
 def _event(name: str, data: dict[str, Any], id: int | None = None) -> bytes:
     head = f"id: {id}\n" if id is not None else ""
     return f"event: {name}\n{head}data: {json.dumps(data)}\n\n".encode("ascii")
+
+
+def _refused(error: UserError) -> bytes:
+    return _event("refused", {"code": error.code, "message": error.message, "hint": error.hint})
 
 
 def _show_end(ended: Ended) -> dict[str, Any]:

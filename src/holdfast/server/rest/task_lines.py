@@ -9,7 +9,7 @@ wrong later is told as {"error", "code", "hint"}, and the socket is closed with 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from holdfast.services.entering import Entrance, Places
 from holdfast.services.refusals import Unavailable
 from holdfast.store.errors import StoreError
 
+from ..access_guard import AccessGuard, GetActor
 from ..auth import bearer_token
 from ..errors import STATUS, render_error
 from ..sessions import check_origin
@@ -33,33 +34,31 @@ from .addresses import PREFIX
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 20.0  # seconds after which a silent line looks whether its holder may still be inside
 OWN_CODES = 4000  # what is below belongs to the protocol
 ANY_TASK = "-"
 MOST_OF_ONE = 1000  # open at one time by one user: each costs the server a file, of which there are only so many
 MOST = 10_000
 LONGEST_REASON = 120  # bytes of the few that a socket's end can carry
 
-Who = Callable[[], Awaitable[Actor]]
-
 
 class TaskLine(Messages):
     """An open socket of somebody who may enter the tasks of a job."""
 
-    def __init__(self, socket: WebSocket, services: Services, who: Who, job: JobSummary) -> None:
+    def __init__(self, socket: WebSocket, services: Services, who: GetActor, job: JobSummary) -> None:
         super().__init__(socket)
         self.services = services
-        self._who = who
+        self.guard = AccessGuard(services.tokens, who, self._require)
         self.job = job
         self.params = socket.path_params
         self.wanted = None if socket.path_params["task"] == ANY_TASK else socket.path_params["task"]
 
     async def actor(self) -> Actor:
         """As things stand now; refuses when they may not be inside any more."""
-        actor, job = await self._who(), self.job
-        if not may_enter(actor, job.group, job.user):
-            raise refuse_entry(job.group, job.user)
-        return actor
+        return await self.guard.check()
+
+    def _require(self, actor: Actor) -> None:
+        if not may_enter(actor, self.job.group, self.job.user):
+            raise refuse_entry(self.job.group, self.job.user)
 
     async def find(self) -> Entrance:
         return await self.services.entering.find(await self.actor(), self.job.id, self.wanted)
@@ -102,7 +101,7 @@ async def _run(line: TaskLine, serve: Serve) -> BaseException | None:
     except (UserError, StoreError) as error:
         return error
     try:
-        ended = await until_one_ends(serve(line), _watch(line))
+        ended = await until_one_ends(serve(line), line.guard.watch())
     finally:
         release()
     return next((each for each in ended if isinstance(each, Exception)), None)
@@ -117,7 +116,7 @@ async def _let_in(websocket: WebSocket) -> TaskLine:
     return TaskLine(websocket, services, who, job)
 
 
-async def _login(websocket: WebSocket, services: Services) -> tuple[Who, str]:
+async def _login(websocket: WebSocket, services: Services) -> tuple[GetActor, str]:
     """Whom to ask who it is, and the only job it is good for, if any."""
     ticket = websocket.query_params.get("ticket")
     if ticket is None or "authorization" in websocket.headers:
@@ -125,14 +124,6 @@ async def _login(websocket: WebSocket, services: Services) -> tuple[Who, str]:
         return (lambda: services.tokens.actor(token)), ""
     admitted = await services.tickets.redeem(ticket[:200])
     return (lambda: services.tickets.holder(admitted)), admitted.job_id
-
-
-async def _watch(line: TaskLine) -> None:
-    tokens = line.services.tokens
-    while True:
-        mark = tokens.mark  # before the look, so that what changes meanwhile is looked at, too
-        await line.actor()
-        await tokens.changed(mark, LOOK_EVERY)
 
 
 async def _close(websocket: WebSocket, error: BaseException | None) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
-from fastapi import Path
+from fastapi import Path, Request
 from starlette.responses import Response
 
+from ..access_guard import guard_request, require_admin
 from ..answers import answer, answer_text
 from ..auth import Ask, Caller
 from ..streams import Stream
@@ -36,10 +37,12 @@ async def show_usage(year: Year, month: Month, actor: Caller, services: Ask) -> 
 
 
 @router.get("/usage/{year}/{month}/details", response_class=Response, responses=_CSV)
-async def show_usage_details(year: Year, month: Month, actor: Caller, services: Ask) -> Response:
+async def show_usage_details(request: Request, year: Year, month: Month, actor: Caller, services: Ask) -> Response:
     """Admins only. A line for each try of each task."""
     await services.usage.check(actor, year, month)
-    return Stream(encoded(services.usage.details(actor, year, month)), media_type=f"{CSV}; charset=utf-8")
+    guard = guard_request(services, request, require_admin)
+    details = encoded(services.usage.details(actor, year, month))
+    return Stream(details, guard=guard, media_type=f"{CSV}; charset=utf-8")
 
 
 async def encoded(pieces: AsyncGenerator[str, None]) -> AsyncGenerator[bytes, None]:

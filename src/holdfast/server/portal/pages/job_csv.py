@@ -14,6 +14,7 @@ from holdfast.core.exit_table import hint_for
 from holdfast.core.records import TaskRecord
 from holdfast.services.job_closeup import Closeup
 
+from ...access_guard import guard_request, require_job
 from ...streams import Stream
 from ..visit import Visit
 from .job_tasks import attempt_asked
@@ -31,7 +32,8 @@ async def send_tasks(visit: Visit) -> Response:
     attempt = attempt_asked(visit, job)
     name = f"{job.record.summary.id}-tasks.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return Stream(_lines(visit, job, attempt), media_type="text/csv; charset=utf-8", headers=headers)
+    guard = guard_request(visit.services, visit.request, require_job(job.record.summary))
+    return Stream(_lines(visit, job, attempt), guard=guard, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 async def _lines(visit: Visit, job: Closeup, attempt: int) -> AsyncGenerator[bytes, None]:

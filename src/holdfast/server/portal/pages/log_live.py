@@ -18,6 +18,7 @@ from holdfast.core.errors import NotFound, UserError
 from holdfast.engines.base import LogSource, Stream
 from holdfast.services.logs import Chosen, Selection
 
+from ...access_guard import require_job
 from ..sockets import Line, socket, until_one_ends
 
 FRAME = 64 * 1024  # bytes sent at one time
@@ -34,7 +35,8 @@ async def serve_log(line: Line) -> None:
     chosen = await logs.choose(await line.actor(), _selection(line.query))
     logs.check_follow(chosen)
     watcher = Watcher(line, chosen, _number(line.query.get("start", "")) or 0)
-    for result in await until_one_ends(watcher.listen(), watcher.show()):
+    guard = line.guard(require_job(chosen.job))
+    for result in await until_one_ends(watcher.listen(), watcher.show(), guard.watch()):
         if isinstance(result, Exception):
             raise result
 

@@ -1,0 +1,57 @@
+"""A task watches for those who enter it: no process of the server that it can see or signal has more rights than it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.engines.base import Command, Inside, Isolation
+from holdfast.engines.embedded.entering import _why
+from tests.contracts.engine_contract import Rig, read_all
+from tests.engines.playing import need, play
+from tests.engines.sessions import Said, inside, let_in
+
+SESSIONS = 20
+# Looks at every process as quickly as it can, stops those that can do more than it can, and tells of them.
+WATCHER = r"""
+import os, signal, time
+def status(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+mine = int(status("self")["CapEff"], 16)
+seen = set()
+print("up", flush=True)
+while True:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found = status(pid)
+        except OSError:
+            continue
+        if found.get("Name") == "holdfast-enter" and pid not in seen:
+            more = int(found["CapPrm"], 16) & ~mine
+            print("MORE" if more else "same", pid, flush=True)
+            if more:
+                os.kill(int(pid), signal.SIGKILL)
+            else:
+                seen.add(pid)
+"""
+
+
+def test_nobody_who_comes_in_has_more_rights_than_the_task(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", f"exec python3 -c '{WATCHER}'")
+        for number in range(SESSIONS):
+            assert await inside(rig.engine, "a", f"echo {number}") == Said(0, f"{number}\n", "")
+        staying = await let_in(rig.engine).enter("a", Command(kind=Inside.SFTP))  # keeps its name, so it is seen
+        log = rig.log("a")
+        while b"same" not in (written := await read_all(log)) and b"MORE" not in written:
+            await log.grown(len(written), 1.0)
+        staying.close()
+        assert b"MORE" not in written
+
+    play(tmp_path, scenario)
+
+
+def test_a_session_that_the_task_ends_is_told_as_that() -> None:
+    assert "ended by the task" in _why("exit 137")
