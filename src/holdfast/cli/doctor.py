@@ -61,6 +61,8 @@ def check_machine(
         check_clock(datetime.now(UTC)),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)),
         check_port(host, port, url, other, holder),
+        *check_privileged_ports(),
+        *check_inotify(),
     ]
 
 
@@ -186,6 +188,36 @@ def check_port(host: str, port: int, url: str | None, other: str | None = None, 
         remedy = "Choose another: holdfast up --port 8081, or see who holds it: ss -ltnp"
         return Check("port", "fail", f"{host}:{port}: {error.strerror or error}", remedy)
     return Check("port", "ok", f"{host}:{port} is free")
+
+
+FIRST_ORDINARY_PORT = 1024
+FEW_INOTIFY_INSTANCES = 512
+
+
+def check_privileged_ports(proc: Path = Path("/proc")) -> list[Check]:
+    """Nothing to say where the kernel keeps them from tasks."""
+    first = _number(proc / "sys/net/ipv4/ip_unprivileged_port_start")
+    if first is None or first >= FIRST_ORDINARY_PORT:
+        return []
+    message = f"every user, and so every task, may listen on ports from {first} on"
+    return [Check("low ports", "warn", message, "As root: sysctl net.ipv4.ip_unprivileged_port_start=1024")]
+
+
+def check_inotify(proc: Path = Path("/proc")) -> list[Check]:
+    """Nothing to say where there are many: all tasks share those of the server's user."""
+    most = _number(proc / "sys/fs/inotify/max_user_instances")
+    if most is None or most >= FEW_INOTIFY_INSTANCES:
+        return []
+    message = f"all tasks together have {most} inotify instances, and one task can use them up"
+    return [Check("inotify", "warn", message, "As root: sysctl fs.inotify.max_user_instances=8192")]
+
+
+def check_exposure(host: str, public_url: str) -> list[Check]:
+    """Nothing to say where the server listens on this machine only."""
+    if host == "localhost" or host.startswith("127.") or host == "::1" or public_url.startswith("https:"):
+        return []
+    message = f"the server listens on {host} without TLS: passwords and tokens can be read on the network"
+    return [Check("exposure", "warn", message, "See docs/how-to/open-to-a-network.md.")]
 
 
 def check_proxy(public_url: str, trusted_proxies: Sequence[str]) -> list[Check]:

@@ -363,7 +363,15 @@ def doctor(home: Home = None, json: Json = False) -> None:
     from holdfast.listening.holder import find_holder
     from holdfast.settings import default_home, load_settings
 
-    from .doctor import check_conditions, check_engine, check_machine, check_proxy, check_ssh, report
+    from .doctor import (
+        check_conditions,
+        check_engine,
+        check_exposure,
+        check_machine,
+        check_proxy,
+        check_ssh,
+        report,
+    )
 
     folder = (home or default_home()).absolute()
     settings = load_settings(folder, os.environ)
@@ -371,6 +379,7 @@ def doctor(home: Home = None, json: Json = False) -> None:
     url, other = (found.url, None) if found else (None, _other_server())
     holder = None if found else find_holder(folder)
     checks = check_machine(folder, settings.server.host, settings.server.port, url, other, holder)
+    checks += check_exposure(settings.server.host, settings.server.public_url)
     checks += check_proxy(settings.server.public_url, settings.server.trusted_proxies)
     if found is not None:
         told = _local_status(folder)
