@@ -47,6 +47,8 @@ CAUSES: dict[Cause, int] = {
     Cause.LOST: -1001,
     Cause.FILES_GONE: -101,
     Cause.SCRATCH_FULL: 210,
+    Cause.DISK_LIMIT: 210,
+    Cause.SERVER_DISK_FULL: 210,
     Cause.SSH_BARRIER: 249,
     Cause.PLUGIN_FAILED: 256,
     Cause.COMMAND_NOT_FOUND: 220,

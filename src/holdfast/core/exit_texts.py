@@ -363,6 +363,10 @@ CAUSE_WORDS: dict[str, str] = {
 CAUSE_HINTS: dict[str, str] = {
     Cause.SCRATCH_FULL.value: "Write large data to the group's shared volume, /project/GROUP, or ask an admin to raise "
     "primehub.scratch_bytes.",
+    Cause.DISK_LIMIT.value: "Write large data to a mounted folder, keep fewer files, or ask an admin to raise "
+    "disk.task_bytes or disk.task_files.",
+    Cause.SERVER_DISK_FULL.value: "Write large data to a mounted folder on another disk, or submit it again once an "
+    "admin has freed room with `holdfast prune`.",
     Cause.PLUGIN_FAILED.value: "Read the end of the task's log: it names the plugin and says why.",
     Cause.UNSET_VARIABLE.value: "A variable that the commands read is not set: write ${NAME:-}, or set it.",
 }

@@ -1,4 +1,4 @@
-"""How much a running task's home holds, looked at often enough and never so often that it is felt.
+"""How much a running task has written, looked at often enough and never so often that it is felt.
 
 Looking is walking through every file, and a task may make millions: so the more it takes, the rarer it is done, and all
 looks together take no more than a hundredth of a core.
@@ -11,26 +11,33 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from holdfast.engines.base import DiskUse
+
 from .live import LiveTask
 
 SHARE = 0.01  # of a core, for all tasks together
 _DEEPEST = 200  # folders within folders; what lies deeper is not counted
 _MOST_LINKED = 100_000  # files with several names that are remembered, so as to be counted once
 _BLOCK = 512
+_LOG_FILES = frozenset({"stdout", "stderr", "timeline"})  # in a task's folder; they have a limit of their own
+_UNLIMITED = 1 << 62
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Pace:
     """When each task is due. For the event loop; `clock` is any that does not jump."""
 
-    def __init__(self, every: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, every: float, clock: Callable[[], float], is_limited: Callable[[LiveTask], bool] | None = None
+    ) -> None:
         self._every = every
         self._clock = clock
+        self._is_limited = is_limited or has_home_limit
         self._watched = 0
 
     def due(self, tasks: Iterable[LiveTask]) -> list[LiveTask]:
         now = self._clock()
-        watched = [task for task in tasks if task.note is not None and task.note.scratch and task.note.home]
+        watched = [task for task in tasks if self._is_limited(task)]
         self._watched = len(watched)
         for task in watched:
             if task.scratch_at is None:
@@ -39,6 +46,25 @@ class Pace:
 
     def looked(self, task: LiveTask, took: float) -> None:
         task.scratch_at = self._clock() + max(self._every, took * self._watched / SHARE)
+
+
+def has_home_limit(task: LiveTask) -> bool:
+    return task.note is not None and bool(task.note.scratch and task.note.home)
+
+
+def measure_task(folder: str, most: DiskUse, deadline: float = float("inf")) -> DiskUse:
+    """Bytes and files in a task's folder, without its logs, counted as by `held_in` until there are more than `most`; 0
+    there means no limit. Counting ends at the deadline (monotonic). Blocking."""
+    try:
+        top = os.open(folder, _OPEN)
+    except OSError:
+        return DiskUse()
+    walk = _Walk(os.fstat(top).st_dev)
+    try:
+        size = walk.total(top, most.bytes or _UNLIMITED, most.files or _UNLIMITED, deadline, _LOG_FILES)
+        return DiskUse(size, walk.files)
+    finally:
+        walk.close()
 
 
 def held_in(folder: str, home: str, enough: int) -> int:
@@ -74,15 +100,24 @@ class _Walk:
         self._device = device
         self._levels: list[tuple[int, Iterator[os.DirEntry[str]]]] = []
         self._linked: set[int] = set()
+        self.files = 0
 
     def close(self) -> None:
         while self._levels:
             self._leave()
 
-    def total(self, top: int, enough: int) -> int:
+    def total(
+        self,
+        top: int,
+        enough: int,
+        enough_files: int = _UNLIMITED,
+        deadline: float = float("inf"),
+        skipped: frozenset[str] = frozenset(),
+    ) -> int:
+        """`skipped`: names in the topmost folder that do not count."""
         held = 0
         self._go_into(top)
-        while self._levels and held <= enough:
+        while self._levels and held <= enough and self.files <= enough_files and time.monotonic() < deadline:
             folder, entries = self._levels[-1]
             try:
                 entry = next(entries, None)
@@ -94,7 +129,10 @@ class _Walk:
             if entry is None or status is None:
                 self._leave()
                 continue
+            if len(self._levels) == 1 and entry.name in skipped:
+                continue
             held += self._size(status)
+            self.files += 1
             if stat.S_ISDIR(status.st_mode):
                 self._enter(folder, entry.name)
         return held
