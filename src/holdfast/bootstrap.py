@@ -25,7 +25,7 @@ from holdfast.engines.base import EngineHealth, Measures
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.engines.embedded.ownership import describe_task_of
-from holdfast.full_disk import disk_marks, disk_reserve, open_with_room, task_limits
+from holdfast.full_disk import disk_reserve, open_with_room, task_limits
 from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
 from holdfast.settings import Settings
@@ -149,7 +149,7 @@ async def parts(
     from holdfast.store.vault import Vault
 
     async with AsyncExitStack() as stack:
-        marks = disk_marks(settings)
+        marks = settings.disk.marks()
         reserve = disk_reserve(home, marks)
         vault = Vault.open(home / "secret.key")
         url = settings.store.url or f"sqlite:///{home / 'holdfast.db'}"
@@ -324,7 +324,7 @@ def _collecting(engine: EmbeddedEngine, settings: Settings, home: Path) -> Colle
     files = settings.files
     keep = timedelta(days=files.artifact_days) if files.artifact_days else None
     limits = ArtifactLimits(files=files.artifact_files, bytes=files.artifact_bytes, keep=keep)
-    return Collecting(engine, SharedFolders.at(files.folder, home), limits)
+    return Collecting(engine, SharedFolders.at(files.folder, home), limits, marks=settings.disk.marks())
 
 
 def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
@@ -382,7 +382,7 @@ def engine_options(
         log_cap=log_bytes,
         task_bytes=task_bytes,
         task_files=task_files,
-        marks=disk_marks(settings),
+        marks=settings.disk.marks(),
         unknown_image=images.unknown,
         isolation=settings.sandbox.isolation,
         several_users=several_users,

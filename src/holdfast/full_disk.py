@@ -20,14 +20,9 @@ log = logging.getLogger(__name__)
 
 MAX_LOG_BYTES = 10 * GIB
 MAX_LOG_PERCENT = 5
-MAX_STOPPED_TASKS = 20
-MIN_START_BYTES = MIB  # with less the database may not open
+MAX_START_TRIES = 20
+MIN_START_BYTES = MIB // 2  # with less the database may not open
 MIN_START_FILES = 16
-
-
-def disk_marks(settings: Settings) -> DiskMarks:
-    disk = settings.disk
-    return DiskMarks(full_bytes=disk.full_bytes, low_bytes=disk.low_bytes, reserve_bytes=disk.reserve_bytes)
 
 
 def disk_reserve(home: Path, marks: DiskMarks) -> DiskReserve:
@@ -56,18 +51,19 @@ def open_with_room(open_it: Callable[[], T], home: Path, reserve: DiskReserve) -
     """What `open_it` returns. On a full disk the reserve is given up before; if a task takes that room too, the task
     that has written most is stopped, and it is tried again."""
     if _lacks_room(home):
-        reserve.release()
-    for _ in range(MAX_STOPPED_TASKS):
+        reserve.release(for_start=True)
+    for _ in range(MAX_START_TRIES):
         try:
             return open_it()
         except (HoldfastError, OSError):
             if not _lacks_room(home):
                 raise
-            reserve.release()
             stopped = stop_largest_task(home)
-            if stopped is None:
+            if stopped is None and not reserve.release(for_start=True):
                 raise
-            log.warning("stopped a task, for the server could not start", extra={"event": "disk", "attempt": stopped})
+            if stopped is not None:
+                said = {"event": "disk", "attempt": stopped}
+                log.warning("stopped a task, for the server could not start", extra=said)
     return open_it()
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
 from holdfast.core.notices import Way, address_problem
+from holdfast.disk_space import DiskMarks
 from holdfast.settings_names import unknown_setting
 
 LONGEST_DAYS = 36500
@@ -157,6 +158,9 @@ class DiskSettings(Section):
         description="Most files and folders a task may create there; a task that has more is stopped. Unset: half of "
         "what the disk can hold. 0: no limit.",
     )
+
+    def marks(self) -> DiskMarks:
+        return DiskMarks(full_bytes=self.full_bytes, low_bytes=self.low_bytes, reserve_bytes=self.reserve_bytes)
 
 
 class NodeSettings(Section):

@@ -34,6 +34,8 @@ RELIEF_TIMEOUT = 10.0  # seconds that a write waits for room
 STOP_INTERVAL = 3.0  # seconds between two rounds of stopping tasks: by then the files of the last ones are removed
 STOP_GRACE = 5.0  # seconds between TERM and KILL; none once the server's own writes would fail
 KEPT_LOG_SHARE = 4  # of the full mark: as much of each log stays
+RELEASE_BELOW_BYTES = MIB // 2  # free: then a step of the reserve is given up
+RELEASE_BELOW_FILES = 8
 VICTIM_PERCENT = 5  # of the disk: a task that holds as much is stopped, grown or not
 MIN_VICTIM_BYTES = MIB
 MIN_VICTIM_FILES = 100
@@ -79,6 +81,12 @@ def is_critical(state: DiskState, marks: DiskMarks) -> bool:
     space = state.space
     lacks_files = space.total_files > 0 and space.free_files < marks.critical_files(space)
     return space.free < marks.critical(space) or lacks_files
+
+
+def is_out_of_room(state: DiskState) -> bool:
+    """The reserve is needed."""
+    space = state.space
+    return space.free < RELEASE_BELOW_BYTES or (space.total_files > 0 and space.free_files < RELEASE_BELOW_FILES)
 
 
 def lacks_files(state: DiskState, marks: DiskMarks) -> bool:
@@ -164,7 +172,7 @@ class DiskMonitor:
         async with self._turn:
             state = await self._look()
             critical = urgent or is_critical(state, self._marks)
-            if critical and await self._give_up_reserve():
+            if (urgent or is_out_of_room(state)) and await self._give_up_reserve():
                 state = await self._look()
             self.level = judge_disk(state, self._marks, self.level)
             self._report(state)
@@ -204,7 +212,7 @@ class DiskMonitor:
     async def _give_up_reserve(self) -> bool:
         released = await self._reach.run(self._reserve.release, DISK_TIMEOUT)
         if released:
-            log.warning("gave up the reserve of the disk", extra={"event": "disk", "bytes": released})
+            log.warning("gave up a part of the disk's reserve", extra={"event": "disk", "bytes": released})
         return released > 0
 
     def _report(self, state: DiskState) -> None:

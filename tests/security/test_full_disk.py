@@ -1,0 +1,206 @@
+"""A job, or another program, fills the disk of the state folder: nobody else is stopped, nothing is lost, the server
+starts all the same, and goes on by itself when there is room again.
+
+`HOLDFAST_ROUNDS=50` makes more rounds of fill, kill, start and free than there are in every run.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.server import PATIENCE, Server
+
+from .small_disk import Ballast, small_disk
+
+ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "8"))
+
+_GRAB = """
+import os, sys, time
+path, size, end = sys.argv[1], 1 << 28, 0
+file = open(path, "wb")
+print("filling", flush=True)
+while True:
+    try:
+        os.posix_fallocate(file.fileno(), end, size)
+        end += size
+    except OSError:
+        size = max(4096, size // 2)
+"""
+_FILES = """
+import os
+print("filling", flush=True)
+os.mkdir(os.path.expanduser("~/many"))
+number = 0
+while True:
+    number += 1
+    try:
+        open(os.path.expanduser(f"~/many/{number}"), "w").close()
+    except OSError:
+        pass
+"""
+# Each does all it can to leave no room, and never gives up.
+FILLERS = {
+    "one large file in its home": f"python3 -c '{_GRAB}' ~/large",
+    "its log": "echo filling; while :; do yes; done",
+    "one large file in /tmp": f"python3 -c '{_GRAB}' /tmp/large",
+    "many files": f"python3 -c '{_FILES}'",
+    "artifacts": f"mkdir ~/artifacts; python3 -c '{_GRAB}' ~/artifacts/large",
+}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def server(disk: Path) -> Iterator[Server]:
+    running = Server(disk / "home", HOLDFAST_NODE_CPUS="8", HOLDFAST_JOBS_GRACE="1")
+    running.start()
+    try:
+        yield running
+    finally:
+        with suppress(httpx.HTTPError, AssertionError):
+            stop_everything(running)
+        running.stop()
+
+
+def job_file(command: str) -> str:
+    lines = "\n".join(f"  {line}" for line in command.splitlines())
+    return f"name: job\nresources: {{cpu: 1, memory: 256Mi}}\ncommand: |\n{lines}\n"
+
+
+def stop_everything(server: Server) -> None:
+    with server.client() as client:
+        for job in client.get("/jobs", params={"state": ["Pending", "Preparing", "Running"]}).json()["items"]:
+            client.post(f"/jobs/{job['id']}/stop")
+
+
+def wait_until(is_so: Callable[[], Any], what: str) -> Any:
+    """For what the server reports and gives no notice of."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        found = is_so()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"in vain: {what}")
+
+
+def conditions_of(server: Server) -> set[str]:
+    reply = server.get("/health")
+    assert reply.status_code == 200
+    return {each["kind"] for each in reply.json()["conditions"]}
+
+
+def is_full(server: Server) -> bool:
+    return "disk-full" in conditions_of(server)
+
+
+class Others:
+    """They go on submitting while somebody fills the disk."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.jobs: list[str] = []
+        self.problems: list[str] = []
+        self.slowest = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._go_on)
+
+    def __enter__(self) -> Others:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        while not self._over.wait(0.05):
+            began = time.monotonic()
+            with self.server.client() as client, suppress(httpx.HTTPError):
+                reply = client.post("/jobs", content=job_file("echo done"))
+                if reply.status_code == 201:
+                    self.jobs.append(reply.json()["id"])
+                else:
+                    self.problems.append(reply.text)
+            self.slowest = max(self.slowest, time.monotonic() - began)
+
+
+def test_rounds_of_fill_kill_start_and_free(server: Server, disk: Path) -> None:
+    ballast = Ballast(disk)
+    acknowledged: list[str] = []
+    fillers = cycle(FILLERS.items())
+    for number in range(ROUNDS):
+        if number % 2:
+            acknowledged += round_of_another_program(server, ballast, files=number % 4 == 3, clean=number % 8 == 5)
+        else:
+            what, command = next(fillers)
+            acknowledged += round_of_a_job(server, what, command)
+    for id in acknowledged:
+        assert server.wait(id)["state"] == "Succeeded"
+        assert server.get(f"/jobs/{id}/log").text.strip() == "done"
+
+
+def round_of_a_job(server: Server, what: str, command: str) -> list[str]:
+    """A job takes all it can while others submit, the server is killed and started. The job is stopped, no other is."""
+    with Others(server) as others:
+        filler = server.submit(job_file(command))["id"]
+        wait_until(lambda: "filling" in server.get(f"/jobs/{filler}/log", tail=100).text, f"{what} fills")
+        wait_until(lambda: others.jobs, "others submit")
+        server.kill()
+        server.start()
+        before = len(others.jobs)
+        wait_until(lambda: len(others.jobs) > before, "others submit after the start")
+        if what != "its log":  # which is cut, over and over
+            ended = server.wait(filler)
+            assert ended["state"] == "Failed"
+            assert "disk" in ended["message"] or "written" in ended["message"], ended["message"]
+        else:
+            server.get("/health")
+            with server.client() as client:
+                client.post(f"/jobs/{filler}/stop").raise_for_status()
+            server.wait(filler)
+    assert not others.problems, others.problems[:3]
+    wait_until(lambda: not is_full(server), "there is room again")
+    return others.jobs
+
+
+def round_of_another_program(server: Server, ballast: Ballast, *, files: bool, clean: bool) -> list[str]:
+    """Nothing can be stopped then: jobs wait, and say why, also after a start on the full disk."""
+    if clean:
+        server.stop()
+    (ballast.fill_files if files else ballast.fill_bytes)()
+    if clean:
+        server.start()
+    wait_until(lambda: is_full(server), "it says that the disk is full")
+    first = server.submit(job_file("echo done"))["id"]
+    if not clean:
+        server.kill()
+        (ballast.fill_files if files else ballast.fill_bytes)()
+        server.start()
+    health = server.get("/health").json()
+    assert health["status"] == "degraded"
+    assert any(note.startswith("The server's disk is full") for note in health["notes"])
+    second = server.submit(job_file("echo done"))["id"]
+    for id in (first, second):
+        job = server.get(f"/jobs/{id}").json()
+        assert job["state"] == "Pending"
+        why = server.get(f"/jobs/{id}/why").text
+        assert "disk is full" in why, why
+    ballast.remove()
+    wait_until(lambda: not conditions_of(server), "there is room again")
+    assert server.wait(first)["state"] == server.wait(second)["state"] == "Succeeded"
+    return [first, second]
