@@ -54,7 +54,7 @@ class DiskMarks:
         return min(self.full_bytes, space.total * MAX_FULL_PERCENT // 100)
 
     def low(self, space: DiskSpace) -> int:
-        """With fewer bytes free, an admin is warned."""
+        """With fewer bytes free, an admin is warned, and uploads, images and artifacts are refused."""
         return max(self.full(space), min(self.low_bytes, space.total * MAX_LOW_PERCENT // 100))
 
     def reserve(self, space: DiskSpace) -> int:
@@ -79,8 +79,9 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def require_room(where: str | Path | int, size: int, marks: DiskMarks) -> None:
-    """OSError ENOSPC unless `size` more bytes leave the disk above its full mark. Blocking."""
+    """OSError ENOSPC unless `size` more bytes leave the disk above its low mark: what people put there for good must
+    not make it full. Blocking."""
     space = read_disk_space(where)
-    files_left = space.total_files == 0 or space.free_files > marks.full_files(space)
-    if space.free - size < marks.full(space) or not files_left:
+    files_left = space.total_files == 0 or space.free_files > marks.low_files(space)
+    if space.free - size < marks.low(space) or not files_left:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

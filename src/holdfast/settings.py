@@ -141,10 +141,13 @@ class DiskSettings(Section):
         GIB,
         ge=0,
         description="With fewer bytes free on the disk of the state folder, at most 5 % of it, the disk counts as "
-        "full: jobs stay Pending, uploads are refused, logs are cut, and the tasks that fill the disk are stopped.",
+        "full: jobs stay Pending, logs are cut, and the tasks that fill the disk are stopped.",
     )
     low_bytes: int = Field(
-        4 * GIB, ge=0, description="With fewer bytes free, at most 10 % of the disk, the server warns."
+        4 * GIB,
+        ge=0,
+        description="With fewer bytes free, at most 10 % of the disk, the server warns, and takes no more uploads, "
+        "images, checkouts and artifacts.",
     )
     task_bytes: int | None = Field(
         None,

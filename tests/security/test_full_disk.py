@@ -51,7 +51,7 @@ while True:
 # Each does all it can to leave no room, and never gives up.
 FILLERS = {
     "one large file in its home": f"python3 -c '{_GRAB}' ~/large",
-    "its log": "echo filling; while :; do yes; done",
+    "its log": "echo filling; while :; do yes || :; done",
     "one large file in /tmp": f"python3 -c '{_GRAB}' /tmp/large",
     "many files": f"python3 -c '{_FILES}'",
     "artifacts": f"mkdir ~/artifacts; python3 -c '{_GRAB}' ~/artifacts/large",

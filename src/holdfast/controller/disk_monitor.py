@@ -1,8 +1,9 @@
 """Watches the state folder's disk and acts before the server itself runs out of room.
 
 Below the low mark it warns. Below the full mark no task starts, logs of running tasks are cut, files of held tasks are
-released, and the tasks that fill the disk are stopped. When the server's own writes would fail, the reserve is given
-up; it is taken back when there is room again. docs/dev/decisions/0027 has the reasons.
+released, the tasks that fill the disk are stopped, and where none does, logs of ended tasks are cut. When the server's
+own writes would fail, the reserve is given up; it is taken back when there is room again. The reasons are in
+docs/dev/decisions/0027-a-full-disk-stops-nobody.md.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ DISK_TIMEOUT = 10.0  # seconds for a disk to answer
 RELIEF_TIMEOUT = 10.0  # seconds that a write waits for room
 STOP_INTERVAL = 3.0  # seconds between two rounds of stopping tasks: by then the files of the last ones are removed
 STOP_GRACE = 5.0  # seconds between TERM and KILL; none once the server's own writes would fail
-KEPT_LOG_SHARE = 4  # of the full mark: as much of each log stays
+KEPT_LOG_SHARE = 4  # of the full mark: as much of each log stays, at first
+MIN_KEPT_LOG_SIZE = MIB // 16  # bytes
 RELEASE_BELOW_BYTES = MIB // 2  # free: then a step of the reserve is given up
 RELEASE_BELOW_FILES = 8
 VICTIM_PERCENT = 5  # of the disk: a task that holds as much is stopped, grown or not
@@ -153,6 +155,7 @@ class DiskMonitor:
         self._turn = asyncio.Lock()
         self._relief: asyncio.Task[None] | None = None
         self._releasing: asyncio.Task[object] | None = None
+        self._log_share = KEPT_LOG_SHARE
         self._next_stop = 0.0  # in the event loop's time
         self.level = DiskLevel.OK
 
@@ -178,7 +181,9 @@ class DiskMonitor:
             self._report(state)
             if self.level is DiskLevel.FULL:
                 await self._make_room(state, critical=critical)
-            elif state.missing or state.missing_files:
+                return state
+            self._log_share = KEPT_LOG_SHARE
+            if state.missing or state.missing_files:
                 await self._reach.run(self._reserve.take, DISK_TIMEOUT)
             return state
 
@@ -232,25 +237,32 @@ class DiskMonitor:
             return
         mark = self._marks.full(state.space)
         shortage = mark + mark // 4 - state.free
-        if shortage > 0:
-            freed = await self._engine.cut_logs(max(MIB, mark // KEPT_LOG_SHARE), shortage)
-            if freed:
-                log.warning("cut logs, for the disk is full", extra={"event": "disk", "bytes": freed})
-            if freed >= shortage and not critical:
-                return
+        keep = max(MIN_KEPT_LOG_SIZE, mark // self._log_share)
+        freed = await self._cut_logs(self._engine, keep, shortage)
         now = asyncio.get_running_loop().time()
-        if now >= self._next_stop:
-            await self._stop_fillers(self._engine, state, critical=critical)
+        if now < self._next_stop or (0 < shortage <= freed and not critical):
+            return
+        self._next_stop = now + STOP_INTERVAL
+        if not await self._stop_fillers(self._engine, state, critical=critical):
+            await self._cut_logs(self._engine, keep, shortage, ended=True)
+            self._log_share *= 2  # as long as that is not enough, less and less stays
 
-    async def _stop_fillers(self, engine: LimitsDisk, state: DiskState, *, critical: bool) -> None:
+    async def _cut_logs(self, engine: LimitsDisk, keep: int, wanted: int, *, ended: bool = False) -> int:
+        freed = await engine.cut_logs(keep, wanted, ended=ended) if wanted > 0 else 0
+        if freed:
+            log.warning("cut logs, for the disk is full", extra={"event": "disk", "bytes": freed})
+        return freed
+
+    async def _stop_fillers(self, engine: LimitsDisk, state: DiskState, *, critical: bool) -> bool:
         uses = await engine.measure_disk()
         files = lacks_files(state, self._marks)
-        for attempt_id, use in choose_victims(uses, state, self._marks, critical=critical):
+        victims = choose_victims(uses, state, self._marks, critical=critical)
+        for attempt_id, use in victims:
             said = {"event": "disk", "attempt": attempt_id, "bytes": use.bytes, "files": use.files}
             log.warning("stopped a task, for the disk is full", extra=said)
             free = max(0, state.free_files if files else state.free)
             await engine.stop_for_disk(attempt_id, use, free, 0.0 if critical else STOP_GRACE, files=files)
-            self._next_stop = asyncio.get_running_loop().time() + STOP_INTERVAL
+        return bool(victims)
 
     async def _try_release_held(self) -> None:
         try:

@@ -274,9 +274,10 @@ class LimitsDisk(Protocol):
         not counted by then is left out."""
         ...
 
-    async def cut_logs(self, keep: int, wanted: int) -> int:
-        """Drop the oldest bytes of tasks' logs, the largest first, until `wanted` bytes are freed. Each stream keeps
-        its newest `keep` bytes. Returns how many were freed."""
+    async def cut_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
+        """Drop the oldest bytes of running tasks' logs, the largest first, until `wanted` bytes are freed. Each stream
+        keeps its newest `keep` bytes. `ended`: of tasks that have ended instead, as far as a few seconds allow. Returns
+        how many were freed."""
         ...
 
     async def stop_for_disk(

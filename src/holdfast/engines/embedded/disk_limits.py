@@ -16,10 +16,14 @@ from typing import Protocol, TypeVar
 
 from holdfast.engines.base import DiskUse
 
+from .folder import TaskFolder
 from .live import LiveTask
 from .options import EmbeddedOptions
+from .places import Places
 from .read import DiskExcess, ExcessKind
+from .recorder import Recorder, stream_size
 from .scratch import Pace, has_home_limit, measure_task, timed
+from .timeline import MOST
 
 T = TypeVar("T")
 
@@ -133,6 +137,32 @@ def _measure_all(tasks: Iterable[LiveTask]) -> dict[str, DiskUse]:
             use, grown_bytes=max(0, use.bytes - before.bytes), grown_files=max(0, use.files - before.files)
         )
     return found
+
+
+def cap_logs(folder: TaskFolder, cap: int) -> None:
+    """Of an ended task: it may have written more than it may keep while no server watched it. Blocking."""
+    if max(stream_size(folder, "stdout"), stream_size(folder, "stderr")) > cap:
+        Recorder(folder, cap).record(final=True)
+
+
+def cut_ended_logs(places: Places, keep: int, wanted: int) -> int:
+    """The largest of those that there was time to look at. Blocking."""
+    deadline = time.monotonic() + MEASURE_TIMEOUT
+    found: list[tuple[int, str]] = []
+    for folder in places.shelved():
+        if time.monotonic() > deadline:
+            break
+        size = measure_logs(folder.path)
+        if size > keep:
+            found.append((size, folder.path))
+    freed = 0
+    for _, path in sorted(found, reverse=True):
+        if freed >= wanted:
+            break
+        recorder = Recorder(TaskFolder(path), MOST)
+        recorder.record(final=True)
+        freed += recorder.cut(keep)
+    return freed
 
 
 def measure_logs(folder: str) -> int:

@@ -41,7 +41,7 @@ from holdfast.engines.base import (
 from holdfast.reach import Reach, Silent
 
 from . import artifacts, ending, machine, read
-from .disk_limits import DiskLimits, measure_logs
+from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_logs
 from .entering import Entering
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
@@ -438,7 +438,9 @@ class EmbeddedEngine:
     async def measure_disk(self) -> Mapping[str, DiskUse]:
         return await self._disk_limits.measure()
 
-    async def cut_logs(self, keep: int, wanted: int) -> int:
+    async def cut_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
+        if ended:
+            return await self._in_thread(lambda: cut_ended_logs(self._places, keep, wanted))
         return await self._disk_limits.cut_logs(keep, wanted)
 
     async def stop_for_disk(
@@ -468,6 +470,8 @@ class EmbeddedEngine:
         note = folder.read_start()
         if note is not None and not note.sandbox and folder.read_claim().code is None and not folder.is_alive():
             ending.kill_plain(ending.Target(name, folder, note, 0))  # its runner was killed; it may run on alone
+        if folder.exists() and not folder.is_alive():
+            cap_logs(folder, self._options.log_cap)
         trash = self._places.put_away(attempt_id)
         groups = self._current_site().groups
         if trash is not None:
