@@ -48,23 +48,27 @@ def _read_nearest(folder: Path) -> DiskSpace:
 
 
 def open_with_room(open_it: Callable[[], T], home: Path, reserve: DiskReserve) -> T:
-    """What `open_it` returns. On a full disk the reserve is given up before; if a task takes that room too, the task
-    that has written most is stopped, and it is tried again."""
+    """What `open_it` returns. On a full disk the tasks that fill it are stopped before, as the disk monitor would soon
+    do: they could take every bit of room that the start needs. Then a part of the reserve is given up."""
+    for _ in range(MAX_START_TRIES):
+        if not _lacks_room(home) or not _stop_filler(home):
+            break
     if _lacks_room(home):
         reserve.release(for_start=True)
     for _ in range(MAX_START_TRIES):
         try:
             return open_it()
         except (HoldfastError, OSError):
-            if not _lacks_room(home):
+            if not _lacks_room(home) or not (_stop_filler(home) or reserve.release(for_start=True)):
                 raise
-            stopped = stop_largest_task(home)
-            if stopped is None and not reserve.release(for_start=True):
-                raise
-            if stopped is not None:
-                said = {"event": "disk", "attempt": stopped}
-                log.warning("stopped a task, for the server could not start", extra=said)
     return open_it()
+
+
+def _stop_filler(home: Path) -> bool:
+    stopped = stop_largest_task(home)
+    if stopped is not None:
+        log.warning("stopped a task, for the disk is full", extra={"event": "disk", "attempt": stopped})
+    return stopped is not None
 
 
 def _lacks_room(home: Path) -> bool:

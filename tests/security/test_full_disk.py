@@ -164,15 +164,14 @@ def round_of_a_job(server: Server, what: str, command: str) -> list[str]:
         server.start()
         before = len(others.jobs)
         wait_until(lambda: len(others.jobs) > before, "others submit after the start")
-        if what != "its log":  # which is cut, over and over
-            ended = server.wait(filler)
-            assert ended["state"] == "Failed"
-            assert "disk" in ended["message"] or "written" in ended["message"], ended["message"]
-        else:
-            server.get("/health")
+        if (
+            what == "its log"
+        ):  # it is cut, over and over; the task is stopped only where it kept the server from starting
             with server.client() as client:
                 client.post(f"/jobs/{filler}/stop").raise_for_status()
-            server.wait(filler)
+        ended = server.wait(filler)
+        if ended["state"] != "Cancelled":
+            assert "disk" in ended["message"] or "written" in ended["message"], ended["message"]
     assert not others.problems, others.problems[:3]
     wait_until(lambda: not is_full(server), "there is room again")
     return others.jobs

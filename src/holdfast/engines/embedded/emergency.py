@@ -19,18 +19,19 @@ from .cleaning import remove_tree
 from .folder import KEPT, TaskFolder, is_safe_id
 from .places import Places
 from .read import DiskExcess, ExcessKind
+from .recorder import Recorder
 from .scratch import measure_task
 
-MIN_BYTES = MIB
-MIN_FILES = 100
+MIN_PERCENT = 5  # of the disk, of its bytes or files: a task that holds less is not to blame
+KEPT_LOG_SIZE = MIB  # bytes of each stream
 MEASURE_TIMEOUT = 10.0  # seconds for all tasks
 KILL_TIMEOUT = 5.0  # seconds for a task to end
 _POLL_INTERVAL = 0.01  # seconds
 
 
 def stop_largest_task(home: Path) -> str | None:
-    """Kill the running task that has written most and remove its files, so that its artifacts are lost. Returns its
-    attempt id; None when no task is to blame."""
+    """Kill the running task that has written most, logs included, and remove its files, so that its artifacts are lost.
+    Returns its attempt id; None when no task is to blame."""
     places = Places(home)
     found = _find_largest(places)
     if found is None:
@@ -47,6 +48,7 @@ def stop_largest_task(home: Path) -> str | None:
     for name in os.listdir(folder.path):
         if name not in KEPT:
             remove_tree(folder[name])
+    Recorder(folder, KEPT_LOG_SIZE).record(final=True)
     with suppress(OSError):  # without the mark the task's end tells of a kill alone
         folder.mark_full(excess)
     return attempt_id
@@ -62,14 +64,15 @@ def _find_largest(places: Places) -> tuple[str, DiskUse, bool] | None:
         return None
     for attempt_id in names:
         if is_safe_id(attempt_id) and places.folder(attempt_id).is_alive():
-            uses[attempt_id] = measure_task(places.folder(attempt_id).path, DiskUse(), deadline)
+            uses[attempt_id] = measure_task(places.folder(attempt_id).path, DiskUse(), deadline, logs=True)
     if not uses:
         return None
+    space = read_disk_space(places.home)
     largest = max(uses, key=lambda id: uses[id].bytes)
-    if uses[largest].bytes >= MIN_BYTES:
+    if uses[largest].bytes * 100 >= space.total * MIN_PERCENT:
         return largest, uses[largest], False
     most = max(uses, key=lambda id: uses[id].files)
-    return (most, uses[most], True) if uses[most].files >= MIN_FILES else None
+    return (most, uses[most], True) if 0 < space.total_files * MIN_PERCENT <= uses[most].files * 100 else None
 
 
 def _kill(places: Places, attempt_id: str, folder: TaskFolder) -> None:

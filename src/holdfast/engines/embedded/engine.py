@@ -500,7 +500,8 @@ class EmbeddedEngine:
             task = self._watching.get(attempt_id)
             if task is not None:
                 await task.gone.wait()
-            await self.remove(attempt_id)
+            with suppress(OSError):  # a full disk must not prevent a start; the next one tries again
+                await self.remove(attempt_id)
         return strays
 
     # --- letting people in ----------------------------------------------------------------------------------------

@@ -52,16 +52,18 @@ def has_home_limit(task: LiveTask) -> bool:
     return task.note is not None and bool(task.note.scratch and task.note.home)
 
 
-def measure_task(folder: str, most: DiskUse, deadline: float = float("inf")) -> DiskUse:
-    """Bytes and files in a task's folder, without its logs, counted as by `held_in` until there are more than `most`; 0
-    there means no limit. Counting ends at the deadline (monotonic). Blocking."""
+def measure_task(folder: str, most: DiskUse, deadline: float = float("inf"), *, logs: bool = False) -> DiskUse:
+    """Bytes and files in a task's folder, without its logs unless they are wanted, counted as by `held_in` until there
+    are more than `most`; 0 there means no limit. Counting ends at the deadline (monotonic). Blocking."""
     try:
         top = os.open(folder, _OPEN)
     except OSError:
         return DiskUse()
     walk = _Walk(os.fstat(top).st_dev)
     try:
-        size = walk.total(top, most.bytes or _UNLIMITED, most.files or _UNLIMITED, deadline, _LOG_FILES)
+        size = walk.total(
+            top, most.bytes or _UNLIMITED, most.files or _UNLIMITED, deadline, frozenset() if logs else _LOG_FILES
+        )
         return DiskUse(size, walk.files)
     finally:
         walk.close()
