@@ -24,10 +24,18 @@ from .small_disk import Ballast, small_disk
 
 ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "8"))
 
-_GRAB = """
-import os, sys, time
+# A filler that is not on the small disk, because its sandbox was left out, must not fill the machine's.
+_GUARD = """
+import os, sys
+def check(path):
+    found = os.statvfs(path)
+    if found.f_blocks * found.f_frsize > 1 << 30:
+        sys.exit("not on the small disk")
+"""
+_GRAB = f"""{_GUARD}
 path, size, end = sys.argv[1], 1 << 28, 0
 file = open(path, "wb")
+check(path)
 print("filling", flush=True)
 while True:
     try:
@@ -36,15 +44,15 @@ while True:
     except OSError:
         size = max(4096, size // 2)
 """
-_FILES = """
-import os
-print("filling", flush=True)
+_FILES = f"""{_GUARD}
 os.mkdir(os.path.expanduser("~/many"))
+check(os.path.expanduser("~/many"))
+print("filling", flush=True)
 number = 0
 while True:
     number += 1
     try:
-        open(os.path.expanduser(f"~/many/{number}"), "w").close()
+        open(os.path.expanduser("~/many/%s" % number), "w").close()
     except OSError:
         pass
 """
@@ -102,6 +110,13 @@ def conditions_of(server: Server) -> set[str]:
     reply = server.get("/health")
     assert reply.status_code == 200
     return {each["kind"] for each in reply.json()["conditions"]}
+
+
+def start(server: Server) -> None:
+    """However full the disk is, tasks are isolated as before or wait."""
+    server.start()
+    isolation = server.get("/status").json()["engine"]["isolation"]
+    assert isolation == server.isolation or "sandbox" in conditions_of(server), isolation
 
 
 def is_full(server: Server) -> bool:
