@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -32,7 +33,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 def _mount_ext4(image: Path, disk: Path) -> bool:
     with image.open("wb") as file:
-        file.truncate(SIZE * 1_000_000)
+        os.posix_fallocate(file.fileno(), 0, SIZE * 1_000_000)
     commands = (
         ["mkfs.ext4", "-q", "-m", "0", "-N", str(INODES), "-O", "^has_journal", str(image)],
         ["mount", "-o", "loop", str(image), str(disk)],
@@ -77,6 +78,6 @@ class Ballast:
         for path in self._folder.iterdir():
             path.unlink()
 
-    def _open(self):  # type: ignore[no-untyped-def]
+    def _open(self) -> BinaryIO:
         self._count += 1
         return (self._folder / f"{self._count}").open("wb")

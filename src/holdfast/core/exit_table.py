@@ -49,6 +49,7 @@ CAUSES: dict[Cause, int] = {
     Cause.SCRATCH_FULL: 210,
     Cause.DISK_LIMIT: 210,
     Cause.SERVER_DISK_FULL: 210,
+    Cause.DISK_WAS_FULL: 255,
     Cause.SSH_BARRIER: 249,
     Cause.PLUGIN_FAILED: 256,
     Cause.COMMAND_NOT_FOUND: 220,

@@ -45,6 +45,8 @@ class Cause(StrEnum):
     SCRATCH_FULL = "scratch-full"  # its home held more than it may
     DISK_LIMIT = "disk-limit"  # it wrote more bytes or files than a task may
     SERVER_DISK_FULL = "server-disk-full"  # the server's disk was nearly full, and it had written most
+    # seen by the engine when it failed
+    DISK_WAS_FULL = "disk-was-full"  # the server's disk: the program may have been unable to write
     # told by its log
     SSH_BARRIER = "ssh-barrier"
     PLUGIN_FAILED = "plugin-failed"

@@ -101,6 +101,8 @@ def by_code(wording: Wording) -> Diagnosis | None:
     """What the exit code alone makes possible, where the log tells nothing."""
     assert wording.task is not None
     code, commands = wording.task.exit.code, "\n".join(wording.task.role.commands)
+    if wording.task.exit.cause == Cause.DISK_WAS_FULL:
+        return wording.diagnosis(Fault.DISK_FULL, phrases.DISK_WAS_FULL, Confidence.LIKELY, rule="disk-was-full")
     if code == _TIMED_OUT:
         confidence = Confidence.LIKELY if "timeout" in commands else Confidence.POSSIBLE
         return wording.diagnosis(Fault.TIME_LIMIT, phrases.OWN_TIMEOUT, confidence, rule="own-timeout")

@@ -149,6 +149,15 @@ SERVER_DISK_FULL = Words(
         "Ask an admin to free room with `holdfast prune`, then submit it again.",
     ),
 )
+DISK_WAS_FULL = Words(
+    "The server's disk was full when it failed",
+    "It ended while there was no room left on the server's disk, so it could write neither files nor its log. It was "
+    "not stopped for a limit of its own.",
+    (
+        "Submit it again once there is room: `holdfast status` says whether the disk is full.",
+        "If it stays full, ask an admin to free room with `holdfast prune`.",
+    ),
+)
 BAD_IMAGE = Words(
     "The image {image} cannot be used: {message}",
     "The task could not be started from this image.",

@@ -12,8 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol, TypeVar
 
+from holdfast.disk_space import DiskMarks, read_disk_space
 from holdfast.engines.base import DiskUse
 
 from .folder import TaskFolder
@@ -163,6 +165,16 @@ def cut_ended_logs(places: Places, keep: int, wanted: int) -> int:
         recorder.record(final=True)
         freed += recorder.cut(keep)
     return freed
+
+
+def is_disk_critical(home: Path, marks: DiskMarks) -> bool:
+    """Programs can hardly write any more. Blocking."""
+    try:
+        space = read_disk_space(home)
+    except OSError:
+        return False
+    lacks_files = space.total_files > 0 and space.free_files < marks.critical_files(space)
+    return space.free < marks.critical(space) or lacks_files
 
 
 def measure_logs(folder: str) -> int:

@@ -41,7 +41,7 @@ from holdfast.engines.base import (
 from holdfast.reach import Reach, Silent
 
 from . import artifacts, ending, machine, read
-from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_logs
+from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, is_disk_critical, measure_logs
 from .entering import Entering
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
@@ -324,6 +324,9 @@ class EmbeddedEngine:
             excess=folder.read_full() if note is not None else None,
             artifacts=artifacts.may_have_artifacts(folder, note),
         )
+        failed_by_itself = seen.seen is Seen.EXITED and seen.code and not (seen.cause or seen.oom)
+        if failed_by_itself and is_disk_critical(self._places.home, self._options.marks):
+            seen = replace(seen, cause=Cause.DISK_WAS_FULL)
         return replace(seen, used=self._measuring.used(attempt_id, note, claim.ended or uptime(), waited))
 
     async def _adopt(self, attempt_id: str) -> None:
