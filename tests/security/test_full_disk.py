@@ -191,9 +191,8 @@ def test_rounds_of_fill_kill_start_and_free(server: SmallServer, disk: Path) -> 
     results = [result_of(server, id) for id in acknowledged]
     assert set(results) <= {SUCCEEDED, NO_ROOM}, Counter(results)
     assert results.count(SUCCEEDED) > len(results) // 2
-    print(
-        f"{ROUNDS} rounds, {server.starts} starts (slowest {server.slowest:.1f} s), jobs of others: {Counter(results)}"
-    )
+    starts = f"{server.starts} starts (slowest {server.slowest:.1f} s)"
+    print(f"{ROUNDS} rounds, {starts}, jobs of others: {Counter(results)}")  # noqa: T201 - for those who run them all
 
 
 def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:
@@ -206,9 +205,7 @@ def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:
         server.start()
         before = len(others.jobs)
         wait_until(lambda: len(others.jobs) > before, "others submit after the start")
-        if (
-            what == "its log"
-        ):  # it is cut, over and over; the task is stopped only where it kept the server from starting
+        if what == "its log":  # it is cut; the task is stopped only where it kept the server from starting
             with server.client() as client:
                 client.post(f"/jobs/{filler}/stop").raise_for_status()
         ended = server.wait(filler)

@@ -31,6 +31,7 @@ CHECK_INTERVAL = 1.0  # seconds
 FULL_CHECK_INTERVAL = 0.25  # seconds, while it is full
 FILES_DISK_INTERVAL = 30.0  # seconds, for a disk of its own that has groups' files
 DISK_TIMEOUT = 10.0  # seconds for a disk to answer
+RELIEF_INTERVAL = 0.1  # seconds between looks whether there is room for it
 RELIEF_TIMEOUT = 10.0  # seconds that a write waits for room
 STOP_INTERVAL = 3.0  # seconds between two rounds of stopping tasks: by then the files of the last ones are removed
 STOP_GRACE = 5.0  # seconds between TERM and KILL; none once the server's own writes would fail
@@ -202,7 +203,7 @@ class DiskMonitor:
             async with asyncio.timeout(RELIEF_TIMEOUT):
                 state = await self._try_check(urgent=True)
                 while state is not None and is_critical(state, self._marks):
-                    await asyncio.sleep(FULL_CHECK_INTERVAL)
+                    await asyncio.sleep(RELIEF_INTERVAL)
                     state = await self._try_check()
 
     async def _look(self) -> DiskState:

@@ -35,6 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 4
+FULL_RETRIES = 3  # whoever fills the disk may take the room that was made
 
 
 class Store:
@@ -97,16 +98,16 @@ class Store:
 
         `fn` may share its transaction with others and may be run a second time after a rollback: it must do nothing
         but read and write through its connection. When it raises, only its own changes are undone. StoreError: the
-        database failed. If the caller is cancelled, the write may still happen. On a full disk it is tried once more
-        after `on_full` has made room.
+        database failed. If the caller is cancelled, the write may still happen. On a full disk it is tried again after
+        `on_full` has made room.
         """
         work = functools.partial(_call, fn, args, kwargs)
-        try:
-            return await self._put(work)
-        except DiskFull:
-            if self._on_full is None:
-                raise
-        await self._on_full()
+        for _ in range(FULL_RETRIES if self._on_full else 0):
+            try:
+                return await self._put(work)
+            except DiskFull:
+                assert self._on_full is not None
+                await self._on_full()
         return await self._put(work)
 
     async def _put(self, work: Callable[[Connection], T]) -> T:
