@@ -94,8 +94,8 @@ def is_out_of_room(state: DiskState) -> bool:
 
 def lacks_files(state: DiskState, marks: DiskMarks) -> bool:
     """It is full for the number of files, not for bytes."""
-    space = state.space
-    return state.free >= marks.full(space) and space.total_files > 0
+    space, mark = state.space, marks.full_files(state.space)
+    return space.total_files > 0 and state.free_files < mark + mark // 4 and state.free >= marks.full(space)
 
 
 def choose_victims(
