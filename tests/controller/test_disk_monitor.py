@@ -25,7 +25,7 @@ from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import GIB, MIB
 from holdfast.disk_reserve import DiskReserve
 from holdfast.disk_space import DiskMarks, DiskSpace
-from holdfast.engines.base import DiskUse, LimitsDisk
+from holdfast.engines.base import DiskUse, LimitsDisk, LogUse
 from holdfast.engines.embedded import EmbeddedEngine
 from holdfast.engines.fake import FakeEngine
 
@@ -133,8 +133,11 @@ class Filled(FakeEngine):
     ) -> None:
         self.stopped.append((attempt_id, grace))
 
-    async def measure_logs(self, attempt_ids: object) -> Mapping[str, int]:
+    async def measure_ended(self, attempt_ids: object) -> Mapping[str, int]:
         return {}
+
+    async def scan_logs(self, timeout: float) -> tuple[Mapping[str, LogUse], bool]:
+        return {}, True
 
 
 class Scene:

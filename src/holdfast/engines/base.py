@@ -265,6 +265,12 @@ class DiskUse:
     grown_files: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LogUse:
+    bytes: int = 0
+    tasks: int = 0
+
+
 @runtime_checkable
 class LimitsDisk(Protocol):
     """What an engine may do besides: measure and stop what fills the disk of the state folder."""
@@ -287,8 +293,12 @@ class LimitsDisk(Protocol):
         hold almost no more files, and `free` counts those."""
         ...
 
-    async def measure_logs(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
-        """Bytes that the logs of ended tasks take on the disk."""
+    async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
+        """Bytes that ended tasks take on the disk: their logs, and the files of those that are held."""
+        ...
+
+    async def scan_logs(self, timeout: float) -> tuple[Mapping[str, LogUse], bool]:
+        """What the logs of removed tasks take, by job id; with whether all were counted in so many seconds."""
         ...
 
 

@@ -28,6 +28,7 @@ from .cursors import Cursors
 from .datasets import Datasets
 from .debuggers import Debuggers
 from .diagnoses import Diagnoses
+from .disk_report import DiskReports
 from .disk_work import DiskWork
 from .efficiencies import Efficiencies
 from .entering import Entering
@@ -59,6 +60,7 @@ from .overview import Overview
 from .passwords import Passwords
 from .place import Place
 from .prospects import Prospects
+from .pruning import Pruning
 from .receivers import Receivers
 from .recurrence import Timing
 from .schedule_waits import ScheduleWaits
@@ -108,6 +110,7 @@ class Services:
     folders: TaggedFolders
     artifacts: Artifacts
     artifact_sweep: ArtifactSweep
+    pruning: Pruning
     usage: Usage
     schedules: Schedules
     schedule_waits: ScheduleWaits
@@ -190,6 +193,9 @@ def build_services(
     vitals = Vitals()
     store.on_batch(vitals.wrote)
     schedules = Schedules(audited, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock)
+    artifact_sweep = ArtifactSweep(store, folders, _days(settings.files.artifact_days), clock=clock)
+    reports = DiskReports(store, engine, control, home, folders, artifact_sweep, marks, clock=clock)
+    pruning = Pruning(audited, engine, control, reports, artifact_sweep, images, metrics.files, clock=clock)
     forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
     return Services(
         settings=settings,
@@ -228,7 +234,8 @@ def build_services(
         files=files,
         folders=TaggedFolders(files, work, clock=clock),
         artifacts=Artifacts(store, folders, work),
-        artifact_sweep=ArtifactSweep(store, folders, _days(settings.files.artifact_days), clock=clock),
+        artifact_sweep=artifact_sweep,
+        pruning=pruning,
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
         schedules=schedules,
         schedule_waits=ScheduleWaits(store, control, schedules),

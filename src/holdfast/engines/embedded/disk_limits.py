@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from holdfast.disk_space import DiskMarks, read_disk_space
-from holdfast.engines.base import DiskUse
+from holdfast.engines.base import DiskUse, LogUse
 
 from .folder import TaskFolder
 from .live import LiveTask
@@ -177,8 +177,26 @@ def is_disk_critical(home: Path, marks: DiskMarks) -> bool:
     return space.free < marks.critical(space) or lacks_files
 
 
+def measure_ended(places: Places, ids: Iterable[str]) -> dict[str, int]:
+    """Logs and all. Blocking."""
+    deadline = time.monotonic() + MEASURE_TIMEOUT
+    return {id: measure_task(places.folder(id).path, DiskUse(), deadline, logs=True).bytes for id in ids}
+
+
+def scan_logs(places: Places, timeout: float) -> tuple[dict[str, LogUse], bool]:
+    """By job; with whether there was time for all. Blocking."""
+    deadline, found = time.monotonic() + timeout, dict[str, LogUse]()
+    for folder in places.shelved():
+        if time.monotonic() > deadline:
+            return found, False
+        job_id = folder.path.rpartition("/")[2].partition(".")[0]
+        before = found.get(job_id, LogUse())
+        found[job_id] = LogUse(before.bytes + measure_logs(folder.path), before.tasks + 1)
+    return found, True
+
+
 def measure_logs(folder: str) -> int:
-    """Bytes that the logs of an ended task take on the disk. Blocking."""
+    """Bytes that the logs of a removed task take on the disk. Blocking."""
     size = 0
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

@@ -32,6 +32,7 @@ from holdfast.engines.base import (
     ImageInfo,
     Launch,
     LogSource,
+    LogUse,
     NoEntry,
     ProcessInfo,
     Session,
@@ -41,7 +42,7 @@ from holdfast.engines.base import (
 from holdfast.reach import Reach, Silent
 
 from . import artifacts, ending, machine, read
-from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, is_disk_critical, measure_logs
+from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, is_disk_critical, measure_ended, scan_logs
 from .entering import Entering
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
@@ -451,9 +452,12 @@ class EmbeddedEngine:
     ) -> None:
         await self._disk_limits.stop_for_disk(attempt_id, use, free, grace, files=files)
 
-    async def measure_logs(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
+    async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
         ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]
-        return await self._in_thread(lambda: {id: measure_logs(self._places.folder(id).path) for id in ids})
+        return await self._in_thread(lambda: measure_ended(self._places, ids))
+
+    async def scan_logs(self, timeout: float) -> tuple[Mapping[str, LogUse], bool]:
+        return await self._in_thread(lambda: scan_logs(self._places, timeout))
 
     def is_live(self, task: LiveTask) -> bool:
         return self._watch is not None and self._watch.get(task.attempt_id) is task
