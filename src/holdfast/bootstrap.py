@@ -25,7 +25,7 @@ from holdfast.engines.base import EngineHealth, Measures
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.engines.embedded.ownership import describe_task_of
-from holdfast.full_disk import disk_reserve, open_with_room, task_limits
+from holdfast.full_disk import disk_reserve, lacks_room, open_with_room, task_limits
 from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
 from holdfast.settings import Settings
@@ -152,6 +152,7 @@ async def parts(
         marks = settings.disk.marks()
         reserve = disk_reserve(home, marks)
         vault = Vault.open(home / "secret.key")
+        was_full = lacks_room(home)
         url = settings.store.url or f"sqlite:///{home / 'holdfast.db'}"
         store = open_with_room(lambda: Store.open(url, vault=vault), home, reserve)
         stack.push_async_callback(store.close)

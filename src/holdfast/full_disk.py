@@ -51,15 +51,15 @@ def open_with_room(open_it: Callable[[], T], home: Path, reserve: DiskReserve) -
     """What `open_it` returns. On a full disk the tasks that fill it are stopped before, as the disk monitor would soon
     do: they could take every bit of room that the start needs. Then a part of the reserve is given up."""
     for _ in range(MAX_START_TRIES):
-        if not _lacks_room(home) or not _stop_filler(home):
+        if not lacks_room(home) or not _stop_filler(home):
             break
-    if _lacks_room(home):
+    if lacks_room(home):
         reserve.release(for_start=True)
     for _ in range(MAX_START_TRIES):
         try:
             return open_it()
         except (HoldfastError, OSError):
-            if not _lacks_room(home) or not (_stop_filler(home) or reserve.release(for_start=True)):
+            if not lacks_room(home) or not (_stop_filler(home) or reserve.release(for_start=True)):
                 raise
     return open_it()
 
@@ -71,6 +71,7 @@ def _stop_filler(home: Path) -> bool:
     return stopped is not None
 
 
-def _lacks_room(home: Path) -> bool:
+def lacks_room(home: Path) -> bool:
+    """The server may be unable to start."""
     space = read_disk_space(home)
     return space.free < MIN_START_BYTES or (space.total_files > 0 and space.free_files < MIN_START_FILES)

@@ -14,7 +14,7 @@ def test_what_takes_room_is_shown_and_removed_when_it_is_said(cli: Cli) -> None:
     for kind in ("logs", "artifacts", "held"):
         assert before[kind]["bytes"] > 100_000, kind
         assert before[kind]["count"] >= 1, kind
-    table = cli.ok("prune").out
+    table = cli.ok("prune").text
     assert "Logs of ended jobs" in table
     assert "--held" in table
     everything = ("prune", "--logs", "--artifacts", "--held", "--metrics")
@@ -28,7 +28,7 @@ def test_what_takes_room_is_shown_and_removed_when_it_is_said(cli: Cli) -> None:
     assert cli.ok("artifacts", "ls", kept["id"], "--json").json["items"] == []
     assert cli("logs", kept["id"]).code != 0
     assert cli("wait", held["id"], "--json").json["state"] == "Failed"
-    assert "removed by admin to make room" in cli.ok("events", held["id"]).out
+    assert "removed by admin to make room" in cli.ok("events", held["id"]).text
 
 
 def test_images_are_named_or_unused(cli: Cli) -> None:

@@ -118,6 +118,7 @@ class Filled(FakeEngine):
         self.uses: dict[str, DiskUse] = {}
         self.logs = 0
         self.ended_logs = 0
+        self.noted = 0
         self.stopped: list[tuple[str, float]] = []
 
     async def measure_disk(self) -> Mapping[str, DiskUse]:
@@ -132,6 +133,9 @@ class Filled(FakeEngine):
         self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool = False
     ) -> None:
         self.stopped.append((attempt_id, grace))
+
+    def note_disk_full(self) -> None:
+        self.noted += 1
 
     async def measure_ended(self, attempt_ids: object) -> Mapping[str, int]:
         return {}
@@ -218,7 +222,9 @@ def test_the_reserve_is_given_up_when_there_is_nothing_left_and_taken_back(tmp_p
         await scene.check(50 * GIB)
         await scene.check(GIB // 2)
         assert scene.reserve.missing() == 0
+        assert scene.engine.noted == 0
         await scene.check(0)
+        assert scene.engine.noted == 1
         assert scene.reserve.missing() == MIB
         await scene.check(50 * GIB, files=0)
         assert scene.reserve.missing() == 2 * MIB

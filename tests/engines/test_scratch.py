@@ -196,6 +196,16 @@ def test_a_task_that_fills_the_servers_disk_is_told_so(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_a_task_that_fails_while_nothing_can_be_written_is_told_so(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        assert (await rig.run("before", "exit 3")).cause == ""
+        rig.engine.note_disk_full()  # type: ignore[attr-defined]
+        assert (await rig.run("a", "exit 3")).cause == Cause.DISK_WAS_FULL
+        assert (await rig.run("b", "exit 0")).cause == ""
+
+    play(tmp_path, scenario)
+
+
 def test_logs_are_cut_when_the_disk_is_full_also_after_a_kill(tmp_path: Path) -> None:
     """What is left begins at a known place, whether or not the server could note it down."""
 

@@ -199,7 +199,7 @@ def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:
     """A job takes all it can while others submit, the server is killed and started. The job is stopped, no other is."""
     with Others(server) as others:
         filler = server.submit(job_file(command))["id"]
-        wait_until(lambda: "filling" in server.get(f"/jobs/{filler}/log", tail=100).text, f"{what} fills")
+        wait_until(lambda: server.get(f"/jobs/{filler}/log", tail=1).text in ("filling\n", "y\n"), f"{what} fills")
         wait_until(lambda: others.jobs, "others submit")
         server.kill()
         server.start()

@@ -176,6 +176,8 @@ class DiskMonitor:
         async with self._turn:
             state = await self._look()
             critical = urgent or is_critical(state, self._marks)
+            if critical and isinstance(self._engine, LimitsDisk):
+                self._engine.note_disk_full()
             if (urgent or is_out_of_room(state)) and await self._give_up_reserve():
                 state = await self._look()
             self.level = judge_disk(state, self._marks, self.level)

@@ -293,6 +293,11 @@ class LimitsDisk(Protocol):
         hold almost no more files, and `free` counts those."""
         ...
 
+    def note_disk_full(self) -> None:
+        """Programs cannot write just now: a task that fails about this time, or has failed while no server watched it,
+        ends with DISK_WAS_FULL."""
+        ...
+
     async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
         """Bytes that ended tasks take on the disk: their logs, and the files of those that are held."""
         ...

@@ -30,6 +30,7 @@ from .timeline import MOST
 T = TypeVar("T")
 
 _BLOCK_SIZE = 512  # unit of st_blocks
+FULL_MARGIN = 2.0  # seconds after a full disk was seen
 MEASURE_TIMEOUT = 3.0  # seconds for all tasks together, when the disk is nearly full
 TASK_MEASURE_TIMEOUT = 1.0  # seconds for one of them
 
@@ -54,6 +55,11 @@ class DiskLimits:
         self._options = options
         self._limits = DiskUse(options.task_bytes, options.task_files)
         self._in_thread = in_thread
+        self.full_at = float("-inf")  # seconds after boot when programs could not write, last
+
+    def was_disk_full(self, home: Path, ended: float) -> bool:
+        """When a task ended, in seconds after boot. Blocking."""
+        return ended < self.full_at + FULL_MARGIN or _is_disk_critical(home, self._options.marks)
 
     async def watch(self) -> None:
         """Stop each task that wrote more than it may. Until cancelled."""
@@ -167,7 +173,7 @@ def cut_ended_logs(places: Places, keep: int, wanted: int) -> int:
     return freed
 
 
-def is_disk_critical(home: Path, marks: DiskMarks) -> bool:
+def _is_disk_critical(home: Path, marks: DiskMarks) -> bool:
     """Programs can hardly write any more. Blocking."""
     try:
         space = read_disk_space(home)

@@ -42,7 +42,7 @@ from holdfast.engines.base import (
 from holdfast.reach import Reach, Silent
 
 from . import artifacts, ending, machine, read
-from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, is_disk_critical, measure_ended, scan_logs
+from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_ended, scan_logs
 from .entering import Entering
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
@@ -326,7 +326,7 @@ class EmbeddedEngine:
             artifacts=artifacts.may_have_artifacts(folder, note),
         )
         failed_by_itself = seen.seen is Seen.EXITED and seen.code and not (seen.cause or seen.oom)
-        if failed_by_itself and is_disk_critical(self._places.home, self._options.marks):
+        if failed_by_itself and self._disk_limits.was_disk_full(self._places.home, claim.ended or uptime()):
             seen = replace(seen, cause=Cause.DISK_WAS_FULL)
         return replace(seen, used=self._measuring.used(attempt_id, note, claim.ended or uptime(), waited))
 
@@ -451,6 +451,9 @@ class EmbeddedEngine:
         self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool = False
     ) -> None:
         await self._disk_limits.stop_for_disk(attempt_id, use, free, grace, files=files)
+
+    def note_disk_full(self) -> None:
+        self._disk_limits.full_at = uptime()
 
     async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
         ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]
