@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
+from holdfast.disk_space import DiskMarks
 from holdfast.engines.embedded import EmbeddedEngine
 from tests.e2e.server import PATIENCE, Server
 
@@ -93,7 +94,10 @@ class SmallServer(Server):
 
 @pytest.fixture
 def server(disk: Path) -> Iterator[SmallServer]:
-    running = SmallServer(disk / "home", HOLDFAST_NODE_CPUS="8", HOLDFAST_JOBS_GRACE="1")
+    reserve = str(DiskMarks().reserve_bytes)  # as it is by default
+    running = SmallServer(
+        disk / "home", HOLDFAST_NODE_CPUS="8", HOLDFAST_JOBS_GRACE="1", HOLDFAST_DISK_RESERVE_BYTES=reserve
+    )
     try:
         running.start()
         yield running
