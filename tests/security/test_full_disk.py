@@ -150,6 +150,11 @@ def result_of(server: SmallServer, id: str) -> str:
     return NO_ROOM if "disk was full" in job["message"] else f"{job['state']}: {job['message']}"
 
 
+def has_log(server: SmallServer, id: str) -> bool:
+    reply = server.get(f"/jobs/{id}/log", tail=10)
+    return reply.status_code == 200 and bool(reply.text.strip())
+
+
 class Others:
     """They go on submitting while somebody fills the disk."""
 
@@ -203,7 +208,7 @@ def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:
     """A job takes all it can while others submit, the server is killed and started. The job is stopped, no other is."""
     with Others(server) as others:
         filler = server.submit(job_file(command))["id"]
-        wait_until(lambda: server.get(f"/jobs/{filler}/log", tail=1).text in ("filling\n", "y\n"), f"{what} fills")
+        wait_until(lambda: has_log(server, filler), f"{what} fills")
         wait_until(lambda: others.jobs, "others submit")
         server.kill()
         server.start()
