@@ -251,3 +251,32 @@ def round_of_another_program(server: SmallServer, ballast: Ballast, *, files: bo
     wait_until(lambda: not conditions_of(server), "there is room again")
     assert server.wait(first)["state"] == server.wait(second)["state"] == "Succeeded"
     return [first, second]
+
+
+def test_uploads_are_refused_before_the_disk_is_full(server: SmallServer) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(400):
+            yield bytes(1 << 20)
+
+    with server.client() as client:
+        reply = client.put("/groups/default/files/large", content=pieces())
+    assert reply.status_code == 503, reply.text
+    assert "no room left" in reply.json()["error"]["message"]
+    assert conditions_of(server) <= {"disk-low"}
+    assert result_of(server, server.submit(job_file("echo done"))["id"]) == SUCCEEDED
+
+
+def test_pruning_works_on_a_full_disk(server: SmallServer, disk: Path) -> None:
+    done = server.submit(job_file("seq 1000000"))["id"]
+    assert server.wait(done)["state"] == "Succeeded"
+    ballast = Ballast(disk)
+    ballast.fill_bytes()
+    wait_until(lambda: is_full(server), "it says that the disk is full")
+    with server.client() as client:
+        assert client.get("/storage").json()["disk"]["free"] < 5 << 20
+        reply = client.post("/storage/prune", json={"kinds": ["logs"], "dry_run": False})
+    (item,) = reply.json()["items"]
+    assert (item["kind"], item["count"]) == ("logs", 1)
+    assert item["bytes"] > 0  # the monitor may have cut it before
+    ballast.remove()
+    wait_until(lambda: not conditions_of(server), "there is room again")
