@@ -161,6 +161,8 @@ async def parts(
         stack.enter_context(_sole_user(SharedFolders.at(settings.files.folder, home).root))
         several_users = len(await store.read(people.list_users)) > 1
         engine = EmbeddedEngine(home, engine_options(home, settings, own_ports, several_users=several_users))
+        if was_full:
+            engine.note_disk_full()
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
             openpai_time_limit=_seconds(settings.openpai.time_limit),
@@ -206,7 +208,7 @@ async def parts(
         )
         artifacts, audit = ArtifactRetention(services.artifact_sweep), AuditRetention(services.audit, services.tokens)
         figures = FigureRetention(store, services.metrics.files, controller, _days(settings.metrics.keep_days))
-        await disk_monitor.check()  # before the first task starts
+        await disk_monitor.try_check()  # before the first task starts
         work = (
             controller.run(),
             disk_monitor.run(),
@@ -256,7 +258,8 @@ async def _serve(
             home / "server.json": {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()},
         }
         writing = asyncio.create_task(_write_notes(notes))
-        await asyncio.wait([writing], timeout=NOTES_TIMEOUT)
+        for done in (await asyncio.wait([writing], timeout=NOTES_TIMEOUT))[0]:
+            done.result()
 
         holder = listeners.supervise()
         supervising: list[asyncio.Task[None]] = []

@@ -163,7 +163,7 @@ class DiskMonitor:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self._try_check()
+            await self.try_check()
             await asyncio.sleep(FULL_CHECK_INTERVAL if self.level is DiskLevel.FULL else CHECK_INTERVAL)
 
     async def relieve(self) -> None:
@@ -190,7 +190,8 @@ class DiskMonitor:
                 await self._reach.run(self._reserve.take, DISK_TIMEOUT)
             return state
 
-    async def _try_check(self, *, urgent: bool = False) -> DiskState | None:
+    async def try_check(self, *, urgent: bool = False) -> DiskState | None:
+        """None where the disk does not answer."""
         try:
             return await self.check(urgent=urgent)
         except (Silent, OSError) as error:
@@ -203,10 +204,10 @@ class DiskMonitor:
         """Tasks that were stopped take a moment to end and to be removed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RELIEF_TIMEOUT):
-                state = await self._try_check(urgent=True)
+                state = await self.try_check(urgent=True)
                 while state is not None and is_critical(state, self._marks):
                     await asyncio.sleep(RELIEF_INTERVAL)
-                    state = await self._try_check()
+                    state = await self.try_check()
 
     async def _look(self) -> DiskState:
         return await self._reach.run(self._read_state, DISK_TIMEOUT)
