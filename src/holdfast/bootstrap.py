@@ -11,8 +11,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,10 +20,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
+from holdfast.disk_space import is_disk_full
 from holdfast.engines.base import EngineHealth, Measures
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.engines.embedded.ownership import describe_task_of
+from holdfast.full_disk import disk_reserve, lacks_room, open_with_room, task_limits
 from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
 from holdfast.settings import Settings
@@ -32,6 +34,7 @@ from holdfast.timezones import machine_timezone
 
 if TYPE_CHECKING:
     from holdfast.controller.artifacts import Collecting
+    from holdfast.controller.disk_monitor import FilesDiskMonitor
     from holdfast.controller.holds import HoldLimits
     from holdfast.controller.loop import Controller
     from holdfast.controller.sampling import Sampler
@@ -44,6 +47,8 @@ log = logging.getLogger(__name__)
 
 LOCK_TRIES = 20
 LOCK_PAUSE = 0.02  # seconds
+NOTES_TIMEOUT = 2.0  # seconds that a start waits until other programs can find the server
+NOTES_INTERVAL = 0.2  # seconds between tries on a full disk
 LAST_REQUESTS = 3  # seconds that open requests get when the server stops
 
 
@@ -133,6 +138,7 @@ async def parts(
     """
     from holdfast.controller.clockwork import Clockwork
     from holdfast.controller.disk_guard import DiskGuard, MinFree
+    from holdfast.controller.disk_monitor import DiskMonitor, FilesDiskMonitor
     from holdfast.controller.gateway import GatewayOf
     from holdfast.controller.live import Limits
     from holdfast.controller.loop import Controller
@@ -143,14 +149,20 @@ async def parts(
     from holdfast.store.vault import Vault
 
     async with AsyncExitStack() as stack:
+        marks = settings.disk.marks()
+        reserve = disk_reserve(home, marks)
         vault = Vault.open(home / "secret.key")
-        store = Store.open(settings.store.url or f"sqlite:///{home / 'holdfast.db'}", vault=vault)
+        was_full = lacks_room(home)
+        url = settings.store.url or f"sqlite:///{home / 'holdfast.db'}"
+        store = open_with_room(lambda: Store.open(url, vault=vault), home, reserve)
         stack.push_async_callback(store.close)
         store.lock_exclusive()
         make_shared(home, settings)
         stack.enter_context(_sole_user(SharedFolders.at(settings.files.folder, home).root))
         several_users = len(await store.read(people.list_users)) > 1
         engine = EmbeddedEngine(home, engine_options(home, settings, own_ports, several_users=several_users))
+        if was_full:
+            engine.note_disk_full()
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
             openpai_time_limit=_seconds(settings.openpai.time_limit),
@@ -169,6 +181,10 @@ async def parts(
             gateway=GatewayOf(lambda: services.ssh_gate),
             collecting=_collecting(engine, settings, home),
         )
+        least = MinFree(bytes=settings.hold.min_free_bytes, percent=settings.hold.min_free_percent)
+        disk_guard = DiskGuard(controller, home, least)
+        disk_monitor = DiskMonitor(controller, engine, home, marks, reserve, release_held=disk_guard.guard)
+        store.on_full(disk_monitor.relieve)
         services = build_services(store, engine, controller, settings, home, derive=vault.derive, own_ports=own_ports)
         stack.callback(services.metrics.files.close)  # last: tasks may end until the controller is closed
         stack.push_async_callback(controller.close)
@@ -192,10 +208,12 @@ async def parts(
         )
         artifacts, audit = ArtifactRetention(services.artifact_sweep), AuditRetention(services.audit, services.tokens)
         figures = FigureRetention(store, services.metrics.files, controller, _days(settings.metrics.keep_days))
-        least = MinFree(bytes=settings.hold.min_free_bytes, percent=settings.hold.min_free_percent)
+        await disk_monitor.try_check()  # before the first task starts
         work = (
             controller.run(),
-            DiskGuard(controller, home, least).run(),
+            disk_monitor.run(),
+            *_watch_files_disk(FilesDiskMonitor(controller, services.shared.root, marks), home, services),
+            disk_guard.run(),
             retention.run(),
             artifacts.run(),
             audit.run(),
@@ -235,10 +253,13 @@ async def _serve(
             conditions=(await services.place.health()).conditions,
         )
         token = await _local_token(home, services)
-        _write_private(home / "client.json", {"url": info.url, "token": token})
-        _write_private(
-            home / "server.json", {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()}
-        )
+        notes: dict[Path, dict[str, str | int]] = {
+            home / "client.json": {"url": info.url, "token": token},
+            home / "server.json": {"url": info.url, "pid": info.pid, "started_at": info.started_at.isoformat()},
+        }
+        writing = asyncio.create_task(_write_notes(notes))
+        for done in (await asyncio.wait([writing], timeout=NOTES_TIMEOUT))[0]:
+            done.result()
 
         holder = listeners.supervise()
         supervising: list[asyncio.Task[None]] = []
@@ -262,6 +283,7 @@ async def _serve(
                 create_app(services), http.listening, on_ready=ready, on_stop=stop, last_requests=LAST_REQUESTS
             )
         finally:
+            await _end(writing)
             (home / "server.json").unlink(missing_ok=True)
             await door.close()
             stop()
@@ -306,7 +328,7 @@ def _collecting(engine: EmbeddedEngine, settings: Settings, home: Path) -> Colle
     files = settings.files
     keep = timedelta(days=files.artifact_days) if files.artifact_days else None
     limits = ArtifactLimits(files=files.artifact_files, bytes=files.artifact_bytes, keep=keep)
-    return Collecting(engine, SharedFolders.at(files.folder, home), limits)
+    return Collecting(engine, SharedFolders.at(files.folder, home), limits, marks=settings.disk.marks())
 
 
 def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
@@ -352,6 +374,7 @@ def engine_options(
     home: Path, settings: Settings, own_ports: frozenset[int] = frozenset(), *, several_users: bool = False
 ) -> EmbeddedOptions:
     node, images = settings.node, settings.images
+    log_bytes, task_bytes, task_files = task_limits(home, settings)
     return EmbeddedOptions(
         cpus=node.cpus,
         memory=node.memory,
@@ -360,7 +383,10 @@ def engine_options(
         port_end=node.port_end,
         reserved_ports=own_ports | _fixed_ports(settings),
         pids_max=node.max_processes,
-        log_cap=settings.logs.cap_bytes,
+        log_cap=log_bytes,
+        task_bytes=task_bytes,
+        task_files=task_files,
+        marks=settings.disk.marks(),
         unknown_image=images.unknown,
         isolation=settings.sandbox.isolation,
         several_users=several_users,
@@ -462,13 +488,44 @@ def _url(host: str, port: int) -> str:
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
-def _write_private(path: Path, data: dict[str, Any]) -> None:
+async def _write_notes(notes: Mapping[Path, Mapping[str, str | int]]) -> None:
+    """For other programs to find this server. On a full disk they are written once there is room."""
+    for path, data in notes.items():
+        text = json.dumps(data)
+        while True:
+            try:
+                _write_private(path, text)
+                break
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                log.warning("could not write a note, for the disk is full", extra={"event": "disk", "file": path.name})
+                await asyncio.sleep(NOTES_INTERVAL)
+
+
+def _write_private(path: Path, text: str) -> None:
     """Whole or not at all, readable by us alone."""
+    with suppress(OSError):
+        if path.read_text() == text:
+            return
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump(data, file)
-    temporary.replace(path)
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _watch_files_disk(monitor: FilesDiskMonitor, home: Path, services: Services) -> list[Coroutine[Any, Any, None]]:
+    """Only where groups' files lie on another disk: the state folder's is watched anyway."""
+    try:
+        same = services.shared.root.stat().st_dev == home.stat().st_dev
+    except OSError:
+        same = False
+    return [] if same else [monitor.run()]
 
 
 def platform_of(settings: Settings) -> Platform:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
 from holdfast.core.notices import Way, address_problem
+from holdfast.disk_space import DiskMarks
 from holdfast.settings_names import unknown_setting
 
 LONGEST_DAYS = 36500
@@ -121,7 +122,48 @@ class LogSettings(Section):
         le=LONGEST_DAYS,
         description="Days after a job's end when its logs are removed; 0: never. The record stays.",
     )
-    cap_bytes: int = Field(10 * GIB, ge=MIB, description="Most bytes kept of one log stream; the oldest go first.")
+    cap_bytes: int | None = Field(
+        None,
+        ge=MIB,
+        description="Most bytes kept of one log stream; the oldest go first. Unset: 10 GiB, or 5 % of the disk of the "
+        "state folder if that is less.",
+    )
+
+
+class DiskSettings(Section):
+    reserve_bytes: int = Field(
+        64 * MIB,
+        ge=0,
+        description="Bytes on the disk of the state folder that are kept back for the server itself, at most 5 % of "
+        "the disk. The server gives them up when it could not save otherwise.",
+    )
+    full_bytes: int = Field(
+        GIB,
+        ge=0,
+        description="With fewer bytes free on the disk of the state folder, at most 5 % of it, the disk counts as "
+        "full: jobs stay Pending, logs are cut, and the tasks that fill the disk are stopped.",
+    )
+    low_bytes: int = Field(
+        4 * GIB,
+        ge=0,
+        description="With fewer bytes free, at most 10 % of the disk, the server warns, and takes no more uploads, "
+        "images, checkouts and artifacts.",
+    )
+    task_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="Most bytes a task may write to its own files, in its home, /tmp and everywhere but mounted "
+        "folders; a task that has more is stopped. Logs do not count. Unset: half of the disk. 0: no limit.",
+    )
+    task_files: int | None = Field(
+        None,
+        ge=0,
+        description="Most files and folders a task may create there; a task that has more is stopped. Unset: half of "
+        "what the disk can hold. 0: no limit.",
+    )
+
+    def marks(self) -> DiskMarks:
+        return DiskMarks(full_bytes=self.full_bytes, low_bytes=self.low_bytes, reserve_bytes=self.reserve_bytes)
 
 
 class NodeSettings(Section):
@@ -384,6 +426,7 @@ class Settings(Section):
     store: StoreSettings = StoreSettings()  # type: ignore[call-arg]
     jobs: JobSettings = JobSettings()  # type: ignore[call-arg]
     logs: LogSettings = LogSettings()  # type: ignore[call-arg]
+    disk: DiskSettings = DiskSettings()  # type: ignore[call-arg]
     node: NodeSettings = NodeSettings()  # type: ignore[call-arg]
     images: ImageSettings = ImageSettings()  # type: ignore[call-arg]
     sandbox: SandboxSettings = SandboxSettings()  # type: ignore[call-arg]

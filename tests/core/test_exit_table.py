@@ -185,7 +185,7 @@ def test_a_message_says_the_cause_that_the_log_told() -> None:
     assert with_cause(classify(3), "cuda-oom").message == "Exit code 3: the GPU ran out of memory"
     for nothing in ("", "a word of another version"):
         assert with_cause(classify(3), nothing).message == "Exit code 3"
-    assert set(CAUSE_WORDS) == {cause.value for cause, _ in PATTERNS}
+    assert set(CAUSE_WORDS) == {cause.value for cause, _ in PATTERNS} | {Cause.DISK_WAS_FULL.value}
 
 
 def test_a_cause_is_kept_as_plain_text() -> None:

@@ -138,6 +138,7 @@ BAD = {
         'holdfast_disk_free_bytes{instance="a", path="/x"}': "4x130",
         'holdfast_disk_size_bytes{instance="a", path="/x"}': "100x130",
     },
+    "HoldfastDiskFull": {'holdfast_condition{instance="a", kind="disk-full"}': "1x130"},
     "PaiJobPending": {'holdfast_queue_oldest_wait_seconds{group="vision"}': "0+60x130"},
     "HoldfastQueueStuck": {
         f"holdfast_queue_length{SERVER}": "3x130",

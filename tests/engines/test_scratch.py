@@ -10,11 +10,11 @@ import pytest
 from holdfast.core.attempt import Seen
 from holdfast.core.exits import Cause
 from holdfast.core.job import MIB, Mount
-from holdfast.engines.base import Isolation
+from holdfast.engines.base import DiskUse, Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.live import LiveTask
-from holdfast.engines.embedded.read import parse_start
-from holdfast.engines.embedded.scratch import Pace, held_in
+from holdfast.engines.embedded.read import DiskExcess, ExcessKind, parse_excess, parse_start
+from holdfast.engines.embedded.scratch import Pace, held_in, measure_task
 from tests.contracts.engine_contract import Rig, collect
 
 from .ordinary import only_root_can_become_another, run_as_ordinary_user
@@ -76,7 +76,7 @@ def test_one_that_was_found_too_large_is_stopped_by_the_next_server(tmp_path: Pa
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600", scratch=MIB)
-        folder_of(tmp_path, "a").mark_full(5 * MIB)
+        folder_of(tmp_path, "a").mark_full(DiskExcess(ExcessKind.HOME, 5 * MIB, MIB))
         await rig.reopen()
         await rig.look("a")
         seen = await rig.end_of("a")
@@ -150,6 +150,108 @@ def test_slow_looks_are_rare_and_many_tasks_share_the_time() -> None:
     assert second not in pace.due(tasks)
     now = 410.0  # two tasks, so each has half of a hundredth
     assert second in pace.due(tasks)
+
+
+@pytest.mark.parametrize("isolation", ["auto", "off"])
+@pytest.mark.parametrize(
+    ("script", "limits", "words"),
+    [
+        ("dd if=/dev/zero of=$HOME/big bs=1M count=3 status=none", {"task_bytes": 2 * MIB}, "at most 2 MiB"),
+        ("mkdir ~/many; cd ~/many; seq 300 | xargs touch", {"task_files": 200}, "at most 200"),
+    ],
+)
+def test_a_task_that_writes_more_than_it_may_is_stopped_and_told_which_limit(
+    tmp_path: Path, isolation: str, script: str, limits: dict[str, int], words: str
+) -> None:
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", f"{script}; sleep 600")
+        assert (seen.seen, seen.cause) == (Seen.EXITED, Cause.DISK_LIMIT)
+        assert words in seen.message
+
+    play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, isolation=isolation, **limits))  # type: ignore[arg-type]
+
+
+def test_everything_it_writes_outside_of_its_home_counts_too_but_its_log(tmp_path: Path) -> None:
+    need(Isolation.FULL, Isolation.READ_ONLY)
+
+    async def scenario(rig: Rig) -> None:
+        log = "dd if=/dev/zero bs=1M count=3 status=none"
+        seen = await rig.run("a", f"{log}; dd if=/dev/zero of=/var/tmp/big bs=1M count=3 status=none; sleep 600")
+        assert seen.cause == Cause.DISK_LIMIT
+        assert (await rig.run("b", log)).code == 0
+
+    play(tmp_path, scenario, EmbeddedOptions(scratch_every=0.01, task_bytes=2 * MIB))
+
+
+def test_a_task_that_fills_the_servers_disk_is_told_so(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", f"{FILL} seq 100000; echo up; sleep 600")
+        uses = await rig.engine.measure_disk()  # type: ignore[attr-defined]
+        assert uses["a"].grown_bytes == uses["a"].bytes >= 3 * MIB
+        await rig.engine.stop_for_disk("a", uses["a"], 4096, 0)  # type: ignore[attr-defined]
+        seen = await rig.end_of("a")
+        assert seen.cause == Cause.SERVER_DISK_FULL
+        assert seen.message.startswith("Stopped because the server's disk was nearly full (4 KiB free); this task had")
+
+    play(tmp_path, scenario)
+
+
+def test_a_task_that_fails_while_nothing_can_be_written_is_told_so(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        assert (await rig.run("before", "exit 3")).cause == ""
+        rig.engine.note_disk_full()  # type: ignore[attr-defined]
+        assert (await rig.run("a", "exit 3")).cause == Cause.DISK_WAS_FULL
+        assert (await rig.run("b", "exit 0")).cause == ""
+
+    play(tmp_path, scenario)
+
+
+def test_logs_are_cut_when_the_disk_is_full_also_after_a_kill(tmp_path: Path) -> None:
+    """What is left begins at a known place, whether or not the server could note it down."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"99999", "a", "seq -w 99999; sleep 600")
+        freed = await rig.engine.cut_logs(8192, 1)  # type: ignore[attr-defined]
+        assert freed >= 500_000
+        assert await rig.engine.cut_logs(8192, 1) == 0  # type: ignore[attr-defined]
+        folder = folder_of(tmp_path, "a")
+        Path(folder["first"]).unlink()
+        await rig.reopen()
+        await rig.look("a")
+        log = rig.engine.log("a", Stream.STDOUT)
+        assert log is not None
+        rig.engine.recorder("a")  # type: ignore[attr-defined]
+        first = await log.first()
+        assert first == freed
+        assert b"\0" not in await log.read(first, 1 << 20)
+        await rig.engine.stop("a", 0)
+        await rig.end_of("a")
+
+    play(tmp_path, scenario)
+
+
+def test_a_tasks_files_are_counted_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "upper" / "deep").mkdir(parents=True)
+    (tmp_path / "stdout").write_bytes(b"x" * 5 * MIB)
+    for number in range(50):
+        (tmp_path / "upper" / "deep" / f"{number}").write_bytes(b"x" * 8192)
+    use = measure_task(str(tmp_path), DiskUse())
+    assert use.files == 52
+    assert 50 * 8192 <= use.bytes < MIB
+    assert measure_task(str(tmp_path), DiskUse(files=10)).files == 11
+    assert measure_task(str(tmp_path), DiskUse(bytes=8192)).bytes < 5 * 8192
+    assert measure_task(str(tmp_path), DiskUse(), deadline=0.0) == DiskUse()
+    assert measure_task(str(tmp_path / "gone"), DiskUse()) == DiskUse()
+
+
+@pytest.mark.parametrize("text", ["home 5 3", "bytes 5 3", "files 5 3", "server 5 3", "server-files 5 3"])
+def test_why_it_was_stopped_is_read_back(text: str) -> None:
+    assert parse_excess(text).render() == text
+
+
+def test_what_older_releases_noted_is_understood() -> None:
+    assert parse_excess("5") == DiskExcess(ExcessKind.HOME, 5, 0)
+    assert parse_excess("nonsense and more").kind is ExcessKind.HOME
 
 
 def sandboxed(rig: Rig) -> bool:

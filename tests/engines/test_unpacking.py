@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import disk_space
+from holdfast.core.job import MIB
+from holdfast.disk_space import DiskSpace
 from holdfast.engines.embedded import tars, unpacking
 from holdfast.engines.embedded.tars import BadArchive
 from holdfast.engines.embedded.unpacking import Unpacker
@@ -162,9 +165,10 @@ def test_a_size_nobody_has_room_for_is_not_tried(tmp_path: Path, size: int) -> N
 def test_empty_files_need_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "_LOOK_EVERY", 40 * 4096)
     unpacker = Unpacker(str(tmp_path))
-    free = os.statvfs(tmp_path)
     unpacker.add_layer(io.BytesIO(tar([entry("a")])))
-    monkeypatch.setattr(unpacking, "_RESERVE", free.f_blocks * free.f_frsize * 2)
+    found = os.statvfs(tmp_path)
+    little = DiskSpace(free=MIB, total=found.f_blocks * found.f_frsize)
+    monkeypatch.setattr(disk_space, "read_disk_space", lambda where: little)
     with pytest.raises(BadArchive, match="room"):
         unpacker.add_layer(io.BytesIO(tar(entry(f"f{n}") for n in range(100))))
     assert len(list(tmp_path.iterdir())) < 100

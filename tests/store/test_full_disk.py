@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from holdfast.core.records import JobFilter
 from holdfast.store import jobs
-from holdfast.store.errors import StoreError
+from holdfast.store.errors import DiskFull, StoreError
 
 from .opened import Opened, a_new_job
 
@@ -36,7 +36,7 @@ _UNDER_A_LIMIT = """
 import resource, sys
 from pathlib import Path
 from holdfast.core.records import JobFilter
-from holdfast.store.errors import StoreError
+from holdfast.store.errors import DiskFull, StoreError
 from tests.store.opened import Opened
 
 opened = Opened(sys.argv[1])
@@ -83,5 +83,5 @@ def test_everyone_in_a_full_batch_is_told(tmp_path: Path) -> None:
         writes = (opened.store.write(jobs.insert_job, new=new) for _ in range(5))
         return await asyncio.gather(*writes, return_exceptions=True)
 
-    assert {type(result) for result in opened.run(crowd())} == {StoreError}
+    assert {type(result) for result in opened.run(crowd())} == {DiskFull}
     opened.close()

@@ -150,7 +150,7 @@ def check_disk(home: Path) -> Check:
     if free < GIB:
         return Check("disk", "fail", shown, "Make room: jobs' files and logs are kept there.")
     if free < 10 * GIB:
-        return Check("disk", "warn", shown, "Logs alone may take 10 GiB per task; make room or lower logs.cap_bytes.")
+        return Check("disk", "warn", shown, "Jobs wait when it is full: make room with `holdfast prune`.")
     return Check("disk", "ok", shown)
 
 

@@ -30,6 +30,7 @@ from . import (
     output,
     people,
     portal,
+    prune,
     schedules,
     secrets,
     serve,
@@ -110,6 +111,7 @@ app.add_typer(keys.keys, name="key", rich_help_panel=PLACE)
 app.add_typer(notices.notices, name="notices", rich_help_panel=PLACE)
 app.command(rich_help_panel=PLACE)(usage.usage)
 app.command(rich_help_panel=PLACE)(audit.audit)
+app.command(rich_help_panel=PLACE)(prune.prune)
 for _command in _SERVER:
     app.command(rich_help_panel=SERVER)(_command)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -157,7 +157,7 @@ def _start_detached(folder: Path, port: int | None, host: str | None) -> Started
     command += ["--port", str(port)] if port is not None else []
     command += ["--host", host] if host is not None else []
     log = folder / "server.log"
-    with log.open("ab") as sink:
+    with _open_log(log) as sink:
         subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, pass_fds=(theirs,)
         )
@@ -169,6 +169,15 @@ def _start_detached(folder: Path, port: int | None, host: str | None) -> Started
         return Started(**answer["started"])
     reason = answer.get("error") or {"message": "it ended without a word", "hint": None}
     raise UserError(f"The server did not start: {reason['message']}", hint=reason["hint"] or f"Its log: {log}")
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    """On a full disk the server starts without one."""
+    try:
+        return path.open("ab")
+    except OSError as error:
+        output.note(f"warning: The server writes no log: cannot open {path}: {error.strerror}", "yellow")
+        return open(os.devnull, "ab")
 
 
 def _tell(ready_fd: int, message: dict[str, Any]) -> None:

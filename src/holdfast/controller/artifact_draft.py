@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from holdfast.disk_space import DiskMarks, require_room
 from holdfast.engines.base import LeftOut
 
 LONGEST = 2000  # bytes of a path
@@ -52,8 +53,9 @@ class Unreadable(Exception):
 class Draft:
     """An engine's ArtifactSink."""
 
-    def __init__(self, top: int, room: Room, is_over: Callable[[], bool]) -> None:
-        """`top`: a folder that is ours alone. `is_over`: nobody waits any more."""
+    def __init__(self, top: int, room: Room, is_over: Callable[[], bool], marks: DiskMarks | None = None) -> None:
+        """`top`: a folder that is ours alone. `is_over`: nobody waits any more. `marks`: what must stay free there."""
+        self._marks = marks or DiskMarks()
         self._top = top
         self._room = room
         self._is_over = is_over
@@ -114,6 +116,7 @@ class Draft:
         folder = self._folder(path[:-1])
         fd = os.open(path[-1], _NEW_FILE, 0o644, dir_fd=folder)
         try:
+            require_room(fd, size, self._marks)
             self._fill(fd, source, size)
             os.fsync(fd)
         except BaseException:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from holdfast.disk_space import DiskMarks
 from holdfast.engines.base import KeepsArtifacts
 from holdfast.services.file_paths import ARTIFACTS, KEPT_APART
 from holdfast.services.file_tree import Tree
@@ -40,7 +41,8 @@ class Parcel:
 
 
 class ArtifactPlace:
-    def __init__(self, shared: SharedFolders, keep: timedelta | None) -> None:
+    def __init__(self, shared: SharedFolders, keep: timedelta | None, marks: DiskMarks | None = None) -> None:
+        self._marks = marks
         self._shared = shared
         self._keep = keep  # None: for ever
 
@@ -54,7 +56,7 @@ class ArtifactPlace:
                 with closing_fd(make_folders(above, (name.encode(),))) as top:
                     if parcel.task is None:
                         self._describe(top, parcel, now)
-                    tally = _gather(engine, parcel, Draft(top, room, stop.is_set))
+                    tally = _gather(engine, parcel, Draft(top, room, stop.is_set, self._marks))
                 if tally.files and not stop.is_set():
                     self._settle_again(parcel, above, name, now, tally)
             finally:

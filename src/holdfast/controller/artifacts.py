@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.placement import show_bytes
 from holdfast.core.records import NewEvent
+from holdfast.disk_space import DiskMarks
 from holdfast.engines.base import Engine, KeepsArtifacts, LeftOut, OutOfReach
 from holdfast.reach import Reach, Silent
 from holdfast.shared_folders import SharedFolders
@@ -63,11 +64,12 @@ class Collecting:
         shared: SharedFolders,
         limits: ArtifactLimits,
         *,
+        marks: DiskMarks | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._engine = engine if isinstance(engine, KeepsArtifacts) and not limits.none else None
         self._root = str(shared.root)
-        self._place = ArtifactPlace(shared, limits.keep)
+        self._place = ArtifactPlace(shared, limits.keep, marks)
         self._limits = limits
         self._clock = clock
         self._reach = Reach("artifacts")

@@ -22,7 +22,7 @@ from holdfast.core.backfill import Reckoning
 from holdfast.core.blockers import Known, Wait
 from holdfast.core.conditions import Condition, ConditionKind, find_blocking
 from holdfast.core.errors import HoldfastError, NotFound
-from holdfast.core.exits import Cause
+from holdfast.core.exits import STOPPED_FOR_DISK, Cause
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
@@ -174,7 +174,8 @@ class Controller:
         """A full disk may be why: free the files of tasks that have ended, though their end could not be saved yet."""
         for live in list(self._live.values()):
             for observation in list(live.seen.values()):
-                if observation.seen is Seen.EXITED and live.snapshot.job.hold is None:
+                is_wanted = live.snapshot.job.hold is not None and observation.cause not in STOPPED_FOR_DISK
+                if observation.seen is Seen.EXITED and not is_wanted:
                     with suppress(OSError):
                         await self.engine.remove(observation.attempt_id)
 

@@ -25,6 +25,7 @@ class AuditKind(StrEnum):
     SECRET = "secret"  # noqa: S105 - the word
     SCHEDULE = "schedule"
     RECIPIENT = "recipient"  # of notices
+    STORAGE = "storage"  # logs, artifacts and others that were pruned
 
 
 class Act(StrEnum):

@@ -12,6 +12,7 @@ class ConditionKind(StrEnum):
     DATABASE = "database"  # it does not answer, or changes cannot be saved
     DISK_FULL = "disk-full"  # the reserve is reached: nothing new is written for jobs
     DISK_LOW = "disk-low"  # it will be reached soon
+    FILES_DISK_FULL = "files-disk-full"  # another disk, of the groups' files: uploads and artifacts are refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

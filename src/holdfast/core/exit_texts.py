@@ -340,6 +340,7 @@ TEXTS: dict[int, Text] = {
 
 # What a log told, in the words that follow the exit code. By the plain word, as stores keep it.
 CAUSE_WORDS: dict[str, str] = {
+    Cause.DISK_WAS_FULL.value: "the server's disk was full",
     Cause.SSH_BARRIER.value: "the tasks did not reach each other by ssh",
     Cause.PLUGIN_FAILED.value: "a runtime plugin failed",
     Cause.COMMAND_NOT_FOUND.value: "a command was not found",
@@ -363,6 +364,12 @@ CAUSE_WORDS: dict[str, str] = {
 CAUSE_HINTS: dict[str, str] = {
     Cause.SCRATCH_FULL.value: "Write large data to the group's shared volume, /project/GROUP, or ask an admin to raise "
     "primehub.scratch_bytes.",
+    Cause.DISK_LIMIT.value: "Write large data to a mounted folder, keep fewer files, or ask an admin to raise "
+    "disk.task_bytes or disk.task_files.",
+    Cause.SERVER_DISK_FULL.value: "Write large data to a mounted folder on another disk, or submit it again once an "
+    "admin has freed room with `holdfast prune`.",
+    Cause.DISK_WAS_FULL.value: "The program could not write. Submit it again once there is room: `holdfast status` "
+    "says whether the disk is full.",
     Cause.PLUGIN_FAILED.value: "Read the end of the task's log: it names the plugin and says why.",
     Cause.UNSET_VARIABLE.value: "A variable that the commands read is not set: write ${NAME:-}, or set it.",
 }

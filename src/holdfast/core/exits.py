@@ -43,6 +43,10 @@ class Cause(StrEnum):
     FILES_GONE = "files-gone"
     # stopped by the engine
     SCRATCH_FULL = "scratch-full"  # its home held more than it may
+    DISK_LIMIT = "disk-limit"  # it wrote more bytes or files than a task may
+    SERVER_DISK_FULL = "server-disk-full"  # the server's disk was nearly full, and it had written most
+    # seen by the engine when it failed
+    DISK_WAS_FULL = "disk-was-full"  # the server's disk: the program may have been unable to write
     # told by its log
     SSH_BARRIER = "ssh-barrier"
     PLUGIN_FAILED = "plugin-failed"
@@ -62,6 +66,9 @@ class Cause(StrEnum):
     SEGFAULT = "segfault"
     CORE_DUMPED = "core-dumped"
     UNSET_VARIABLE = "unset-variable"
+
+
+STOPPED_FOR_DISK = frozenset({Cause.SCRATCH_FULL, Cause.DISK_LIMIT, Cause.SERVER_DISK_FULL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +92,7 @@ _PERMANENT_SIGNALS = frozenset({4, 7, 8, 13})
 
 def classify(code: int, *, oom: bool = False, memory_limit: str = "", scratch_full: str = "") -> Exit:
     """How a program that ended by itself ended. `oom`: the kernel or we killed it for its memory. `scratch_full`: what
-    is to be said of one that was stopped for its home's size, with whatever code it then ended."""
+    is to be said of one that was stopped for what it wrote to the disk, with whatever code it then ended."""
     if scratch_full:
         return Exit(
             kind=ExitKind.USER_ERROR,

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from .attempt import Held, JobSnapshot, Observation, Outcome, Result, Seen, TaskAttempt
 from .completion import decide_outcome
 from .exit_table import spec_of, with_cause
-from .exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from .exits import STOPPED_FOR_DISK, Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from .holding import Ask, HoldPolicy, HoldRequest, banner, can_be_held, warned_from
 from .job import Job, Keep, Role
 from .placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
@@ -458,7 +458,7 @@ class _Work:
         """How its command ended, if nobody had asked it to."""
         code = observation.code if observation.code is not None else 0
         limit = show_bytes(self.job.role(task.role).resources.memory)
-        full = observation.message if observation.cause == Cause.SCRATCH_FULL else ""
+        full = observation.message if observation.cause in STOPPED_FOR_DISK else ""
         reason = classify(code, oom=observation.oom, memory_limit=limit, scratch_full=full)
         if reason.kind is not ExitKind.USER_ERROR:
             return reason

@@ -42,6 +42,7 @@ class Fault(StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     DISK_FULL = "disk-full"
     HOME_FULL = "home-full"  # its home held more than the job may keep there
+    DISK_LIMIT = "disk-limit"  # it wrote more bytes or files than a task may
     SHARED_MEMORY = "shared-memory"
     OPEN_FILES = "open-files"
     PROCESSES = "processes"

@@ -36,6 +36,10 @@ def decided(wording: Wording) -> Diagnosis | None:
         return wording.diagnosis(Fault.TIME_LIMIT, phrases.TIME_LIMIT, Confidence.CERTAIN, rule="time-limit")
     if exit.cause == Cause.SCRATCH_FULL:
         return _told(wording, Fault.HOME_FULL, phrases.HOME_FULL, exit.message, "home-full")
+    if exit.cause == Cause.DISK_LIMIT:
+        return _told(wording, Fault.DISK_LIMIT, phrases.DISK_LIMIT, exit.message, "disk-limit")
+    if exit.cause == Cause.SERVER_DISK_FULL:
+        return _told(wording, Fault.DISK_FULL, phrases.SERVER_DISK_FULL, exit.message, "server-disk-full")
     if exit.kind is ExitKind.REFUSED and exit.cause in _REFUSED_IMAGE:
         return _told(wording, Fault.BAD_IMAGE, phrases.BAD_IMAGE, exit.message, "refused-image")
     if exit.kind is ExitKind.REFUSED and "cannot be mounted" in exit.message:
@@ -97,6 +101,8 @@ def by_code(wording: Wording) -> Diagnosis | None:
     """What the exit code alone makes possible, where the log tells nothing."""
     assert wording.task is not None
     code, commands = wording.task.exit.code, "\n".join(wording.task.role.commands)
+    if wording.task.exit.cause == Cause.DISK_WAS_FULL:
+        return wording.diagnosis(Fault.DISK_FULL, phrases.DISK_WAS_FULL, Confidence.LIKELY, rule="disk-was-full")
     if code == _TIMED_OUT:
         confidence = Confidence.LIKELY if "timeout" in commands else Confidence.POSSIBLE
         return wording.diagnosis(Fault.TIME_LIMIT, phrases.OWN_TIMEOUT, confidence, rule="own-timeout")

@@ -131,6 +131,33 @@ HOME_FULL = Words(
         "Remove checkpoints and caches that are no longer needed while it runs.",
     ),
 )
+DISK_LIMIT = Words(
+    "It wrote more than a task may: {message}",
+    "What it wrote in its home, /tmp and elsewhere in its own files was more than the limit, so it was stopped.",
+    (
+        "Write large files to a mounted volume or dataset.",
+        "Remove checkpoints and caches that are no longer needed while it runs.",
+        "Ask an admin to raise disk.task_bytes or disk.task_files.",
+    ),
+)
+SERVER_DISK_FULL = Words(
+    "The server's disk was full: {message}",
+    "The server's disk was nearly full, and this task had written most to it, so it was stopped. It had not reached a "
+    "limit of its own.",
+    (
+        "Write large files to a mounted volume or dataset on another disk, or keep fewer of them.",
+        "Ask an admin to free room with `holdfast prune`, then submit it again.",
+    ),
+)
+DISK_WAS_FULL = Words(
+    "The server's disk was full when it failed",
+    "It ended while there was no room left on the server's disk, so it could write neither files nor its log. It was "
+    "not stopped for a limit of its own.",
+    (
+        "Submit it again once there is room: `holdfast status` says whether the disk is full.",
+        "If it stays full, ask an admin to free room with `holdfast prune`.",
+    ),
+)
 BAD_IMAGE = Words(
     "The image {image} cannot be used: {message}",
     "The task could not be started from this image.",

@@ -255,6 +255,58 @@ class Measures(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """What a task has written to its own files; logs and mounted folders do not count."""
+
+    bytes: int = 0
+    files: int = 0  # and folders
+    grown_bytes: int = 0  # since it was measured before
+    grown_files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogUse:
+    bytes: int = 0
+    tasks: int = 0
+
+
+@runtime_checkable
+class LimitsDisk(Protocol):
+    """What an engine may do besides: measure and stop what fills the disk of the state folder."""
+
+    async def measure_disk(self) -> Mapping[str, DiskUse]:
+        """Of each task that runs or is held with all it has, by attempt id. It takes a few seconds at most; what is
+        not counted by then is left out."""
+        ...
+
+    async def cut_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
+        """Drop the oldest bytes of running tasks' logs, the largest first, until `wanted` bytes are freed. Each stream
+        keeps its newest `keep` bytes. `ended`: of tasks that have ended instead, as far as a few seconds allow. Returns
+        how many were freed."""
+        ...
+
+    async def stop_for_disk(
+        self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool = False
+    ) -> None:
+        """Stop a task because the disk is nearly full, with SERVER_DISK_FULL; `free` bytes were left. `files`: it can
+        hold almost no more files, and `free` counts those."""
+        ...
+
+    def note_disk_full(self) -> None:
+        """Programs cannot write just now: a task that fails about this time, or has failed while no server watched it,
+        ends with DISK_WAS_FULL."""
+        ...
+
+    async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
+        """Bytes that ended tasks take on the disk: their logs, and the files of those that are held."""
+        ...
+
+    async def scan_logs(self, timeout: float) -> tuple[Mapping[str, LogUse], bool]:
+        """What the logs of removed tasks take, by job id; with whether all were counted in so many seconds."""
+        ...
+
+
 @runtime_checkable
 class WatchesGpus(Protocol):
     """What an engine may do besides: tell how the GPUs of its machines do, also those that no task has."""

@@ -26,6 +26,7 @@ from .people import PeopleCalls
 from .place import PlaceCalls
 from .schedules import ScheduleCalls
 from .secrets import SecretCalls
+from .storage import StorageCalls
 from .why import WhyCalls
 from .wire import (
     as_arguments,
@@ -56,6 +57,7 @@ class Calls(
     FileCalls,
     EnteringCalls,
     PlaceCalls,
+    StorageCalls,
 ):
     """Every call there is."""
 

@@ -60,6 +60,7 @@ from .rest import (
     schedules,
     secrets,
     stacks,
+    storage,
     usage,
     why,
 )
@@ -109,6 +110,7 @@ def create_app(services: Services) -> FastAPI:
         secrets,
         usage,
         audit,
+        storage,
         place,
     ):
         app.router.routes.extend(module.router.routes)

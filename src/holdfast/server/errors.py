@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from holdfast.core.errors import InvalidJob, UserError
-from holdfast.services.refusals import TooManyRequests, Unavailable
+from holdfast.services.refusals import TooManyRequests, store_unavailable
 from holdfast.store.errors import StoreError
 
 from .invalid_words import in_words
@@ -97,7 +97,7 @@ def add_handlers(app: FastAPI, show_missing: ShowMissing, show_fault: ShowFault)
     async def store_error(request: Request, error: StoreError) -> Response:
         log.error("the store could not do it", extra={"event": "store", "error": str(error)})
         hint = "The server's log says more; trying again is safe with an Idempotency-Key."
-        return render_error(Unavailable("The database cannot be used right now", hint=hint), request_id_of(request))
+        return render_error(store_unavailable(error, hint), request_id_of(request))
 
     methods = Methods(app)
 

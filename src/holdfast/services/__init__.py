@@ -28,6 +28,7 @@ from .cursors import Cursors
 from .datasets import Datasets
 from .debuggers import Debuggers
 from .diagnoses import Diagnoses
+from .disk_report import DiskReports
 from .disk_work import DiskWork
 from .efficiencies import Efficiencies
 from .entering import Entering
@@ -59,6 +60,7 @@ from .overview import Overview
 from .passwords import Passwords
 from .place import Place
 from .prospects import Prospects
+from .pruning import Pruning
 from .receivers import Receivers
 from .recurrence import Timing
 from .schedule_waits import ScheduleWaits
@@ -108,6 +110,7 @@ class Services:
     folders: TaggedFolders
     artifacts: Artifacts
     artifact_sweep: ArtifactSweep
+    pruning: Pruning
     usage: Usage
     schedules: Schedules
     schedule_waits: ScheduleWaits
@@ -153,7 +156,8 @@ def build_services(
     )
     folders = SharedFolders.at(settings.files.folder, home)
     mounts = MountRules(home=home, allow=settings.mounts.allow, shared=folders.root)
-    git_sync = GitSync(store, folders, settings.mounts, clock=clock)
+    marks = settings.disk.marks()
+    git_sync = GitSync(store, folders, settings.mounts, marks=marks, clock=clock)
     work = DiskWork()
     audited = AuditedStore(store, clock=clock)
     datasets = Datasets(audited, mounts, folders, git_sync, work, nfs_folder=settings.mounts.nfs_folder)
@@ -164,9 +168,9 @@ def build_services(
     group_holds = GroupHolds(store)
     intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus, catalogue, group_holds)
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
-    images = Images(audited, engine, home)
+    images = Images(audited, engine, home, marks)
     images.clear_uploads()
-    files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes)
+    files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes, marks=marks)
     files.clear_uploads()
     devices = LoginDevices(derive, clock=clock)
     tokens = Tokens(audited, settings, access, passwords, devices, clock=clock, monotonic=monotonic)
@@ -189,6 +193,9 @@ def build_services(
     vitals = Vitals()
     store.on_batch(vitals.wrote)
     schedules = Schedules(audited, control, intake, prospects, Timing(settings.schedules.timezone), clock=clock)
+    artifact_sweep = ArtifactSweep(store, folders, _days(settings.files.artifact_days), clock=clock)
+    reports = DiskReports(store, engine, control, home, folders, artifact_sweep, marks, clock=clock)
+    pruning = Pruning(audited, engine, control, reports, artifact_sweep, images, metrics.files, clock=clock)
     forget = (access.forget, instance_types.forget, image_aliases.forget, group_holds.forget)
     return Services(
         settings=settings,
@@ -227,7 +234,8 @@ def build_services(
         files=files,
         folders=TaggedFolders(files, work, clock=clock),
         artifacts=Artifacts(store, folders, work),
-        artifact_sweep=ArtifactSweep(store, folders, _days(settings.files.artifact_days), clock=clock),
+        artifact_sweep=artifact_sweep,
+        pruning=pruning,
         usage=Usage(store, zone(settings.schedules.timezone or machine_timezone()), clock=clock),
         schedules=schedules,
         schedule_waits=ScheduleWaits(store, control, schedules),

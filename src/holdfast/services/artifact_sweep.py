@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -70,6 +70,24 @@ class ArtifactSweep:
             await self._in_thread(lambda stop: clear_removed(self._shared, stop))
             return removed
 
+    async def find_due(self, before: datetime) -> dict[str, list[str]]:
+        """Jobs that ended before then and whose artifacts are kept, by group."""
+        found = {}
+        for group in await self._in_thread(lambda stop: list(_groups(self._shared))):
+            due = await self._due(group, before)
+            if due:
+                found[group] = due
+        return found
+
+    async def remove(self, due: Mapping[str, Sequence[str]]) -> int:
+        """What `find_due` found; of how many jobs."""
+        async with self._turn:
+            removed = 0
+            for group, ids in due.items():
+                removed += await self._remove_all(group, ids)
+            await self._in_thread(lambda stop: clear_removed(self._shared, stop))
+            return removed
+
     async def _try_group(self, group: str, before: datetime) -> int:
         """One group's disk may be full, or gone: the others' turn comes all the same."""
         try:
@@ -80,12 +98,16 @@ class ArtifactSweep:
             return 0
 
     async def _sweep_group(self, group: str, before: datetime) -> int:
+        due = await self._due(group, before)
+        return await self._remove_all(group, due) if due else 0
+
+    async def _due(self, group: str, before: datetime) -> list[str]:
         old = await self._in_thread(lambda stop: kept_before(self._shared, group, before, stop))
-        if not old:
-            return 0
-        ended = await self._store.read(endings.finished_at, old)
-        due = [id for id in old if _is_due(id, ended, before)]
-        return await self._in_thread(lambda stop: sum(_remove(self._shared, group, id, stop) for id in due))
+        ended = await self._store.read(endings.finished_at, old) if old else {}
+        return [id for id in old if _is_due(id, ended, before)]
+
+    async def _remove_all(self, group: str, ids: Sequence[str]) -> int:
+        return await self._in_thread(lambda stop: sum(_remove(self._shared, group, id, stop) for id in ids))
 
     async def _in_thread(self, work: Callable[[threading.Event], T]) -> T:
         """Silent when it takes too long: a disk that does not answer holds up neither the next turn nor our end."""

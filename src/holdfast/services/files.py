@@ -14,6 +14,7 @@ from typing import TypeVar
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Conflict, NotFound, TooLarge
 from holdfast.core.identity import group_path
+from holdfast.disk_space import DiskMarks
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store.database import Store
@@ -36,11 +37,14 @@ NOTHING = Listing((), True, 0)
 
 
 class Files:
-    def __init__(self, store: Store, shared: SharedFolders, work: DiskWork, *, max_bytes: int) -> None:
+    def __init__(
+        self, store: Store, shared: SharedFolders, work: DiskWork, *, max_bytes: int, marks: DiskMarks
+    ) -> None:
         self._store = store
         self._shared = shared
         self._work = work
         self._max_bytes = max_bytes
+        self._marks = marks
         self._uploads = Uploads()
 
     # -- reading
@@ -122,7 +126,7 @@ class Files:
 
     async def receive(self, tree: Tree, parts: tuple[str, ...], chunks: AsyncIterator[bytes]) -> Item:
         """Of a path that was checked before."""
-        incoming = Incoming(tree, parts)
+        incoming = Incoming(tree, parts, self._marks)
         try:
             await self._kept(parts, incoming.begin)
             size = await self._write_all(incoming, parts, chunks)

@@ -103,8 +103,9 @@ class GitProgram:
         said = await self._run([f"--git-dir={repo}", "rev-parse", "--verify", "refs/fetched^{commit}"])
         return said.decode().strip()
 
-    async def check_size(self, repo: Path, commit: str) -> None:
-        """Before anything is written: a small repository can unpack to more than any disk holds."""
+    async def check_size(self, repo: Path, commit: str) -> int:
+        """Bytes it unpacks to. Before anything is written: a small repository can unpack to more than any disk
+        holds."""
         limit, entries, size = self._most_bytes, 0, 0
         async with _running(
             _argv([f"--git-dir={repo}", "ls-tree", "-r", "-l", "-z", commit], limit), _environment()
@@ -122,6 +123,7 @@ class GitProgram:
                     raise GitFailed(f"It has more than {MOST_ENTRIES} files")
             if await git.wait() != 0:
                 raise GitFailed("git could not read what it fetched")
+        return size
 
     async def check_out(self, repo: Path, commit: str, tree: Path) -> None:
         """The files of that commit as they are stored, into an empty folder."""

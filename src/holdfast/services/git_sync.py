@@ -22,6 +22,7 @@ from typing import Any
 
 from holdfast.core.errors import UserError
 from holdfast.core.records import Dataset
+from holdfast.disk_space import DiskMarks, is_disk_full, require_room
 from holdfast.settings import MountSettings
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
@@ -65,8 +66,10 @@ class GitSync:
         folders: SharedFolders,
         settings: MountSettings,
         *,
+        marks: DiskMarks | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        self._marks = marks or DiskMarks()
         self._store = store
         self._root = folders.git("x").parent
         self._every = settings.git_seconds
@@ -240,13 +243,22 @@ class GitSync:
         work = await asyncio.to_thread(git_trees.new_work, folder)
         try:
             repo, tree = work / "repo", work / "tree"
+            await self._require_room(work, 0)
             commit = await self._git.fetch(source, ref, repo)
-            await self._git.check_size(repo, commit)
+            await self._require_room(work, await self._git.check_size(repo, commit))
             await self._git.check_out(repo, commit, tree)
             await ended(partial(git_trees.put_in_place, tree, folder, self._clock()))
         finally:
             await ended(partial(remove_folder, work, self._end))
         return commit
+
+    async def _require_room(self, folder: Path, size: int) -> None:
+        try:
+            await asyncio.to_thread(require_room, folder, size, self._marks)
+        except OSError as error:
+            if is_disk_full(error):
+                raise GitFailed("There is no room left for it on the disk of the shared files") from error
+            raise
 
     async def _source(self, dataset: Dataset) -> Source:
         name = dataset.data.get("secret")

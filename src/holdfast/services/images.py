@@ -14,6 +14,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
+from holdfast.disk_space import DiskMarks, is_disk_full, require_room
 from holdfast.engines.base import Engine, ImageInfo
 
 from .audit import AuditedStore, Deed
@@ -40,7 +41,8 @@ class KeepsImages(Protocol):
 
 
 class Images:
-    def __init__(self, store: AuditedStore, engine: Engine, home: Path) -> None:
+    def __init__(self, store: AuditedStore, engine: Engine, home: Path, marks: DiskMarks) -> None:
+        self._marks = marks
         self._store = store
         self._engine = engine
         self._uploads = home / "uploads"
@@ -89,10 +91,15 @@ class Images:
         try:
             file = await asyncio.to_thread(self._open, path)
             try:
-                await _write_all(file, chunks)
+                await _write_all(file, chunks, self._marks)
             finally:
                 await asyncio.to_thread(file.close)
         except OSError as error:
+            if is_disk_full(error):
+                raise Unavailable(
+                    "The image was not kept: there is no room left for it on the server's disk",
+                    hint="Free room first: `holdfast prune` shows what takes it.",
+                ) from error
             raise Unavailable(f"The upload could not be kept: {error.strerror}") from error
 
     def _open(self, path: Path) -> IO[bytes]:
@@ -105,14 +112,19 @@ class Images:
         raise Conflict(f"The engine {self._engine.name} takes its images from elsewhere")
 
 
-async def _write_all(file: IO[bytes], chunks: AsyncIterator[bytes]) -> None:
+async def _write_all(file: IO[bytes], chunks: AsyncIterator[bytes], marks: DiskMarks) -> None:
     waiting = bytearray()
+
+    def write(data: bytes) -> None:
+        require_room(file.fileno(), len(data), marks)
+        file.write(data)
+
     async for chunk in chunks:
         waiting += chunk
         if len(waiting) >= BUFFER:
-            await asyncio.to_thread(file.write, bytes(waiting))
+            await asyncio.to_thread(write, bytes(waiting))
             waiting.clear()
-    await asyncio.to_thread(file.write, bytes(waiting))
+    await asyncio.to_thread(write, bytes(waiting))
 
 
 def _deed(actor: Actor, act: Act, name: str) -> Deed:

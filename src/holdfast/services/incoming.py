@@ -8,11 +8,15 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.disk_space import DiskMarks, require_room
+
 from .file_tree import Tree
 
 
 class Incoming:
-    def __init__(self, tree: Tree, parts: tuple[str, ...]) -> None:
+    def __init__(self, tree: Tree, parts: tuple[str, ...], marks: DiskMarks | None = None) -> None:
+        """`marks`: it may not fill the disk; that is an OSError ENOSPC."""
+        self._marks = marks or DiskMarks()
         self._tree = tree
         self._parts = parts
         self._turn = threading.Lock()
@@ -30,6 +34,8 @@ class Incoming:
 
     def write(self, data: bytes) -> None:
         with self._turn:
+            if not self._over:
+                require_room(self._fd, len(data), self._marks)
             view = memoryview(data)
             while view and not self._over:
                 view = view[os.write(self._fd, view) :]

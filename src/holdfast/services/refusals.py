@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.store.errors import DiskFull, StoreError
 
 
 class NoLog(NotFound):
@@ -77,3 +78,13 @@ class Unavailable(UserError):
     """Something this needs is not to be had right now."""
 
     code = "unavailable"
+
+
+def store_unavailable(error: StoreError, hint: str) -> Unavailable:
+    """What is said of a write or a look that the database could not do; `hint`: where the disk is not the reason."""
+    if isinstance(error, DiskFull):
+        return Unavailable(
+            "The server's disk is full, so this could not be saved",
+            hint="Try again in a minute. If it stays so, ask an admin to free room with `holdfast prune`.",
+        )
+    return Unavailable("The database cannot be used right now", hint=hint)

@@ -14,7 +14,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -24,7 +24,7 @@ from sqlalchemy import URL, Connection, exc, text
 from holdfast.core.errors import UserError
 
 from .connections import is_sqlite, make_engine, parse_url, sqlite_path
-from .errors import StoreError
+from .errors import DiskFull, StoreError
 from .failures import describe, lost_connection, translated
 from .locks import FileLock, drop_advisory_lock, take_advisory_lock, taken
 from .schema import HEAD, current_version, migrate
@@ -35,6 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 4
+FULL_RETRIES = 3  # whoever fills the disk may take the room that was made
 
 
 class Store:
@@ -49,6 +50,7 @@ class Store:
         self._open_readers: list[Connection] = []
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._writer = Writer(self._connect_writer)
+        self._on_full: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
     def open(cls, url: str, *, vault: Vault) -> Store:
@@ -96,12 +98,27 @@ class Store:
 
         `fn` may share its transaction with others and may be run a second time after a rollback: it must do nothing
         but read and write through its connection. When it raises, only its own changes are undone. StoreError: the
-        database failed. If the caller is cancelled, the write may still happen.
+        database failed. If the caller is cancelled, the write may still happen. On a full disk it is tried again after
+        `on_full` has made room.
         """
+        work = functools.partial(_call, fn, args, kwargs)
+        for _ in range(FULL_RETRIES if self._on_full else 0):
+            try:
+                return await self._put(work)
+            except DiskFull:
+                assert self._on_full is not None
+                await self._on_full()
+        return await self._put(work)
+
+    async def _put(self, work: Callable[[Connection], T]) -> T:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._writer.put(Write(functools.partial(_call, fn, args, kwargs), future, loop))
+        self._writer.put(Write(work, future, loop))
         return await future
+
+    def on_full(self, make_room: Callable[[], Awaitable[None]]) -> None:
+        """Call it when a write fails because the disk is full, before the write is tried again."""
+        self._on_full = make_room
 
     def on_batch(self, tell: Callable[[int, float], None]) -> None:
         """Call it, in the writing thread, with how many writes went to disk together and the seconds that took."""

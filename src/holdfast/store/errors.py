@@ -10,6 +10,10 @@ class StoreError(HoldfastError):
     during a commit possibly everything, of the write was kept. The next call tries afresh."""
 
 
+class DiskFull(StoreError):
+    """The database could not grow; nothing of the write was kept."""
+
+
 class StaleVersion(HoldfastError):
     """Someone else changed the job since it was read; nothing was written."""
 

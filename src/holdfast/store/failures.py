@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from sqlalchemy import exc
 
-from .errors import StoreError
+from .errors import DiskFull, StoreError
 
+_FULL = "The database cannot grow: the disk is full"
+# SQLite's names of errors that a full disk causes. Its index of the write-ahead log grows by a call of its own.
+_FULL_NAMES = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 # What the database says -> what we say. The first that is found counts.
 _WORDS = (
-    ("disk is full", "The database cannot grow: the disk is full"),
-    ("No space left", "The database cannot grow: the disk is full"),
+    ("disk is full", _FULL),
+    ("No space left", _FULL),
     ("database is locked", "The database is locked by another program"),
     ("readonly database", "The database may only be read: look at the permissions of its file and folder"),
     ("malformed", "The database file is damaged"),
@@ -32,7 +35,10 @@ def is_outage(error: BaseException) -> bool:
 def describe(error: BaseException) -> str:
     if lost_connection(error):
         return "The connection to the database was lost"
-    text = str(getattr(error, "orig", None) or error)
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlite_errorname", "") in _FULL_NAMES:
+        return _FULL
+    text = str(cause)
     for sign, words in _WORDS:
         if sign in text:
             return words
@@ -46,6 +52,7 @@ def translated(error: Exception) -> Exception:
         return RuntimeError("A function of the store raised StopIteration")  # no future can carry it
     if not is_outage(error):
         return error
-    outage = StoreError(describe(error))
+    words = describe(error)
+    outage = DiskFull(words) if words == _FULL else StoreError(words)
     outage.__cause__ = error
     return outage

@@ -29,8 +29,9 @@ class FileLock:
             holder = os.pread(self._handle, 32, 0).decode(errors="replace").strip()
             os.close(self._handle)
             raise taken(f"process {holder}" if holder else "") from None
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # it only says who holds the lock; a full disk must not prevent a start
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """The file stays: removing it could take the lock from under its next holder."""

@@ -27,10 +27,12 @@ from holdfast.core.placement import Node
 from holdfast.engines.base import (
     ArtifactSink,
     Command,
+    DiskUse,
     EngineHealth,
     ImageInfo,
     Launch,
     LogSource,
+    LogUse,
     NoEntry,
     ProcessInfo,
     Session,
@@ -40,6 +42,7 @@ from holdfast.engines.base import (
 from holdfast.reach import Reach, Silent
 
 from . import artifacts, ending, machine, read
+from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_ended, scan_logs
 from .entering import Entering
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
@@ -54,7 +57,6 @@ from .processes import open_child, open_pidfd
 from .recorder import Recorder
 from .reviving import Reviver
 from .rounds import Subject
-from .scratch import Pace, timed
 from .site import Site, find_site
 from .spawning import keep_descriptors_private
 from .starting import Refusal, Started, Starter, refused
@@ -84,7 +86,7 @@ class EmbeddedEngine:
     def __init__(self, home: Path, options: EmbeddedOptions | None = None) -> None:
         self._options = options or EmbeddedOptions()
         self._places = Places(home)
-        self._images = ImageShelf(home / "images")
+        self._images = ImageShelf(home / "images", self._options.marks)
         self._views = Views(home, self._options)
         self._starter: Starter | None = None
         self._entering: Entering | None = None
@@ -92,6 +94,7 @@ class EmbeddedEngine:
         self._revived: dict[str, asyncio.TimerHandle] = {}  # when it is to be seen whether anybody is inside
         self._site: Site | None = None
         self._watch: Watch | None = None
+        self._disk_limits = DiskLimits(self, self._options, self._in_thread)
         self._measuring = Measuring()
         self._unsettled: set[str] = set()  # attempts that run, or whose last processes do, though nobody watches them
         self._nodes: tuple[Node, ...] = ()
@@ -119,7 +122,7 @@ class EmbeddedEngine:
             self._keep_revived(attempt_id)
         self._background(self._retry_sandbox())
         self._background(self._watch_memory())
-        self._background(self._watch_scratch())
+        self._background(self._disk_limits.watch())
 
     def _settle_in(self) -> None:
         """Find out what can be done here, and put away what was left by a server that died."""
@@ -319,9 +322,12 @@ class EmbeddedEngine:
             claim,
             oom=oom,
             complaint=complaint,
-            held=folder.read_full() if note is not None and note.scratch else 0,
+            excess=folder.read_full() if note is not None else None,
             artifacts=artifacts.may_have_artifacts(folder, note),
         )
+        failed_by_itself = seen.seen is Seen.EXITED and seen.code and not (seen.cause or seen.oom)
+        if failed_by_itself and self._disk_limits.was_disk_full(self._places.home, claim.ended or uptime()):
+            seen = replace(seen, cause=Cause.DISK_WAS_FULL)
         return replace(seen, used=self._measuring.used(attempt_id, note, claim.ended or uptime(), waited))
 
     async def _adopt(self, attempt_id: str) -> None:
@@ -406,13 +412,13 @@ class EmbeddedEngine:
 
     async def _terminate(self, task: LiveTask) -> None:
         """A task that is still being set up has nobody to ask yet."""
-        while self._is_live(task) and task.kill_at is not None and self._loop.time() < task.kill_at:
+        while self.is_live(task) and task.kill_at is not None and self._loop.time() < task.kill_at:
             if await self._in_thread(lambda: ending.terminate(self._target(task))):
                 return
             await asyncio.sleep(_AGAIN)
 
     def _kill_due(self, task: LiveTask, again: bool) -> None:
-        if self._is_live(task):
+        if self.is_live(task):
             task.kill_timer = self._loop.call_later(_KILL_AGAIN, self._kill_due, task, True)
             self._background(self._in_thread(lambda: ending.kill(self._target(task), again=again)))
 
@@ -430,29 +436,33 @@ class EmbeddedEngine:
             task.folder.mark_out_of_memory()
             await self.stop(task.attempt_id, 0)
 
-    async def _watch_scratch(self) -> None:
-        """Homes whose size is limited, one after the other."""
-        pace = Pace(self._options.scratch_every, self._loop.time)
-        while True:
-            await asyncio.sleep(min(1.0, self._options.scratch_every))
-            for task in pace.due(self._watching):
-                if self._is_live(task):
-                    pace.looked(task, await self._check_scratch(task))
+    def live_tasks(self) -> list[LiveTask]:
+        return list(self._watch) if self._watch is not None else []
 
-    async def _check_scratch(self, task: LiveTask) -> float:
-        """Answers the seconds it took. One that was found too large stays so, also for a server that comes later."""
-        note, folder = task.note, task.folder
-        assert note is not None
-        held, took = folder.read_full(), 0.0
-        if not held:
-            held, took = await self._in_thread(lambda: timed(folder.path, note.home, note.scratch))
-        if held > note.scratch and self._is_live(task):
-            with suppress(OSError):  # the disk itself may be full: stop it all the more
-                folder.mark_full(held)
-            await self.stop(task.attempt_id, self._options.scratch_grace)
-        return took
+    async def measure_disk(self) -> Mapping[str, DiskUse]:
+        return await self._disk_limits.measure()
 
-    def _is_live(self, task: LiveTask) -> bool:
+    async def cut_logs(self, keep: int, wanted: int, *, ended: bool = False) -> int:
+        if ended:
+            return await self._in_thread(lambda: cut_ended_logs(self._places, keep, wanted))
+        return await self._disk_limits.cut_logs(keep, wanted)
+
+    async def stop_for_disk(
+        self, attempt_id: str, use: DiskUse, free: int, grace: float, *, files: bool = False
+    ) -> None:
+        await self._disk_limits.stop_for_disk(attempt_id, use, free, grace, files=files)
+
+    def note_disk_full(self) -> None:
+        self._disk_limits.full_at = uptime()
+
+    async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
+        ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]
+        return await self._in_thread(lambda: measure_ended(self._places, ids))
+
+    async def scan_logs(self, timeout: float) -> tuple[Mapping[str, LogUse], bool]:
+        return await self._in_thread(lambda: scan_logs(self._places, timeout))
+
+    def is_live(self, task: LiveTask) -> bool:
         return self._watch is not None and self._watch.get(task.attempt_id) is task
 
     def _target(self, task: LiveTask) -> ending.Target:
@@ -470,6 +480,8 @@ class EmbeddedEngine:
         note = folder.read_start()
         if note is not None and not note.sandbox and folder.read_claim().code is None and not folder.is_alive():
             ending.kill_plain(ending.Target(name, folder, note, 0))  # its runner was killed; it may run on alone
+        if folder.exists() and not folder.is_alive():
+            cap_logs(folder, self._options.log_cap)
         trash = self._places.put_away(attempt_id)
         groups = self._current_site().groups
         if trash is not None:
@@ -498,7 +510,8 @@ class EmbeddedEngine:
             task = self._watching.get(attempt_id)
             if task is not None:
                 await task.gone.wait()
-            await self.remove(attempt_id)
+            with suppress(OSError):  # a full disk must not prevent a start; the next one tries again
+                await self.remove(attempt_id)
         return strays
 
     # --- letting people in ----------------------------------------------------------------------------------------

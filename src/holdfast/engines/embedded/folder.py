@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .read import Claim, StartNote, parse_claim, parse_start
+from .read import Claim, DiskExcess, StartNote, parse_claim, parse_excess, parse_start
 
 # Names become file and cgroup names; nothing else may come through.
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z")
@@ -76,19 +76,17 @@ class TaskFolder:
     def is_marked_out_of_memory(self) -> bool:
         return os.path.lexists(self["oom"])
 
-    def mark_full(self, held: int) -> None:
-        """Its home held that many bytes, and it is to be stopped for it. A link, as `write_start`."""
+    def mark_full(self, excess: DiskExcess) -> None:
+        """It wrote too much, and is to be stopped for it. A link, as `write_start`."""
         with suppress(FileExistsError):
-            os.symlink(str(held), self["full"])
+            os.symlink(excess.render(), self["full"])
 
-    def read_full(self) -> int:
-        """Bytes its home held when that was too much; 0: it was not."""
+    def read_full(self) -> DiskExcess | None:
+        """What it wrote when that was too much; None: it was not."""
         try:
-            return max(1, int(os.readlink(self["full"])))
-        except FileNotFoundError:
-            return 0
-        except (OSError, ValueError):
-            return 1
+            return parse_excess(os.readlink(self["full"]))
+        except OSError:
+            return None
 
     def announce(self, key: str, text: str) -> None:
         """Add to the log, unless that was done under this key before. A crash may add it twice, never not at all."""

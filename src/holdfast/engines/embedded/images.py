@@ -19,13 +19,14 @@ from urllib.parse import quote
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import HOST_IMAGE
+from holdfast.disk_space import DiskMarks, is_disk_full
 from holdfast.engines.base import ImageInfo
 
 from .archives import unpack_image
 from .cleaning import remove_tree
 from .roots import find_shell
 from .tars import BadArchive
-from .unpacking import Unpacker
+from .unpacking import Unpacker, no_room
 
 _LONGEST_FILE = 200
 _DRAFT = "new-"
@@ -50,8 +51,9 @@ class Image:
 class ImageShelf:
     """Blocking: call it from a thread."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, marks: DiskMarks | None = None) -> None:
         self._folder = folder
+        self._marks = marks or DiskMarks()
         self._roots = folder / "roots"
         self._lock = threading.Lock()
 
@@ -88,6 +90,8 @@ class ImageShelf:
                 self._write(index, image)
         except OSError as error:
             remove_tree(str(folder))
+            if is_disk_full(error):
+                raise no_room() from error
             raise BadArchive(f"The image could not be unpacked: {error.strerror or error}.") from error
         except BaseException:
             remove_tree(str(folder))
@@ -124,7 +128,7 @@ class ImageShelf:
         rootfs = folder / "rootfs"
         rootfs.mkdir(parents=True)
         rootfs.chmod(0o755)
-        unpacker = Unpacker(str(rootfs))
+        unpacker = Unpacker(str(rootfs), self._marks)
         config = unpack_image(file, unpacker)
         unpacker.finish()
         return Image(

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from resource import struct_rusage
 
+from holdfast.engines.base import DiskUse
+
 from .folder import TaskFolder
 from .read import Claim, Notes, StartNote
 from .recorder import Recorder
@@ -27,6 +29,7 @@ class LiveTask:
     notes_watch: int | None = None  # the same, of its folder of notes
     notes: Notes = field(default_factory=Notes)  # what it told last
     scratch_at: float | None = None  # when its home is to be looked at next, in the event loop's time
+    disk_use: DiskUse = field(default_factory=DiskUse)  # as it was measured last
     kill_at: float | None = None  # set by stop, in the event loop's time
     kill_timer: asyncio.TimerHandle | None = None
     watch_timer: asyncio.TimerHandle | None = None

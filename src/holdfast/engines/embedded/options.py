@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.core.job import GIB, MIB
+from holdfast.disk_space import DiskMarks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +26,11 @@ class EmbeddedOptions:
     host_show: tuple[str, ...] = ()  # more of the machine's folders to show, read-only
     library: tuple[str, ...] = ()  # folders of Python packages that every task is to have
     hidden: tuple[str, ...] = ()  # more paths no task may see, such as the server's state
-    scratch_every: float = 10.0  # seconds between two looks at a home whose size is limited
-    scratch_grace: float = 30.0  # seconds between TERM and KILL of a task whose home holds too much
+    task_bytes: int = 0  # most bytes of a task's own files; 0: no limit
+    task_files: int = 0  # most files and folders among them; 0: no limit
+    scratch_every: float = 10.0  # seconds between two looks at what a task wrote, where that is limited
+    scratch_grace: float = 30.0  # seconds between TERM and KILL of a task that wrote too much
+    marks: DiskMarks = field(default_factory=DiskMarks)  # when the disk counts as full: no image is unpacked then
     node_name: str = "local"
     cgroup: str = "holdfast"  # the control group below which those of tasks are made
     address: str = ""  # at which others reach the tasks; empty: where the machine's network route begins

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -85,6 +87,15 @@ class Places:
 
     def remove_logs(self, attempt_id: str) -> None:
         remove_tree(self._shelf(attempt_id))
+
+    def shelved(self) -> Iterator[TaskFolder]:
+        """The logs of tasks that were put away; from a random place on, for there may be more than one has time for."""
+        shards = os.listdir(self._logs)
+        random.shuffle(shards)
+        for shard in shards:
+            with suppress(OSError):
+                for name in os.listdir(f"{self._logs}/{shard}"):
+                    yield TaskFolder(f"{self._logs}/{shard}/{name}")
 
     def trash(self) -> list[str]:
         """Left by a server that died."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from holdfast.core.attempt import Debugger, Observation, Seen
@@ -94,6 +95,44 @@ class Notes:
     debuggers: tuple[Debugger, ...] = ()
 
 
+class ExcessKind(StrEnum):
+    HOME = "home"  # bytes in its home
+    BYTES = "bytes"  # bytes in all its files
+    FILES = "files"
+    SERVER = "server"  # no limit of its own: the server's disk was nearly full
+    SERVER_FILES = "server-files"  # the same, of files
+
+
+@dataclass(frozen=True, slots=True)
+class DiskExcess:
+    """Why a task was stopped for what it wrote: how much there was, and the limit, or what was free on the disk."""
+
+    kind: ExcessKind
+    held: int
+    limit: int
+
+    def render(self) -> str:
+        return f"{self.kind} {self.held} {self.limit}"
+
+    @property
+    def cause(self) -> Cause:
+        if self.kind is ExcessKind.HOME:
+            return Cause.SCRATCH_FULL
+        own = self.kind in (ExcessKind.BYTES, ExcessKind.FILES)
+        return Cause.DISK_LIMIT if own else Cause.SERVER_DISK_FULL
+
+
+def parse_excess(text: str) -> DiskExcess:
+    """Older releases wrote the bytes in its home alone."""
+    try:
+        if " " not in text:
+            return DiskExcess(ExcessKind.HOME, max(1, int(text)), 0)
+        kind, held, limit = text.split()
+        return DiskExcess(ExcessKind(kind), max(1, int(held)), int(limit))
+    except ValueError:
+        return DiskExcess(ExcessKind.HOME, 1, 0)
+
+
 def parse_claim(data: bytes) -> Claim:
     """A line without its newline was not finished, so it was not said."""
     fields: dict[str, Any] = {}
@@ -153,11 +192,11 @@ def ended(
     *,
     oom: bool,
     complaint: str,
-    held: int = 0,
+    excess: DiskExcess | None = None,
     artifacts: bool = False,
 ) -> Observation:
-    """An attempt whose runner wrote its last line. `complaint`: the first words on its stderr. `held`: bytes in its
-    home for which it was stopped."""
+    """An attempt whose runner wrote its last line. `complaint`: the first words on its stderr. `excess`: what it wrote,
+    if it was stopped for that."""
     sandboxed = note is None or note.sandbox
     code = claim.command_code if sandboxed or not claim.ready else claim.code
     if code is None and oom:
@@ -173,8 +212,8 @@ def ended(
         oom=oom,
         warning=note.warning if note else "",
     )
-    if code is not None and note is not None and held:
-        return replace(seen, cause=Cause.SCRATCH_FULL, message=_too_much(note, held), artifacts=artifacts)
+    if code is not None and note is not None and excess is not None:
+        return replace(seen, cause=excess.cause, message=_describe_excess(note, excess), artifacts=artifacts)
     if code is not None:
         return replace(seen, artifacts=artifacts)
     if claim.code is not None and claim.code > 128:
@@ -198,9 +237,19 @@ def not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) 
     return Observation(attempt_id=attempt_id, seen=Seen.LOST, started_at=started, message=message, cause=Cause.LOST)
 
 
-def _too_much(note: StartNote, held: int) -> str:
+def _describe_excess(note: StartNote, excess: DiskExcess) -> str:
+    if excess.kind is ExcessKind.FILES:
+        return f"It had written {excess.held:,} files; at most {excess.limit:,} are allowed"
+    if excess.kind is ExcessKind.BYTES:
+        return f"It had written {show_bytes(excess.held)}; at most {show_bytes(excess.limit)} are allowed"
+    if excess.kind is ExcessKind.SERVER_FILES:
+        had = f"this task had written {excess.held:,} files"
+        return f"Stopped because the server's disk could hold almost no more files ({excess.limit:,} left); {had}"
+    if excess.kind is ExcessKind.SERVER:
+        had = f"this task had written {show_bytes(excess.held)}"
+        return f"Stopped because the server's disk was nearly full ({show_bytes(excess.limit)} free); {had}"
     where = HOME if note.sandbox else "Its home folder"
-    return f"{where} held {show_bytes(held)}; at most {show_bytes(note.scratch)} are allowed"
+    return f"{where} held {show_bytes(excess.held)}; at most {show_bytes(excess.limit or note.scratch)} are allowed"
 
 
 def _elapsed(claim: Claim) -> float | None:

@@ -25,7 +25,7 @@ class Recorder:
         self._last = ZERO
         self._opened = False
         self._held_since: float | None = None
-        self.first = read_first(folder)
+        self.first = self._first_written = read_first(folder)
         self._waiters: set[asyncio.Future[None]] = set()
         self.ended = False
 
@@ -37,7 +37,8 @@ class Recorder:
             out, err = self._whole_lines(out, err)
         if (out, err) != (self._last.out, self._last.err):
             self._append(Mark(int(time.time() * 1000), max(out, self._last.out), max(err, self._last.err)))
-            self._enforce_cap()
+            self._enforce_cap(out, err)
+        self._keep_first()
         return self._last
 
     @property
@@ -80,6 +81,9 @@ class Recorder:
         self._opened = True
         with suppress(OSError):
             self._last = _mend(self._folder["timeline"])
+        if self._last != ZERO:  # a server was here before, and may have been killed after it cut a log
+            out, err = self.first
+            self.first = (_skip_hole(self._folder["stdout"], out), _skip_hole(self._folder["stderr"], err))
 
     def _append(self, mark: Mark) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -126,18 +130,38 @@ class Recorder:
             return end if reach == _TAIL else start  # a line longer than we look back is cut anywhere
         return end - reach + found + 1
 
-    def _enforce_cap(self) -> None:
-        out = self._cut("stdout", self._last.out, self.first[0])
-        err = self._cut("stderr", self._last.err, self.first[1])
-        if (out, err) != self.first:
-            self.first = (out, err)
-            write_first(self._folder, out, err)
+    def kept_bytes(self) -> int:
+        """Of both streams, as far as was noted."""
+        return max(0, self._last.out - self.first[0]) + max(0, self._last.err - self.first[1])
 
-    def _cut(self, stream: str, end: int, first: int) -> int:
-        """Drop the oldest bytes of a stream above its cap, a good piece at a time."""
-        if end - first <= self._cap + max(self._cap // 16, _BLOCK):
+    def cut(self, keep: int) -> int:
+        """Keep the newest `keep` bytes of each stream, because the disk is full; how many bytes were dropped."""
+        before = self.first
+        self.first = (
+            self._cut("stdout", self._size("stdout"), before[0], keep),
+            self._cut("stderr", self._size("stderr"), before[1], keep),
+        )
+        self._keep_first()
+        return sum(self.first) - sum(before)
+
+    def _enforce_cap(self, out: int, err: int) -> None:
+        """By the streams' own ends: on a full disk the timeline stays behind."""
+        self.first = (
+            self._cut("stdout", out, self.first[0], self._cap),
+            self._cut("stderr", err, self.first[1], self._cap),
+        )
+        self._keep_first()
+
+    def _keep_first(self) -> None:
+        """On a full disk it is tried again with the next record: by then what was cut has made room."""
+        if self.first != self._first_written and write_first(self._folder, *self.first):
+            self._first_written = self.first
+
+    def _cut(self, stream: str, end: int, first: int, keep: int) -> int:
+        """Drop the oldest bytes of a stream above `keep`, a good piece at a time."""
+        if end - first <= keep + max(keep // 16, _BLOCK):
             return first
-        keep_from = (end - self._cap) // _BLOCK * _BLOCK
+        keep_from = (end - keep) // _BLOCK * _BLOCK
         return keep_from if punch_hole(self._folder[stream], keep_from) else first
 
 
@@ -152,6 +176,20 @@ def _mend(path: str) -> Mark:
         if good * RECORD.size != os.fstat(fd).st_size:
             os.ftruncate(fd, good * RECORD.size)
         return timeline.mark(good - 1)
+    finally:
+        os.close(fd)
+
+
+def _skip_hole(path: str, start: int) -> int:
+    """The first byte from `start` on that is kept; bytes that were cut are a hole."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return start
+    try:
+        return os.lseek(fd, start, os.SEEK_DATA)
+    except OSError:  # there is nothing but a hole, or the filesystem cannot tell
+        return start
     finally:
         os.close(fd)
 
@@ -186,9 +224,13 @@ def read_first(folder: TaskFolder) -> tuple[int, int]:
         return 0, 0
 
 
-def write_first(folder: TaskFolder, out: int, err: int) -> None:
+def write_first(folder: TaskFolder, out: int, err: int) -> bool:
+    """False where the disk is full; then what was written before stays."""
     draft = folder["first.draft"]
-    with suppress(OSError):
+    try:
         with open(draft, "w") as file:
             file.write(f"{out} {err}\n")
         os.replace(draft, folder["first"])
+    except OSError:
+        return False
+    return True

@@ -12,6 +12,8 @@ import tarfile
 from contextlib import suppress
 from typing import IO
 
+from holdfast.disk_space import DiskMarks, read_disk_space, require_room
+
 from .cleaning import remove_tree
 from .roots import resolve_inside
 from .tars import BadArchive, Tar
@@ -20,16 +22,16 @@ _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _MOST_ENTRIES = 5_000_000
 _CHUNK = 1024 * 1024
-_RESERVE = 512 * 1024 * 1024  # bytes of the disk that stay free
-_LOOK_EVERY = 64 * 1024 * 1024  # bytes written between two looks at the free space
+_LOOK_EVERY = 16 * 1024 * 1024  # bytes written between two looks at the free space
 _ENTRY_COST = 4096  # bytes a file takes at least, empty or not
 
 
 class Unpacker:
     """For all layers of one image, from the lowest up."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, marks: DiskMarks | None = None) -> None:
         self._root = root
+        self._marks = marks or DiskMarks()
         self._entries = 0
         self._since_look = _LOOK_EVERY
         self._parents: dict[str, str] = {}
@@ -196,16 +198,24 @@ class Unpacker:
             raise BadArchive(f"{entry.name[:100]!r} says it has {entry.size} bytes, more than fit on the disk.")
 
     def _free(self) -> int:
-        disk = os.statvfs(self._root)
-        return disk.f_bavail * disk.f_frsize
+        return read_disk_space(self._root).free
 
     def _check_room(self, count: int) -> None:
         self._since_look += count
         if self._since_look < _LOOK_EVERY:
             return
         self._since_look = 0
-        if self._free() < _RESERVE + _LOOK_EVERY:
-            raise BadArchive("There is not enough room on the disk to unpack the image.")
+        try:
+            require_room(self._root, _LOOK_EVERY, self._marks)
+        except OSError as error:
+            raise no_room() from error
+
+
+def no_room() -> BadArchive:
+    return BadArchive(
+        "There is not enough room on the server's disk to unpack the image.",
+        hint="Free room first: `holdfast prune` shows what takes it.",
+    )
 
 
 def _parts(name: str) -> list[str]:

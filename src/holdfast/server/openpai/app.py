@@ -61,7 +61,7 @@ class RestServer:
             response = answer_error(error.status_code, "InvalidParametersError", error.detail, {"Connection": "close"})
         except StoreError as error:
             log.error("the store could not do it", extra={"event": "store", "error": str(error)})
-            response = render(store_failed())
+            response = render(store_failed(error))
         response.headers.update(headers)
         return response
 

@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from holdfast.core.errors import UserError
 from holdfast.server.answers import answer
-from holdfast.services.refusals import TooManyRequests
+from holdfast.services.refusals import TooManyRequests, store_unavailable
+from holdfast.store.errors import StoreError
 
 from .cross_origin import OPEN
 
@@ -79,8 +80,9 @@ def no_guest() -> PaiError:
     return PaiError(401, "UnauthorizedUserError", "Guest is not allowed to do this operation.")
 
 
-def store_failed() -> PaiError:
-    return PaiError(503, "UnknownError", "The database cannot be used right now. The server's log says more.")
+def store_failed(error: StoreError) -> PaiError:
+    told = store_unavailable(error, "The server's log says more.")
+    return PaiError(503, "UnknownError", f"{told.message}. {told.hint}")
 
 
 def render_outermost(error: UserError | None, request_id: str) -> Response:

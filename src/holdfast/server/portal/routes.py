@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotFound, NotLoggedIn, UserError
-from holdfast.services.refusals import Unavailable
+from holdfast.services.refusals import store_unavailable
 from holdfast.store.errors import StoreError
 
 from .. import sessions
@@ -109,7 +109,7 @@ def _to_login(visit: Visit) -> Response:
 async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
     if isinstance(error, StoreError):
         log.error("the store could not do it", extra={"event": "store", "error": str(error)})
-        error = Unavailable("The database cannot be used right now", hint="Try again in a moment.")
+        error = store_unavailable(error, "Try again in a moment.")
     error = _for_people(error)
     status = STATUS.get(error.code, 400)
     found = ErrorPage(

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from holdfast.core.errors import NotLoggedIn, UserError
 from holdfast.server.answers import answer
 from holdfast.server.errors import STATUS
-from holdfast.services.refusals import NotInGroup, OverQuota
+from holdfast.services.refusals import NotInGroup, OverQuota, store_unavailable
+from holdfast.store.errors import StoreError
 
 NOT_AUTH = "NOT_AUTH"
 NOT_FOUND = "RESOURCE_NOT_FOUND"
@@ -73,8 +74,9 @@ def say(error: UserError) -> str:
 # -- of whole requests
 
 
-def store_failed() -> PhError:
-    return PhError("The database cannot be used right now. The server's log says more.", UNAVAILABLE)
+def store_failed(error: StoreError) -> PhError:
+    told = store_unavailable(error, "The server's log says more.")
+    return PhError(f"{told.message}. {told.hint}", UNAVAILABLE)
 
 
 def internal(request_id: str) -> PhError:

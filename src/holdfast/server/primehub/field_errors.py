@@ -38,7 +38,7 @@ def _foreseen(error: GraphQLError, request_id: str) -> PhError:
         return translate(cause)
     if isinstance(cause, StoreError):
         log.error("the store could not do it", extra={"event": "store", "error": str(cause)})
-        return store_failed()
+        return store_failed(cause)
     log.error(
         "a field failed", exc_info=cause, extra={"event": "internal-error", "request_id": request_id, "at": error.path}
     )

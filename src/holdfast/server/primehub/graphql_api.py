@@ -54,7 +54,7 @@ class GraphQLApi:
             return answer_not_logged_in()
         except StoreError as error:
             log.error("the store could not do it", extra={"event": "store", "error": str(error)})
-            return answer_refusal(store_failed(), 503)
+            return answer_refusal(store_failed(error), 503)
         except HTTPException as error:  # the body is too large, found out while reading
             response = answer_refusal(PhError(error.detail), error.status_code)
             response.headers["Connection"] = "close"

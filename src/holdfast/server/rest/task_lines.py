@@ -22,7 +22,7 @@ from holdfast.core.records import JobSummary
 from holdfast.services import Services
 from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.entering import Entrance, Places
-from holdfast.services.refusals import Unavailable
+from holdfast.services.refusals import store_unavailable
 from holdfast.store.errors import StoreError
 
 from ..access_guard import AccessGuard, GetActor
@@ -142,7 +142,7 @@ def _told(error: BaseException) -> tuple[UserError, int]:
         error.hint = f"{error.hint} Pages show a ticket instead: POST /api/v1/jobs/JOB/tickets."
     if isinstance(error, StoreError):
         log.error("the store could not do it", extra={"event": "store", "error": str(error)})
-        error = Unavailable("The database cannot be used right now", hint="Try again in a moment.")
+        error = store_unavailable(error, "Try again in a moment.")
     if isinstance(error, UserError):
         return error, OWN_CODES + STATUS.get(error.code, 400)
     log.error("a line into a task failed", extra={"event": "internal-error", "error": repr(error)}, exc_info=error)

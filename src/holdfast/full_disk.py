@@ -1,0 +1,77 @@
+"""Starting on a full disk: the reserve is given up, and where that is not enough, what fills the disk is stopped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.core.errors import HoldfastError
+from holdfast.core.job import GIB, MIB
+from holdfast.disk_reserve import DiskReserve
+from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
+from holdfast.engines.embedded.emergency import stop_largest_task
+from holdfast.settings import Settings
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+MAX_LOG_BYTES = 10 * GIB
+MAX_LOG_PERCENT = 5
+MAX_START_TRIES = 20
+MIN_START_BYTES = MIB // 2  # with less the database may not open
+MIN_START_FILES = 16
+
+
+def disk_reserve(home: Path, marks: DiskMarks) -> DiskReserve:
+    return DiskReserve(home / "reserve", marks.reserve(read_disk_space(home)))
+
+
+def task_limits(home: Path, settings: Settings) -> tuple[int, int, int]:
+    """Most bytes of a log stream, most bytes of a task's files, most files; 0 of the last two: no limit."""
+    space, disk = _read_nearest(home), settings.disk
+    log_bytes = max(MIB, min(MAX_LOG_BYTES, space.total * MAX_LOG_PERCENT // 100))
+    return (
+        settings.logs.cap_bytes or log_bytes,
+        space.total // 2 if disk.task_bytes is None else disk.task_bytes,
+        space.total_files // 2 if disk.task_files is None else disk.task_files,
+    )
+
+
+def _read_nearest(folder: Path) -> DiskSpace:
+    """Of the disk where the folder is, or will be."""
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return read_disk_space(folder)
+
+
+def open_with_room(open_it: Callable[[], T], home: Path, reserve: DiskReserve) -> T:
+    """What `open_it` returns. On a full disk the tasks that fill it are stopped before, as the disk monitor would soon
+    do: they could take every bit of room that the start needs. Then a part of the reserve is given up."""
+    for _ in range(MAX_START_TRIES):
+        if not lacks_room(home) or not _stop_filler(home):
+            break
+    if lacks_room(home):
+        reserve.release(for_start=True)
+    for _ in range(MAX_START_TRIES):
+        try:
+            return open_it()
+        except (HoldfastError, OSError):
+            if not lacks_room(home) or not (_stop_filler(home) or reserve.release(for_start=True)):
+                raise
+    return open_it()
+
+
+def _stop_filler(home: Path) -> bool:
+    stopped = stop_largest_task(home)
+    if stopped is not None:
+        log.warning("stopped a task, for the disk is full", extra={"event": "disk", "attempt": stopped})
+    return stopped is not None
+
+
+def lacks_room(home: Path) -> bool:
+    """The server may be unable to start."""
+    space = read_disk_space(home)
+    return space.free < MIN_START_BYTES or (space.total_files > 0 and space.free_files < MIN_START_FILES)

@@ -1,0 +1,93 @@
+"""Room that is kept back for the server: taken whole or not at all, given up step by step."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.job import GIB, MIB
+from holdfast.disk_reserve import RESERVED_FILES, START_STEPS, STEPS, DiskReserve
+from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space, require_room
+from holdfast.full_disk import task_limits
+from holdfast.settings import load_settings
+
+SIZE = 8 * MIB
+
+
+def test_it_holds_real_room(tmp_path: Path) -> None:
+    reserve = DiskReserve(tmp_path / "reserve", SIZE)
+    assert (reserve.held(), reserve.missing(), reserve.missing_files()) == (0, SIZE, RESERVED_FILES)
+    assert reserve.take()
+    assert (reserve.held(), reserve.missing(), reserve.missing_files()) == (SIZE, 0, 0)
+
+
+def test_it_is_given_up_in_steps_and_the_last_are_for_a_start(tmp_path: Path) -> None:
+    reserve = DiskReserve(tmp_path / "reserve", SIZE)
+    reserve.take()
+    steps = 0
+    while reserve.release():
+        steps += 1
+    assert steps == STEPS - START_STEPS
+    assert reserve.held() == START_STEPS * SIZE // STEPS
+    while reserve.release(for_start=True):
+        steps += 1
+    assert steps == STEPS
+    assert (reserve.held(), reserve.missing_files()) == (0, RESERVED_FILES)
+    assert reserve.take()
+    assert reserve.missing() == 0
+
+
+def test_where_there_is_no_room_it_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve = DiskReserve(tmp_path / "reserve", SIZE)
+    reserve.take()
+    reserve.release()
+    held = reserve.held()
+
+    def no_room(fd: int, start: int, size: int) -> None:
+        os.truncate(fd, SIZE)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    assert not reserve.take()
+    assert reserve.held() == held
+
+
+def test_one_that_is_switched_off_gives_its_room_back(tmp_path: Path) -> None:
+    DiskReserve(tmp_path / "reserve", SIZE).take()
+    none = DiskReserve(tmp_path / "reserve", 0)
+    assert none.take()
+    assert (tmp_path / "reserve" / "bytes").stat().st_blocks == 0
+    assert (none.missing(), none.missing_files()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("total", "full", "low", "reserve"),
+    [
+        (300 * MIB, 15 * MIB, 30 * MIB, 15 * MIB),
+        (10 * GIB, GIB // 2, GIB, 64 * MIB),
+        (1000 * GIB, GIB, 4 * GIB, 64 * MIB),
+    ],
+)
+def test_small_disks_have_smaller_marks(total: int, full: int, low: int, reserve: int) -> None:
+    space, marks = DiskSpace(free=0, total=total), DiskMarks()
+    assert (marks.full(space), marks.low(space), marks.reserve(space)) == (full, low, reserve)
+    assert marks.full_files(space) == 0
+
+
+def test_what_people_put_there_for_good_must_leave_room(tmp_path: Path) -> None:
+    free = read_disk_space(tmp_path).free
+    require_room(tmp_path, 4096, DiskMarks(low_bytes=0, full_bytes=0))
+    with pytest.raises(OSError, match="No space left"):
+        require_room(tmp_path, 2 * free, DiskMarks(low_bytes=0, full_bytes=0))
+
+
+def test_limits_of_tasks_follow_the_disk_unless_they_are_set(tmp_path: Path) -> None:
+    space = read_disk_space(tmp_path)
+    log, size, files = task_limits(tmp_path / "not" / "yet", load_settings(tmp_path, {}))
+    assert (size, files) == (space.total // 2, space.total_files // 2)
+    assert log == min(10 * GIB, space.total * 5 // 100)
+    chosen = {"HOLDFAST_DISK_TASK_BYTES": "0", "HOLDFAST_DISK_TASK_FILES": "7", "HOLDFAST_LOGS_CAP_BYTES": str(2 * MIB)}
+    assert task_limits(tmp_path, load_settings(tmp_path, chosen)) == (2 * MIB, 0, 7)
