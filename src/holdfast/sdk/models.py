@@ -292,7 +292,7 @@ class Capacity:
 class Condition:
     """A current problem of the installation."""
 
-    kind: str  # sandbox, database, disk-full or disk-low
+    kind: str  # sandbox, database, disk-full, disk-low or files-disk-full
     message: str = ""
     hint: str = ""  # what an admin can do about it
     detail: str = ""  # the error itself, for admins

@@ -659,7 +659,7 @@ class CapacityView(Given):
 
 
 class ConditionView(Given):
-    kind: Literal["sandbox", "database", "disk-full", "disk-low"]
+    kind: Literal["sandbox", "database", "disk-full", "disk-low", "files-disk-full"]
     message: str
     hint: str = Field(description="What an admin can do about it.")
     detail: str = Field("", description="The error itself; admins only.")
