@@ -14,11 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .folder import TaskFolder
 from .sealed import make_sealed_copy
 
 _LINK = ".bwrap-libraries"
-_ABOVE = ("../..", "../../..")  # from a task's folder, and from that of one that is entered after its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +30,16 @@ class Bwrap:
         can change the mode of its own."""
         return make_sealed_copy(self.path) if self.exposed else None
 
-    def link_libraries(self, folder: TaskFolder) -> dict[str, str]:
-        """What a copy that runs in this folder needs in its environment. The task can read that of its first process,
-        so it names nothing of the server: there is one link for all tasks, in the server's folder."""
+    def link_libraries(self, base: str) -> dict[str, str]:
+        """What a copy needs in its environment. The task can read that of its first process: so it names a link in
+        `base`, a folder of the server's user alone, and not where the server is installed. It is an absolute path: a
+        relative one would be looked up from wherever the server was started."""
         if not self.exposed or not self.libraries:
             return {}
-        if not any(self._is_linked(f"{folder.path}/{above}/{_LINK}") for above in _ABOVE):
-            self._make_link(f"{folder.path}/{_ABOVE[0]}/{_LINK}")
-        return {"LD_LIBRARY_PATH": ":".join(f"{above}/{_LINK}" for above in _ABOVE)}
+        link = os.path.join(os.path.abspath(base), _LINK)
+        if not self._is_linked(link):
+            self._make_link(link)
+        return {"LD_LIBRARY_PATH": link}
 
     def _is_linked(self, link: str) -> bool:
         try:

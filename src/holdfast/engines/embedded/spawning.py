@@ -31,7 +31,8 @@ class Order:
     entry: str = ""
     hold: str = ""  # the script that keeps a failed task
     env: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})  # of the runner
-    workdir: str = "/"  # without bwrap; with it, the task's folder
+    workdir: str = "/"
+    base: str = ""  # for bwrap: a folder of the server's user alone
     joins: Sequence[str] = ()  # cgroup.procs files
     seccomp: bytes = b""  # the filter of system calls
     mounts: Sequence[int] = ()  # descriptors of what is mounted, in order from MOUNT_FD; closed by whoever opened them
@@ -39,13 +40,12 @@ class Order:
 
 def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
     """The pid of the runner. `claim` is locked by us; from here on the lock is the runner's too."""
-    command, env, workdir = list(order.command), dict(order.env), order.workdir
+    command, env = list(order.command), dict(order.env)
     sources = {_CLAIM_FD: fcntl.fcntl(claim, fcntl.F_DUPFD_CLOEXEC, _HIGH)}
     try:
         if order.bwrap:
             command = [*_open_bwrap(order.bwrap, sources), "--args", str(ARGS_FD), *command]
-            env.update(order.bwrap.link_libraries(folder))
-            workdir = folder.path
+            env.update(order.bwrap.link_libraries(order.base))
             sources[ARGS_FD] = memory_file("\0".join(order.args).encode("utf-8", "surrogateescape"))
             if order.seccomp:
                 sources[SECCOMP_FD] = memory_file(order.seccomp)
@@ -57,7 +57,7 @@ def spawn(folder: TaskFolder, claim: int, order: Order) -> int:
             sources[0] = memory_file(b"")  # not the machine's /dev/null, which a task of root could close to others
             for target, mount in enumerate(order.mounts, MOUNT_FD):
                 sources[target] = fcntl.fcntl(mount, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-        argv = ["/bin/sh", RUNNER, workdir, folder["claim"], "\n".join(order.joins), *command]
+        argv = ["/bin/sh", RUNNER, order.workdir, folder["claim"], "\n".join(order.joins), *command]
         return libc.spawn(argv, env, _file_actions(folder, sources))
     finally:
         for source in sources.values():

@@ -241,6 +241,7 @@ class Starter:
         shm = launch.resources.shm or self._options.default_shm
         return Order(
             bwrap=self._site.bwrap,
+            base=str(self._places.home),
             args=render_args(launch, root, guard, env, shm, binds),
             script=launch.script,
             entry=launch.entry,

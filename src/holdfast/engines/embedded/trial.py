@@ -101,7 +101,7 @@ def run_trial(sandbox: Sandbox, make_root: MakeRoot, base: Path) -> Failure | No
     try:
         remove_tree(os.path.dirname(folder.path))
         os.makedirs(folder.path, 0o700)
-        return _run(sandbox, make_root(folder), folder)
+        return _run(sandbox, make_root(folder), folder, base)
     except OSError as error:
         return Failure.from_error(error)
     finally:
@@ -135,7 +135,7 @@ def _remove_leftovers(place: Path) -> None:
                 remove_tree(str(left))
 
 
-def _run(sandbox: Sandbox, root: Root, folder: TaskFolder) -> Failure | None:
+def _run(sandbox: Sandbox, root: Root, folder: TaskFolder, base: Path) -> Failure | None:
     """Start an empty task exactly as real ones are started."""
     launch = Launch(
         attempt_id="trial", job_id="trial", task="trial", user="", group="", image="host",
@@ -146,7 +146,14 @@ def _run(sandbox: Sandbox, root: Root, folder: TaskFolder) -> Failure | None:
         roots.make_folders(folder, root)
         args = render_args(launch, root, sandbox.guard, task_env(launch, root, "/", {}), _SHM_SIZE, ())
         command = render_command(root, ())
-        order = Order(bwrap=sandbox.bwrap, args=args, command=command, script="exit 0\n", seccomp=sandbox.seccomp)
+        order = Order(
+            bwrap=sandbox.bwrap,
+            base=str(base),
+            args=args,
+            command=command,
+            script="exit 0\n",
+            seccomp=sandbox.seccomp,
+        )
         pid = spawn(folder, claim, order)
     finally:
         os.close(claim)
