@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.bootstrap import _background, make_home, parts
+from holdfast.bootstrap import _background, make_home, parts, serve
 from holdfast.core.errors import UserError
 from holdfast.settings import Settings, load_settings
 
@@ -42,3 +42,9 @@ async def test_work_that_fails_is_told_of_and_does_not_spoil_the_end(caplog: pyt
             await _background(stack, fails())
             await begun.wait()
     assert [record.message for record in caplog.records] == ["work in the background failed"]
+
+
+def test_a_server_with_too_few_files_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (100, 100))
+    with pytest.raises(UserError, match="may open 100 files"):
+        serve(tmp_path / "home", load_settings(tmp_path, {}))

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import logging
 import os
+import resource
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MIN_OPEN_FILES = 256
 LOCK_TRIES = 20
 LOCK_PAUSE = 0.02  # seconds
 NOTES_TIMEOUT = 2.0  # seconds that a start waits until other programs can find the server
@@ -69,10 +71,21 @@ def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], No
     import uvloop
 
     make_home(home)
+    _check_open_files()
     with _only_server(home), _open_listeners(home, settings) as listeners:
         http = listeners.bind_http(settings.server.host, settings.server.port)
         ssh = listeners.bind_ssh(settings.ssh.host, settings.ssh.port) if settings.ssh.enabled else None
         uvloop.run(_serve(home, settings, listeners, http, ssh, on_ready))
+
+
+def _check_open_files() -> None:
+    """With fewer, starting a task fails in ways that look as if the machine could not isolate it."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 <= most < MIN_OPEN_FILES:
+        raise UserError(
+            f"The server may open {most} files; it needs {MIN_OPEN_FILES} or more",
+            hint=f"Raise the limit before you start it: ulimit -n {MIN_OPEN_FILES * 4}",
+        )
 
 
 def running(home: Path) -> ServerInfo | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.engines.embedded import trial
+from holdfast.engines.embedded import roots, trial
 from holdfast.engines.embedded.isolation_level import (
     Level,
     best_isolation,
@@ -51,6 +51,7 @@ def test_a_record_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         ("auto", False, FULL, FULL),
         ("auto", True, READ_ONLY, READ_ONLY),
         ("full", False, NONE, Level(isolation=Isolation.FULL)),
+        ("full", False, READ_ONLY, Level(isolation=Isolation.FULL, seccomp=True)),
         ("read-only", True, FULL, Level(isolation=Isolation.READ_ONLY)),
         ("off", True, FULL, NONE),
     ],
@@ -58,6 +59,17 @@ def test_a_record_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_the_required_level(tmp_path: Path, setting: str, several: bool, recorded: Level, required: Level) -> None:
     raise_record(tmp_path, recorded)
     assert find_required_level(tmp_path, setting, several_users=several) == required
+
+
+@pytest.mark.parametrize(("number", "holds"), [(errno.EPERM, False), (errno.ENOSPC, None), (errno.EMFILE, None)])
+def test_a_full_disk_says_nothing_about_device_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, holds: bool | None
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "mknod", fail)
+    assert roots.holds_devices(tmp_path) is holds
 
 
 def test_what_a_level_lacks_is_named() -> None:

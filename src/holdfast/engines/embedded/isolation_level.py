@@ -56,10 +56,10 @@ def find_required_level(home: Path, setting: str, *, several_users: bool) -> Lev
     """The level below which no task may start: the admin's word, else what was reached before."""
     if setting == "off":
         return Level()
-    if setting in (Isolation.FULL, Isolation.READ_ONLY):
-        return Level(isolation=Isolation(setting))
-    least = Level(isolation=Isolation.READ_ONLY) if several_users else Level()
-    return least.merge(read_record(home))
+    if setting == Isolation.READ_ONLY:
+        return Level(isolation=Isolation.READ_ONLY)
+    least = Isolation.FULL if setting == Isolation.FULL else Isolation.READ_ONLY if several_users else Isolation.NONE
+    return Level(isolation=least).merge(read_record(home))
 
 
 def read_record(home: Path) -> Level:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from contextlib import suppress
@@ -13,6 +12,7 @@ from .folder import TaskFolder
 from .host import FRESH, SHOWN, HostView
 from .library import DEBUG_TOOLS
 from .render import HOME, LIBRARY, Bind, Overlay, Root
+from .temporary_errors import TEMPORARY_ERRORS
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")  # the harmless ones
 
@@ -103,8 +103,9 @@ def own_devices(folder: TaskFolder) -> tuple[Bind, ...]:
     return tuple(Bind(source=folder[path[1:].replace("/", ".")], target=path, device=True) for path in found)
 
 
-def holds_devices(home: Path) -> bool:
-    """Device files made there can be used; not so on filesystems mounted nodev, and in many containers."""
+def holds_devices(home: Path) -> bool | None:
+    """Device files made there can be used; not so on filesystems mounted nodev, and in many containers. None: that
+    cannot be found out now, as on a full disk."""
     probe = str(home / f"device-{os.getpid()}")
     try:
         _make_device(probe, "/dev/null")
@@ -113,7 +114,7 @@ def holds_devices(home: Path) -> bool:
         finally:
             os.unlink(probe)
     except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)  # a task that cannot have its devices is not started
+        return None if error.errno in TEMPORARY_ERRORS else False
     return True
 
 

@@ -41,6 +41,7 @@ class Site:
     seccomp: bytes = b""  # the filter of system calls
     host_cow: bool = False  # the image `host` is copy-on-write (else read-only)
     image_cow: bool = False  # so are imported images
+    devices_untried: bool = False  # whether they can was not found out; a task that cannot have them is not started
     own_devices: bool = False  # tasks get /dev/null and the like anew, for they could change the machine's
     on_disk: bool = True  # changes go to disk (else to memory, save in a few places)
     shown: tuple[Bind, ...] = ()
@@ -57,6 +58,10 @@ class Site:
     @property
     def level(self) -> Level:
         return Level(isolation=self.isolation, seccomp=bool(self.seccomp), own_devices=self.own_devices)
+
+    @property
+    def proven_level(self) -> Level:
+        return replace(self.level, own_devices=self.own_devices and not self.devices_untried)
 
     def with_notes(self, *notes: str) -> Site:
         return replace(self, notes=(*self.notes, *notes))
@@ -91,7 +96,7 @@ def _find_isolated(plain: Site, home: Path, options: EmbeddedOptions, views: Vie
         missing = site.level.missing(required)
         if missing:
             return _blocked(plain, required, missing, site.failure)
-        raise_record(home, site.level)
+        raise_record(home, site.proven_level)
     except TemporaryFailure as unknown:
         return _blocked(plain, required, [], unknown.failure)
     except OSError as error:
@@ -234,7 +239,8 @@ def _with_disk(site: Site, views: Views, home: Path) -> Site:
     """What the disk of tasks' folders allows. A full one counts as able: a task that finds it full is not started."""
     if os.geteuid() != 0:
         return site
-    site = replace(site, own_devices=roots.holds_devices(home))
+    holds = roots.holds_devices(home)
+    site = replace(site, own_devices=holds is not False, devices_untried=holds is None)
     if not site.own_devices:
         site = site.with_notes(
             f"Jobs can change the permissions of /dev/null and the like: {home} cannot hold device files."

@@ -6,7 +6,6 @@ failure is temporary when it says nothing about what the kernel can do: a full d
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import tempfile
@@ -25,6 +24,7 @@ from .cleaning import remove_tree
 from .folder import TaskFolder
 from .render import Guard, Root, render_args, render_command, task_env
 from .spawning import Order, spawn
+from .temporary_errors import TEMPORARY_ERRORS
 
 TRIAL_TIMEOUT = 30.0  # seconds
 _POLL_INTERVAL = 0.001  # seconds
@@ -33,12 +33,7 @@ _MEMORY = ("/dev/shm", "/run")
 _LEFTOVER_AGE = 3600.0  # seconds after which a folder was left by a server that died
 _SHM_SIZE = 1 << 20
 
-# Resources that are used up now, and may be free in a moment. All other errors say what the kernel refuses.
-_TEMPORARY = (
-    errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EIO, errno.EBUSY,
-    errno.EINTR, errno.ETXTBSY, errno.ESTALE, errno.ETIMEDOUT, errno.EROFS,
-)  # fmt: skip
-_TEMPORARY_TEXTS = tuple(os.strerror(number) for number in _TEMPORARY)
+_TEMPORARY_TEXTS = tuple(os.strerror(number) for number in TEMPORARY_ERRORS)
 _NAMESPACE_LIMIT = "max_*_namespaces exceeded"  # how bubblewrap words an ENOSPC of clone or unshare
 _NAMESPACE_LIMITS = Path("/proc/sys/user")
 
@@ -57,7 +52,7 @@ class Failure:
 
     @classmethod
     def from_error(cls, error: OSError) -> Failure:
-        return cls(str(error), error.errno in _TEMPORARY)
+        return cls(str(error), error.errno in TEMPORARY_ERRORS)
 
     @classmethod
     def from_output(cls, text: str) -> Failure:
