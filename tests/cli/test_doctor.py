@@ -136,10 +136,12 @@ def test_clock_files_and_disk(tmp_path: Path) -> None:
 
 def test_no_isolation_is_a_warning_with_its_reason() -> None:
     health = EngineHealth(name="embedded", isolation=Isolation.NONE, limits="watched", notes=("Do this.",))
-    check = check_engine(health)
+    (check,) = check_engine(health)
     assert (check.status, check.remedy) == ("warn", "Do this.")
     full = EngineHealth(name="embedded", isolation=Isolation.FULL, limits="cgroup v2")
-    assert check_engine(full).status == "ok"
+    assert [check.status for check in check_engine(full)] == ["ok"]
+    blocked = Condition(kind="sandbox", message="Jobs are waiting.", blocks_starts=True)
+    assert check_engine(full, [blocked]) == []
 
 
 def write_number(proc: Path, name: str, number: int) -> None:

@@ -25,6 +25,7 @@ def test_what_takes_room_is_shown_and_removed_when_it_is_said(cli: Cli) -> None:
     done = {item["kind"]: item for item in cli.ok(*everything, "--yes", "--json").json["items"]}
     for kind in ("logs", "artifacts", "held"):
         assert done[kind]["bytes"] > 100_000, kind
+    assert "Nothing to remove" in cli.ok("prune", "--artifacts").text
     assert cli.ok("artifacts", "ls", kept["id"], "--json").json["items"] == []
     assert cli("logs", kept["id"]).code != 0
     assert cli("wait", held["id"], "--json").json["state"] == "Failed"

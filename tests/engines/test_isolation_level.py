@@ -74,7 +74,7 @@ def test_a_full_disk_says_nothing_about_device_files(
 
 def test_what_a_level_lacks_is_named() -> None:
     assert FULL.missing(READ_ONLY) == []
-    assert READ_ONLY.missing(FULL) == ["isolation full (only read-only is possible)", "separate device files"]
+    assert READ_ONLY.missing(FULL) == ["isolation full, read-only is possible", "separate device files"]
     assert Level(isolation=Isolation.FULL).missing(READ_ONLY) == ["the system call filter"]
 
 

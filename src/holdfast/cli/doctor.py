@@ -253,15 +253,18 @@ ISOLATION = {
 }
 
 
-def check_engine(health: Health | None) -> Check:
-    """What holds when a job runs, tried out by the engine itself."""
+def check_engine(health: Health | None, conditions: Sequence[Problem] = ()) -> list[Check]:
+    """What holds when a job runs, tried out by the engine itself. Nothing to say while no job runs: a condition says
+    why."""
+    if any(each.kind == "sandbox" for each in conditions):
+        return []
     if health is None:
-        return Check("engine", "warn", "the server did not say how it runs jobs", "See `holdfast status`.")
+        return [Check("engine", "warn", "the server did not say how it runs jobs", "See `holdfast status`.")]
     status, text = ISOLATION.get(str(health.isolation), ("warn", str(health.isolation)))
     if health.limits == "watched":
         status = "warn"
     remedy = " ".join(health.notes) or None
-    return Check("engine", status, f"{text}; limits: {health.limits}", remedy)
+    return [Check("engine", status, f"{text}; limits: {health.limits}", remedy)]
 
 
 class Problem(Protocol):

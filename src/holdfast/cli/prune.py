@@ -67,6 +67,9 @@ def prune(
             return
         with output.progress("Counting"):
             preview = client.prune_storage(kinds, images=names, older_than=age)
+        if not json and not any(item.count for item in preview.items):
+            output.emit("Nothing to remove.")
+            return
         if dry_run:
             _show_result("would be removed", preview, json)
             return
@@ -101,7 +104,7 @@ def _show_storage(found: Storage, json: bool) -> None:
     state = "full" if disk.free < disk.full_below else f"full below {show_size(disk.full_below)}"
     output.emit(f"Disk of the server: {show_size(disk.free)} free of {show_size(disk.total)} ({state})")
     if disk.total_files:
-        output.emit(f"Files: {disk.free_files:,} more of {disk.total_files:,} fit")
+        output.emit(f"Inodes: {disk.free_files:,} free of {disk.total_files:,}")
     output.emit()
     rows = [
         [

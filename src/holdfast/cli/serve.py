@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.sdk import Status
     from holdfast.settings import Settings
 
+    from .doctor import Problem
+
 STOP_PATIENCE = 60.0  # seconds a server gets to end
 
 Home = Annotated[Path | None, typer.Option(help="State folder; by default HOLDFAST_HOME, else ~/.holdfast.")]
@@ -193,7 +195,7 @@ def _as_started(info: ServerInfo, *, already_running: bool = False) -> Started:
         home=str(info.home),
         already_running=already_running,
         first_password=info.first_password,
-        isolation=health.isolation.value if health else "",
+        isolation=_describe_isolation(health.isolation.value, info.conditions) if health else "",
         limits=health.limits if health else "",
         notes=health.notes if health else (),
         conditions=[(each.message, each.detail, each.hint) for each in info.conditions],
@@ -223,6 +225,12 @@ def _banner(started: Started, how_to_stop: str) -> None:
     output.emit(f"  to stop    {how_to_stop}")
     if Path(started.home) != Path.home() / ".holdfast" and os.environ.get("HOLDFAST_HOME") != started.home:
         output.emit(f"  elsewhere  export HOLDFAST_HOME={started.home}   (so that other commands find this server)")
+
+
+def _describe_isolation(level: str, conditions: Sequence[Problem]) -> str:
+    """While no sandbox can be made, the level is the one that tasks must have."""
+    blocked = any(each.kind == "sandbox" for each in conditions)
+    return f"unavailable (required: {level})" if blocked else level
 
 
 def _show_conditions(conditions: Sequence[Sequence[str]]) -> None:
@@ -357,7 +365,8 @@ def status(json: Json = False) -> None:
         output.emit(f"  state      {output.safe(found.home)}")
     counts = ", ".join(f"{count} {state}" for state, count in found.jobs.items() if count) or "none active"
     output.emit(f"  jobs       {output.safe(counts)}")
-    output.emit(f"  isolation  {output.safe(found.engine.isolation)}, limits: {output.safe(found.engine.limits)}")
+    isolation = _describe_isolation(found.engine.isolation, found.conditions)
+    output.emit(f"  isolation  {output.safe(isolation)}, limits: {output.safe(found.engine.limits)}")
     for line in found.engine.notes:
         output.emit(f"             {output.safe(line)}")
     _show_conditions([(each.message, each.detail, each.hint) for each in found.conditions])
@@ -392,10 +401,11 @@ def doctor(home: Home = None, json: Json = False) -> None:
     checks += check_proxy(settings.server.public_url, settings.server.trusted_proxies)
     if found is not None:
         told = _local_status(folder)
-        checks += [check_engine(told.engine if told else None), check_ssh(told.ssh if told else None)]
-        checks += check_conditions(told.conditions if told else ())
+        conditions = told.conditions if told else ()
+        checks += check_engine(told.engine if told else None, conditions)
+        checks += [check_ssh(told.ssh if told else None), *check_conditions(conditions)]
     else:
         with output.progress("Trying the sandbox"):
             health = probe(folder, settings)
-        checks += [check_engine(health), *check_conditions(health.conditions)]
+        checks += [*check_engine(health, health.conditions), *check_conditions(health.conditions)]
     report(checks, json)

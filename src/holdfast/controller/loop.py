@@ -128,7 +128,8 @@ class Controller:
 
     async def recover(self) -> None:
         """Find everything again: from the store what should be, from the engine what is."""
-        await self.engine.open(self.observed, self._conditions_changed)
+        await self.engine.open(self.observed, self._engine_changed)
+        self._log_engine_conditions()
         self.ledger = Ledger(self.engine.nodes(), self._quotas())
         for snapshot in await self.store.read(job_rows.load_active):
             self._live[snapshot.id] = Live(snapshot)
@@ -315,6 +316,16 @@ class Controller:
         if self._conditions.pop(kind, None) is not None:
             log.info("resolved", extra={"event": "condition", "kind": kind.value})
             self._conditions_changed()
+
+    def _engine_changed(self) -> None:
+        """The engine's health is new."""
+        self._log_engine_conditions()
+        self._conditions_changed()
+
+    def _log_engine_conditions(self) -> None:
+        for condition in self.engine.health().conditions:
+            said = {"event": "condition", "kind": condition.kind.value, "error": condition.detail}
+            log.warning(condition.message, extra=said)
 
     def _conditions_changed(self) -> None:
         """Jobs may start again, or not any more."""

@@ -32,7 +32,7 @@ class Level:
 
     def _missing(self, required: Level) -> Iterator[str]:
         if _RANKS[self.isolation] < _RANKS[required.isolation]:
-            yield f"isolation {required.isolation} (only {self.isolation} is possible)"
+            yield f"isolation {required.isolation}, {self.isolation} is possible"
         if required.seccomp and not self.seccomp:
             yield "the system call filter"
         if required.own_devices and not self.own_devices:

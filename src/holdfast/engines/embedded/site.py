@@ -104,26 +104,31 @@ def _find_isolated(plain: Site, home: Path, options: EmbeddedOptions, views: Vie
     return site
 
 
-_BLOCKED_HINT = (
-    "The server tries again by itself. If this machine cannot isolate jobs any more and you accept that, "
-    'set sandbox.isolation to "read-only" or "off".'
-)
+_RETRY_HINT = "The server tries again every few seconds."
+_ACCEPT_HINT = "To accept less isolation, set sandbox.isolation in holdfast.toml and restart the server."
 
 
 def _blocked(plain: Site, required: Level, missing: list[str], failure: Failure | None) -> Site:
     """A site on which nothing is started until a later look finds a better one."""
-    lacks = f" without {', '.join(missing)}" if missing else ""
-    why = f": {failure.summary}" if failure else ""
+    meant = required.isolation if required.isolation is not Isolation.NONE else best_isolation()
+    lacks = f"missing: {', '.join(missing)}" if missing else f"required: {meant}"
+    cause = f" Cause: {failure.summary}." if failure else ""
+    temporary = failure is not None and failure.temporary
     condition = Condition(
         kind=ConditionKind.SANDBOX,
-        message=f"Jobs do not start: their tasks would run{lacks or ' without isolation'}{why}.",
-        hint=_BLOCKED_HINT,
+        message=f"Jobs are waiting: the server cannot isolate tasks ({lacks}).{cause}",
+        hint=_RETRY_HINT if temporary else f"{_find_remedy()} {_RETRY_HINT} {_ACCEPT_HINT}",
         detail=failure.reason if failure else "",
         blocks_starts=True,
     )
-    meant = required.isolation if required.isolation is not Isolation.NONE else best_isolation()
     # Sessions into tasks that run go on, and have the filter of system calls.
     return replace(plain, isolation=meant, seccomp=render_filter(platform.machine()) or b"", condition=condition)
+
+
+def _find_remedy() -> str:
+    if os.geteuid() == 0:
+        return "Give the server the capability SYS_ADMIN (with Docker: --privileged)."
+    return "Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root."
 
 
 def _user_name() -> str:
@@ -151,11 +156,7 @@ def _find_sandbox(plain: Site, home: Path, options: EmbeddedOptions, views: View
                 raise TemporaryFailure(tried)
             failure = tried
     assert failure is not None
-    if os.geteuid() == 0:
-        hint = "Give the server the capability SYS_ADMIN (with Docker: --privileged)."
-    else:
-        hint = "Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root."
-    note = f"Jobs are not isolated: {failure.reason.splitlines()[-1]}. {hint}"
+    note = f"Jobs are not isolated: {failure.reason.splitlines()[-1]}. {_find_remedy()}"
     return replace(plain.with_notes(note), failure=failure)
 
 
