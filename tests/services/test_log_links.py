@@ -35,7 +35,7 @@ def test_a_link_is_soon_over(seconds: float, fine: bool) -> None:
     if fine:
         assert made.open(link) == TRY
     else:
-        with pytest.raises(Forbidden, match="over"):
+        with pytest.raises(Forbidden, match="expired"):
             made.open(link)
 
 
