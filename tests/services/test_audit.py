@@ -389,7 +389,7 @@ async def test_what_was_typed_in_place_of_a_user_is_not_kept(house: House) -> No
 
 
 async def test_whoever_guesses_fills_no_disk(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no(hashed: str | None, password: str, *, queue_key: str) -> bool:
+    async def no(hashed: str | None, password: str, *, user: str, client: str) -> bool:
         return False
 
     monkeypatch.setattr(house.services.tokens._passwords, "verify", no)

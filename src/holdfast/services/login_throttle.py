@@ -13,7 +13,8 @@ docs/dev/decisions/0026 tells why, and what this cannot do.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .client_network import client_network
@@ -38,11 +39,11 @@ USER = Limit(burst=50, interval=12.0)  # of one user, from all addresses where t
 
 @dataclass(frozen=True, slots=True)
 class LoginAttempt:
-    """A try that was admitted. `queue_key`: whose turn it is when passwords are checked."""
+    """A try that was admitted. `client`: whose turn it is among those of the user when passwords are checked."""
 
     user: str
     network: str
-    queue_key: str
+    client: str
     taken: tuple[tuple[Buckets, str], ...]
 
 
@@ -69,12 +70,24 @@ class LoginThrottle:
 
     def succeeded(self, attempt: LoginAttempt) -> None:
         """The password was right: the try does not count, and the address is known for this user from now on."""
-        for buckets, key in attempt.taken:
-            buckets.return_token(key)
+        self._withdraw(attempt)
         self._known[attempt.user, attempt.network] = None
         self._known.move_to_end((attempt.user, attempt.network))
         while len(self._known) > MAX_KNOWN_ADDRESSES:
             self._known.popitem(last=False)
+
+    @contextmanager
+    def checking(self, attempt: LoginAttempt) -> Iterator[None]:
+        """Around the check of the password: the try does not count when the check is refused."""
+        try:
+            yield
+        except TooManyRequests:
+            self._withdraw(attempt)
+            raise
+
+    def _withdraw(self, attempt: LoginAttempt) -> None:
+        for buckets, key in attempt.taken:
+            buckets.return_token(key)
 
     def _choices(self, user: str, network: str, device: str, exists: bool) -> list[tuple[tuple[Buckets, str], ...]]:
         """Sets of buckets, of which a try needs one whole set."""

@@ -21,7 +21,7 @@ from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, kin
 from .audit import AuditedStore, Deed
 from .failed_logins import FailedLogins
 from .login_devices import LoginDevices
-from .login_throttle import LoginThrottle
+from .login_throttle import LoginAttempt, LoginThrottle
 from .names import check_text
 from .passwords import MAX_LENGTH, Passwords
 
@@ -125,13 +125,17 @@ class Tokens:
         found, hashed = await self._store.read(_with_hash, user) if _could_be(user, password) else (None, None)
         known_device = self._devices.find_device(user, device) if found else ""
         attempt = self._throttle.admit(user, address, device=known_device, exists=found is not None)
-        if not await self._passwords.verify(hashed, password[:MAX_LENGTH], queue_key=attempt.queue_key):
+        if not await self._matches(hashed, password[:MAX_LENGTH], attempt):
             await self._failures.note(found.name if found else None, address)
             raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
         self._throttle.succeeded(attempt)
         if found is None or found.disabled:
             raise disabled_account()
         return user
+
+    async def _matches(self, hashed: str | None, password: str, attempt: LoginAttempt) -> bool:
+        with self._throttle.checking(attempt):
+            return await self._passwords.verify(hashed, password, user=attempt.user, client=attempt.client)
 
     async def password_mark(self, user: str) -> str | None:
         """Another one for each password that the user has had; None for a user who may not come in."""
