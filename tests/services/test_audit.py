@@ -394,7 +394,7 @@ async def test_whoever_guesses_fills_no_disk(house: House, monkeypatch: pytest.M
 
     monkeypatch.setattr(house.services.tokens._passwords, "verify", no)
     for number in range(MOST_PER_HOUR + 40):
-        await _fail(house, "nobody", f"10.0.0.{number}")
+        await _fail(house, f"nobody{number}", f"10.0.0.{number}")
     assert len(await events(house, kind=AuditKind.LOGIN)) == MOST_PER_HOUR
     house.clock.forward(3601)
     await _fail(house, "nobody", "10.0.1.1")

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.services import login_throttle
+from holdfast.services.client_network import plain_address
 from holdfast.services.login_devices import LIFETIME, LoginDevices
 from holdfast.services.login_throttle import ADDRESS, DEVICE, USER, LoginThrottle
 from holdfast.services.refusals import TooManyRequests
@@ -88,19 +89,57 @@ def test_made_up_users_push_out_nothing(throttle: LoginThrottle, monkeypatch: py
     fail(throttle, 100)
     for number in range(1000):
         throttle.admit(f"user{number}", "10.0.0.1", exists=False)
-    assert len(throttle._made_up._levels) <= 100
+    for buckets in (throttle._made_up_addresses, throttle._made_up_users):
+        assert len(buckets._levels) <= 100
     assert fail(throttle, 1) == 0
 
 
 def test_memory_is_bounded(throttle: LoginThrottle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_throttle, "MAX_BUCKETS", 100)
-    monkeypatch.setattr(login_throttle, "MAX_KNOWN_ADDRESSES", 100)
+    monkeypatch.setattr(login_throttle, "MAX_KNOWN_USERS", 100)
     for number in range(1000):
         attempt = throttle.admit(f"user{number}", f"10.{number // 250}.0.{number % 250}")
         throttle.admit(f"user{number}", "10.0.0.1", device=f"{number}")
         throttle.succeeded(attempt)
-    for buckets in (throttle._addresses, throttle._users, throttle._devices, throttle._known):
-        assert len(getattr(buckets, "_levels", buckets)) <= 100  # type: ignore[arg-type]
+    for buckets in (throttle._addresses, throttle._users, throttle._devices):
+        assert len(buckets._levels) <= 100
+    assert len(throttle._known._users) <= 100
+
+
+def test_the_known_addresses_of_one_user_push_out_none_of_others(throttle: LoginThrottle) -> None:
+    throttle.succeeded(throttle.admit("alice", "10.1.1.1"))
+    for number in range(21_000):
+        throttle.succeeded(throttle.admit("bob", f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"))
+    assert len(throttle._known._users["bob"]) == login_throttle.MAX_KNOWN_NETWORKS
+    assert throttle._known.has("bob", "10.0.82.7")
+    for number in range(200):
+        fail(throttle, 5, address=f"10.2.0.{number}")
+    assert fail(throttle, 1, address="10.1.1.1") == 1
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_limits_do_not_tell_which_users_exist(throttle: LoginThrottle, exists: bool) -> None:
+    for number in range(USER.burst):
+        throttle.admit("alice", f"10.2.0.{number}", exists=exists)
+    with pytest.raises(TooManyRequests) as caught:
+        throttle.admit("alice", "10.3.3.3", exists=exists)
+    assert caught.value.retry_after == pytest.approx(USER.interval)
+
+
+def test_the_loopback_counts_as_one_address(throttle: LoginThrottle) -> None:
+    assert sum(fail(throttle, 1, address=f"127.0.{number}.1") for number in range(50)) == ADDRESS.burst
+
+
+@pytest.mark.parametrize("address", ["::ffff:10.0.0.1", "::FFFF:0a00:0001", "::ffff:a00:1", "0:0:0:0:0:ffff:a00:1"])
+def test_a_mapped_address_counts_as_its_ipv4_address(throttle: LoginThrottle, address: str) -> None:
+    assert plain_address(address) == "10.0.0.1"
+    assert fail(throttle, 100) == ADDRESS.burst
+    assert fail(throttle, 1, address=address) == 0
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "2001:db8::1", "fe80::1%eth0", "::1", "unknown", ""])
+def test_other_addresses_stay_as_they_are(address: str) -> None:
+    assert plain_address(address) == address
 
 
 # -- device tokens
