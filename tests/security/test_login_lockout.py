@@ -14,6 +14,7 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.server.app import create_app
 from holdfast.services.fair_slots import FairSlots
+from holdfast.services.login_devices import NEW_DEVICES
 from holdfast.services.login_throttle import ADDRESS, USER
 from holdfast.services.passwords import Passwords
 from holdfast.services.refusals import TooManyRequests
@@ -78,6 +79,11 @@ async def log_in(house: House, user: str, address: str = LOOPBACK, device: str =
     return made.token.user
 
 
+async def issue_device(house: House, user: str) -> str:
+    house.clock.forward(NEW_DEVICES.interval)
+    return await house.services.tokens.issue_device(user)
+
+
 def waits(passwords: Passwords, user: str) -> bool:
     return any(user in key for key in passwords._slots._waiting)
 
@@ -96,7 +102,7 @@ async def test_a_flood_against_a_user_keeps_that_user_out_from_no_other_address(
 
 
 async def test_a_device_that_logged_in_before_gets_in_from_the_attackers_own_address(house: House) -> None:
-    device = house.services.devices.issue_token("alice")
+    device = await issue_device(house, "alice")
     async with Flood(house, ["alice"]) as flood:
         for _ in range(20):
             assert await log_in(house, "alice", device=device) == "alice"
@@ -104,12 +110,22 @@ async def test_a_device_that_logged_in_before_gets_in_from_the_attackers_own_add
 
 
 async def test_a_device_token_of_another_user_helps_nobody(house: House) -> None:
-    mine = house.services.devices.issue_token("bob")
+    mine = await issue_device(house, "bob")
     for _ in range(ADDRESS.burst):
         with pytest.raises(NotLoggedIn):
             await house.services.tokens.login("alice", "wrong", LOOPBACK, device=mine)
     with pytest.raises(TooManyRequests):
         await house.services.tokens.login("alice", "wrong", LOOPBACK, device=mine)
+
+
+async def test_a_device_token_ends_with_the_password(house: House) -> None:
+    device = await issue_device(house, "alice")
+    await house.services.users.set_password(house.admin, "alice", "another horse")
+    for _ in range(ADDRESS.burst):
+        with pytest.raises(NotLoggedIn):
+            await house.services.tokens.login("alice", "wrong", LOOPBACK)
+    with pytest.raises(TooManyRequests):
+        await house.services.tokens.login("alice", "another horse", LOOPBACK, device=device)
 
 
 async def test_guesses_from_many_addresses_are_bounded_and_a_known_place_gets_in(house: House) -> None:
@@ -168,7 +184,7 @@ async def test_many_devices_of_a_user_delay_only_that_user(house: House, monkeyp
         return matches(hashed, password)
 
     monkeypatch.setattr(passwords, "_matches", slow)
-    devices = [house.services.devices.issue_token("bob") for _ in range(THREADS)]
+    devices = [await issue_device(house, "bob") for _ in range(THREADS)]
     flood = [asyncio.create_task(tokens.login("bob", PASSWORD, LOOPBACK, device=device)) for device in devices]
     own_change = asyncio.create_task(
         house.services.users.change_own_password(Actor(name="bob"), PASSWORD, "another horse", LOOPBACK)

@@ -236,6 +236,7 @@ SILENT = {
     "users.list", "users.get", "users.by_group", "users.preferences", "users.set_preferences",
     "users.ensure_first_admin", "groups.list", "groups.get", "groups.mlflow", "tokens.actor", "tokens.which",
     "tokens.changed", "tokens.knows", "tokens.guest", "tokens.verify", "tokens.password_mark", "tokens.list",
+    "tokens.issue_device",
     "tokens.summary", "tokens.sweep", "tokens.local_token", "keys.list", "codes.issue", "codes.issue_for", "codes.who",
     "images.list", "images.check_import", "images.clear_uploads", "secrets.list", "secrets.get", "secrets.value",
     "schedules.list", "schedules.get", "schedules.runs", "schedules.preview", "schedules.run_now",

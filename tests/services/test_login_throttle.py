@@ -6,11 +6,13 @@ import pytest
 
 from holdfast.services import login_throttle
 from holdfast.services.client_network import plain_address
-from holdfast.services.login_devices import LIFETIME, LoginDevices
+from holdfast.services.login_devices import LIFETIME, NEW_DEVICES, LoginDevices
 from holdfast.services.login_throttle import ADDRESS, DEVICE, USER, LoginThrottle
 from holdfast.services.refusals import TooManyRequests
 
 from .house import Clock
+
+MARK = "of a password"
 
 
 @pytest.fixture
@@ -147,31 +149,46 @@ def test_other_addresses_stay_as_they_are(address: str) -> None:
 
 @pytest.fixture
 def devices(clock: Clock) -> LoginDevices:
-    return LoginDevices(lambda purpose: b"k" * 32, clock=clock.now)
+    return LoginDevices(lambda purpose: b"k" * 32, clock=clock.now, monotonic=lambda: clock.monotonic)
 
 
 def test_a_device_token_names_one_user_and_stays_one_device(devices: LoginDevices) -> None:
-    token = devices.issue_token("alice")
-    device = devices.find_device("alice", token)
+    token = devices.issue_token("alice", MARK)
+    device = devices.find_device("alice", MARK, token)
     assert device
-    assert devices.find_device("bob", token) == ""
-    assert devices.find_device("alice", devices.issue_token("alice", token)) == device
-    assert devices.find_device("bob", devices.issue_token("bob", token)) != device
+    assert devices.find_device("bob", MARK, token) == ""
+    assert devices.find_device("alice", MARK, devices.issue_token("alice", MARK, token)) == device
+    assert devices.find_device("bob", MARK, devices.issue_token("bob", MARK, token)) != device
 
 
 def test_a_device_token_ends(devices: LoginDevices, clock: Clock) -> None:
-    token = devices.issue_token("alice")
+    token = devices.issue_token("alice", MARK)
     clock.forward((LIFETIME - timedelta(seconds=1)).total_seconds())
-    assert devices.find_device("alice", token)
+    assert devices.find_device("alice", MARK, token)
     clock.forward(1)
-    assert devices.find_device("alice", token) == ""
+    assert devices.find_device("alice", MARK, token) == ""
 
 
 @pytest.mark.parametrize("change", ["", "x", "{}x", "x{}", "{}.", "\u00e9{}", "{}{}"])
 def test_what_the_server_did_not_sign_is_no_device(devices: LoginDevices, change: str) -> None:
-    token = devices.issue_token("alice")
-    assert devices.find_device("alice", change.format(token, token)) == ""
+    token = devices.issue_token("alice", MARK)
+    assert devices.find_device("alice", MARK, change.format(token, token)) == ""
     device, issued, signature = token.split(".")
-    assert devices.find_device("alice", f"{device}.{int(issued) + 1}.{signature}") == ""
-    other = LoginDevices(lambda purpose: b"o" * 32, clock=Clock().now)
-    assert other.find_device("alice", token) == ""
+    assert devices.find_device("alice", MARK, f"{device}.{int(issued) + 1}.{signature}") == ""
+    other = LoginDevices(lambda purpose: b"o" * 32, clock=Clock().now, monotonic=lambda: 0.0)
+    assert other.find_device("alice", MARK, token) == ""
+
+
+def test_a_device_token_ends_with_the_password(devices: LoginDevices) -> None:
+    token = devices.issue_token("alice", MARK)
+    assert devices.find_device("alice", "of another password", token) == ""
+
+
+def test_a_user_gets_only_so_many_new_devices(devices: LoginDevices, clock: Clock) -> None:
+    tokens = [devices.issue_token("alice", MARK) for _ in range(NEW_DEVICES.burst)]
+    assert all(tokens)
+    assert devices.issue_token("alice", MARK) == ""
+    assert devices.issue_token("alice", MARK, tokens[0])
+    assert devices.issue_token("bob", MARK)
+    clock.forward(NEW_DEVICES.interval)
+    assert devices.issue_token("alice", MARK)
