@@ -10,10 +10,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.server.app import create_app
+from holdfast.services.fair_slots import FairSlots
+from holdfast.services.login_devices import NEW_DEVICES
 from holdfast.services.login_throttle import ADDRESS, USER
+from holdfast.services.passwords import Passwords
 from holdfast.services.refusals import TooManyRequests
+from holdfast.store import people
 from tests.e2e.server import Server
 from tests.services.house import House, open_house
 
@@ -74,6 +79,15 @@ async def log_in(house: House, user: str, address: str = LOOPBACK, device: str =
     return made.token.user
 
 
+async def issue_device(house: House, user: str) -> str:
+    house.clock.forward(NEW_DEVICES.interval)
+    return await house.services.tokens.issue_device(user)
+
+
+def waits(passwords: Passwords, user: str) -> bool:
+    return any(user in key for key in passwords._slots._waiting)
+
+
 async def test_a_flood_against_others_from_the_same_address_keeps_nobody_out(house: House) -> None:
     made_up = [f"user{number}" for number in range(500)]
     async with Flood(house, ["bob", "carol", *made_up]):
@@ -88,7 +102,7 @@ async def test_a_flood_against_a_user_keeps_that_user_out_from_no_other_address(
 
 
 async def test_a_device_that_logged_in_before_gets_in_from_the_attackers_own_address(house: House) -> None:
-    device = house.services.devices.issue_token("alice")
+    device = await issue_device(house, "alice")
     async with Flood(house, ["alice"]) as flood:
         for _ in range(20):
             assert await log_in(house, "alice", device=device) == "alice"
@@ -96,12 +110,22 @@ async def test_a_device_that_logged_in_before_gets_in_from_the_attackers_own_add
 
 
 async def test_a_device_token_of_another_user_helps_nobody(house: House) -> None:
-    mine = house.services.devices.issue_token("bob")
+    mine = await issue_device(house, "bob")
     for _ in range(ADDRESS.burst):
         with pytest.raises(NotLoggedIn):
             await house.services.tokens.login("alice", "wrong", LOOPBACK, device=mine)
     with pytest.raises(TooManyRequests):
         await house.services.tokens.login("alice", "wrong", LOOPBACK, device=mine)
+
+
+async def test_a_device_token_ends_with_the_password(house: House) -> None:
+    device = await issue_device(house, "alice")
+    await house.services.users.set_password(house.admin, "alice", "another horse")
+    for _ in range(ADDRESS.burst):
+        with pytest.raises(NotLoggedIn):
+            await house.services.tokens.login("alice", "wrong", LOOPBACK)
+    with pytest.raises(TooManyRequests):
+        await house.services.tokens.login("alice", "another horse", LOOPBACK, device=device)
 
 
 async def test_guesses_from_many_addresses_are_bounded_and_a_known_place_gets_in(house: House) -> None:
@@ -136,16 +160,66 @@ async def test_checks_of_one_client_take_turns_with_those_of_others(
     guesses = [house.services.tokens.login("bob", "guess", LOOPBACK) for _ in range(ADDRESS.burst)]
     made_up = [house.services.tokens.login(f"user{number}", "made up", LOOPBACK) for number in range(THREADS)]
     flood = [asyncio.create_task(each) for each in (*guesses, *made_up)]
-    while not any("verify" in key for key in passwords._slots._waiting):
+    while not waits(passwords, "bob"):
         await asyncio.sleep(0)
     victim = asyncio.create_task(log_in(house, "alice"))
-    while not any("alice" in key for key in passwords._slots._waiting):
+    while not waits(passwords, "alice"):
         await asyncio.sleep(0)
     go_on.set()
     assert await victim == "alice"
     before = checked.index(PASSWORD)
-    assert before <= 4  # two that ran already, and one of each other client
+    assert before <= 4  # two that ran already, and one of each other user
     await asyncio.gather(*flood, return_exceptions=True)
+
+
+async def test_many_devices_of_a_user_delay_only_that_user(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right passwords, one login on every device: they are no failures, so no bucket holds them up."""
+    tokens, passwords = house.services.tokens, house.services.tokens._passwords
+    checked: list[str] = []
+    go_on, matches = threading.Event(), passwords._matches
+
+    def slow(hashed: str, password: str) -> bool:
+        assert go_on.wait(TIMEOUT)
+        checked.append(hashed)
+        return matches(hashed, password)
+
+    monkeypatch.setattr(passwords, "_matches", slow)
+    devices = [await issue_device(house, "bob") for _ in range(THREADS)]
+    flood = [asyncio.create_task(tokens.login("bob", PASSWORD, LOOPBACK, device=device)) for device in devices]
+    own_change = asyncio.create_task(
+        house.services.users.change_own_password(Actor(name="bob"), PASSWORD, "another horse", LOOPBACK)
+    )
+    other = asyncio.create_task(log_in(house, "carol"))
+    while not waits(passwords, "bob") or passwords._slots._free:
+        await asyncio.sleep(0)
+    victim = asyncio.create_task(log_in(house, "alice"))
+    while not waits(passwords, "alice"):
+        await asyncio.sleep(0)
+    go_on.set()
+    assert await victim == "alice"
+    alice = await house.store.read(people.password_hash, "alice")
+    assert alice is not None
+    assert checked.index(alice) <= 3  # two that ran already, and one of bob's
+    for task in (*flood, own_change, other):
+        task.cancel()
+    await asyncio.gather(*flood, own_change, other, return_exceptions=True)
+
+
+async def test_a_login_that_is_not_checked_is_refused_and_does_not_count(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = house.services.tokens
+    verify = tokens._passwords.verify
+    slots = FairSlots(1, max_waiting=0)
+    monkeypatch.setattr(tokens._passwords, "_slots", slots)
+    async with slots.slot("bob"):
+        for _ in range(ADDRESS.burst + 1):
+            with pytest.raises(TooManyRequests, match="Too many logins are in progress"):
+                await tokens.login("alice", PASSWORD, LOOPBACK)
+        with pytest.raises(TooManyRequests, match="Too many logins are in progress"):
+            await house.services.users.change_own_password(Actor(name="alice"), PASSWORD, "another horse", LOOPBACK)
+        assert not await verify(None, PASSWORD, user="nobody")
+    assert await log_in(house, "alice") == "alice"
 
 
 async def test_a_browser_that_logged_in_before_is_not_locked_out_by_its_neighbours(house: House) -> None:

@@ -237,6 +237,7 @@ SILENT = {
     "users.ensure_first_admin", "groups.list", "groups.get", "groups.mlflow", "tokens.actor", "tokens.which",
     "tokens.holder",
     "tokens.changed", "tokens.knows", "tokens.guest", "tokens.verify", "tokens.password_mark", "tokens.list",
+    "tokens.issue_device",
     "tokens.summary", "tokens.sweep", "tokens.local_token", "keys.list", "codes.issue", "codes.issue_for", "codes.who",
     "images.list", "images.check_import", "images.clear_uploads", "secrets.list", "secrets.get", "secrets.value",
     "schedules.list", "schedules.get", "schedules.runs", "schedules.preview", "schedules.run_now",
@@ -390,12 +391,12 @@ async def test_what_was_typed_in_place_of_a_user_is_not_kept(house: House) -> No
 
 
 async def test_whoever_guesses_fills_no_disk(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no(hashed: str | None, password: str, *, queue_key: str) -> bool:
+    async def no(hashed: str | None, password: str, *, user: str, client: str) -> bool:
         return False
 
     monkeypatch.setattr(house.services.tokens._passwords, "verify", no)
     for number in range(MOST_PER_HOUR + 40):
-        await _fail(house, "nobody", f"10.0.0.{number}")
+        await _fail(house, f"nobody{number}", f"10.0.0.{number}")
     assert len(await events(house, kind=AuditKind.LOGIN)) == MOST_PER_HOUR
     house.clock.forward(3601)
     await _fail(house, "nobody", "10.0.1.1")

@@ -19,14 +19,15 @@ class Work:
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def begin(self, *names: str) -> None:
-        """The key of a request is the first letter of its name."""
+        """The key of a request is the first letter of its name, its client what follows up to a hyphen."""
         for name in names:
             self._ends[name] = asyncio.Event()
             self.tasks[name] = asyncio.create_task(self._hold(name))
         await self.settle()
 
     async def _hold(self, name: str) -> None:
-        async with self.slots.slot(name[0]):
+        client = name[1:].rpartition("-")[0]
+        async with self.slots.slot(name[0], client):
             self.started.append(name)
             await self._ends[name].wait()
 
@@ -63,6 +64,27 @@ async def test_keys_take_turns() -> None:
     for name in ("a1", "a2", "b1", "c1", "a3", "b2"):
         assert work.started[-1] == name
         await work.end(name)
+
+
+async def test_clients_of_one_key_take_turns_and_have_one_turn_together() -> None:
+    work = Work(FairSlots(1))
+    await work.begin("ax-1", "ax-2", "ax-3", "ay-1", "az-1", "b1", "b2")
+    for name in ("ax-1", "ax-2", "b1", "ay-1", "b2", "az-1", "ax-3"):
+        assert work.started[-1] == name
+        await work.end(name)
+
+
+async def test_only_so_many_of_one_client_wait() -> None:
+    slots = FairSlots(1, max_waiting=1)
+    work = Work(slots)
+    await work.begin("ax-1", "ax-2", "ax-3", "ay-1")
+    with pytest.raises(SlotsBusy):
+        await work.tasks["ax-3"]
+    await work.cancel("ax-2")
+    await work.end("ax-1")
+    assert work.started == ["ax-1", "ay-1"]
+    await work.end("ay-1")
+    assert (slots._free, slots._waiting, slots._used) == (1, {}, {})
 
 
 async def test_only_so_many_of_one_key_wait() -> None:

@@ -5,11 +5,14 @@ from datetime import timedelta
 import pytest
 
 from holdfast.services import login_throttle
-from holdfast.services.login_devices import LIFETIME, LoginDevices
+from holdfast.services.client_network import plain_address
+from holdfast.services.login_devices import LIFETIME, NEW_DEVICES, LoginDevices
 from holdfast.services.login_throttle import ADDRESS, DEVICE, USER, LoginThrottle
 from holdfast.services.refusals import TooManyRequests
 
 from .house import Clock
+
+MARK = "of a password"
 
 
 @pytest.fixture
@@ -88,19 +91,57 @@ def test_made_up_users_push_out_nothing(throttle: LoginThrottle, monkeypatch: py
     fail(throttle, 100)
     for number in range(1000):
         throttle.admit(f"user{number}", "10.0.0.1", exists=False)
-    assert len(throttle._made_up._levels) <= 100
+    for buckets in (throttle._made_up_addresses, throttle._made_up_users):
+        assert len(buckets._levels) <= 100
     assert fail(throttle, 1) == 0
 
 
 def test_memory_is_bounded(throttle: LoginThrottle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_throttle, "MAX_BUCKETS", 100)
-    monkeypatch.setattr(login_throttle, "MAX_KNOWN_ADDRESSES", 100)
+    monkeypatch.setattr(login_throttle, "MAX_KNOWN_USERS", 100)
     for number in range(1000):
         attempt = throttle.admit(f"user{number}", f"10.{number // 250}.0.{number % 250}")
         throttle.admit(f"user{number}", "10.0.0.1", device=f"{number}")
         throttle.succeeded(attempt)
-    for buckets in (throttle._addresses, throttle._users, throttle._devices, throttle._known):
-        assert len(getattr(buckets, "_levels", buckets)) <= 100  # type: ignore[arg-type]
+    for buckets in (throttle._addresses, throttle._users, throttle._devices):
+        assert len(buckets._levels) <= 100
+    assert len(throttle._known._users) <= 100
+
+
+def test_the_known_addresses_of_one_user_push_out_none_of_others(throttle: LoginThrottle) -> None:
+    throttle.succeeded(throttle.admit("alice", "10.1.1.1"))
+    for number in range(21_000):
+        throttle.succeeded(throttle.admit("bob", f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"))
+    assert len(throttle._known._users["bob"]) == login_throttle.MAX_KNOWN_NETWORKS
+    assert throttle._known.has("bob", "10.0.82.7")
+    for number in range(200):
+        fail(throttle, 5, address=f"10.2.0.{number}")
+    assert fail(throttle, 1, address="10.1.1.1") == 1
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_limits_do_not_tell_which_users_exist(throttle: LoginThrottle, exists: bool) -> None:
+    for number in range(USER.burst):
+        throttle.admit("alice", f"10.2.0.{number}", exists=exists)
+    with pytest.raises(TooManyRequests) as caught:
+        throttle.admit("alice", "10.3.3.3", exists=exists)
+    assert caught.value.retry_after == pytest.approx(USER.interval)
+
+
+def test_the_loopback_counts_as_one_address(throttle: LoginThrottle) -> None:
+    assert sum(fail(throttle, 1, address=f"127.0.{number}.1") for number in range(50)) == ADDRESS.burst
+
+
+@pytest.mark.parametrize("address", ["::ffff:10.0.0.1", "::FFFF:0a00:0001", "::ffff:a00:1", "0:0:0:0:0:ffff:a00:1"])
+def test_a_mapped_address_counts_as_its_ipv4_address(throttle: LoginThrottle, address: str) -> None:
+    assert plain_address(address) == "10.0.0.1"
+    assert fail(throttle, 100) == ADDRESS.burst
+    assert fail(throttle, 1, address=address) == 0
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "2001:db8::1", "fe80::1%eth0", "::1", "unknown", ""])
+def test_other_addresses_stay_as_they_are(address: str) -> None:
+    assert plain_address(address) == address
 
 
 # -- device tokens
@@ -108,31 +149,46 @@ def test_memory_is_bounded(throttle: LoginThrottle, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def devices(clock: Clock) -> LoginDevices:
-    return LoginDevices(lambda purpose: b"k" * 32, clock=clock.now)
+    return LoginDevices(lambda purpose: b"k" * 32, clock=clock.now, monotonic=lambda: clock.monotonic)
 
 
 def test_a_device_token_names_one_user_and_stays_one_device(devices: LoginDevices) -> None:
-    token = devices.issue_token("alice")
-    device = devices.find_device("alice", token)
+    token = devices.issue_token("alice", MARK)
+    device = devices.find_device("alice", MARK, token)
     assert device
-    assert devices.find_device("bob", token) == ""
-    assert devices.find_device("alice", devices.issue_token("alice", token)) == device
-    assert devices.find_device("bob", devices.issue_token("bob", token)) != device
+    assert devices.find_device("bob", MARK, token) == ""
+    assert devices.find_device("alice", MARK, devices.issue_token("alice", MARK, token)) == device
+    assert devices.find_device("bob", MARK, devices.issue_token("bob", MARK, token)) != device
 
 
 def test_a_device_token_ends(devices: LoginDevices, clock: Clock) -> None:
-    token = devices.issue_token("alice")
+    token = devices.issue_token("alice", MARK)
     clock.forward((LIFETIME - timedelta(seconds=1)).total_seconds())
-    assert devices.find_device("alice", token)
+    assert devices.find_device("alice", MARK, token)
     clock.forward(1)
-    assert devices.find_device("alice", token) == ""
+    assert devices.find_device("alice", MARK, token) == ""
 
 
 @pytest.mark.parametrize("change", ["", "x", "{}x", "x{}", "{}.", "\u00e9{}", "{}{}"])
 def test_what_the_server_did_not_sign_is_no_device(devices: LoginDevices, change: str) -> None:
-    token = devices.issue_token("alice")
-    assert devices.find_device("alice", change.format(token, token)) == ""
+    token = devices.issue_token("alice", MARK)
+    assert devices.find_device("alice", MARK, change.format(token, token)) == ""
     device, issued, signature = token.split(".")
-    assert devices.find_device("alice", f"{device}.{int(issued) + 1}.{signature}") == ""
-    other = LoginDevices(lambda purpose: b"o" * 32, clock=Clock().now)
-    assert other.find_device("alice", token) == ""
+    assert devices.find_device("alice", MARK, f"{device}.{int(issued) + 1}.{signature}") == ""
+    other = LoginDevices(lambda purpose: b"o" * 32, clock=Clock().now, monotonic=lambda: 0.0)
+    assert other.find_device("alice", MARK, token) == ""
+
+
+def test_a_device_token_ends_with_the_password(devices: LoginDevices) -> None:
+    token = devices.issue_token("alice", MARK)
+    assert devices.find_device("alice", "of another password", token) == ""
+
+
+def test_a_user_gets_only_so_many_new_devices(devices: LoginDevices, clock: Clock) -> None:
+    tokens = [devices.issue_token("alice", MARK) for _ in range(NEW_DEVICES.burst)]
+    assert all(tokens)
+    assert devices.issue_token("alice", MARK) == ""
+    assert devices.issue_token("alice", MARK, tokens[0])
+    assert devices.issue_token("bob", MARK)
+    clock.forward(NEW_DEVICES.interval)
+    assert devices.issue_token("alice", MARK)

@@ -70,7 +70,9 @@ def device_of(request: HTTPConnection) -> str:
 
 
 def remember_device(request: HTTPConnection, response: Response, token: str) -> None:
-    """It outlives the login: the browser shows it when somebody logs in again."""
+    """It outlives the login: the browser shows it when somebody logs in again. Empty: nothing to remember."""
+    if not token:
+        return
     response.set_cookie(
         f"{cookie_name(request)}_device",
         token,

@@ -172,7 +172,7 @@ def build_services(
     images.clear_uploads()
     files = Files(store, folders, work, max_bytes=settings.files.max_upload_bytes, marks=marks)
     files.clear_uploads()
-    devices = LoginDevices(derive, clock=clock)
+    devices = LoginDevices(derive, clock=clock, monotonic=monotonic)
     tokens = Tokens(audited, settings, access, passwords, devices, clock=clock, monotonic=monotonic)
     blockers = Blockers(store, control, prospects)
     cursors = Cursors(derive(b"cursors") if derive else None)

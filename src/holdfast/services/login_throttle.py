@@ -13,14 +13,16 @@ docs/dev/decisions/0026 tells why, and what this cannot do.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .client_network import client_network
 from .refusals import TooManyRequests
 
 MAX_BUCKETS = 20_000  # of one kind; the least recently used go first
-MAX_KNOWN_ADDRESSES = 20_000
+MAX_KNOWN_USERS = 20_000
+MAX_KNOWN_NETWORKS = 50  # of one user
 MAX_NAME_LENGTH = 200
 ROUNDING = 1e-6  # of a token
 
@@ -38,11 +40,11 @@ USER = Limit(burst=50, interval=12.0)  # of one user, from all addresses where t
 
 @dataclass(frozen=True, slots=True)
 class LoginAttempt:
-    """A try that was admitted. `queue_key`: whose turn it is when passwords are checked."""
+    """A try that was admitted. `client`: whose turn it is among those of the user when passwords are checked."""
 
     user: str
     network: str
-    queue_key: str
+    client: str
     taken: tuple[tuple[Buckets, str], ...]
 
 
@@ -51,9 +53,11 @@ class LoginThrottle:
         self._devices = Buckets(DEVICE, monotonic)
         self._addresses = Buckets(ADDRESS, monotonic)
         self._users = Buckets(USER, monotonic)
-        # Apart, so that made-up names do not push out what is known of real users.
-        self._made_up = Buckets(ADDRESS, monotonic)
-        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()  # user and network of successful logins
+        # Apart, so that made-up names do not push out what is known of real users. The limits are the same: they must
+        # not tell which users exist.
+        self._made_up_addresses = Buckets(ADDRESS, monotonic)
+        self._made_up_users = Buckets(USER, monotonic)
+        self._known = KnownNetworks()
 
     def admit(self, user: str, address: str, *, device: str = "", exists: bool = True) -> LoginAttempt:
         """Count a try before its password is checked, so that many at once count as many. TooManyRequests when no
@@ -69,21 +73,51 @@ class LoginThrottle:
 
     def succeeded(self, attempt: LoginAttempt) -> None:
         """The password was right: the try does not count, and the address is known for this user from now on."""
+        self._withdraw(attempt)
+        self._known.add(attempt.user, attempt.network)
+
+    @contextmanager
+    def checking(self, attempt: LoginAttempt) -> Iterator[None]:
+        """Around the check of the password: the try does not count when the check is refused."""
+        try:
+            yield
+        except TooManyRequests:
+            self._withdraw(attempt)
+            raise
+
+    def _withdraw(self, attempt: LoginAttempt) -> None:
         for buckets, key in attempt.taken:
             buckets.return_token(key)
-        self._known[attempt.user, attempt.network] = None
-        self._known.move_to_end((attempt.user, attempt.network))
-        while len(self._known) > MAX_KNOWN_ADDRESSES:
-            self._known.popitem(last=False)
 
     def _choices(self, user: str, network: str, device: str, exists: bool) -> list[tuple[tuple[Buckets, str], ...]]:
         """Sets of buckets, of which a try needs one whole set."""
         pair = f"{network} {user}"
         if not exists:
-            return [((self._made_up, pair),)]
-        is_known = (user, network) in self._known
+            return [((self._made_up_addresses, pair), (self._made_up_users, user))]
+        is_known = self._known.has(user, network)
         at_address = ((self._addresses, pair),) if is_known else ((self._addresses, pair), (self._users, user))
         return [((self._devices, f"{device} {user}"),), at_address] if device else [at_address]
+
+
+class KnownNetworks:
+    """Networks that users have logged in from. Each user has a table of their own, so that nobody pushes out what is
+    known of others; the least recently used go first."""
+
+    def __init__(self) -> None:
+        self._users: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+
+    def has(self, user: str, network: str) -> bool:
+        return network in self._users.get(user, ())
+
+    def add(self, user: str, network: str) -> None:
+        networks = self._users.setdefault(user, OrderedDict())
+        networks[network] = None
+        networks.move_to_end(network)
+        self._users.move_to_end(user)
+        if len(networks) > MAX_KNOWN_NETWORKS:
+            networks.popitem(last=False)
+        if len(self._users) > MAX_KNOWN_USERS:
+            self._users.popitem(last=False)
 
 
 class Buckets:

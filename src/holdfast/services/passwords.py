@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -12,6 +13,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from holdfast.core.errors import UserError
 
 from .fair_slots import FairSlots, SlotsBusy
+from .refusals import TooManyRequests
 
 MIN_LENGTH = 8
 MAX_LENGTH = 1024  # bytes; a longer one only costs us time
@@ -23,34 +25,46 @@ _TRIED_FIRST = {
     "admin123", "admin1234", "administrator", "holdfast", "holdfast1",
 }  # fmt: skip
 AT_ONCE = 2  # each check costs a core and MEMORY_KIB
-MAX_WAITING_UNKNOWN = 16  # checks for users that do not exist
+MAX_WAITING = 5  # of one user and client
+WAIT_TIMEOUT = 10.0  # seconds
+_MADE_UP = ""  # in the turns: all users that do not exist; no user is called so
 
 
 class Passwords:
     def __init__(self, *, memory_kib: int = MEMORY_KIB) -> None:
         self._hasher = PasswordHasher(time_cost=2, memory_cost=memory_kib, parallelism=1)
-        self._slots = FairSlots(AT_ONCE)
+        self._slots = FairSlots(AT_ONCE, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT)
         self._nobody: str | None = None
 
-    async def hash(self, password: str) -> str:
-        async with self._slots.slot("hash"):
+    async def hash(self, password: str, *, user: str) -> str:
+        """TooManyRequests as for `verify`."""
+        async with self._turn(user, ""):
             return await asyncio.to_thread(self._hasher.hash, password)
 
-    async def verify(self, hashed: str | None, password: str, *, queue_key: str = "") -> bool:
+    async def verify(self, hashed: str | None, password: str, *, user: str, client: str = "") -> bool:
         """False also without a hash, after the same work: a login must not tell which users exist.
 
-        Checks with the same `queue_key` wait for each other; those with different ones take turns.
+        Users take turns, and so do the clients of one user. TooManyRequests when too many checks of this user and
+        client are waiting, or this one has waited for too long.
         """
         if hashed is None:
-            await self._verify_unknown(password)
+            await self._verify_made_up(password, client)
             return False
-        async with self._slots.slot(f"verify {queue_key}"):
+        async with self._turn(user, client):
             return await asyncio.to_thread(self._matches, hashed, password)
 
-    async def _verify_unknown(self, password: str) -> None:
+    @asynccontextmanager
+    async def _turn(self, user: str, client: str) -> AsyncIterator[None]:
+        try:
+            async with self._slots.slot(user, client):
+                yield
+        except SlotsBusy:
+            raise _busy() from None
+
+    async def _verify_made_up(self, password: str, client: str) -> None:
         """Only for its duration, so a flood of made-up users skips it rather than taking turns with real ones."""
         with suppress(SlotsBusy):
-            async with self._slots.slot("unknown user", max_waiting=MAX_WAITING_UNKNOWN):
+            async with self._slots.slot(_MADE_UP, client):
                 if self._nobody is None:
                     self._nobody = await asyncio.to_thread(self._hasher.hash, secrets.token_hex(16))
                 await asyncio.to_thread(self._matches, self._nobody, password)
@@ -60,6 +74,10 @@ class Passwords:
             return self._hasher.verify(hashed, password)
         except (VerificationError, InvalidHashError):
             return False
+
+
+def _busy() -> TooManyRequests:
+    return TooManyRequests("Too many logins are in progress", retry_after=WAIT_TIMEOUT, hint="Try again in a moment.")
 
 
 def generate_password() -> str:

@@ -21,7 +21,7 @@ from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, kin
 from .audit import AuditedStore, Deed
 from .failed_logins import FailedLogins
 from .login_devices import LoginDevices
-from .login_throttle import LoginThrottle
+from .login_throttle import LoginAttempt, LoginThrottle
 from .names import check_text
 from .passwords import MAX_LENGTH, Passwords
 
@@ -123,9 +123,9 @@ class Tokens:
         """The user's name if the password is right; NotLoggedIn otherwise. TooManyRequests after many failures of this
         client."""
         found, hashed = await self._store.read(_with_hash, user) if _could_be(user, password) else (None, None)
-        known_device = self._devices.find_device(user, device) if found else ""
+        known_device = self._devices.find_device(user, _mark(hashed), device) if found else ""
         attempt = self._throttle.admit(user, address, device=known_device, exists=found is not None)
-        if not await self._passwords.verify(hashed, password[:MAX_LENGTH], queue_key=attempt.queue_key):
+        if not await self._matches(hashed, password[:MAX_LENGTH], attempt):
             await self._failures.note(found.name if found else None, address)
             raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
         self._throttle.succeeded(attempt)
@@ -133,10 +133,19 @@ class Tokens:
             raise disabled_account()
         return user
 
+    async def _matches(self, hashed: str | None, password: str, attempt: LoginAttempt) -> bool:
+        with self._throttle.checking(attempt):
+            return await self._passwords.verify(hashed, password, user=attempt.user, client=attempt.client)
+
     async def password_mark(self, user: str) -> str | None:
         """Another one for each password that the user has had; None for a user who may not come in."""
         hashed = await self._store.read(_hash_of, user)
-        return None if hashed is None else hashlib.sha256(hashed.encode()).hexdigest()
+        return None if hashed is None else _mark(hashed)
+
+    async def issue_device(self, user: str, previous: str = "") -> str:
+        """A device token for a client that has just logged in; empty where it gets none (see LoginDevices)."""
+        mark = await self.password_mark(user)
+        return "" if mark is None else self._devices.issue_token(user, mark, previous)
 
     async def logout(self, text: str) -> None:
         """The token that was used to ask is ended."""
@@ -275,6 +284,10 @@ def _hash_of(conn: Connection, user: str) -> str | None:
     """None for a user who may not come in; empty for one who has no password."""
     found = people.get_user(conn, user)
     return None if found is None or found.disabled else people.password_hash(conn, user) or ""
+
+
+def _mark(hashed: str | None) -> str:
+    return hashlib.sha256((hashed or "").encode()).hexdigest()
 
 
 def _list(conn: Connection, user: str | None) -> list[Token]:

@@ -79,7 +79,7 @@ class Users:
         if await self._store.read(people.list_users):
             return None
         password = generate_password()
-        hashed = await self._passwords.hash(password)
+        hashed = await self._passwords.hash(password, user=FIRST_ADMIN)
         made = await self._store.write_quietly(_make_first, hashed, self._clock())
         return password if made else None
 
@@ -133,7 +133,7 @@ class Users:
         kept = merge({}, extension or {}, replace=True)
         check_extension(kept)
         self._refuse_company()
-        hashed = await self._passwords.hash(password) if password is not None else None
+        hashed = await self._passwords.hash(password, user=name) if password is not None else None
         member_of = {DEFAULT_GROUP: False} if groups is None else dict(groups)
         user = User(name=name, admin=admin, email=email, created_at=self._clock(), groups=member_of, extension=kept)
         told = {"admin": admin, "groups": list(member_of)} | ({"email": email} if email else {})
@@ -176,7 +176,7 @@ class Users:
         hashed = None
         if change.password is not None:
             check_password(change.password, user=name)
-            hashed = await self._passwords.hash(change.password)
+            hashed = await self._passwords.hash(change.password, user=name)
         user = await self._store.write(_deed_of(actor, name, change), _update, name, change, hashed)
         self._access.forget()
         return user
@@ -205,13 +205,15 @@ class Users:
         _check_change(actor, actor.name, also)
         attempt = self._throttle.admit(actor.name, address)
         hashed = await self._store.read(people.password_hash, actor.name)
-        if not await self._passwords.verify(hashed, old, queue_key=attempt.queue_key):
+        with self._throttle.checking(attempt):
+            matches = await self._passwords.verify(hashed, old, user=actor.name, client=attempt.client)
+        if not matches:
             raise Forbidden("The old password is not right", field="old", hint="An admin can set a new password.")
         self._throttle.succeeded(attempt)
         hashed = None
         if new != old:
             check_password(new, "new", user=actor.name)
-            hashed = await self._passwords.hash(new)
+            hashed = await self._passwords.hash(new, user=actor.name)
         deed = _deed_of(actor, actor.name, replace(also, password="" if hashed else None))
         await self._store.write(deed, _update, actor.name, also, hashed)
         self._access.forget()

@@ -22,7 +22,7 @@ async def log_in(request: Request, body: models.Login, services: Ask) -> Respons
     access: sent with the next login, it keeps failed logins of other clients from holding up this one."""
     made = await services.tokens.login(body.user, body.password, address_of(request), device=body.device)
     expires_at = show_time(made.token.expires_at)
-    device = services.devices.issue_token(made.token.user, body.device)
+    device = await services.tokens.issue_device(made.token.user, body.device)
     return answer({"token": made.text, "user": made.token.user, "expires_at": expires_at, "device": device})
 
 

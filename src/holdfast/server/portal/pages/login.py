@@ -97,7 +97,7 @@ async def _begin(visit: Visit, made: NewToken, target: str) -> Response:
         await visit.services.tokens.logout(visit.session)
     response = visit.go(target)
     sessions.begin(visit.request, response, made)
-    device = visit.services.devices.issue_token(made.token.user, sessions.device_of(visit.request))
+    device = await visit.services.tokens.issue_device(made.token.user, sessions.device_of(visit.request))
     sessions.remember_device(visit.request, response, device)
     await bring_back(visit, response, made.token.user)
     return response

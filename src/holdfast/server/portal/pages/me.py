@@ -69,6 +69,7 @@ async def set_password(visit: Visit, form: Form) -> Response:
         return await _show(visit, {error.field or "new": visit.tell_error(error)})
     response = visit.go("/me", visit.say("Your password is changed. You are logged out everywhere else."))
     sessions.begin(visit.request, response, await visit.services.tokens.login_as(visit.who.name, "new password"))
+    sessions.remember_device(visit.request, response, await visit.services.tokens.issue_device(visit.who.name))
     return response
 
 
