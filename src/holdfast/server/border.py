@@ -22,6 +22,7 @@ from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.open_files import Shortened
 
 from .errors import TooLargeBody, render_outermost
+from .slow_clients import SENDER_KNOWN
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,10 @@ def _refuse(scope: Scope, error: UserError | None, request_id: str) -> Response:
 
 async def _knows(scope: Scope) -> bool:
     return True
+
+
+def _ignore() -> None:
+    pass
 
 
 def _is_streamed(method: str, path: str) -> bool:
@@ -205,7 +210,9 @@ class _Request:
 
     async def _limit_of_sender(self) -> int:
         """Most handlers read all of a body before they ask who sent it, and anyone can send many at a time."""
-        self._is_known = self._is_known or await self._knows(self._scope)
+        if not self._is_known and await self._knows(self._scope):
+            self._is_known = True
+            self._scope.get(SENDER_KNOWN, _ignore)()
         return self._limit if self._is_known else min(self._limit, STRANGERS)
 
     async def _drain(self) -> None:
