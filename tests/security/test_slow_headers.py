@@ -64,10 +64,11 @@ async def closed(reader: asyncio.StreamReader) -> bytes:
 )
 async def test_a_request_that_does_not_go_on_is_closed(rig: Rig, monkeypatch: pytest.MonkeyPatch, sends: bytes) -> None:
     monkeypatch.setattr(slow_clients, "HEADERS_TIMEOUT", SOON)
-    monkeypatch.setattr(slow_clients, "BODY_TIMEOUT", SOON)
+    monkeypatch.setattr(slow_clients, "SMALL_BODY_TIMEOUT", SOON)
     async with serving(rig) as port, connected(port, sends) as (reader, _):
         await closed(reader)
     assert not slow_clients._waiting
+    assert not slow_clients._unfinished
 
 
 async def test_headers_that_come_byte_by_byte_get_no_more_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

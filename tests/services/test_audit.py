@@ -312,7 +312,7 @@ async def test_images_leave_events(tmp_path: Path) -> None:
         yield b"tar"
 
     async with open_house(tmp_path / "home", engine=Shelf()) as house:
-        await house.services.images.add(house.admin, "tiny:1", chunks())
+        await house.services.images.add(house.admin, "tiny:1", chunks(), lambda work: work)
         await house.services.images.remove(house.admin, "tiny:1")
         found = await events(house, kind=AuditKind.IMAGE)
         assert [(event.act, event.subject) for event in found] == [(Act.REMOVED, "tiny:1"), (Act.CREATED, "tiny:1")]

@@ -35,6 +35,7 @@ from .portal.faults import show_fault, show_refusal
 from .portal.routes import show_missing
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub
+from .primehub.http_files import FILES
 from .prometheus import metrics_routes
 from .prometheus_requests import Counted
 from .rest import (
@@ -67,6 +68,7 @@ from .rest import (
 from .rest.addresses import PREFIX
 from .sessions import session_of
 
+IMAGES = f"{PREFIX}/images"
 SMALL_BODY = 1024 * 1024  # bytes; for what is neither a job nor an image
 FORMS_WITH_JOBS = re.compile(r"/jobs/new|/jobs/new/check|/schedules/new|/schedules/check|/schedules/[^/]+/edit")
 AS_A_FORM = 3  # times as long as a text may be that a form carries
@@ -123,7 +125,13 @@ def create_app(services: Services) -> FastAPI:
     _describe(app)
     add_handlers(app, show_missing, show_fault)
     app.add_middleware(CrossOrigin)
-    app.add_middleware(Border, limit=body_limit(services.settings), refuse=_refuse, knows=_knows(services))
+    app.add_middleware(
+        Border,
+        limit=body_limit(services.settings),
+        refuse=_refuse,
+        knows=_knows(services),
+        is_streamed=is_streamed,
+    )
     app.add_middleware(Counted, vitals=services.vitals)
     app.add_middleware(ForwardedHeaders, trusted=services.settings.server.trusted_proxies)
     return app
@@ -132,22 +140,30 @@ def create_app(services: Services) -> FastAPI:
 def body_limit(settings: Settings) -> Limit:
     """How many bytes each address takes."""
     job_paths = {f"{PREFIX}/jobs", f"{PREFIX}/jobs/plan"}
-    image_path = f"{PREFIX}/images"
 
     def limit(method: str, path: str) -> int:
         if path in job_paths or takes_job(method, path):
             return settings.server.max_job_bytes
         if FORMS_WITH_JOBS.fullmatch(path):
             return AS_A_FORM * settings.server.max_job_bytes + SMALLER_BODY
-        if path == image_path:
+        if path == IMAGES:
             return settings.server.max_image_bytes
-        if method == "PUT" and path.startswith(f"{PREFIX}/groups/") and "/files/" in path:
+        if _puts_file(method, path):
             return settings.files.max_upload_bytes
         if is_primehub(path):
             return most_bytes(path, settings)
         return SMALLER_BODY if is_open(path) else SMALL_BODY
 
     return limit
+
+
+def is_streamed(method: str, path: str) -> bool:
+    """Uploads too large to be kept in memory; each of their handlers has an access guard."""
+    return _puts_file(method, path) or (method == "POST" and (path == IMAGES or path.startswith(FILES)))
+
+
+def _puts_file(method: str, path: str) -> bool:
+    return method == "PUT" and path.startswith(f"{PREFIX}/groups/") and "/files/" in path
 
 
 def _knows(services: Services) -> Knows:

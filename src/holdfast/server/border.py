@@ -1,4 +1,8 @@
-"""The outermost layer around every request: its id, its size limit, safe headers, and a last net under our mistakes."""
+"""The outermost layer around every request: its id, its size limit, safe headers, and a last net under our mistakes.
+
+A body is complete before the application sees the request: a sender can hold it open for as long as they like, and must
+not act by the rights they had when they began. Uploads that are streamed have an access guard instead.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.open_files import Shortened
 
 from .errors import TooLargeBody, render_outermost
+from .slow_clients import SENDER_KNOWN
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +42,7 @@ _HEADERS: list[tuple[bytes, bytes]] = [
 _NO_STORE = (b"cache-control", b"no-store")
 
 Limit = Callable[[str, str], int]  # method, path -> most bytes of its body
+IsStreamed = Callable[[str, str], bool]  # method, path -> whether the handler itself guards access while the body comes
 Knows = Callable[[Scope], Awaitable[bool]]  # whether the request comes from somebody who is logged in
 Refuse = Callable[[Scope, UserError | None, str], Response]  # request, why (None: our mistake), its id -> the answer
 
@@ -49,10 +55,27 @@ async def _knows(scope: Scope) -> bool:
     return True
 
 
+def _ignore() -> None:
+    pass
+
+
+def _is_streamed(method: str, path: str) -> bool:
+    return False
+
+
 class Border:
-    def __init__(self, app: ASGIApp, *, limit: Limit, refuse: Refuse = _refuse, knows: Knows = _knows) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limit: Limit,
+        refuse: Refuse = _refuse,
+        knows: Knows = _knows,
+        is_streamed: IsStreamed = _is_streamed,
+    ) -> None:
         self._app = app
         self._limit = limit
+        self._is_streamed = is_streamed
         self._refuse = refuse
         self._knows = knows
 
@@ -62,7 +85,8 @@ class Border:
             return
         CLIENT_ADDRESS.set(_address(scope))
         limit = self._limit(scope["method"], scope["path"])
-        await _Request(scope, receive, send, limit, self._refuse, self._knows).run(self._app)
+        streamed = self._is_streamed(scope["method"], scope["path"])
+        await _Request(scope, receive, send, limit, self._refuse, self._knows).run(self._app, streamed=streamed)
 
 
 def _address(scope: Scope) -> str:
@@ -76,6 +100,34 @@ def _has_long_headers(scope: Scope) -> bool:
 
 async def _refuse_socket(send: Send) -> None:
     await send({"type": "websocket.close", "code": 1009})
+
+
+async def _receive_all(receive: Receive) -> Receive:
+    """Wait for the whole body; return what hands it on. What goes wrong is raised there, for the handler to word it."""
+    body = bytearray()
+    while True:
+        try:
+            message = await receive()
+        except Exception as error:
+            return _Replay(error, b"", receive).receive
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return _Replay(message, bytes(body), receive).receive
+
+
+class _Replay:
+    def __init__(self, last: Message | Exception, body: bytes, receive: Receive) -> None:
+        self._last: Message | Exception | None = last
+        self._body = body
+        self._receive = receive
+
+    async def receive(self) -> Message:
+        last, self._last = self._last, None
+        if last is None:
+            return await self._receive()
+        if isinstance(last, Exception):
+            raise last
+        return {**last, "body": self._body} if last["type"] == "http.request" else last
 
 
 class _Request:
@@ -106,7 +158,7 @@ class _Request:
         if self._scope["holdfast.head"]:
             self._scope["method"] = "GET"  # the same answer, whose body is left out below
 
-    async def run(self, app: ASGIApp) -> None:
+    async def run(self, app: ASGIApp, *, streamed: bool) -> None:
         if _has_long_headers(self._scope):
             self._scope["headers"] = []  # whoever words the refusal does not read them either
             await self._refuse_with(TooLarge(f"The headers of a request may have at most {HEADERS} bytes"))
@@ -118,7 +170,8 @@ class _Request:
             await self._refuse_with(refusal)
             return
         try:
-            await app(self._scope, self.receive, self.send)
+            receive = self.receive if streamed else await _receive_all(self.receive)
+            await app(self._scope, receive, self.send)
         except ClientDisconnect:
             return  # it left while sending; nobody waits for an answer
         except Exception as error:
@@ -157,7 +210,9 @@ class _Request:
 
     async def _limit_of_sender(self) -> int:
         """Most handlers read all of a body before they ask who sent it, and anyone can send many at a time."""
-        self._is_known = self._is_known or await self._knows(self._scope)
+        if not self._is_known and await self._knows(self._scope):
+            self._is_known = True
+            self._scope.get(SENDER_KNOWN, _ignore)()
         return self._limit if self._is_known else min(self._limit, STRANGERS)
 
     async def _drain(self) -> None:

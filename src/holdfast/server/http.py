@@ -12,10 +12,11 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from .client_errors import summarised_client_errors
-from .slow_clients import BoundedHttpProtocol
+from .slow_clients import BoundedHttpProtocol, max_connections
 from .websocket_protocol import BoundedProtocol
 
 MOST_MESSAGE = 64 * 1024  # bytes, of what a page sends through its socket
+MAX_BACKLOG = 2048  # connections that wait to be accepted
 KEEP_ALIVE = 75  # seconds an idle connection stays open
 
 
@@ -36,6 +37,9 @@ async def run_http(
         ws=BoundedProtocol,
         ws_max_size=MOST_MESSAGE,
         ws_per_message_deflate=False,
+        backlog=min(
+            MAX_BACKLOG, max(1, max_connections() // 2)
+        ),  # as many are accepted in one go, before any is closed
         lifespan="off",
         log_config=None,
         log_level="warning",

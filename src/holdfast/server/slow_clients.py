@@ -7,94 +7,217 @@ request that is being answered is not touched, however long that takes.
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 from collections import OrderedDict
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEADERS_TIMEOUT = 20.0  # seconds from the first byte of a request, or from the connection, to the end of the headers
-BODY_TIMEOUT = 75.0  # seconds without a byte of a body that is not complete
-MAX_WAITING = 100  # connections of one address without the headers of a request; with one more, the oldest is closed
+from holdfast.services.client_network import client_neighbourhood
 
-_waiting: dict[str, OrderedDict[BoundedHttpProtocol, None]] = {}  # by address, oldest first
+log = logging.getLogger(__name__)
+
+HEADERS_TIMEOUT = 20.0  # seconds from the first byte of a request, or from the connection, to the end of the headers
+SMALL_BODY = 1024 * 1024  # bytes
+SMALL_BODY_TIMEOUT = 60.0  # seconds from the headers to the end of a small body, or of what a stranger may send
+BODY_TIMEOUT = 75.0  # seconds without a byte of a larger body of a known sender
+MAX_WAITING = 100  # connections of one address without the headers of a request; with one more, the oldest is closed
+LOG_INTERVAL = 60.0  # seconds
+
+SENDER_KNOWN = "holdfast.sender_known"  # in the scope: to be called once the sender of a body is known to be a user
+
+
+def max_connections() -> int:
+    """Return how many connections are open at a time: half of the files that the process may open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 2**31 if limit == resource.RLIM_INFINITY else max(1, limit // 2)
+
+
+def max_unfinished() -> int:
+    """Return how many connections of one address may wait for the rest of a body."""
+    return max(1, max_connections() // 2)
+
+
+class _Connections:
+    """Connections in one state, in the order they came into it."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[BoundedHttpProtocol, None] = OrderedDict()
+        self._by_neighbourhood: dict[str, OrderedDict[BoundedHttpProtocol, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, one: BoundedHttpProtocol, limit: int | None) -> None:
+        """With more than `limit` of one neighbourhood, its oldest is closed."""
+        same = self._by_neighbourhood.setdefault(one.neighbourhood, OrderedDict())
+        same[one] = self._all[one] = None
+        if limit is not None and len(same) > limit:
+            next(iter(same)).give_up()
+
+    def remove(self, one: BoundedHttpProtocol) -> None:
+        del self._all[one]
+        same = self._by_neighbourhood[one.neighbourhood]
+        del same[one]
+        if not same:
+            del self._by_neighbourhood[one.neighbourhood]
+
+    def close_oldest(self) -> bool:
+        if not self._all:
+            return False
+        next(iter(self._all)).give_up()
+        return True
+
+
+_waiting = _Connections()  # for the headers of a request
+_unfinished = _Connections()  # with a part of a body, of a sender who is not known
+_idle = _Connections()  # after an answer
+
+
+class _FullLog:
+    def __init__(self) -> None:
+        self._next = float("-inf")
+
+    def write(self, now: float) -> None:
+        if now >= self._next:
+            self._next = now + LOG_INTERVAL
+            log.warning("too many connections: closing the oldest unused ones", extra={"event": "connections"})
+
+
+_full_log = _FullLog()
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _has_headers = False  # of the newest request
     _body_left = False
+    _body_size = 0  # bytes that came of it
+    _is_known = False  # its sender
+    _state: _Connections | None = None  # None: a request is being answered, or a known sender's body comes
+    neighbourhood = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._await_headers()
+        self.neighbourhood = client_neighbourhood(self.client[0]) if self.client else ""
+        if len(self.connections) <= max_connections() or self._make_room():
+            self._await_headers()
+        else:
+            self.give_up()
 
     def data_received(self, data: bytes) -> None:
+        if self._state is _idle:
+            self._leave_state()
         super().data_received(data)
         if self.transport.is_closing() or self.transport.get_protocol() is not self:  # it is a WebSocket by now
             self._stop_waiting()
         elif self._body_left:
-            self._start_timer(BODY_TIMEOUT)
+            self._await_body()
         elif self._is_idle() and self._timer is None:
             self._await_headers()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._has_headers = False
+        self._has_headers = self._is_known = False
+        self._body_size = 0
+        self.scope[SENDER_KNOWN] = self._note_known_sender  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         self._has_headers = self._body_left = True
         self._stop_waiting()
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._body_size += len(body)
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         self._body_left = False
-        self._stop_timer()
+        self._stop_waiting()
         super().on_message_complete()
+        if self._has_answered():
+            self._enter_state(_idle)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self._has_headers and self._is_idle():  # the next request has begun, and has the time of any other
+        if not self._is_idle():
+            return
+        if not self._has_headers:  # the next request has begun, and has the time of any other
             self._unset_keepalive_if_required()
             self._await_headers()
+        elif not self._body_left:
+            self._enter_state(_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._body_left = False
         self._stop_waiting()
         super().connection_lost(exc)
 
+    def give_up(self) -> None:
+        self._stop_waiting()
+        self.transport.abort()  # nothing is left to be said, and one who does not read would hold it open
+
     # -- between requests, and within one
+
+    def _make_room(self) -> bool:
+        """Close a connection on which nothing is being answered; False when there is none."""
+        _full_log.write(self.loop.time())
+        return max(_waiting, _unfinished, _idle, key=len).close_oldest()
 
     def _is_idle(self) -> bool:
         """No request is being answered."""
         return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
 
+    def _has_answered(self) -> bool:
+        """The request was answered before its body was complete."""
+        return self.cycle is not None and self._is_idle()
+
     def _await_headers(self) -> None:
-        same = _waiting.setdefault(self._address, OrderedDict())
-        same[self] = None
-        if len(same) > MAX_WAITING:
-            next(iter(same))._give_up()
         self._start_timer(HEADERS_TIMEOUT)
+        self._enter_state(_waiting, MAX_WAITING)
+
+    def _await_body(self) -> None:
+        if self._is_known and self._has_large_body():
+            self._start_timer(BODY_TIMEOUT)
+        elif self._timer is None:
+            self._start_timer(SMALL_BODY_TIMEOUT)
+        if not self._is_known and self._state is not _unfinished:
+            self._enter_state(_unfinished, max_unfinished())
+
+    def _has_large_body(self) -> bool:
+        announced = next((value for name, value in self.headers if name == b"content-length"), b"0")
+        return self._body_size > SMALL_BODY or (announced.isdigit() and int(announced[:20]) > SMALL_BODY)
+
+    def _note_known_sender(self) -> None:
+        self._is_known = True
+        if self._body_left:
+            self._leave_state()
+            self._await_body()
 
     def _stop_waiting(self) -> None:
         self._stop_timer()
-        same = _waiting.get(self._address)
-        if same is not None:
-            same.pop(self, None)
-            if not same:
-                del _waiting[self._address]
+        self._leave_state()
 
-    def _give_up(self) -> None:
-        self._stop_waiting()
-        self.transport.abort()  # nothing is left to be said, and one who does not read would hold it open
+    def _enter_state(self, state: _Connections, limit: int | None = None) -> None:
+        self._leave_state()
+        self._state = state
+        state.add(self, limit)
+
+    def _leave_state(self) -> None:
+        if self._state is not None:
+            self._state.remove(self)
+            self._state = None
 
     def _start_timer(self, seconds: float) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(seconds, self._give_up)
+        self._timer = self.loop.call_later(seconds, self._time_out, seconds)
+
+    def _time_out(self, seconds: float) -> None:
+        if self._body_left and self.flow.read_paused:  # it is we who do not read
+            self._start_timer(seconds)
+        else:
+            self.give_up()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    @property
-    def _address(self) -> str:
-        return self.client[0] if self.client else ""

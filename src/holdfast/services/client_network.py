@@ -27,3 +27,12 @@ def client_network(address: str) -> str:
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
     return str(LOOPBACK if found in LOOPBACK else found)
+
+
+def client_neighbourhood(address: str) -> str:
+    """The same, and all of the loopback as one: every user of this machine has all of its addresses."""
+    try:
+        found = ipaddress.ip_address(plain_address(address).partition("%")[0])
+    except ValueError:
+        return client_network(address)
+    return "loopback" if found.is_loopback else client_network(address)

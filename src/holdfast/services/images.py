@@ -6,9 +6,9 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import IO, Protocol, runtime_checkable
+from typing import IO, Any, Protocol, runtime_checkable
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 BUFFER = 1024 * 1024  # bytes written at one time
+
+Guard = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]  # ends the work, and raises, when access is lost
 
 
 @runtime_checkable
@@ -63,12 +65,12 @@ class Images:
             raise Conflict(f"{HOST_IMAGE} is this machine's own root filesystem", field="name")
         self._shelf()
 
-    async def add(self, actor: Actor, name: str, chunks: AsyncIterator[bytes]) -> ImageInfo:
-        """From the bytes of a tar, as they come."""
+    async def add(self, actor: Actor, name: str, chunks: AsyncIterator[bytes], guard: Guard) -> ImageInfo:
+        """From the bytes of a tar, as they come; `guard` runs what receives them."""
         self.check_import(actor, name)
         path = self._uploads / secrets.token_hex(8)
         try:
-            await self._receive(path, chunks)
+            await self._receive(path, chunks, guard)
             found = await self._shelf().import_image(name, path)
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
@@ -87,11 +89,11 @@ class Images:
         for path in self._uploads.glob("*"):
             path.unlink(missing_ok=True)
 
-    async def _receive(self, path: Path, chunks: AsyncIterator[bytes]) -> None:
+    async def _receive(self, path: Path, chunks: AsyncIterator[bytes], guard: Guard) -> None:
         try:
             file = await asyncio.to_thread(self._open, path)
             try:
-                await _write_all(file, chunks, self._marks)
+                await guard(_write_all(file, chunks, self._marks))
             finally:
                 await asyncio.to_thread(file.close)
         except OSError as error:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from starlette.responses import Response
 
+from ..access_guard import guard_request
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import models
@@ -34,7 +35,8 @@ async def add_image(
     request: Request, actor: Caller, services: Ask, name: Annotated[str, Query(max_length=255)]
 ) -> Response:
     """Admins only. The body is the file itself."""
-    return answer(show_image(await services.images.add(actor, name, request.stream())), 201)
+    guard = guard_request(services, request, lambda now: services.images.check_import(now, name))
+    return answer(show_image(await services.images.add(actor, name, request.stream(), guard.run)), 201)
 
 
 @router.delete("/images/{name:path}", status_code=204)
