@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from holdfast.engines.base import Command, Inside, Isolation
 from holdfast.engines.embedded.entering import _why
+from holdfast.runtime import enter
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.playing import need, play
 from tests.engines.sessions import Said, inside, let_in
@@ -51,6 +54,39 @@ def test_nobody_who_comes_in_has_more_rights_than_the_task(tmp_path: Path) -> No
         assert b"MORE" not in written
 
     play(tmp_path, scenario)
+
+
+# Starts a helper that is stopped as soon as it is born, as a task can do, and tells its number and state.
+STOPPED_AT_BIRTH = r"""
+import os, signal, sys
+sys.path.append(sys.argv[1])
+import enter
+forks, fork = [], enter._fork
+def fork_and_stop():
+    forks.append(1)
+    child = fork()
+    if child == 0 and len(forks) == 2:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return child
+enter._fork, enter._wait_for_command = fork_and_stop, int
+told = os.dup(1)
+request = {"kind": "stacks", "joins": [sys.argv[2]], "init": 0, "runner": os.getpid(), "env": {}}
+child = enter._start(request, None)
+os.waitid(os.P_PID, child, os.WSTOPPED)
+os.write(told, b"%d" % child)
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_helper_that_is_stopped_at_birth_is_put_under_the_limits(tmp_path: Path) -> None:
+    procs = tmp_path / "cgroup.procs"
+    procs.touch()
+    folder = str(Path(enter.__file__).parent)
+    command = [sys.executable, "-I", "-S", "-c", STOPPED_AT_BIRTH, folder, str(procs)]
+    done = subprocess.run(command, capture_output=True, timeout=30, check=True)
+    assert int(done.stdout) > 0
+    assert procs.read_bytes() == done.stdout
 
 
 def test_a_session_that_the_task_ends_is_told_as_that() -> None:

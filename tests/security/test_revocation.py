@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,6 +16,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.states import JobState
+from holdfast.services.log_search import MAX_PLAIN
 from holdfast.services.tokens import NewToken
 from tests.server.rig import Rig, error_of, open_rig
 from tests.server.test_http import PATIENCE, serving
@@ -155,6 +157,35 @@ async def test_a_wait_is_refused_as_a_new_request(scene: Scene, revoke: Revoke) 
         await revoke(scene)
         error = error_of(await asyncio.wait_for(waiting, PATIENCE), WAYS[revoke][0])
     assert error["code"] == WAYS[revoke][1]
+
+
+@ways
+async def test_a_search_that_waits_is_refused_as_a_new_request(scene: Scene, revoke: Revoke) -> None:
+    scene.write(b"before\n")
+    async with AsyncExitStack() as slots, scene.client() as client:
+        for number in range(MAX_PLAIN):
+            searches = scene.rig.house.services.logs._searches
+            await slots.enter_async_context(searches._plain.slot(f"user-{number}"))
+        searching = asyncio.create_task(client.get(f"/api/v1/jobs/{scene.job}/log/search?q=before"))
+        await watched(scene)
+        await revoke(scene)
+        error = error_of(await asyncio.wait_for(searching, PATIENCE), WAYS[revoke][0])
+    assert error["code"] == WAYS[revoke][1]
+
+
+@pytest.mark.parametrize("revoke", [revoke_token, disable_user, delete_user, expire_token])
+async def test_only_tokens_in_use_are_proved_to_be_known(scene: Scene, revoke: Revoke) -> None:
+    async with scene.client() as client:
+        asked = {"token": scene.token.token.id, "nonce": "n" * 32}
+        assert (await client.get("/api/v1/identity", params=asked)).status_code == 200
+        await revoke(scene)
+        ended = await client.get("/api/v1/identity", params=asked)
+        unknown = await client.get("/api/v1/identity", params={**asked, "token": "a234567a234567"})
+    assert _without_id(error_of(ended, 401)) == _without_id(error_of(unknown, 401))
+
+
+def _without_id(error: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in error.items() if name != "request_id"}
 
 
 async def watched(scene: Scene) -> None:

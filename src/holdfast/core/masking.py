@@ -1,8 +1,9 @@
 """Hides the values of secrets in texts that programs wrote.
 
-A value is found as it is, as JSON and Python write it in a string, percent-encoded, and as base64 of the whole value;
-of a value with several lines, also each long line by itself. Other transformations are not recognised: a value that is
-hashed, encrypted, reversed, split, or encoded together with other text.
+A value is found as it is, with any of its characters percent-encoded, backslash-escaped (JSON, Python, C, shell) or
+written as HTML references, in most cases also when escaped twice, and as base64 of the whole value; of a value with
+several lines, also each long line by itself. Other transformations are not recognised: a value that is hashed,
+encrypted, reversed, split, or base64 of it together with other text.
 
 Short values are left alone: to hide every "1" or "on" would destroy the text, and tell what the secret is.
 """
@@ -17,12 +18,16 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from .codec import MASK
+from .escapes import DecodedText, decode_escapes
 
 MIN_SECRET_LENGTH = 4  # characters; shorter values are not hidden
 MIN_VARIABLE_LENGTH = 8  # of variables that admins give to jobs: most hold ordinary words such as a port or a region
 MIN_LINE_LENGTH = 16  # of one line of a value that has several
 MAX_FORMS = 5000  # to look for; with more, all text is hidden
 MAX_OVERLAP = 8192  # bytes of a value that may stand across the edge of a text
+MAX_CANDIDATES = 1024  # where a value may begin there: a bound for texts and values that repeat themselves
+LONG_CANDIDATE = 64  # bytes
+MAX_LONG_CANDIDATES = 16  # with more, the next one is taken for the value
 
 _STAR = b"*"
 _STARS = re.compile(r"\*{6,}")
@@ -31,7 +36,9 @@ _TOKEN = re.compile(rb"hf_[a-z0-9]{8,40}_[A-Za-z0-9_-]{43}")  # of this platform
 
 class SecretMasker:
     def __init__(self, values: Iterable[str], *, hides_all: bool = False) -> None:
-        forms = {form for value in set(values) for form in encoded_forms(value)}
+        values = set(values)
+        forms = {form for value in values for form in encoded_forms(value)}
+        self._plain = sorted({form for value in values for form in plain_forms(value)})
         self._forms = sorted(forms, key=len, reverse=True)  # one value may be a part of another
         self._hides_all = hides_all or len(self._forms) > MAX_FORMS
 
@@ -44,6 +51,13 @@ class SecretMasker:
         may have lost a part."""
         if self._hides_all:
             return _STAR * len(data)
+        masked = bytearray(self._mask_forms(data, cut_start, cut_end))
+        for text in decode_escapes(data) if self._plain else ():
+            for start, end in self._find_plain(text, cut_start, cut_end):
+                masked[start:end] = _STAR * (end - start)
+        return bytes(masked)
+
+    def _mask_forms(self, data: bytes, cut_start: bool, cut_end: bool) -> bytes:
         data = _TOKEN.sub(lambda found: _STAR * len(found[0]), data)
         for form in self._forms:
             if form in data:
@@ -53,6 +67,32 @@ class SecretMasker:
             if cut_end and (size := _overlap(data, form)):
                 data = data[:-size] + _STAR * size
         return data
+
+    def _find_plain(self, text: DecodedText, cut_start: bool, cut_end: bool) -> Iterator[tuple[int, int]]:
+        """Where the original of `text` holds values."""
+        for value in self._plain:
+            at = text.data.find(value)
+            while at >= 0:
+                yield text.find_source(at, at + len(value))
+                at = text.data.find(value, at + len(value))
+        if cut_start:
+            yield from self._find_cut_start(text)
+        if cut_end:
+            yield from self._find_cut_end(text)
+
+    def _find_cut_start(self, text: DecodedText) -> Iterator[tuple[int, int]]:
+        for start in text.starts():
+            rest = text.data[start : start + MAX_OVERLAP + 1]
+            for value in self._plain:
+                if size := _overlap(value, rest):
+                    yield 0, text.find_source(start, start + size)[1]
+
+    def _find_cut_end(self, text: DecodedText) -> Iterator[tuple[int, int]]:
+        end, whole = text.end(), len(text.data)
+        rest = text.data[max(0, end - MAX_OVERLAP - 1) : end]
+        for value in self._plain:
+            if size := _overlap(rest, value):
+                yield text.find_source(end - size, whole)
 
     def mask_text(self, text: str) -> str:
         """The text with MASK for each value."""
@@ -85,20 +125,26 @@ def variable_values(variables: Mapping[str, str]) -> Iterator[str]:
     return (value for value in variables.values() if len(value.strip()) >= MIN_VARIABLE_LENGTH)
 
 
-def encoded_forms(value: str) -> set[bytes]:
-    """The bytes by which a value may stand in a text."""
+def plain_forms(value: str) -> set[bytes]:
+    """A value and its long lines, as UTF-8."""
     plain = value.strip()
     lines = [line.strip() for line in plain.splitlines()]
+    texts = {plain, *(line for line in lines if len(lines) > 1 and len(line) >= MIN_LINE_LENGTH)}
+    forms = {text.encode("utf-8", "surrogatepass") for text in texts}
+    return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
+
+
+def encoded_forms(value: str) -> set[bytes]:
+    """The bytes by which a value often stands in a text, and those that no escape tells of."""
+    plain = value.strip()
     texts = {
-        plain,
         json.dumps(plain)[1:-1],
         json.dumps(plain, ensure_ascii=False)[1:-1],
         repr(plain)[1:-1],
         quote(plain, safe="", errors="replace"),
         quote_plus(plain, errors="replace"),
-        *(line for line in lines if len(lines) > 1 and len(line) >= MIN_LINE_LENGTH),
     }
-    forms = {text.encode("utf-8", "surrogatepass") for text in texts}
+    forms = plain_forms(value) | {text.encode("utf-8", "surrogatepass") for text in texts}
     for raw in (plain.encode("utf-8", "surrogatepass"), value.encode("utf-8", "surrogatepass")):
         forms |= {encode(raw).rstrip(b"=") for encode in (base64.b64encode, base64.urlsafe_b64encode)}
     return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
@@ -107,4 +153,16 @@ def encoded_forms(value: str) -> set[bytes]:
 def _overlap(left: bytes, right: bytes) -> int:
     """How many bytes at the end of `left` are the beginning of `right`, without being all of either."""
     most = min(len(left), len(right), MAX_OVERLAP) - 1
-    return next((size for size in range(most, MIN_SECRET_LENGTH - 1, -1) if left.endswith(right[:size])), 0)
+    if most < MIN_SECRET_LENGTH:
+        return 0
+    head, long_ones = right[:MIN_SECRET_LENGTH], 0
+    at = left.find(head, len(left) - most)
+    for _ in range(MAX_CANDIDATES):
+        if at < 0:
+            return 0
+        if right.startswith(left[at : at + LONG_CANDIDATE]):
+            if long_ones >= MAX_LONG_CANDIDATES or right.startswith(left[at:]):
+                return len(left) - at
+            long_ones += 1
+        at = left.find(head, at + 1)
+    return 0

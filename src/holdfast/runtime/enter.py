@@ -50,7 +50,8 @@ _SMALL_FILE = 64 * 1024
 _OWN_NAME = b"holdfast-enter"
 _ENDED = "The task has just ended."
 _HIGHEST_FD = 4096  # we begin with five descriptors and open a few more
-_HANGUP, _CONTINUE = 1, 18
+_BORN_SIZE = 12  # bytes of the line that names the grandchild
+_HANGUP, _KILL, _CONTINUE = 1, 9, 18
 _SIGNALS = range(1, 65)
 _LIMITS = range(16)
 _SPY_MEMORY = 4 * 1024**3  # bytes of address space
@@ -202,7 +203,7 @@ def _start(request: dict[str, Any], control: socket) -> int:
         _become(request, env, folder, serve)
     os.close(tell_born)
     os.close(go)
-    child = int(_read(born, None) or b"0")
+    child = _read_born(born, middle)
     os.waitpid(middle, 0)  # after that the grandchild is a child of ours
     _prctl(_CHILD_SUBREAPER, 0)
     if not child:
@@ -220,6 +221,22 @@ def _fork() -> int:
     except OSError as error:
         text = _ENDED if error.errno == errno.ENOMEM else f"No process can be made: {error.strerror}."
         raise Refused(text) from error
+
+
+def _read_born(born: int, middle: int) -> int:
+    """Pid of the grandchild; 0 when there is none. Does not wait for the end of the pipe: the task can stop the
+    grandchild while that holds it open."""
+    line, end = b"", monotonic() + _SET_UP
+    while len(line) < _BORN_SIZE and select.select([born], [], [], max(0.0, end - monotonic()))[0]:
+        part = os.read(born, _BORN_SIZE - len(line))
+        if not part:
+            break
+        line += part
+    os.close(born)
+    if len(line) == _BORN_SIZE:
+        return int(line)
+    os.kill(middle, _KILL)  # not waited for yet, so the number is still its own
+    return 0
 
 
 def _take_in_hand(child: int, joins: list[int], place: Place | None) -> None:
@@ -281,7 +298,7 @@ def _give_up_rights(
     except BaseException as error:
         _refuse(control, error)
     if child:
-        os.write(tell_born, b"%d" % child)
+        os.write(tell_born, b"%*d" % (_BORN_SIZE, child))
         os._exit(0)
     os.close(tell_born)
 

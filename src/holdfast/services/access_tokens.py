@@ -32,9 +32,9 @@ CACHED_MOST = 4096  # tokens
 NOTE_USE_EVERY = timedelta(minutes=10)
 EXPIRY_MARGIN = 0.05  # seconds; a timer may fire a little before the clock says so
 
-MAX_ID_LENGTH = 40
 PROOF_CONTEXT = b"holdfast server proof\0"  # as clients know it: what the HMAC is about
 
+_ID = re.compile(r"[a-z0-9]{8,40}")
 _TEXT = re.compile(r"hf_([a-z0-9]{8,40})_([A-Za-z0-9_-]{43})")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -151,15 +151,23 @@ class AccessTokens:
 
     async def holder(self, token_id: str) -> Actor:
         """Who stands behind a token that was shown before; NotLoggedIn once it is not good any more."""
+        return (await self._usable(token_id)).actor
+
+    async def _usable(self, token_id: str) -> Known:
         cached = self._known.get(token_id)
         known = cached if cached is not None and cached.until >= self._monotonic() else await self._look_up(token_id)
         self._need_good(known)
-        return known.actor
+        return known
 
     async def prove(self, token_id: str, nonce: str) -> str:
         """What shows a client that we know its token, without its being sent: an HMAC of the client's nonce, keyed by
-        the hash that is kept of the token. NotLoggedIn when there is no such token."""
-        known = self._known.get(token_id[:MAX_ID_LENGTH]) or await self._look_up(token_id[:MAX_ID_LENGTH])
+        the hash that is kept of the token. NotLoggedIn, always the same, when no such token can be used."""
+        if _ID.fullmatch(token_id) is None:
+            raise _refusal()
+        try:
+            known = await self._usable(token_id)
+        except NotLoggedIn:
+            raise _refusal() from None
         return hmac.digest(known.secret_hash.encode(), PROOF_CONTEXT + nonce.encode(), "sha256").hex()
 
     def standing(self, user: User) -> Actor:

@@ -133,6 +133,7 @@ async def follow_log(
 
 @router.get("/jobs/{ref}/log/search", response_model=models.SearchView)
 async def search_log(
+    request: Request,
     selection: Selected,
     actor: Caller,
     services: Ask,
@@ -145,7 +146,8 @@ async def search_log(
     """Lines that match, at most `limit` and for at most two seconds; `next` is where to go on."""
     chosen = await services.logs.choose(actor, selection)
     question = Question(query=q, regex=regex, ignore_case=ignore_case, start=start, limit=limit)
-    found = await services.logs.search(actor, services.logs.source(chosen), question)
+    guard = guard_request(services, request, require_job(chosen.job))
+    found = await guard.run(services.logs.search(actor, services.logs.source(chosen), question))
     hits = [{"offset": hit.offset, "line_offset": hit.line_offset, "text": hit.text} for hit in found.hits]
     return answer({"hits": hits, "next": found.next})
 
