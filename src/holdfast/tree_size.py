@@ -6,11 +6,13 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 UNLIMITED = 1 << 62
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_DEEPEST = 200  # folders within folders; what lies deeper is not counted
+MAX_OPEN_LEVELS = 200  # folders within folders that are open at the same time
+_MAX_PENDING = 200_000  # names of folders that are remembered to be entered later
 _MOST_LINKED = 100_000  # files with several names that are remembered, so as to be counted once
 _BLOCK = 512
 
@@ -29,18 +31,44 @@ def measure_tree(folder: Path | str, deadline: float) -> int:
         walk.close()
 
 
+@dataclass(slots=True)
+class _Level:
+    """A folder on the way down. Once `entries` is None, all it holds is counted but the folders in `pending`."""
+
+    fd: int | None  # None: closed, to be opened again from below
+    inode: int
+    entries: Iterator[os.DirEntry[str]] | None
+    pending: list[str] = field(default_factory=list)
+
+    def close_entries(self) -> None:
+        if self.entries is not None:
+            self.entries.close()  # type: ignore[attr-defined]
+            self.entries = None
+
+    def close(self) -> None:
+        self.close_entries()
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
 class TreeWalk:
-    """Counts what a folder holds. Holds one open folder for each level it is down, and no names."""
+    """Counts what a folder holds, however deep. Holds an open folder for each of the deepest levels it is down; the
+    levels above them are counted, except for the folders in them, and closed."""
 
     def __init__(self, device: int) -> None:
         self._device = device
-        self._levels: list[tuple[int, Iterator[os.DirEntry[str]]]] = []
+        self._levels: list[_Level] = []
+        self._closed = 0  # levels, from the top
+        self._pending = 0  # names
         self._linked: set[int] = set()
+        self._skipped: frozenset[str] = frozenset()
+        self._held = 0
         self.files = 0
 
     def close(self) -> None:
         while self._levels:
-            self._leave()
+            self._levels.pop().close()
 
     def total(
         self,
@@ -51,27 +79,45 @@ class TreeWalk:
         skipped: frozenset[str] = frozenset(),
     ) -> int:
         """`skipped`: names in the topmost folder that do not count."""
-        held = 0
+        self._skipped = skipped
         self._go_into(top)
-        while self._levels and held <= enough and self.files <= enough_files and time.monotonic() < deadline:
-            folder, entries = self._levels[-1]
-            try:
-                entry = next(entries, None)
-                status = entry.stat(follow_symlinks=False) if entry is not None else None
-            except FileNotFoundError:
-                continue
-            except OSError:
-                entry = status = None
-            if entry is None or status is None:
+        while self._levels and self._held <= enough and self.files <= enough_files and time.monotonic() < deadline:
+            self._step(deadline)
+        return self._held
+
+    def _step(self, deadline: float) -> None:
+        """Count one entry, or leave a folder that has no more."""
+        level = self._levels[-1]
+        if level.entries is not None:
+            if not self._count_next(level, is_top=len(self._levels) == 1):
                 self._leave()
-                continue
-            if len(self._levels) == 1 and entry.name in skipped:
-                continue
-            held += self._size(status)
-            self.files += 1
-            if stat.S_ISDIR(status.st_mode):
-                self._enter(folder, entry.name)
-        return held
+        elif not level.pending:
+            self._leave()
+        if self._levels and self._levels[-1].pending:
+            level = self._levels[-1]
+            self._pending -= 1
+            self._enter(level, level.pending.pop(), deadline)
+
+    def _count_next(self, level: _Level, *, is_top: bool, most_pending: int = UNLIMITED) -> bool:
+        """False: there is none. A folder becomes pending."""
+        assert level.entries is not None
+        try:
+            entry = next(level.entries, None)
+            status = entry.stat(follow_symlinks=False) if entry is not None else None
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        if entry is None or status is None:
+            return False
+        if is_top and entry.name in self._skipped:
+            return True
+        self._held += self._size(status)
+        self.files += 1
+        if stat.S_ISDIR(status.st_mode) and self._pending < most_pending:
+            level.pending.append(entry.name)
+            self._pending += 1
+        return True
 
     def _size(self, status: os.stat_result) -> int:
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
@@ -81,25 +127,48 @@ class TreeWalk:
                 self._linked.add(status.st_ino)
         return status.st_blocks * _BLOCK
 
-    def _enter(self, folder: int, name: str) -> None:
-        if len(self._levels) >= _DEEPEST:
-            return
+    def _enter(self, level: _Level, name: str, deadline: float) -> None:
         try:
-            fd = os.open(name, OPEN_FOLDER, dir_fd=folder)
+            fd = os.open(name, OPEN_FOLDER, dir_fd=level.fd)
         except OSError:
             return
-        if os.fstat(fd).st_dev == self._device:
-            self._go_into(fd)
-        else:
+        if os.fstat(fd).st_dev != self._device:
             os.close(fd)
+            return
+        if len(self._levels) - self._closed >= MAX_OPEN_LEVELS:
+            self._close_uppermost(deadline)
+        self._go_into(fd)
 
     def _go_into(self, fd: int) -> None:
         try:
-            self._levels.append((fd, os.scandir(fd)))
+            self._levels.append(_Level(fd, os.fstat(fd).st_ino, os.scandir(fd)))
         except OSError:
             os.close(fd)
 
+    def _close_uppermost(self, deadline: float) -> None:
+        """Count the rest of the uppermost open folder first: once it is opened again, its entries begin anew."""
+        level = self._levels[self._closed]
+        while level.entries is not None and time.monotonic() < deadline:
+            if not self._count_next(level, is_top=self._closed == 0, most_pending=_MAX_PENDING):
+                level.close_entries()
+        level.close()
+        self._closed += 1
+
     def _leave(self) -> None:
-        fd, entries = self._levels.pop()
-        entries.close()  # type: ignore[attr-defined]
-        os.close(fd)
+        left = self._levels.pop()
+        if self._levels and self._levels[-1].fd is None:
+            self._open_again(left)
+        left.close()
+
+    def _open_again(self, below: _Level) -> None:
+        """The folder above, unless the one below was moved elsewhere meanwhile: then the rest is not counted."""
+        level = self._levels[-1]
+        self._closed -= 1
+        try:
+            level.fd = os.open("..", OPEN_FOLDER, dir_fd=below.fd)
+            status = os.fstat(level.fd)
+        except OSError:
+            self.close()
+            return
+        if (status.st_dev, status.st_ino) != (self._device, level.inode):
+            self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,16 @@ import pytest
 from holdfast.core.attempt import Seen
 from holdfast.core.exits import Cause
 from holdfast.core.job import MIB, Mount
+from holdfast.disk_space import DiskSpace
 from holdfast.engines.base import DiskUse, Isolation, Stream
-from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded import EmbeddedOptions, emergency
+from holdfast.engines.embedded.cleaning import remove_tree
 from holdfast.engines.embedded.live import LiveTask
+from holdfast.engines.embedded.places import Places
 from holdfast.engines.embedded.read import DiskExcess, ExcessKind, parse_excess, parse_start
 from holdfast.engines.embedded.scratch import Pace, held_in, measure_task
+from holdfast.engines.embedded.unlinked_files import measure_unlinked
+from holdfast.tree_size import MAX_OPEN_LEVELS
 from tests.contracts.engine_contract import Rig, collect
 
 from .ordinary import only_root_can_become_another, run_as_ordinary_user
@@ -115,10 +121,6 @@ def test_a_home_is_counted_without_following_links_or_counting_twice(tmp_path: P
     (tmp_path / "outside").write_bytes(b"x" * 9 * MIB)
     (home / "link").symlink_to(tmp_path)
     os.mkfifo(home / "pipe")
-    place = home
-    for _ in range(300):  # deeper than it goes, and than it holds open
-        place = place / "d"
-        place.mkdir()
     task = str(tmp_path / "task")
     assert MIB <= held_in(task, "upper/home", 1 << 40) < 4 * MIB
     assert held_in(task, "upper/home/link", 1 << 40) == 0
@@ -132,6 +134,87 @@ def test_counting_ends_when_there_is_enough(tmp_path: Path) -> None:
     for number in range(50):
         (tmp_path / "home" / f"{number}").write_bytes(b"x" * 8192)
     assert 8192 < held_in(str(tmp_path), "home", 8192) < 50 * 8192
+
+
+def test_files_below_more_folders_than_are_held_open_are_counted(tmp_path: Path) -> None:
+    """On the way back too: each folder above has another one with a file."""
+    depth = 2 * MAX_OPEN_LEVELS + 50
+    fd = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(depth):
+        for name in ("a", "d", "z"):
+            os.mkdir(name, dir_fd=fd)
+        for name in ("a/file", "z/file"):
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=fd))
+        below = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    file = os.open("large", os.O_WRONLY | os.O_CREAT, dir_fd=fd)
+    os.posix_fallocate(file, 0, 3 * MIB)
+    os.close(file)
+    os.close(fd)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    use = measure_task(str(tmp_path), DiskUse())
+    assert use.files == 5 * depth + 1
+    assert use.bytes >= 3 * MIB
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    remove_tree(str(tmp_path / "d"))
+
+
+def test_removed_files_that_are_open_count_once_if_they_are_on_this_disk(tmp_path: Path) -> None:
+    def measure() -> DiskUse:
+        return measure_unlinked([os.getpid()], str(tmp_path), time.monotonic() + 60)
+
+    def open_file(name: str) -> int:
+        fd = os.open(tmp_path / name, os.O_RDWR | os.O_CREAT)
+        os.posix_fallocate(fd, 0, 3 * MIB)
+        return fd
+
+    before = measure()
+    named, removed, memory = open_file("named (deleted)"), open_file("removed"), os.memfd_create("memory")
+    os.posix_fallocate(memory, 0, 3 * MIB)
+    again = os.dup(removed)
+    (tmp_path / "removed").unlink()
+    use = measure()
+    assert use.bytes - before.bytes == os.fstat(removed).st_blocks * 512
+    assert use.files - before.files == 1
+    for fd in (named, removed, memory, again):
+        os.close(fd)
+    assert measure() == before
+    assert measure_unlinked([os.getpid()], str(tmp_path / "gone"), time.monotonic() + 60) == DiskUse()
+
+
+@pytest.mark.parametrize("isolation", ["auto", "off"])
+@pytest.mark.parametrize("place", ["~", "/tmp", "/var/tmp"])
+def test_a_removed_file_that_a_task_holds_open_counts(tmp_path: Path, isolation: str, place: str) -> None:
+    if isolation == "off" and place != "~":
+        pytest.skip("outside of a sandbox that may be another disk")
+
+    async def scenario(rig: Rig) -> None:
+        removed = f"exec 9>{place}/big; rm {place}/big; dd if=/dev/zero bs=1M count=3 status=none >&9"
+        seen = await rig.run("a", f"{removed}; sleep 600")
+        assert (seen.seen, seen.cause) == (Seen.EXITED, Cause.DISK_LIMIT)
+        assert "at most 2 MiB" in seen.message
+
+    options = EmbeddedOptions(scratch_every=0.01, isolation=isolation, task_bytes=2 * MIB)
+    play(tmp_path, scenario, options)
+
+
+def test_a_removed_file_is_seen_before_the_server_starts(tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        removed = "exec 9>~/big; rm ~/big; dd if=/dev/zero bs=1M count=3 status=none >&9"
+        await rig.start_and_wait_for(b"up", "a", f"{removed}; echo up; sleep 600")
+        uses = await rig.engine.measure_disk()  # type: ignore[attr-defined]
+        assert uses["a"].bytes >= 3 * MIB
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(emergency, "read_disk_space", lambda _: DiskSpace(free=0, total=60 * MIB))
+            found = emergency._find_largest(Places(tmp_path))
+        assert found is not None
+        assert found[0] == "a"
+        assert found[1].bytes >= 3 * MIB
+        await rig.engine.stop("a", 0)
+        await rig.end_of("a")
+
+    play(tmp_path, scenario)
 
 
 def test_slow_looks_are_rare_and_many_tasks_share_the_time() -> None:

@@ -65,3 +65,32 @@ def test_it_is_given_up_where_no_room_can_be_made(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_no_write_waits_for_room_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        store = await open_full(tmp_path)
+        store.on_full(asyncio.Event().wait)  # type: ignore[arg-type]
+        monkeypatch.setattr("holdfast.store.database.FULL_TIMEOUT", 0.01)
+        with pytest.raises(DiskFull):
+            await store.write(fill)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_note_of_use_does_not_wait_at_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await open_full(tmp_path)
+        calls: list[None] = []
+
+        async def make_no_room() -> None:
+            calls.append(None)
+
+        store.on_full(make_no_room)
+        with pytest.raises(DiskFull):
+            await store.write_if_room(fill)
+        assert calls == []
+        await store.close()
+
+    asyncio.run(scenario())

@@ -207,7 +207,7 @@ class AccessTokens:
         if token.last_used_at is not None and now - token.last_used_at < NOTE_USE_EVERY:
             return
         try:
-            await self._store.write(token_rows.touch_token, token.id, now)
+            await self._store.write_if_room(token_rows.touch_token, token.id, now)
         except StoreError as error:  # a full disk must not keep people from looking
             log.warning("could not note a token's use", extra={"event": "token-use", "error": str(error)})
 

@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 READERS = 4
 FULL_RETRIES = 3  # whoever fills the disk may take the room that was made
+FULL_TIMEOUT = 5.0  # seconds that a write waits for room in all
 
 
 class Store:
@@ -102,13 +103,24 @@ class Store:
         `on_full` has made room.
         """
         work = functools.partial(_call, fn, args, kwargs)
+        give_up_at = time.monotonic() + FULL_TIMEOUT
         for _ in range(FULL_RETRIES if self._on_full else 0):
             try:
                 return await self._put(work)
             except DiskFull:
                 assert self._on_full is not None
-                await self._on_full()
+                left = give_up_at - time.monotonic()
+                if left <= 0:
+                    raise
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._on_full(), left)
         return await self._put(work)
+
+    async def write_if_room(
+        self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """As `write`, but on a full disk it fails at once: for what nobody needs to wait for."""
+        return await self._put(functools.partial(_call, fn, args, kwargs))
 
     async def _put(self, work: Callable[[Connection], T]) -> T:
         loop = asyncio.get_running_loop()

@@ -7,6 +7,7 @@ walked now and then. Between two walks the whole disk is watched by controller/d
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -18,6 +19,7 @@ from typing import Protocol, TypeVar
 from holdfast.disk_space import DiskMarks, read_disk_space
 from holdfast.engines.base import DiskUse, LogUse
 
+from .ending import Target, list_pids
 from .folder import TaskFolder
 from .live import LiveTask
 from .options import EmbeddedOptions
@@ -26,6 +28,7 @@ from .read import DiskExcess, ExcessKind
 from .recorder import Recorder, stream_size
 from .scratch import Pace, has_home_limit, measure_task, timed
 from .timeline import MOST
+from .unlinked_files import measure_unlinked
 
 T = TypeVar("T")
 
@@ -33,6 +36,7 @@ _BLOCK_SIZE = 512  # unit of st_blocks
 FULL_MARGIN = 2.0  # seconds after a full disk was seen
 MEASURE_TIMEOUT = 3.0  # seconds for all tasks together, when the disk is nearly full
 TASK_MEASURE_TIMEOUT = 1.0  # seconds for one of them
+MAX_UNLINKED_SECONDS = 1.0  # for the files that one task has removed and holds open
 
 
 class TaskHost(Protocol):
@@ -43,6 +47,8 @@ class TaskHost(Protocol):
     def is_live(self, task: LiveTask) -> bool: ...
 
     async def stop(self, attempt_id: str, grace: float) -> None: ...
+
+    def target_of(self, task: LiveTask) -> Target: ...
 
 
 class InThread(Protocol):
@@ -78,12 +84,14 @@ class DiskLimits:
         """Returns the seconds it took. One that was found too large stays so, also for a server that comes later."""
         excess, took = task.folder.read_full(), 0.0
         if excess is None:
-            excess, task.disk_use, took = await self._in_thread(lambda: self._find_excess(task))
+            excess, task.disk_use, took = await self._in_thread(
+                functools.partial(self._find_excess, task, self._host.target_of(task))
+            )
         if excess is not None and self._host.is_live(task):
             await self._stop(task, excess, self._options.scratch_grace)
         return took
 
-    def _find_excess(self, task: LiveTask) -> tuple[DiskExcess | None, DiskUse, float]:
+    def _find_excess(self, task: LiveTask, target: Target) -> tuple[DiskExcess | None, DiskUse, float]:
         """What is too much, what there is, and the seconds of this thread's work that counting took."""
         note, began = task.note, time.thread_time()
         assert note is not None
@@ -93,7 +101,7 @@ class DiskLimits:
                 return DiskExcess(ExcessKind.HOME, held, note.scratch), DiskUse(held), took
         use, limits = DiskUse(), self._limits
         if limits != DiskUse():
-            use = measure_task(task.folder.path, limits)
+            use = measure_all_files(target, limits)
         excess = None
         if limits.bytes and use.bytes > limits.bytes:
             excess = DiskExcess(ExcessKind.BYTES, use.bytes, limits.bytes)
@@ -111,7 +119,8 @@ class DiskLimits:
     async def measure(self) -> Mapping[str, DiskUse]:
         """Of every task that runs, those that had written most before first: time may be short."""
         tasks = sorted(self._host.live_tasks(), key=lambda task: task.disk_use.bytes, reverse=True)
-        return await self._in_thread(lambda: _measure_all(tasks))
+        targets = [(task, self._host.target_of(task)) for task in tasks]
+        return await self._in_thread(lambda: _measure_all(targets))
 
     async def cut_logs(self, keep: int, wanted: int) -> int:
         tasks = sorted(self._host.live_tasks(), key=lambda task: task.recorder.kept_bytes(), reverse=True)
@@ -130,21 +139,31 @@ class DiskLimits:
                 await self._stop(task, excess, grace)
 
 
-def _measure_all(tasks: Iterable[LiveTask]) -> dict[str, DiskUse]:
+def _measure_all(targets: Iterable[tuple[LiveTask, Target]]) -> dict[str, DiskUse]:
     deadline = time.monotonic() + MEASURE_TIMEOUT
     found: dict[str, DiskUse] = {}
-    for task in tasks:
+    for task, target in targets:
         now = time.monotonic()
         if now >= deadline:
             break
         use, before = (
-            measure_task(task.folder.path, DiskUse(), min(deadline, now + TASK_MEASURE_TIMEOUT)),
+            measure_all_files(target, DiskUse(), min(deadline, now + TASK_MEASURE_TIMEOUT)),
             task.disk_use,
         )
         found[task.attempt_id] = replace(
             use, grown_bytes=max(0, use.bytes - before.bytes), grown_files=max(0, use.files - before.files)
         )
     return found
+
+
+def measure_all_files(target: Target, most: DiskUse, deadline: float = float("inf"), *, logs: bool = False) -> DiskUse:
+    """As `measure_task`, with the files that the task holds open and has removed. Those are counted first and have half
+    of the time: a folder with very many files must not hide them. Blocking."""
+    now = time.monotonic()
+    until = now + min(MAX_UNLINKED_SECONDS, max(0.0, deadline - now) / 2)
+    unlinked = measure_unlinked(list_pids(target), target.folder.path, until)
+    named = measure_task(target.folder.path, most, deadline, logs=logs)
+    return DiskUse(named.bytes + unlinked.bytes, named.files + unlinked.files)
 
 
 def cap_logs(folder: TaskFolder, cap: int) -> None:

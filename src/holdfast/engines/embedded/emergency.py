@@ -16,11 +16,11 @@ from holdfast.engines.base import DiskUse
 
 from . import ending
 from .cleaning import remove_tree
+from .disk_limits import measure_all_files
 from .folder import KEPT, TaskFolder, is_safe_id
 from .places import Places
 from .read import DiskExcess, ExcessKind
 from .recorder import Recorder
-from .scratch import measure_task
 
 MIN_PERCENT = 5  # of the disk, of its bytes or files: a task that holds less is not to blame
 KEPT_LOG_SIZE = MIB  # bytes of each stream
@@ -64,7 +64,7 @@ def _find_largest(places: Places) -> tuple[str, DiskUse, bool] | None:
         return None
     for attempt_id in names:
         if is_safe_id(attempt_id) and places.folder(attempt_id).is_alive():
-            uses[attempt_id] = measure_task(places.folder(attempt_id).path, DiskUse(), deadline, logs=True)
+            uses[attempt_id] = measure_all_files(_target(places, attempt_id), DiskUse(), deadline, logs=True)
     if not uses:
         return None
     space = read_disk_space(places.home)
@@ -76,8 +76,13 @@ def _find_largest(places: Places) -> tuple[str, DiskUse, bool] | None:
 
 
 def _kill(places: Places, attempt_id: str, folder: TaskFolder) -> None:
-    target = ending.Target(places.machine_name(attempt_id), folder, folder.read_start(), folder.read_claim().pid or 0)
+    target = _target(places, attempt_id)
     deadline = time.monotonic() + KILL_TIMEOUT
     while folder.is_alive() and time.monotonic() < deadline:
         ending.kill(target)
         time.sleep(_POLL_INTERVAL)
+
+
+def _target(places: Places, attempt_id: str) -> ending.Target:
+    folder = places.folder(attempt_id)
+    return ending.Target(places.machine_name(attempt_id), folder, folder.read_start(), folder.read_claim().pid or 0)

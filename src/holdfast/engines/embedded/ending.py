@@ -95,6 +95,13 @@ def _users_pids(target: Target) -> list[int]:
         os.close(fd)
 
 
+def list_pids(target: Target) -> list[int]:
+    """Every process of the task, also those that have left the tree of its first one."""
+    if not target.sandbox:
+        return plain_pids(target)
+    return list(dict.fromkeys([*cgroups.pids_in(target.groups), *_users_pids(target)]))
+
+
 def _guests(target: Target) -> list[int]:
     """What sessions run, also before it carries the attempt's cookie."""
     return [pid for helper in target.helpers for pid in descendants(helper)]

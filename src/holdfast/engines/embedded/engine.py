@@ -373,7 +373,7 @@ class EmbeddedEngine:
 
         def look() -> Observation:
             if task.note is not None and not task.note.sandbox:
-                ending.kill_plain(self._target(task)._replace(runner=0))
+                ending.kill_plain(self.target_of(task)._replace(runner=0))
             if task.claim.code is not None:
                 return self._end(task.attempt_id, task.folder, task.note, task.claim, task.waited)
             return self._look(task.attempt_id)
@@ -413,14 +413,14 @@ class EmbeddedEngine:
     async def _terminate(self, task: LiveTask) -> None:
         """A task that is still being set up has nobody to ask yet."""
         while self.is_live(task) and task.kill_at is not None and self._loop.time() < task.kill_at:
-            if await self._in_thread(lambda: ending.terminate(self._target(task))):
+            if await self._in_thread(lambda: ending.terminate(self.target_of(task))):
                 return
             await asyncio.sleep(_AGAIN)
 
     def _kill_due(self, task: LiveTask, again: bool) -> None:
         if self.is_live(task):
             task.kill_timer = self._loop.call_later(_KILL_AGAIN, self._kill_due, task, True)
-            self._background(self._in_thread(lambda: ending.kill(self._target(task), again=again)))
+            self._background(self._in_thread(lambda: ending.kill(self.target_of(task), again=again)))
 
     async def _watch_memory(self) -> None:
         """Where the kernel does not limit memory, we do: once a second."""
@@ -431,7 +431,7 @@ class EmbeddedEngine:
                     await self._check_memory(task, task.note.memory)
 
     async def _check_memory(self, task: LiveTask, limit: int) -> None:
-        target = self._target(task)
+        target = self.target_of(task)
         if await self._in_thread(lambda: ending.users_memory(target, limit)) > limit:
             task.folder.mark_out_of_memory()
             await self.stop(task.attempt_id, 0)
@@ -465,7 +465,7 @@ class EmbeddedEngine:
     def is_live(self, task: LiveTask) -> bool:
         return self._watch is not None and self._watch.get(task.attempt_id) is task
 
-    def _target(self, task: LiveTask) -> ending.Target:
+    def target_of(self, task: LiveTask) -> ending.Target:
         cookie = self._places.machine_name(task.attempt_id)
         return ending.Target(cookie, task.folder, task.note, task.pid, self._door.helpers(task.attempt_id))
 
@@ -584,7 +584,7 @@ class EmbeddedEngine:
         return [self._subject(task, task.note) for task in self._watching if task.note is not None]
 
     def _subject(self, task: LiveTask, note: read.StartNote) -> Subject:
-        target = self._target(task)
+        target = self.target_of(task)
         return Subject(task.attempt_id, note, task.pid, target.helpers, target.cookie)
 
     # --- logs -----------------------------------------------------------------------------------------------------
