@@ -48,6 +48,14 @@ while True:
     except OSError:
         size = max(4096, size // 2)
 """
+_UNLINKED = _GRAB.replace('print("filling"', 'os.unlink(path); print("filling"')
+_DEEP = _GRAB.replace(
+    'file = open(path, "wb")',
+    """os.mkdir(path); os.chdir(path)
+for _ in range(1000):
+    os.mkdir("d"); os.chdir("d")
+path = "large"; file = open(path, "wb")""",
+)
 _FILES = f"""{_GUARD}
 os.mkdir(os.path.expanduser("~/many"))
 check(os.path.expanduser("~/many"))
@@ -66,6 +74,9 @@ FILLERS = {
     "its log": "echo filling; while :; do yes || :; done",
     "one large file in /tmp": f"python3 -c '{_GRAB}' /tmp/large",
     "many files": f"python3 -c '{_FILES}'",
+    "an unlinked file": f"python3 -c '{_UNLINKED}' ~/unlinked",
+    "an unlinked file in /tmp": f"python3 -c '{_UNLINKED}' /tmp/unlinked",
+    "a deep file": f"python3 -c '{_DEEP}' ~/deep",
     "artifacts": f"mkdir ~/artifacts; python3 -c '{_GRAB}' ~/artifacts/large",
 }
 
@@ -202,6 +213,12 @@ def test_rounds_of_fill_kill_start_and_free(server: SmallServer, disk: Path) -> 
     assert results.count(SUCCEEDED) > len(results) // 2
     starts = f"{server.starts} starts (slowest {server.slowest:.1f} s)"
     print(f"{ROUNDS} rounds, {starts}, jobs of others: {Counter(results)}")  # noqa: T201 - for those who run them all
+
+
+@pytest.mark.parametrize("what", ["an unlinked file", "an unlinked file in /tmp", "a deep file"])
+def test_a_job_that_hides_what_it_writes_is_stopped(server: SmallServer, what: str) -> None:
+    others = round_of_a_job(server, what, FILLERS[what])
+    assert {result_of(server, id) for id in others} <= {SUCCEEDED, NO_ROOM}
 
 
 def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:

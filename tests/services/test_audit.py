@@ -235,7 +235,8 @@ SILENT = {
     "datasets.usable", "schedules.get_own", "schedules.names",  # only look
     "users.list", "users.get", "users.by_group", "users.preferences", "users.set_preferences",
     "users.ensure_first_admin", "groups.list", "groups.get", "groups.mlflow", "tokens.actor", "tokens.which",
-    "tokens.holder",
+    "tokens.holder", "tokens.prove",
+    "pruning.prune",  # notes each kind of which something was removed: tests/server/test_storage_api.py
     "tokens.changed", "tokens.knows", "tokens.guest", "tokens.verify", "tokens.password_mark", "tokens.list",
     "tokens.issue_device",
     "tokens.summary", "tokens.sweep", "tokens.local_token", "keys.list", "codes.issue", "codes.issue_for", "codes.who",
