@@ -159,7 +159,7 @@ def _wait(pid: int, folder: TaskFolder) -> Failure | None:
     end = time.monotonic() + TRIAL_TIMEOUT
     while os.waitpid(pid, os.WNOHANG)[0] == 0:
         if time.monotonic() > end:
-            os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)  # it leads a session of its own
             os.waitpid(pid, 0)
             return Failure("a sandbox does not start in time", temporary=True)
         time.sleep(_POLL_INTERVAL)
