@@ -143,6 +143,7 @@ class _Request:
         self._id = b""
         self._declared = -1
         self._asks_first = False  # before it sends the body
+        self._has_body = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         self._look_at_headers()
 
     def _look_at_headers(self) -> None:
@@ -151,6 +152,9 @@ class _Request:
                 self._id = value
             elif name == b"content-length" and value.isdigit():
                 self._declared = int(value[:20])
+                self._has_body = self._has_body or self._declared > 0
+            elif name == b"transfer-encoding":
+                self._has_body = True
             elif name == b"expect":
                 self._asks_first = True
         self._id = self._id or b"%016x" % random.getrandbits(64)  # tells requests apart, guards nothing
@@ -170,7 +174,8 @@ class _Request:
             await self._refuse_with(refusal)
             return
         try:
-            receive = self.receive if streamed else await _receive_all(self.receive)
+            whole = self._has_body and not streamed
+            receive = await _receive_all(self.receive) if whole else self.receive
             await app(self._scope, receive, self.send)
         except ClientDisconnect:
             return  # it left while sending; nobody waits for an answer

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from holdfast.core.audit import Act, AuditKind
+from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.server.portal.pages.audit import DEEDS, KINDS
 from holdfast.settings import load_settings
 from tests.server.rig import Rig, open_rig
@@ -100,6 +101,7 @@ async def test_the_place_tells_how_it_is(rig: Rig) -> None:
 
 
 async def test_trouble_in_the_background_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rig.house.controller, "trouble", lambda: "The engine does not answer.")
+    away = Condition(kind=ConditionKind.DATABASE, message="The engine does not answer.")
+    monkeypatch.setattr(rig.house.controller, "conditions", lambda: (away,))
     async with open_desk(rig) as desk:
         assert "The engine does not answer." in text_of((await desk.get("/admin/place")).text)

@@ -32,6 +32,7 @@ KINDS = {
     AuditKind.DATASET: N_("Datasets"),
     AuditKind.SECRET: N_("Secrets"),
     AuditKind.SCHEDULE: N_("Recurring jobs"),
+    AuditKind.STORAGE: N_("Storage"),
 }
 # What was done, said of the one thing it was done to.
 DEEDS: Mapping[tuple[AuditKind, Act], str] = {
@@ -60,6 +61,7 @@ DEEDS: Mapping[tuple[AuditKind, Act], str] = {
     (AuditKind.INSTANCE_TYPE, Act.REMOVED): N_("instance type removed"),
     (AuditKind.INSTANCE_TYPE, Act.GRANTED): N_("instance type granted"),
     (AuditKind.INSTANCE_TYPE, Act.REVOKED): N_("instance type revoked"),
+    (AuditKind.STORAGE, Act.REMOVED): N_("storage pruned"),
     (AuditKind.IMAGE, Act.CREATED): N_("image imported"),
     (AuditKind.IMAGE, Act.REMOVED): N_("image removed"),
     (AuditKind.IMAGE_ALIAS, Act.CREATED): N_("image alias created"),
