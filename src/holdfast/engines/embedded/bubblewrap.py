@@ -17,6 +17,7 @@ from pathlib import Path
 from .sealed import make_sealed_copy
 
 _LINK = ".bwrap-libraries"
+_SEARCH_PATH_MARKS = ":;$"  # the loader would take such a path apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Bwrap:
         if not self.exposed or not self.libraries:
             return {}
         link = os.path.join(os.path.abspath(base), _LINK)
+        if any(mark in link for mark in _SEARCH_PATH_MARKS):
+            return {"LD_LIBRARY_PATH": self.libraries}
         if not self._is_linked(link):
             self._make_link(link)
         return {"LD_LIBRARY_PATH": link}
