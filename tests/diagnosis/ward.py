@@ -23,6 +23,7 @@ from .cases import Case
 SETTINGS = {
     "HOLDFAST_NODE_CPUS": "8",  # most jobs wait more than they work
     "HOLDFAST_NODE_MAX_PROCESSES": "100",
+    "HOLDFAST_DISK_TASK_FILES": "20000",
     "HOLDFAST_PRIMEHUB_SCRATCH_BYTES": "20000000",
 }
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # what jobs on the image `host` have

@@ -111,7 +111,7 @@ def home(tmp_path: Path) -> Path:
     async def once() -> None:
         seen, said = await attempt_task(found)
         assert seen is not None
-        assert seen.code == 0
+        assert seen.code == 0, seen.message
         check_isolated(said)
         assert "Seccomp:" in said
 

@@ -123,7 +123,7 @@ async def test_a_token_of_the_platform_is_hidden_whoever_it_belongs_to(house: Ho
     insight = await house.services.insights.of(await house.store.read(job_rows.get, job.id))
     assert insight.diagnosis is not None
     assert made.text not in str(insight)
-    assert made.text.rpartition("_")[2][:12] not in str(insight)
+    assert made.text.split("_", 2)[2][:12] not in str(insight)
 
 
 async def test_variables_that_admins_give_are_hidden(house: House) -> None:

@@ -27,7 +27,7 @@ def login(
     from holdfast.sdk import Client
     from holdfast.sdk.address import save_login, saved_device
 
-    with Client(url) as client:
+    with Client(url, anonymous=True) as client:  # a token saved before may be one that has ended
         address = client.address.url
         client.version()  # before anyone types a password: is it a Holdfast server?
         if not token_stdin:

@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,16 @@ def find_address(
     token: str | None = None,
     *,
     home: Path | None = None,
+    anonymous: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Address:
-    """The server to talk to and the token to show it. `home` names the state folder of a server on this machine."""
-    env = os.environ if environ is None else environ
+    """The server to talk to and the token to show it. `home` names the state folder of a server on this machine;
+    `anonymous`: no token, whatever is known."""
+    found = _find_address(url, token, home, os.environ if environ is None else environ)
+    return replace(found, token=None) if anonymous else found
+
+
+def _find_address(url: str | None, token: str | None, home: Path | None, env: Mapping[str, str]) -> Address:
     token = _clean_token(token or env.get("HOLDFAST_TOKEN") or None)
     chosen, source = (url, "given") if url else (env.get("HOLDFAST_URL"), "HOLDFAST_URL")
     if chosen:

@@ -66,7 +66,8 @@ class Client(Calls, Blocking):
     """A client for plain code. `with Client() as client: client.submit(...)`
 
     Without arguments it takes HOLDFAST_URL and HOLDFAST_TOKEN, else the saved login, else the server on this machine.
-    `patience` is how many seconds a call is tried again while no server answers; `timeout` bounds one silent answer.
+    `anonymous`: send no token, as before `login`. `patience` is how many seconds a call is tried again while no server
+    answers; `timeout` bounds one silent answer.
     """
 
     def __init__(
@@ -75,10 +76,11 @@ class Client(Calls, Blocking):
         token: str | None = None,
         *,
         home: Path | None = None,
+        anonymous: bool = False,
         patience: float = 0.0,
         timeout: float = 30.0,
     ) -> None:
-        self.address = find_address(url, token, home=home)
+        self.address = find_address(url, token, home=home, anonymous=anonymous)
         self.patience = patience
         self._http = httpx.Client(**options(self.address, timeout))
 
@@ -120,10 +122,11 @@ class AsyncClient(Calls, Awaiting):
         token: str | None = None,
         *,
         home: Path | None = None,
+        anonymous: bool = False,
         patience: float = 0.0,
         timeout: float = 30.0,
     ) -> None:
-        self.address = find_address(url, token, home=home)
+        self.address = find_address(url, token, home=home, anonymous=anonymous)
         self.patience = patience
         self._http = httpx.AsyncClient(**options(self.address, timeout))
 
