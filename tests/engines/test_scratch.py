@@ -163,9 +163,9 @@ def test_files_below_more_folders_than_are_held_open_are_counted(tmp_path: Path)
 def open_paths() -> list[str]:
     """What this process has open."""
     found = []
-    for fd in os.listdir("/proc/self/fd"):
+    for fd in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the descriptor of this very list
-            found.append(os.readlink(f"/proc/self/fd/{fd}"))
+            found.append(str(fd.readlink()))
     return found
 
 
