@@ -12,12 +12,12 @@ import os
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
@@ -31,6 +31,7 @@ from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
+from holdfast.supervision import supervise
 from holdfast.timezones import machine_timezone
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from holdfast.store.database import Store
 
 log = logging.getLogger(__name__)
+
+Work = Callable[[], Awaitable[None]]
 
 MIN_OPEN_FILES = 256
 LOCK_TRIES = 20
@@ -223,22 +226,25 @@ async def parts(
         figures = FigureRetention(store, services.metrics.files, controller, _days(settings.metrics.keep_days))
         await disk_monitor.try_check()  # before the first task starts
         work = (
-            controller.run(),
-            disk_monitor.run(),
+            controller.run,
+            controller.attempts.run,
+            disk_monitor.run,
             *_watch_files_disk(FilesDiskMonitor(controller, services.shared.root, marks), home, services),
-            disk_guard.run(),
-            retention.run(),
-            artifacts.run(),
-            audit.run(),
-            figures.run(),
-            *([sampler.run()] if sampler else []),
-            clockwork.run(),
-            services.git_sync.run(),
-            services.insights.run(),
+            disk_guard.run,
+            retention.run,
+            artifacts.run,
+            audit.run,
+            figures.run,
+            *([sampler.run] if sampler else []),
+            clockwork.run,
+            services.git_sync.run,
+            services.insights.run,
             *_noticing(store, services, controller),
-            services.vitals.watch_loop(),
+            services.vitals.watch_loop,
+            services.files.clear_removed,
+            services.datasets.clear_purged,
         )
-        await _background(stack, *work, services.files.clear_removed(), services.datasets.clear_purged())
+        _run_in_background(stack, *work)
         yield services, first_password
 
 
@@ -317,16 +323,10 @@ async def _local_token(home: Path, services: Services) -> str:
     return token
 
 
-async def _background(stack: AsyncExitStack, *work: Coroutine[Any, Any, None]) -> None:
+def _run_in_background(stack: AsyncExitStack, *work: Work) -> None:
     for each in work:
-        task = asyncio.create_task(each)
-        task.add_done_callback(_tell_failure)
-        stack.push_async_callback(_end, task)
-
-
-def _tell_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.error("work in the background failed", extra={"event": "background"}, exc_info=task.exception())
+        name = getattr(each, "__qualname__", repr(each))
+        stack.push_async_callback(_end, asyncio.create_task(supervise(name, each)))
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -353,7 +353,7 @@ def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
     return None
 
 
-def _noticing(store: Store, services: Services, controller: Controller) -> list[Coroutine[Any, Any, None]]:
+def _noticing(store: Store, services: Services, controller: Controller) -> list[Work]:
     """What makes and sends notices; where they are switched off, nothing does."""
     from holdfast.controller.delivery import Delivery, Patience
     from holdfast.controller.noticing import NoticeRetention, Noticing
@@ -361,13 +361,13 @@ def _noticing(store: Store, services: Services, controller: Controller) -> list[
 
     chosen = services.settings.notices
     if not chosen.enabled:
-        return [store.write(end_noticing)]
+        return [lambda: store.write(end_noticing)]
     patience = Patience(first_wait=timedelta(seconds=chosen.first_wait), give_up=timedelta(hours=chosen.give_up_hours))
     delivery = Delivery(store, services.notices.sending, patience)
     noticing = Noticing(services.notices.making, delivery.stir)
     controller.on_change(noticing.job_changed)
     services.schedules.due.missed = noticing.stir
-    return [noticing.run(), delivery.run(), NoticeRetention(services.notices).run()]
+    return [noticing.run, delivery.run, NoticeRetention(services.notices).run]
 
 
 def _hold_limits(settings: Settings) -> HoldLimits:
@@ -532,13 +532,13 @@ def _write_private(path: Path, text: str) -> None:
         raise
 
 
-def _watch_files_disk(monitor: FilesDiskMonitor, home: Path, services: Services) -> list[Coroutine[Any, Any, None]]:
+def _watch_files_disk(monitor: FilesDiskMonitor, home: Path, services: Services) -> list[Work]:
     """Only where groups' files lie on another disk: the state folder's is watched anyway."""
     try:
         same = services.shared.root.stat().st_dev == home.stat().st_dev
     except OSError:
         same = False
-    return [] if same else [monitor.run()]
+    return [] if same else [monitor.run]
 
 
 def platform_of(settings: Settings) -> Platform:

@@ -216,7 +216,7 @@ def test_a_server_that_is_killed_meanwhile_collects_again(tmp_path: Path) -> Non
         async with kept.running() as place:
             id = await place.submit(a_job(f"{TWO}; sleep 100"))
             await place.until(id, JobState.RUNNING)
-            place.controller._notice = lambda observation: None  # type: ignore[method-assign]
+            place.controller._reports.report = lambda observation: None  # type: ignore[method-assign]
             place.engine.finish(f"{id}.0.main-0.0", 0)
             async with asyncio.timeout(20):
                 while not kept.tree(id):
@@ -460,7 +460,7 @@ def test_an_end_that_is_told_again_is_not_collected_again(tmp_path: Path) -> Non
                 while not await said(place, id):
                     await asyncio.sleep(0.001)
             again = Observation(attempt_id=first, seen=Seen.EXITED, code=0, artifacts=True)
-            place.controller.observed(again)
+            place.controller.attempts.hear(again)
             place.engine.finish(second, 0)
             await place.until(id, JobState.SUCCEEDED)
             assert collected == [first, second]

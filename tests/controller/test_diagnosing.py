@@ -18,7 +18,7 @@ from holdfast.engines.base import LogSource, Stream
 from holdfast.engines.fake import FakeMachine
 from holdfast.store import jobs as job_rows
 
-from .test_loop import Place, a_job, run, running
+from .test_loop import Place, a_job, cancel_workers, run, running
 
 OOM = "RuntimeError: CUDA out of memory."
 
@@ -146,7 +146,7 @@ def test_an_end_told_twice_is_looked_at_once(tmp_path: Path) -> None:
             id = await place.submit(pai_job("sleep 100"))
             await place.until(id, JobState.RUNNING)
             place.engine.finish(f"{id}.0.main-0.0", 1)
-            place.controller.observed(place.engine.machine.tasks[f"{id}.0.main-0.0"].seen)
+            place.controller.attempts.hear(place.engine.machine.tasks[f"{id}.0.main-0.0"].seen)
             await place.until(id, JobState.FAILED)
             assert logs.asked == [f"{id}.0.main-0.0"]
 
@@ -163,9 +163,8 @@ def test_server_dies_between_exit_and_diagnosis(tmp_path: Path) -> None:
             hang(place)
             place.engine.finish(f"{id}.0.main-0.0", 1)
             await asyncio.sleep(0)
-            assert place.controller._work
-            for work in place.controller._work:
-                work.cancel()
+            assert place.controller.attempts._workers
+            cancel_workers(place)
         async with running(tmp_path, machine) as place:
             end = await place.until(id, JobState.FAILED)
             assert (code_of(end), end.attempt) == (226, 0)
@@ -181,7 +180,7 @@ def hang(place: Place) -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    place.controller._diagnosing._find = never  # type: ignore[method-assign]
+    place.controller._reports._diagnosing._find = never  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("trouble", ["broken", "slow", "gone"])
@@ -212,13 +211,13 @@ def test_a_stop_while_the_log_is_being_read_is_honoured(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as place:
             goes_on = asyncio.Event()
-            find = place.controller._diagnosing._find
+            find = place.controller._reports._diagnosing._find
 
             async def slow(observation: Observation) -> str:
                 await goes_on.wait()
                 return await find(observation)
 
-            place.controller._diagnosing._find = slow  # type: ignore[method-assign]
+            place.controller._reports._diagnosing._find = slow  # type: ignore[method-assign]
             id = await place.submit(pai_job(f"echo {OOM}; exit 1", max_retries=5))
             await place.until(id, JobState.RUNNING)
             assert await place.controller.stop(id, "ann")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.controller import loop as loop_module
+from holdfast.controller import planner, scheduler
 from holdfast.controller.live import Limits
 from holdfast.controller.loop import Controller
 from holdfast.controller.retention import Retention
@@ -24,7 +24,7 @@ from holdfast.core.job import Dialect, Job, Resources, Role
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import Placed, Quota, Refused
 from holdfast.core.queue import Queue
-from holdfast.core.records import Group, NewEvent
+from holdfast.core.records import Event, Group, NewEvent
 from holdfast.core.states import JobState
 from holdfast.engines.base import Launch
 from holdfast.engines.fake import FakeEngine, FakeMachine
@@ -74,8 +74,11 @@ class Place:
                 await asyncio.sleep(0.001)
         return found
 
+    async def events(self, job_id: str) -> list[Event]:
+        return list(await self.store.read(event_rows.list_events, job_id))
+
     async def kinds(self, job_id: str) -> list[str]:
-        return [event.kind for event in await self.store.read(event_rows.list_events, job_id)]
+        return [event.kind for event in await self.events(job_id)]
 
 
 @asynccontextmanager
@@ -91,6 +94,12 @@ async def running(home: Path, machine: FakeMachine | None = None, **options: obj
             await loop
         await place.controller.close()
         await place.store.close()
+
+
+def cancel_workers(place: Place) -> None:
+    """As if the server were killed: what it had begun is not finished."""
+    for worker in place.controller.attempts._workers:
+        worker.cancel()
 
 
 def run(test: Callable[[], object]) -> None:
@@ -143,8 +152,7 @@ def test_server_dies_between_save_and_start(tmp_path: Path) -> None:
             place.engine.start = hang  # type: ignore[method-assign]
             id = await place.submit(a_job())
             await place.until(id, JobState.PREPARING)
-            for work in place.controller._work:
-                work.cancel()
+            cancel_workers(place)
         assert not machine.tasks
         async with running(tmp_path, machine) as place:
             await place.until(id, JobState.RUNNING)
@@ -346,7 +354,9 @@ def test_a_stop_is_acknowledged_only_once_it_is_durable(tmp_path: Path) -> None:
             assert saved.stop.actor == "bob"
         async with running(tmp_path, machine) as place:
             assert await place.controller.stop(id, "bob")
-            await asyncio.gather(*place.controller._work)
+            async with asyncio.timeout(20):
+                while len(machine.stops) < 2:
+                    await asyncio.sleep(0.001)
             assert [grace for _, grace in machine.stops] == [30.0, 30.0]
             place.engine.finish(f"{id}.0.main-0.0", 137)
             await place.until(id, JobState.CANCELLED)
@@ -355,7 +365,7 @@ def test_a_stop_is_acknowledged_only_once_it_is_durable(tmp_path: Path) -> None:
     run(story)
 
 
-def test_a_start_that_breaks_is_the_platforms_fault_and_tried_again(tmp_path: Path) -> None:
+def test_a_start_that_breaks_is_told_and_tried_again_under_the_same_id(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as place:
             start, broken = place.engine.start, [True]
@@ -368,7 +378,9 @@ def test_a_start_that_breaks_is_the_platforms_fault_and_tried_again(tmp_path: Pa
             place.engine.start = fails_once  # type: ignore[method-assign]
             id = await place.submit(a_job("exit 0"))
             end = await place.until(id, JobState.SUCCEEDED)
-            assert (end.attempt, end.platform_retries, end.user_retries) == (1, 1, 0)
+            assert (end.attempt, end.platform_retries, end.user_retries) == (0, 0, 0)
+            (told,) = [event for event in await place.events(id) if event.kind == "warning"]
+            assert told.message == "main-0 could not be started yet: no space left on device. It is tried again."
 
     run(story)
 
@@ -376,16 +388,14 @@ def test_a_start_that_breaks_is_the_platforms_fault_and_tried_again(tmp_path: Pa
 def test_one_job_that_cannot_be_planned_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import holdfast.controller.loop as loop_module
-
-    real = loop_module.plan
+    real = planner.plan
 
     def faulty(snapshot: JobSnapshot, *args: object, **kwargs: object) -> object:
         if snapshot.job.name == "cursed":
             raise RuntimeError("a bug")
         return real(snapshot, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(loop_module, "plan", faulty)
+    monkeypatch.setattr(planner, "plan", faulty)
 
     async def story() -> None:
         async with running(tmp_path) as place:
@@ -416,7 +426,7 @@ def test_logs_go_after_their_time_and_the_record_stays(tmp_path: Path) -> None:
 def test_an_observation_of_a_task_nobody_knows_is_ignored(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as place:
-            place.controller.observed(Observation(attempt_id="job-x.0.main-0.0", seen=Seen.EXITED, code=0))
+            place.controller.attempts.hear(Observation(attempt_id="job-x.0.main-0.0", seen=Seen.EXITED, code=0))
             await place.until(await place.submit(a_job("exit 0")), JobState.SUCCEEDED)
 
     run(story)
@@ -466,8 +476,8 @@ def test_a_bug_in_placing_stops_nothing_else(tmp_path: Path, monkeypatch: pytest
                     raise RuntimeError("generator raised StopIteration")
                 return real(queue, ledger, *more)
 
-            real = loop_module.place
-            monkeypatch.setattr(loop_module, "place", place_or_fail)
+            real = scheduler.place
+            monkeypatch.setattr(scheduler, "place", place_or_fail)
             waiting_id = await place.submit(a_job())
             await asyncio.sleep(0.05)
             assert await place.controller.stop(running_id, "ann")

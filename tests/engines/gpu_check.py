@@ -21,6 +21,7 @@ from holdfast.core.attempt import Observation, Seen
 from holdfast.core.job import Resources
 from holdfast.engines.base import Launch, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from tests.contracts.engine_contract import sweep
 from tests.engines.archives import shell_entries, tar
 
 SCRIPT = """
@@ -79,7 +80,7 @@ async def main() -> None:
                     log = engine.log(name, stream)
                     if log is not None:
                         print((await log.read(0, 1 << 20)).decode(errors="replace"), end="")
-            await engine.sweep([])
+            await sweep(engine, [])
             await engine.close()
 
 

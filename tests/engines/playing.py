@@ -13,7 +13,7 @@ import pytest
 from holdfast.engines.base import EngineHealth, Isolation
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.folder import TaskFolder
-from tests.contracts.engine_contract import PATIENCE, Rig
+from tests.contracts.engine_contract import PATIENCE, Rig, sweep
 
 
 @functools.cache
@@ -49,7 +49,7 @@ def play(home: Path, scenario: Callable[[Rig], Awaitable[None]], options: Embedd
         try:
             await asyncio.wait_for(_as_coroutine(scenario(rig)), PATIENCE)
         finally:
-            await rig.engine.sweep([])
+            await sweep(rig.engine, [])
             await rig.close()
 
     asyncio.run(go())

@@ -21,7 +21,7 @@ from holdfast.engines.embedded.folder import TaskFolder, is_locked, try_lock
 from holdfast.engines.embedded.places import Places
 from holdfast.engines.embedded.processes import boot_id
 from holdfast.engines.embedded.read import StartNote, parse_start
-from tests.contracts.engine_contract import Rig, launch, read_all
+from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 
 from .playing import folder_of, need, play
 
@@ -250,7 +250,7 @@ async def _finish(home: Path, shared: Path, isolation: str) -> dict[str, Observa
         ends[f"t{number}"] = await rig.run(f"t{number}", script, mounts=mounts)
         log = rig.log(f"t{number}", Stream.MERGED)
         assert await read_all(log) == f"out {number}\n".encode()
-    await rig.engine.sweep([])
+    await sweep(rig.engine, [])
     await rig.close()
     return ends
 

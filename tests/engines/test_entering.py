@@ -18,7 +18,7 @@ from holdfast.engines.base import Command, Inside, Isolation, NoEntry, Session, 
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import pids_in
 from holdfast.engines.embedded.processes import start_ticks
-from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
+from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all, sweep
 
 from .ordinary import ROOT, only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, need, play
@@ -310,7 +310,7 @@ def test_in_the_event_loop_that_servers_use(tmp_path: Path) -> None:
             closed.close()
             await reading
         finally:
-            await rig.engine.sweep([])
+            await sweep(rig.engine, [])
             await rig.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

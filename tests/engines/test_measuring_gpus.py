@@ -21,7 +21,7 @@ from pathlib import Path
 from holdfast.core.metrics import GpuReading, GpuState
 from holdfast.engines.embedded import EmbeddedEngine, gpus
 from holdfast.engines.embedded.gpu_figures import GpuFigures
-from tests.contracts.engine_contract import Rig, read_all
+from tests.contracts.engine_contract import Rig, read_all, sweep
 
 gpus._CONTROL = Path("/dev/null")  # the driver's own device, without which nobody would ask it
 mode = Path(os.environ["FAKE_NVML"])
@@ -109,7 +109,7 @@ async def task(home):
     mode.write_text("fine")
     await rig.engine.stop("opens", 0)
     assert (await rig.end_of("opens")).used.gpu_opened
-    await rig.engine.sweep([])
+    await sweep(rig.engine, [])
     await rig.close()
 
 asyncio.run(figures())

@@ -21,7 +21,7 @@ from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.places import Places
 from holdfast.engines.embedded.processes import with_cookie
-from tests.contracts.engine_contract import Rig, launch, read_all
+from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 
 from .ordinary import ORDINARY, ROOT, as_ordinary_user, bombing, only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, need, play
@@ -76,7 +76,7 @@ async def main():
     seen = await rig.run("a", "echo $HOME; pwd; exit 3")
     said = (await read_all(rig.log("a"))).decode().split()
     image = await rig.run("b", "true", image="some/image")
-    await rig.engine.sweep([])
+    await sweep(rig.engine, [])
     await rig.close()
     print(json.dumps([health.isolation, health.notes, seen.code, said, image.seen]))
 
@@ -166,7 +166,7 @@ def test_without_a_sandbox_what_outlived_its_runner_is_ended_with_the_rest(tmp_p
         assert runner is not None
         os.kill(runner, signal.SIGKILL)
         await rig.open()
-        await rig.engine.sweep([])
+        await sweep(rig.engine, [])
         assert not with_cookie(cookie(tmp_path, "a"))
 
     play(tmp_path, scenario, PLAIN)
@@ -195,7 +195,7 @@ def test_without_a_sandbox_files_are_removed_too(tmp_path: Path) -> None:
         await rig.engine.close()
         assert not folder.exists()
         with pytest.raises(EngineError):
-            await rig.engine.sweep([])
+            await sweep(rig.engine, [])
         await rig.open()
         while list((tmp_path / "trash").iterdir()):  # what was not cleaned before is cleaned now
             await asyncio.sleep(0.01)

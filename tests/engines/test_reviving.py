@@ -14,7 +14,7 @@ from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded import engine as engine_module
 from holdfast.engines.embedded.cgroups import find_cgroups
 from holdfast.engines.embedded.processes import start_ticks
-from tests.contracts.engine_contract import Rig, launch, read_all, without_figures
+from tests.contracts.engine_contract import Rig, launch, read_all, sweep, without_figures
 
 from .archives import entry, shell_entries, tar
 from .ordinary import only_root_can_become_another, run_as_ordinary_user
@@ -100,7 +100,7 @@ def test_a_later_server_sweeps_it(tmp_path: Path) -> None:
         await let_in(rig.engine).revive(launch("a", FAILS))
         (standing,) = await let_in(rig.engine).processes("a")
         await rig.reopen()
-        assert await rig.engine.sweep([]) == ["a"]
+        assert await sweep(rig.engine, []) == ["a"]
         assert start_ticks(standing.pid) is None
         assert not folder_of(tmp_path, "a").exists()
 

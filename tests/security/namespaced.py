@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedEngine
-from tests.contracts.engine_contract import Rig, read_all
+from tests.contracts.engine_contract import Rig, read_all, sweep
 from tests.engines.sessions import inside
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ async def _run(home: Path, steps: Sequence[tuple[str, str]]) -> list[str]:
             assert seen.code == 0, (seen, said)
             printed.append(said)
     finally:
-        await rig.engine.sweep([])
+        await sweep(rig.engine, [])
         await rig.close()
     return printed
 

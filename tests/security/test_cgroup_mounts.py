@@ -11,7 +11,7 @@ from holdfast.core.attempt import Seen
 from holdfast.core.exits import Cause
 from holdfast.core.job import Resources
 from holdfast.engines.embedded import EmbeddedOptions, cgroups
-from tests.contracts.engine_contract import Rig, launch, read_all
+from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 from tests.engines.playing import folder_of, play
 
 from .namespaced import host, run_steps, task
@@ -60,14 +60,14 @@ def test_groups_that_were_removed_are_made_anew(tmp_path: Path, caplog: pytest.L
         await rig.engine.remove("first")
         for parent in parents:
             while [child for child in parent.iterdir() if child.is_dir()]:
-                await rig.engine.sweep([])
+                await sweep(rig.engine, [])
             parent.rmdir()
         with caplog.at_level(logging.WARNING):
             assert (await rig.run("second", "echo fine")).code == 0
         assert await read_all(rig.log("second")) == b"fine\n"
         assert all(parent.is_dir() for parent in parents)
         assert str(parents[0]) in caplog.text
-        await rig.engine.sweep([])
+        await sweep(rig.engine, [])
 
     play(tmp_path, scenario, EmbeddedOptions(cgroup=name))
     found, _ = cgroups.find_cgroups(name=name)

@@ -22,6 +22,7 @@ import pytest
 
 from holdfast.disk_space import DiskMarks
 from holdfast.engines.embedded import EmbeddedEngine
+from tests.contracts.engine_contract import sweep
 from tests.e2e.server import PATIENCE, Server
 
 from .small_disk import Ballast, small_disk
@@ -120,7 +121,7 @@ def server(disk: Path) -> Iterator[SmallServer]:
 async def stop_all_tasks(home: Path) -> None:
     engine = EmbeddedEngine(home)
     await engine.open(lambda _: None)
-    await engine.sweep([])
+    await sweep(engine, [])
     await engine.close()
 
 

@@ -29,7 +29,7 @@ from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, site, trial
 from holdfast.engines.embedded.bubblewrap import Bwrap, find_bwrap
 from holdfast.engines.embedded.isolation_level import read_record
-from tests.contracts.engine_contract import Rig, launch, read_all
+from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 from tests.engines.playing import health_here, need_isolation
 
 ERRORS = ("ENOSPC", "EPERM", "EINVAL", "EMFILE", "EAGAIN", "ENOMEM", "ENOSYS", "EACCES")
@@ -88,7 +88,7 @@ async def attempt_task(home: Path) -> tuple[Observation | None, str]:
         assert not (blocked and said), f"a task ran although the engine says that none may: {said}"
         return seen, said
     finally:
-        await rig.engine.sweep([])
+        await sweep(rig.engine, [])
         await rig.close()
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
+from holdfast.core.attempt_id import AttemptId
 from holdfast.core.placement import show_bytes
 from holdfast.core.records import NewEvent
 from holdfast.disk_space import DiskMarks
@@ -75,33 +76,19 @@ class Collecting:
         self._reach = Reach("artifacts")
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by group, while in use
-        self._under_way: set[str] = set()
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
 
     def wants(self, observation: Observation) -> bool:
         return observation.artifacts and observation.seen is Seen.EXITED and self._engine is not None
 
-    def begin(self, attempt_id: str) -> bool:
-        """False when it is under way: an end may be told more than once."""
-        if attempt_id in self._under_way:
-            return False
-        self._under_way.add(attempt_id)
-        return True
-
     async def collect(self, snapshot: JobSnapshot, attempt_id: str) -> NewEvent | None:
         """What is to be told of it; None when there was nothing after all."""
-        attempt, task = _taken_apart(snapshot.id, attempt_id)
-        alone = sum(role.instances for role in snapshot.job.roles) == 1
-        parcel = Parcel(
-            attempt_id=attempt_id, job_id=snapshot.id, group=snapshot.job.group, task=None if alone else task
-        )
-        try:
-            text = await self._keep(parcel)
-        finally:
-            self._under_way.discard(attempt_id)
+        id = AttemptId.parse(attempt_id)
+        task = None if sum(role.instances for role in snapshot.job.roles) == 1 else id.task
+        text = await self._keep(Parcel(attempt_id=attempt_id, job_id=snapshot.id, group=snapshot.job.group, task=task))
         if not text:
             return None
-        return NewEvent(kind="artifacts", message=text, at=self._clock(), task=None if alone else task, attempt=attempt)
+        return NewEvent(kind="artifacts", message=text, at=self._clock(), task=task, attempt=id.attempt)
 
     async def _keep(self, parcel: Parcel) -> str:
         try:
@@ -175,12 +162,6 @@ def _left_of(limits: ArtifactLimits, kept: list[Room]) -> Room:
     files = limits.files - sum(room.files for room in kept)
     size = limits.bytes - sum(room.bytes for room in kept)
     return Room(max(0, files), max(0, size))
-
-
-def _taken_apart(job_id: str, attempt_id: str) -> tuple[int, str]:
-    """job.0.worker-0.1 -> 0, worker-0."""
-    attempt, _, rest = attempt_id.removeprefix(f"{job_id}.").partition(".")
-    return int(attempt), rest.rpartition(".")[0]
 
 
 def told(tally: Tally, limits: ArtifactLimits) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen
+from holdfast.core.attempt_id import AttemptId
 from holdfast.core.records import NewEvent
 
 LATE = timedelta(seconds=10)  # that a program may take to go on by itself
@@ -56,7 +57,7 @@ def place_of(debugger: Debugger) -> str:
 
 
 def _task_of(attempt_id: str) -> str:
-    return attempt_id.split(".", 2)[2].rpartition(".")[0]
+    return AttemptId.parse(attempt_id).task
 
 
 def _calls(debugger: Debugger) -> bool:

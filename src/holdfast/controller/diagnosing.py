@@ -35,14 +35,6 @@ class Diagnosing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._under_way: set[str] = set()
-
-    def begin(self, attempt_id: str) -> bool:
-        """False when it is under way: an end may be told more than once."""
-        if attempt_id in self._under_way:
-            return False
-        self._under_way.add(attempt_id)
-        return True
 
     async def diagnose(self, observation: Observation) -> Observation:
         """A log that cannot be read tells nothing; the exit code still does."""
@@ -53,8 +45,6 @@ class Diagnosing:
             said = {"event": "diagnose", "attempt": observation.attempt_id, "error": str(error)}
             log.warning("could not look for a cause in a log", extra=said)
             return observation
-        finally:
-            self._under_way.discard(observation.attempt_id)
 
     async def _find(self, observation: Observation) -> str:
         source = self._engine.log(observation.attempt_id, Stream.MERGED)

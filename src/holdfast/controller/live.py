@@ -45,7 +45,7 @@ class Live:
     collecting: dict[str, float] = field(
         default_factory=dict
     )  # ended, their artifacts being kept; loop time of the end
-    collected: set[str] = field(default_factory=set)  # tries of this attempt whose artifacts were kept, or could not be
+    failed_starts: set[str] = field(default_factory=set)  # attempts of which that was told
     told: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
     debuggers: Debuggers = field(default_factory=Debuggers)
 
@@ -90,3 +90,8 @@ class Round:
             events=tuple(self.events),
             attempts=tuple(result.ended for result in self.plans if result.ended),
         )
+
+
+def live_attempts(snapshot: JobSnapshot) -> list[str]:
+    """Ids of those that are placed and have not ended."""
+    return [snapshot.attempt_id(task) for task in snapshot.tasks if task.state.live and task.node]

@@ -9,40 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
-from holdfast.core.backfill import Reckoning
 from holdfast.core.blockers import Known, Wait
 from holdfast.core.conditions import Condition, ConditionKind, find_blocking
 from holdfast.core.errors import HoldfastError, NotFound
-from holdfast.core.exits import STOPPED_FOR_DISK, Cause
+from holdfast.core.exits import STOPPED_FOR_DISK
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.ledger import Ledger
-from holdfast.core.masking import SecretMasker, secret_values
-from holdfast.core.placement import (
-    GroupUse,
-    JobUse,
-    NodeUse,
-    Placed,
-    Quota,
-    Refused,
-    Verdict,
-)
-from holdfast.core.placing import place
-from holdfast.core.plan import Announce, Policy, Remove, Start, Step, Stop, assignment_of, plan, waiting_of
+from holdfast.core.placement import GroupUse, JobUse, NodeUse, Placed, Quota, Refused, Verdict
 from holdfast.core.queue import Queue
-from holdfast.core.records import Group, NewEvent
+from holdfast.core.records import Group
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Engine, Launch, LetsIn
-from holdfast.launching import Gateway, Launcher, Platform, Surroundings
+from holdfast.engines.base import Engine, LetsIn
+from holdfast.launching import Gateway, Launcher, Platform
 from holdfast.services.changes import Changes
 from holdfast.services.control import Usual
 from holdfast.shared_folders import SharedFolders
@@ -51,12 +36,16 @@ from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
 
 from .artifacts import Collecting
-from .diagnosing import Diagnosing, wants_diagnosis
+from .attempts import STRAY_TIMEOUT, AttemptTracker
+from .conditions import Conditions
 from .explanations import Explanations
-from .holds import held_tasks, with_room
-from .live import Limits, Live, Round
+from .holds import held_tasks
+from .launches import LaunchBuilder
+from .live import Limits, Live, Round, live_attempts
+from .planner import Planner
+from .scheduler import Decisions, Scheduler
 from .surroundings import SurroundingsOf
-from .times import policy_of, reckoning_of, time_limit_of
+from .task_reports import TaskReports
 from .use import use_by_jobs, use_of
 from .waits import Standing
 
@@ -64,8 +53,6 @@ log = logging.getLogger(__name__)
 
 STORE_RETRY = 1.0  # seconds between tries while the store refuses to save
 PLAN_RETRY = 30.0  # seconds until a job whose planning failed is looked at again
-STARTS_AT_ONCE = 16
-REMOVALS_AT_ONCE = 4
 COLLECTING_LOOK = 1.0  # seconds at least between looks at a job whose time stands still
 SLOWEST_LOOK = 3600.0  # seconds; a timer is never set further off
 NOT_SAVED = Condition(
@@ -97,60 +84,63 @@ class Controller:
         Without `folders` no group has a volume, without `collecting` no artifacts are kept."""
         self.store = store
         self.engine = engine
-        self.limits = limits
         self.clock = clock
         self.groups = {group.name: group for group in groups}
         self.backfill = backfill
         self.changes = Changes()
-        self.queue = Queue()
-        self.ledger = Ledger(())
         self._live: dict[str, Live] = {}
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
-        self._work: set[asyncio.Task[None]] = set()
-        self._conditions: dict[ConditionKind, Condition] = {}
-        self._recovered = False
-        self._surroundings = SurroundingsOf(
+        self._conditions = Conditions(engine, self._conditions_changed)
+        self._scheduler = Scheduler(self._now)
+        self._planner = Planner(self._live, limits, self._now)
+        self._planner.groups = self.groups
+        surroundings = SurroundingsOf(
             store, engine, derive, groups=lambda: self.groups, folders=folders, platform=platform, gateway=gateway
         )
-        self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
-        self._removals = asyncio.Semaphore(REMOVALS_AT_ONCE)
-        self._builders = ThreadPoolExecutor(1, thread_name_prefix="launch")  # of its own: others may be held up
+        self._launches = LaunchBuilder(surroundings, self._planner.policy)
+        self._reports = TaskReports(
+            self._live, engine, self._launches, collecting, clock=self._now, mark=self._mark, tell=self._tell
+        )
+        self.attempts = AttemptTracker(engine, self._reports)
         self._explanations = Explanations(self._standing)
-        self._diagnosing = Diagnosing(engine)
-        self._collecting = collecting
         self._on_end: list[Callable[[str], None]] = []
         self._on_change: list[Callable[[JobSnapshot], None]] = []
-        self._on_seen: list[Callable[[Observation], None]] = []
         self._totals: Counter[str] = Counter()
+
+    def _now(self) -> datetime:
+        return self.clock()
+
+    @property
+    def limits(self) -> Limits:
+        return self._planner.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._planner.limits = limits
+
+    @property
+    def queue(self) -> Queue:
+        return self._scheduler.queue
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._scheduler.ledger
 
     # -- life
 
     async def recover(self) -> None:
         """Find everything again: from the store what should be, from the engine what is."""
-        await self.engine.open(self.observed, self._engine_changed)
-        self._log_engine_conditions()
-        self.ledger = Ledger(self.engine.nodes(), self._quotas())
+        await self.engine.open(self.attempts.hear, self._conditions.engine_changed)
+        self._conditions.log_engine()
+        self._scheduler.open(self.engine.nodes(), self._quotas())
         for snapshot in await self.store.read(job_rows.load_active):
             self._live[snapshot.id] = Live(snapshot)
-        alive = [
-            (live, task)
-            for live in self._live.values()
-            for task in live.snapshot.tasks
-            if task.state.live and task.node
-        ]
-        for live, task in alive:
-            if task.occupies:
-                self.ledger.claim(assignment_of(live.snapshot, task))
-            if task.held and task.held.ended:
-                live.collected.add(live.snapshot.attempt_id(task))
-        ids = [live.snapshot.attempt_id(task) for live, task in alive]
-        for observation in (await self.engine.observe(ids)).values():
-            self.observed(observation)
-        strays = await self.engine.sweep(ids)
-        if strays:
-            log.warning("stopped tasks that no job owns", extra={"event": "sweep", "attempts": list(strays)})
-        self._recovered = True
+            self._scheduler.claim(snapshot)
+        await self.attempts.resume(id for live in self._live.values() for id in live_attempts(live.snapshot))
+        if strays := await self.attempts.remove_strays():
+            await asyncio.wait(strays, timeout=STRAY_TIMEOUT)
+        self._reports.tells_debuggers = True
         self._mark(*self._live)
 
     async def run(self) -> None:
@@ -173,21 +163,22 @@ class Controller:
 
     async def _make_room(self) -> None:
         """A full disk may be why: free the files of tasks that have ended, though their end could not be saved yet."""
-        for live in list(self._live.values()):
-            for observation in list(live.seen.values()):
-                is_wanted = live.snapshot.job.hold is not None and observation.cause not in STOPPED_FOR_DISK
-                if observation.seen is Seen.EXITED and not is_wanted:
-                    with suppress(OSError):
-                        await self.engine.remove(observation.attempt_id)
+        ended = [
+            observation.attempt_id
+            for live in self._live.values()
+            for observation in live.seen.values()
+            if observation.seen is Seen.EXITED
+            and (live.snapshot.job.hold is None or observation.cause in STOPPED_FOR_DISK)
+        ]
+        await self.attempts.free_disk(ended)
 
     async def close(self) -> None:
         """Let go. Tasks run on; what was asked of the engine is finished first."""
         for live in self._live.values():
             if live.timer:
                 live.timer.cancel()
-        if self._work:
-            await asyncio.wait(self._work, timeout=5)
-        self._builders.shutdown(wait=False)
+        await self.attempts.close()
+        self._launches.close()
         self._explanations.close()
         await self.engine.close()
 
@@ -226,8 +217,7 @@ class Controller:
         found = next((each for each in live.snapshot.tasks if each.task == task), None) if live else None
         if live is None or found is None or found.state is not TaskState.HELD or not isinstance(self.engine, LetsIn):
             raise NotFound(f"{task} is not held any more")
-        launcher = Launcher(live.snapshot)
-        await self.engine.revive(await self._build(launcher, found, await self._surroundings.find(live.snapshot)))
+        await self.engine.revive(await self._launches.build(Launcher(live.snapshot), found))
 
     def debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:
         live = self._live.get(job_id)
@@ -242,7 +232,7 @@ class Controller:
 
     def on_seen(self, tell: Callable[[Observation], None]) -> None:
         """Call it with each observation of a task whose job goes on."""
-        self._on_seen.append(tell)
+        self._reports.listeners.append(tell)
 
     def on_change(self, tell: Callable[[JobSnapshot], None]) -> None:
         """Call it with each job of which something was saved. It must be quick."""
@@ -276,7 +266,7 @@ class Controller:
             queue=self.queue,
             ledger=self.ledger,
             live=self._live,
-            policy=self._policy,
+            policy=self._planner.policy,
             now=self.clock(),
             ticks=asyncio.get_running_loop().time(),
             backfill=self.backfill,
@@ -302,30 +292,13 @@ class Controller:
         return dict(self._totals)
 
     def conditions(self) -> tuple[Condition, ...]:
-        return (*self._conditions.values(), *self.engine.health().conditions)
+        return self._conditions.current()
 
     def report_condition(self, condition: Condition) -> None:
-        """From now on, until it is resolved. May be called again, also with another text."""
-        if self._conditions.get(condition.kind) != condition:
-            self._conditions[condition.kind] = condition
-            log.warning(condition.message, extra={"event": "condition", "kind": condition.kind.value})
-            self._conditions_changed()
+        self._conditions.report(condition)
 
     def resolve_condition(self, kind: ConditionKind) -> None:
-        """Harmless where there is none."""
-        if self._conditions.pop(kind, None) is not None:
-            log.info("resolved", extra={"event": "condition", "kind": kind.value})
-            self._conditions_changed()
-
-    def _engine_changed(self) -> None:
-        """The engine's health is new."""
-        self._log_engine_conditions()
-        self._conditions_changed()
-
-    def _log_engine_conditions(self) -> None:
-        for condition in self.engine.health().conditions:
-            said = {"event": "condition", "kind": condition.kind.value, "error": condition.detail}
-            log.warning(condition.message, extra=said)
+        self._conditions.resolve(kind)
 
     def _conditions_changed(self) -> None:
         """Jobs may start again, or not any more."""
@@ -333,77 +306,17 @@ class Controller:
         self._wake.set()
 
     def groups_changed(self, groups: list[Group]) -> None:
-        self.groups = {group.name: group for group in groups}
+        self.groups = self._planner.groups = {group.name: group for group in groups}
         self.ledger.quotas = self._quotas()
         self.queue.check_again()
         self.changes.tell_waiting()
         self._wake.set()
 
-    # -- what engines report
-
-    def observed(self, observation: Observation) -> None:
-        live = self._live.get(_job_of(observation))
-        if live is None:
-            return
-        observation = _without_secrets(observation, live.snapshot)
-        for tell in self._on_seen:
-            tell(observation)
-        self._hear(live, observation)
-        if not wants_diagnosis(live.snapshot, observation):
-            self._collect_or_notice(live, observation)
-        elif self._diagnosing.begin(observation.attempt_id):
-            self._spawn(self._diagnose(live, observation))
-
-    def _hear(self, live: Live, observation: Observation) -> None:
-        """Debuggers come and go; the first look after a start only finds again what was told before."""
-        before = live.debuggers.by_task()
-        event = live.debuggers.hear(live.snapshot, observation, self.clock())
-        if event and self._recovered:
-            live.told.append(event)
-            self._mark(live.snapshot.id)
-        if live.debuggers.by_task() != before:
-            self._tell(live.snapshot)
-
-    async def _diagnose(self, live: Live, observation: Observation) -> None:
-        self._collect_or_notice(live, await self._diagnosing.diagnose(observation))
-
-    def _collect_or_notice(self, live: Live, observation: Observation) -> None:
-        collected = observation.attempt_id in live.collected  # its end is told again: its files may be going
-        if self._collecting is None or collected or not self._collecting.wants(observation):
-            self._notice(observation)
-        elif self._collecting.begin(observation.attempt_id):
-            self._spawn(self._collect(self._collecting, live, observation))
-
-    async def _collect(self, collecting: Collecting, live: Live, observation: Observation) -> None:
-        """Until this is done the plan does not know of its end; the time it takes is not the job's."""
-        attempt_id = observation.attempt_id
-        live.collecting[attempt_id] = asyncio.get_running_loop().time()
-        try:
-            event = await collecting.collect(live.snapshot, attempt_id)
-            live.told += [event] if event else []
-        except Exception:  # a bug of ours must not keep a job from its end
-            log.exception("could not keep artifacts", extra={"event": "artifacts", "attempt": attempt_id})
-        finally:
-            live.collecting.pop(attempt_id, None)
-        live.collected.add(attempt_id)
-        self._notice(observation)
-
-    def _notice(self, observation: Observation) -> None:
-        job_id = _job_of(observation)
-        live = self._live.get(job_id)
-        if live is None:
-            return
-        live.seen[observation.attempt_id] = observation
-        if observation.elapsed is not None:
-            began = asyncio.get_running_loop().time() - observation.elapsed
-            live.began = began if live.began is None else min(live.began, began)
-        self._mark(job_id)
-
     # -- one round
 
     async def _round(self) -> None:
         rounds = self._gather()
-        decisions: list[Placed | Refused] = []
+        decisions: Decisions = []
         try:
             for job_id in list(rounds):
                 self._plan_or_skip(job_id, rounds)
@@ -461,7 +374,8 @@ class Controller:
     def _plan_or_skip(self, job_id: str, rounds: dict[str, Round], decision: Placed | Refused | None = None) -> None:
         """One job that cannot be planned, a bug of ours, must not keep the others waiting."""
         try:
-            self._plan(rounds[job_id], decision, rounds)
+            self._planner.plan(rounds[job_id], decision, lambda: self._newest(rounds))
+            self._scheduler.enqueue(rounds[job_id].live, rounds[job_id].after)
         except Exception:
             log.exception("could not plan a job", extra={"event": "plan", "job": job_id})
             work = rounds.pop(job_id)
@@ -469,43 +383,19 @@ class Controller:
             self._marked.discard(job_id)
             asyncio.get_running_loop().call_later(PLAN_RETRY, self._mark, job_id)
 
-    def _plan(self, work: Round, decision: Placed | Refused | None, rounds: dict[str, Round]) -> None:
-        snapshot = work.after
-        policy = self._policy(snapshot.job)
-        if policy.hold and any(seen.seen is Seen.HELD for seen in work.seen.values()):
-            held = held_tasks(self._newest(rounds))
-            policy = replace(policy, hold=with_room(policy.hold, self.limits.hold, snapshot.user, held))
-        if work.stop is not None and snapshot.stop is None:
-            snapshot = replace(snapshot, stop=work.stop)
-            told = NewEvent(kind="stop-requested", message=work.stop.asked, at=work.stop.at, actor=work.stop.actor)
-            work.events.append(told)
-        result = plan(
-            snapshot,
-            {} if decision else work.seen,
-            self.clock(),
-            policy,
-            decision=decision,
-            requests=() if decision else work.requests,
-            elapsed=self._elapsed(work.live),
-            chance=random.random(),  # noqa: S311 - spreads retries, guards nothing
-        )
-        work.plans.append(result)
-        work.events.extend(result.events)
-        self._requeue(work.live, result.after)
-
     def _newest(self, rounds: dict[str, Round]) -> Iterator[JobSnapshot]:
         """Every job, as this round leaves it."""
         for job_id, live in self._live.items():
             yield rounds[job_id].after if job_id in rounds else live.snapshot
 
-    def _place(self, rounds: dict[str, Round]) -> list[Placed | Refused]:
+    def _place(self, rounds: dict[str, Round]) -> Decisions:
         """Plan again each job that got a place, or never will."""
         for work in rounds.values():
-            self._release_ended(work)
+            self._scheduler.release_ended(work.plans)
         if find_blocking(self.conditions()):
             return []
         try:
-            decisions = place(self.queue, self.ledger, self._reckoning() if self.backfill else None)
+            decisions = self._scheduler.place(self._planner.reckoning() if self.backfill else None)
         except Exception:  # a bug of ours: what it had claimed so far is not known, and all else has to go on
             log.exception("could not place jobs", extra={"event": "place"})
             self._count_anew(rounds)
@@ -516,62 +406,29 @@ class Controller:
                 rounds[job_id] = self._take(self._live[job_id])
             self._plan_or_skip(job_id, rounds, decision)
             if isinstance(decision, Placed) and job_id in rounds:
-                self._release_unused(decision, rounds[job_id].after)
+                self._scheduler.release_unused(decision, rounds[job_id].after)
         return decisions
-
-    def _release_unused(self, decision: Placed, after: JobSnapshot) -> None:
-        """A place that the plan did not take: by then the job was to stop, or decided."""
-        if not (after.stop or after.outcome or after.state.final):
-            return
-        taken = {after.attempt_id(task) for task in after.tasks if task.state.live}
-        for assignment in decision.assignments:
-            if assignment.attempt_id not in taken:
-                self.ledger.release(assignment.attempt_id)
 
     def _count_anew(self, rounds: dict[str, Round]) -> None:
         """Queue and ledger, from the jobs as they stand."""
-        self.queue, self.ledger = Queue(), Ledger(self.engine.nodes(), self._quotas())
+        self._scheduler.open(self.engine.nodes(), self._quotas())
         for job_id, live in self._live.items():
             snapshot = rounds[job_id].after if job_id in rounds else live.snapshot
-            for task in snapshot.tasks:
-                if task.occupies:
-                    self.ledger.claim(assignment_of(snapshot, task))
+            self._scheduler.claim(snapshot)
             live.queued = ()
-            self._requeue(live, snapshot)
+            self._scheduler.enqueue(live, snapshot)
 
-    def _release_ended(self, work: Round) -> None:
-        for result in work.plans:
-            for task in result.tasks:
-                if task.state.ended or (task.held and not task.occupies):
-                    self.ledger.release(result.after.attempt_id(task))
-
-    def _requeue(self, live: Live, snapshot: JobSnapshot) -> None:
-        entries = waiting_of(snapshot, self.clock())
-        waiting = {entry.id for entry in entries}
-        for id in live.queued:
-            if id not in waiting:
-                self.queue.remove(id)
-        for entry in entries:
-            if self.queue.get(entry.id) != entry:
-                self.queue.add(entry)
-        live.queued = tuple(entry.id for entry in entries)
-
-    def _put_back(self, rounds: dict[str, Round], decisions: list[Placed | Refused]) -> None:
+    def _put_back(self, rounds: dict[str, Round], decisions: Decisions) -> None:
         """Nothing was saved: forget the plans, keep what was noticed, and look at the same jobs again."""
-        for decision in decisions:
-            if isinstance(decision, Placed):
-                for assignment in decision.assignments:
-                    self.ledger.release(assignment.attempt_id)
+        self._scheduler.undo(decisions)
         for job_id, work in rounds.items():
             work.live.seen = {**work.seen, **work.live.seen}
             work.live.stop = work.stop or work.live.stop
             work.live.requests = work.requests + work.live.requests
             work.live.acknowledge = work.acknowledge + work.live.acknowledge
             work.live.told = work.told + work.live.told
-            for task in work.before.tasks:
-                if task.occupies:
-                    self.ledger.claim(assignment_of(work.before, task))
-            self._requeue(work.live, work.before)
+            self._scheduler.claim(work.before)
+            self._scheduler.enqueue(work.live, work.before)
             self._marked.add(job_id)
 
     async def _reload(self, job_id: str) -> None:
@@ -579,22 +436,16 @@ class Controller:
         log.warning("a save had gone through after all", extra={"event": "reload", "job": job_id})
         live = self._live[job_id]
         snapshot = await self.store.read(job_rows.load_snapshot, job_id)
-        for task in live.snapshot.tasks:
-            self.ledger.release(live.snapshot.attempt_id(task))
-        alive = [task for task in snapshot.tasks if task.state.live and task.node]
-        for task in alive:
-            if task.occupies:
-                self.ledger.claim(assignment_of(snapshot, task))
+        self._scheduler.release(live.snapshot)
+        self._scheduler.claim(snapshot)
         live.snapshot = snapshot
         self._tell(snapshot)
-        self._requeue(live, snapshot)
+        self._scheduler.enqueue(live, snapshot)
         if snapshot.state.final:
             live.moved.set()
             self._forget(live)
             return
-        for observation in (await self.engine.observe([snapshot.attempt_id(task) for task in alive])).values():
-            if observation.attempt_id not in live.seen:
-                self.observed(observation)
+        await self.attempts.resume(live_attempts(snapshot))
         self._mark(job_id)
 
     def _commit(self, work: Round, after: JobSnapshot) -> None:
@@ -604,7 +455,7 @@ class Controller:
         if after.attempt != work.before.attempt:
             live.began = None
             live.debuggers.clear()
-            live.collected.clear()
+            live.failed_starts.clear()
         for done in work.acknowledge:
             if not done.done():
                 done.set_result(None)
@@ -614,19 +465,12 @@ class Controller:
         self._set_timer(live, work.plans[-1].wake_in if work.plans else None)
         if after.state.final:
             self._forget(live)
-        launcher = Launcher(after)
-        by_attempt: dict[str, list[Step]] = {}
-        for result in work.plans:
-            for step in result.steps:
-                by_attempt.setdefault(step.attempt_id, []).append(step)
-        for steps in by_attempt.values():
-            self._spawn(self._perform(launcher, steps))
+        self.attempts.apply(Launcher(after), (step for result in work.plans for step in result.steps))
 
     def _forget(self, live: Live) -> None:
         if live.timer:
             live.timer.cancel()
-        for id in live.queued:
-            self.queue.remove(id)
+        self._scheduler.dequeue(live)
         self._live.pop(live.snapshot.id, None)
         self._totals[live.snapshot.state] += 1
         for tell in self._on_end:
@@ -644,108 +488,14 @@ class Controller:
             seconds = min(max(wake_in.total_seconds(), soonest), SLOWEST_LOOK)
             live.timer = asyncio.get_running_loop().call_later(seconds, self._mark, live.snapshot.id)
 
-    # -- acting
-
-    async def _perform(self, launcher: Launcher, steps: list[Step]) -> None:
-        """What is to be done about one try of a task, in its order."""
-        for step in steps:
-            match step:
-                case Start():
-                    await self._start(launcher, step)
-                case Stop():
-                    await self.engine.stop(step.attempt_id, step.grace.total_seconds())
-                case Remove():
-                    await self._remove(step)
-                case Announce():
-                    await self._announce(step)
-
-    async def _start(self, launcher: Launcher, step: Start) -> None:
-        try:
-            async with self._starts:
-                surroundings = await self._surroundings.find(launcher.snapshot)
-                launch = await self._build(launcher, step.task, surroundings)
-                hold = self._policy(launcher.snapshot.job).hold is not None
-                observation = await self.engine.start(replace(launch, hold=hold) if hold else launch)
-        except Exception as error:
-            log.exception("could not start a task", extra={"event": "start", "attempt": step.attempt_id})
-            text = f"could not be started: {error}"
-            observation = Observation(
-                attempt_id=step.attempt_id, seen=Seen.REFUSED, message=text, transient=True, cause=Cause.START_FAILED
-            )
-        self.observed(observation)
-
-    async def _build(self, launcher: Launcher, task: TaskAttempt, surroundings: Surroundings) -> Launch:
-        if not launcher.takes_time:
-            return launcher.launch(task, surroundings)
-        return await asyncio.get_running_loop().run_in_executor(self._builders, launcher.launch, task, surroundings)
-
-    async def _announce(self, step: Announce) -> None:
-        """A log that cannot be written must not keep a task from being stopped."""
-        try:
-            await self.engine.announce(step.attempt_id, step.key, step.text)
-        except OSError as error:
-            said = {"event": "announce", "attempt": step.attempt_id, "error": str(error)}
-            log.warning("could not add to a log", extra=said)
-
-    async def _remove(self, step: Remove) -> None:
-        async with self._removals:
-            await self.engine.remove(step.attempt_id)
-
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._work.discard(task)
-        if not task.cancelled() and task.exception():
-            log.error("engine call failed", extra={"event": "engine"}, exc_info=task.exception())
-
     # -- small things
 
     def _mark(self, *job_ids: str) -> None:
         self._marked.update(job_ids)
         self._wake.set()
 
-    def _elapsed(self, live: Live) -> timedelta | None:
-        if live.began is None:
-            return None
-        return timedelta(seconds=self._ran_until(live) - live.began)
-
-    def _ran_until(self, live: Live) -> float:
-        """Now; or when the last of its tasks ended, while artifacts are being kept and nothing runs any more."""
-        snapshot = live.snapshot
-        if live.collecting and all(
-            snapshot.attempt_id(task) in live.collecting for task in snapshot.tasks if task.state.live
-        ):
-            return max(live.collecting.values())
-        return asyncio.get_running_loop().time()
-
-    def _reckoning(self) -> Reckoning:
-        return reckoning_of(self._live, self._policy, asyncio.get_running_loop().time())
-
-    def _policy(self, job: Job) -> Policy:
-        return policy_of(job, self.limits, self.groups)
-
     def time_limit(self, job: Job) -> timedelta | None:
-        return time_limit_of(job, self.limits, self.groups)
+        return self._planner.time_limit(job)
 
     def _quotas(self) -> dict[str, tuple[Quota, Quota]]:
         return {name: (group.quota, group.user_quota) for name, group in self.groups.items()}
-
-
-def _without_secrets(observation: Observation, snapshot: JobSnapshot) -> Observation:
-    """What an engine says of a task may quote what the task wrote; it is kept with the job."""
-    if not snapshot.job.secrets or not (observation.message or observation.warning):
-        return observation
-    masker = SecretMasker(secret_values(snapshot.job.secrets))
-    message, warning = masker.mask_text(observation.message), masker.mask_text(observation.warning)
-    return replace(observation, message=message, warning=warning)
-
-
-def _job_of(observation: Observation) -> str:
-    return _job_id(observation.attempt_id)
-
-
-def _job_id(attempt_id: str) -> str:
-    return attempt_id.split(".", 1)[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from holdfast.core.attempt_id import job_id_of
 from holdfast.core.backfill import Reckoning
 from holdfast.core.job import Job, Keep
 from holdfast.core.plan import Policy
@@ -37,7 +38,7 @@ def reckoning_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, *, ho
     and be held does so."""
 
     def ends(attempt_id: str) -> float | None:
-        live = jobs.get(attempt_id.split(".", 1)[0])
+        live = jobs.get(job_id_of(attempt_id))
         if live is None:
             return now
         span, began = longest(live.snapshot.id), live.began  # read once: another thread may ask
@@ -56,7 +57,7 @@ def expected_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, wall: 
     plain = reckoning_of(jobs, policy, now, holds=False)
 
     def ends(attempt_id: str) -> float | None:
-        live = jobs.get(attempt_id.split(".", 1)[0])
+        live = jobs.get(job_id_of(attempt_id))
         tasks = live.snapshot.tasks if live else ()
         kept = [task.held.until for task in tasks if task.held and task.occupies]
         return now + (max(kept) - wall).total_seconds() if kept else plain.ends(attempt_id)

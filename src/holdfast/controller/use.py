@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.core.attempt_id import job_id_of
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import Assignment, GroupUse, JobUse, NodeUse, sum_of
 from holdfast.core.records import Group
@@ -30,7 +31,7 @@ def use_of(ledger: Ledger, groups: Mapping[str, Group]) -> tuple[list[NodeUse], 
 def use_by_jobs(ledger: Ledger, live: Mapping[str, Live]) -> list[JobUse]:
     held: dict[str, list[Assignment]] = {}
     for assignment in ledger.held.values():
-        held.setdefault(assignment.attempt_id.split(".", 1)[0], []).append(assignment)
+        held.setdefault(job_id_of(assignment.attempt_id), []).append(assignment)
     return [_job_use(job_id, assignments, live.get(job_id)) for job_id, assignments in held.items()]
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import cache
 
 from holdfast.core.attempt import JobSnapshot
+from holdfast.core.attempt_id import job_id_of
 from holdfast.core.backfill import Reckoning
 from holdfast.core.blockers import Blocker, BlockerKind, Estimate, Known, Wait
 from holdfast.core.conditions import Condition
@@ -140,7 +141,7 @@ class Standing:
         return [entry for entry in found if entry]
 
     def _explain(self, entries: Sequence[Waiting]) -> tuple[str, ...]:
-        placed = dict.fromkeys(id.split(".", 1)[0] for id in self.ledger.held) if entries else {}
+        placed = dict.fromkeys(job_id_of(id) for id in self.ledger.held) if entries else {}
         jobs = (self.live[id].snapshot for id in placed if id in self.live)
         held = [snapshot.attempt_id(task) for snapshot, task in held_tasks(jobs)]
         told = (explain(entry, self.queue, self.ledger, backfill=self.backfill, held=held) for entry in entries)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from .attempt_id import AttemptId
 from .exits import Exit
 from .job import Job, Keep
 from .metrics import Reading
@@ -128,12 +129,8 @@ class JobSnapshot:
     version: int = 0
 
     def attempt_id(self, task: TaskAttempt) -> str:
-        """The name engines know this try by; unique for ever, safe as a file name."""
-        return task_attempt_id(self.id, self.attempt, task.role, task.index, task.number)
-
-
-def task_attempt_id(job_id: str, attempt: int, role: str, index: int, number: int) -> str:
-    return f"{job_id}.{attempt}.{role}-{index}.{number}"
+        """The text that engines know this try by."""
+        return str(AttemptId(self.id, self.attempt, task.role, task.index, task.number))
 
 
 class Seen(StrEnum):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 
+from .attempt_id import job_id_of
 from .backfill import LOOKS_OF_FORECAST, NEVER, Reckoning, reserved_starts
 from .blockers import About, Estimate, show_instant
 from .ledger import Ledger
@@ -75,7 +76,7 @@ def _by_experience(reckoning: Reckoning, usual: Mapping[str, float], about: Abou
     """Each job takes as long as such jobs did; one that has taken longer already, as long as its time limit allows."""
 
     def ends(attempt_id: str) -> float | None:
-        limit, job_id = reckoning.ends(attempt_id), attempt_id.split(".", 1)[0]
+        limit, job_id = reckoning.ends(attempt_id), job_id_of(attempt_id)
         known = about(job_id) if job_id in usual else None
         if known is None or known.since is None or known.held:
             return limit
@@ -91,8 +92,8 @@ def _by_experience(reckoning: Reckoning, usual: Mapping[str, float], about: Abou
 
 def _endless(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: Reckoning) -> str | None:
     """A job that runs, else one that waits before it, and may take for ever; first those of its own group."""
-    running = (id.split(".", 1)[0] for id in ledger.held if reckoning.ends(id) is None)
-    mine = [id.split(".", 1)[0] for id, spot in ledger.held.items() if spot.group == waiting.group]
+    running = (job_id_of(id) for id in ledger.held if reckoning.ends(id) is None)
+    mine = [job_id_of(id) for id, spot in ledger.held.items() if spot.group == waiting.group]
     return _first(running, before=mine) or _first(
         other.job_id for other in queue.before(waiting, 100) if reckoning.longest(other.job_id) is None
     )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from .attempt_id import job_id_of
 from .blockers import About, show_instant
 from .ledger import Ledger
 from .placement import EPSILON, Amount, Quota, Waiting, show_parts
@@ -39,7 +40,7 @@ def helps(
 
 
 def _all(ledger: Ledger) -> list[str]:
-    return list(dict.fromkeys(id.split(".", 1)[0] for id in ledger.held))
+    return list(dict.fromkeys(job_id_of(id) for id in ledger.held))
 
 
 class _Trial:

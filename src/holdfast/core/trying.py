@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TypeVar
 
+from .attempt_id import job_id_of
 from .job import GIB, MIB
 from .ledger import Ledger, Room
 from .placement import Amount, Quota, Request, Waiting, show_bytes, show_cores, show_gpus
@@ -86,7 +87,7 @@ def without_jobs(ledger: Ledger, jobs: Iterable[str]) -> Callable[[Room], None]:
 
     def change(room: Room) -> None:
         for id, spot in ledger.held.items():
-            if id.split(".", 1)[0] in gone:
+            if job_id_of(id) in gone:
                 room.count(spot, -1)
 
     return change

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from .attempt_id import job_id_of
 from .backfill import Reckoning
 from .blockers import About, Ahead, Blocker, BlockerKind, Estimate, Holder, Wait, show_instant
 from .estimating import AT_ONCE, estimate
@@ -144,7 +145,7 @@ def _having(blocker: Blocker, waiting: Waiting, ledger: Ledger) -> dict[str, Amo
     for id, spot in ledger.held.items():
         part = _part(blocker.kind, spot, waiting, ledger).least(missing)
         if part != _NOTHING or (blocker.kind is BlockerKind.PORTS and spot.ports and spot.node in ledger.nodes):
-            job_id = id.split(".", 1)[0]
+            job_id = job_id_of(id)
             has[job_id] = has[job_id].plus(part) if job_id in has else part
     return has
 

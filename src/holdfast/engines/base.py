@@ -357,8 +357,9 @@ class Engine(Protocol):
     async def open(
         self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health
     ) -> None:
-        """Get ready. `on_change` is called on the event loop, once or more, for each task that ends, and for one that
-        starts later than `start` answered. The end of a quick task may be told before `start` has returned.
+        """Get ready. `on_change` is called on the event loop for each task that ends, and for one that starts later
+        than `start` answered: a hint, so that nobody has to look all the time. It may come twice, and before `start`
+        has returned; one that is lost is made up for by `observe`.
         `on_health` is called there when `health` answers something new. An engine that cannot isolate tasks as it must
         opens all the same, says so in `health().conditions`, refuses every start and tries again by itself."""
         ...
@@ -376,11 +377,13 @@ class Engine(Protocol):
     async def images(self) -> Sequence[ImageInfo]: ...
 
     async def start(self, launch: Launch) -> Observation:
-        """Start it unless it was started before. Answers what is seen right after: RUNNING, EXITED, LOST or REFUSED."""
+        """Start it unless it was started before. Answers what is seen right after: RUNNING, EXITED, LOST or REFUSED.
+        An exception says nothing about whether it runs: the caller tries again with the same launch."""
         ...
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
-        """Look; one answer for each id. Also takes up watching those that run."""
+        """Look at what is there, not at what was heard of it; one answer for each id. Also takes up watching those
+        that run."""
         ...
 
     async def announce(self, attempt_id: str, key: str, text: str) -> None:
@@ -398,8 +401,8 @@ class Engine(Protocol):
 
     async def remove_logs(self, attempt_id: str) -> None: ...
 
-    async def sweep(self, known: Collection[str]) -> Sequence[str]:
-        """Stop and remove attempts that exist here and are not `known` to be live; logs stay. Returns their ids."""
+    async def list_attempts(self) -> Sequence[str]:
+        """Ids of all attempts that are here: those that run, and those that ended and were not removed."""
         ...
 
     def log(self, attempt_id: str, stream: Stream) -> LogSource | None:

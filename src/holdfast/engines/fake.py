@@ -67,6 +67,20 @@ class FakeMachine:
     engines: list[FakeEngine] = field(default_factory=list)  # those that are open
 
 
+class Faults:
+    """How an engine misbehaves. This one does not; tests have others."""
+
+    async def before(self, call: str, attempt_id: str) -> None:
+        """Before a call takes effect: may raise, or hang."""
+
+    async def after(self, call: str, attempt_id: str) -> None:
+        """After it took effect, before it answers: the same."""
+
+    def deliver(self, notify: Callable[[Observation], None], observation: Observation) -> None:
+        """Call `notify` with it: now or later, once, twice, or not at all."""
+        notify(observation)
+
+
 class FakeEngine:
     name = "fake"
 
@@ -78,10 +92,12 @@ class FakeEngine:
         images: Sequence[str] = (HOST_IMAGE,),
         isolation: Isolation = Isolation.FULL,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        faults: Faults | None = None,
     ) -> None:
         self.machine = machine or FakeMachine()
         self.refuse: Callable[[Launch], Observation | None] = lambda _: None  # set it to turn starts down
         self.measured = 0  # how often somebody asked what tasks use
+        self.faults = faults or Faults()
         self._nodes = tuple(nodes)
         self._images = tuple(images)
         self._isolation = isolation
@@ -158,6 +174,12 @@ class FakeEngine:
 
     async def start(self, launch: Launch) -> Observation:
         await asyncio.sleep(0)  # real engines always yield here
+        await self.faults.before("start", launch.attempt_id)
+        seen = self._start(launch)
+        await self.faults.after("start", launch.attempt_id)
+        return seen
+
+    def _start(self, launch: Launch) -> Observation:
         present = self.machine.tasks.get(launch.attempt_id)
         if present is not None:
             return self._present(present)
@@ -171,8 +193,12 @@ class FakeEngine:
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
         await asyncio.sleep(0)
+        for id in attempt_ids:
+            await self.faults.before("observe", id)
         absent = {id: Observation(attempt_id=id, seen=Seen.ABSENT) for id in attempt_ids}
         found = {id: self._present(self.machine.tasks[id]) for id in attempt_ids if id in self.machine.tasks}
+        for id in attempt_ids:
+            await self.faults.after("observe", id)
         return absent | found
 
     async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
@@ -182,6 +208,11 @@ class FakeEngine:
         return {id: task.reading for id, task in tasks.items() if task.reading and _lives(task)}
 
     async def stop(self, attempt_id: str, grace: float) -> None:
+        await self.faults.before("stop", attempt_id)
+        self._stop(attempt_id, grace)
+        await self.faults.after("stop", attempt_id)
+
+    def _stop(self, attempt_id: str, grace: float) -> None:
         task = self.machine.tasks.get(attempt_id)
         self.machine.stops.append((attempt_id, grace))
         if task is None or not _lives(task):
@@ -193,27 +224,27 @@ class FakeEngine:
             asyncio.get_running_loop().call_soon(self.finish, attempt_id, code)
 
     async def announce(self, attempt_id: str, key: str, text: str) -> None:
+        await self.faults.before("announce", attempt_id)
         task = self.machine.tasks.get(attempt_id)
         if task is not None and _lives(task) and key not in task.announced:
             task.announced.add(key)
             self.write(attempt_id, text.encode())
 
     async def remove(self, attempt_id: str) -> None:
+        await self.faults.before("remove", attempt_id)
         task = self.machine.tasks.get(attempt_id)
         if task is not None and not _lives(task):
             task.removed = True
+        await self.faults.after("remove", attempt_id)
 
     async def remove_logs(self, attempt_id: str) -> None:
         task = self.machine.tasks.get(attempt_id)
         if task is not None and not _lives(task):
             task.logs_kept = False
 
-    async def sweep(self, known: Collection[str]) -> Sequence[str]:
-        strays = [id for id, task in self.machine.tasks.items() if id not in known and not task.removed]
-        for attempt_id in strays:
-            self.finish(attempt_id, 137)
-            await self.remove(attempt_id)
-        return strays
+    async def list_attempts(self) -> Sequence[str]:
+        await self.faults.before("list", "")
+        return [id for id, task in self.machine.tasks.items() if not task.removed]
 
     def log(self, attempt_id: str, stream: Stream) -> LogSource | None:
         task = self.machine.tasks.get(attempt_id)
@@ -304,7 +335,7 @@ class FakeEngine:
     def _tell(self, task: FakeTask, seen: Observation) -> None:
         task.seen = seen
         for engine in list(self.machine.engines):
-            engine._on_change(task.seen)
+            engine.faults.deliver(engine._on_change, task.seen)
         self._wake_readers()
 
     def _wake_readers(self) -> None:

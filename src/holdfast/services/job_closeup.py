@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, may_act
-from holdfast.core.attempt import TaskAttempt, task_attempt_id
+from holdfast.core.attempt import TaskAttempt
+from holdfast.core.attempt_id import AttemptId
 from holdfast.core.job import Job, Keep
 from holdfast.core.plan import fresh_tasks
 from holdfast.core.records import Event, JobAttempt, TaskRecord
@@ -173,7 +174,7 @@ def _roles(job: Job) -> list[str]:
 
 
 def _record(job_id: str, attempt: int, task: TaskAttempt) -> TaskRecord:
-    attempt_id = task_attempt_id(job_id, attempt, task.role, task.index, task.number)
+    attempt_id = str(AttemptId(job_id, attempt, task.role, task.index, task.number))
     return TaskRecord(job_id=job_id, attempt=attempt, task=task, attempt_id=attempt_id)
 
 

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
-from holdfast.core.attempt import JobSnapshot, TaskAttempt, task_attempt_id
+from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.attempt_id import AttemptId
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.core.job import Hold, Job
 from holdfast.core.notices import Notify
@@ -446,7 +447,7 @@ def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
 
 
 def _not_begun(summary: JobSummary, task: TaskAttempt) -> TaskRecord:
-    attempt_id = task_attempt_id(summary.id, summary.attempt, task.role, task.index, task.number)
+    attempt_id = str(AttemptId(summary.id, summary.attempt, task.role, task.index, task.number))
     return TaskRecord(job_id=summary.id, attempt=summary.attempt, task=task, attempt_id=attempt_id)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
+from holdfast.core.attempt_id import job_id_of
 from holdfast.core.averaging import Point, average, points_of
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.job import Job, Role
@@ -182,7 +183,7 @@ class Metrics:
         """Every task that runs and has been looked at, with its newest figures. Asks for no permission."""
         by_job: dict[str, dict[str, Current]] = {}
         for attempt_id, current in self.files.newest.copy().items():
-            by_job.setdefault(attempt_id.split(".", 1)[0], {})[attempt_id] = current
+            by_job.setdefault(job_id_of(attempt_id), {})[attempt_id] = current
         for job_id, currents in by_job.items():
             live = self._control.active(job_id)
             if live is not None:

@@ -44,9 +44,18 @@ class SandboxStage:
         self.isolated = self._engine.health().isolation is not Isolation.NONE
 
     async def close(self) -> None:
-        await self._engine.sweep(())
+        await self._remove_tasks()
         await self._engine.close()
         await asyncio.to_thread(_remove_groups, self._group)
+
+    async def _remove_tasks(self) -> None:
+        names = await self._engine.list_attempts()
+        for name in names:
+            await self._engine.stop(name, 0)
+        for name in names:
+            await self._engine.wait_until_gone(name)
+            with suppress(OSError):
+                await self._engine.remove(name)
 
     def node(self) -> Node:
         return self._engine.nodes()[0]

@@ -9,13 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, String, bindparam, text
 
-from holdfast.core.attempt import task_attempt_id
+from holdfast.core.attempt_id import AttemptId
 from holdfast.core.records import JobAttempt, TaskRecord
 
 from .rows import attempt_of, maybe_instant, micros, storable, task_of
 
 _TASK_NAME = re.compile(r"(.+)-(0|[1-9][0-9]{0,8})", re.DOTALL)
-_ATTEMPT_ID = re.compile(r"([^.]+)\.(\d{1,9})\.(.+)-(\d{1,9})\.(\d{1,9})", re.DOTALL)
 
 _TASKS = text(
     "SELECT t.* FROM task_attempts t WHERE t.job_seq = (SELECT seq FROM jobs WHERE id = :job_id)"
@@ -93,7 +92,7 @@ def past_attempts(conn: Connection, job_id: str) -> list[JobAttempt]:
 def logs_due(conn: Connection, before: datetime, limit: int = 1000) -> list[str]:
     """Attempts whose job ended before then and whose logs are still there, longest ended first."""
     rows = conn.execute(_LOGS_DUE, {"before": micros(before), "limit": limit})
-    return [task_attempt_id(row.id, row.attempt, row.role, row.task_index, row.number) for row in rows]
+    return [str(AttemptId(row.id, row.attempt, row.role, row.task_index, row.number)) for row in rows]
 
 
 def mark_logs_removed(conn: Connection, ids: Sequence[str], at: datetime) -> None:
@@ -103,13 +102,14 @@ def mark_logs_removed(conn: Connection, ids: Sequence[str], at: datetime) -> Non
 
 
 def _key(attempt_id: str) -> dict[str, Any] | None:
-    """What `task_attempt_id` put together, taken apart."""
-    match = _ATTEMPT_ID.fullmatch(attempt_id)
-    if match is None or storable(attempt_id) != attempt_id:
+    try:
+        id = AttemptId.parse(attempt_id)
+    except ValueError:
         return None
-    job_id, attempt, role, index, number = match.groups()
-    numbers = {"attempt": int(attempt), "task_index": int(index), "number": int(number)}
-    return {"job_id": job_id, "role": role, **numbers}
+    if storable(attempt_id) != attempt_id:
+        return None
+    numbers = {"attempt": id.attempt, "task_index": id.index, "number": id.number}
+    return {"job_id": id.job_id, "role": id.role, **numbers}
 
 
 def record_of(job_id: str, row: Row[Any]) -> TaskRecord:
@@ -117,6 +117,6 @@ def record_of(job_id: str, row: Row[Any]) -> TaskRecord:
         job_id=job_id,
         attempt=row.attempt,
         task=task_of(row),
-        attempt_id=task_attempt_id(job_id, row.attempt, row.role, row.task_index, row.number),
+        attempt_id=str(AttemptId(job_id, row.attempt, row.role, row.task_index, row.number)),
         logs_removed_at=maybe_instant(row.logs_removed_at),
     )

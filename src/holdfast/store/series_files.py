@@ -21,6 +21,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from holdfast.core.attempt_id import job_id_of
 from holdfast.core.metrics import RINGS, Current, Reading, Ring, Sample, TaskSummary
 from holdfast.core.sampling import count, interval, last_reading, origin, sample, slot_of, slots
 
@@ -265,7 +266,7 @@ class SeriesFiles:
         return head.summary if head else None
 
     def path(self, attempt_id: str) -> Path:
-        return self.job_folder(attempt_id.split(".", 1)[0]) / f"{attempt_id}{_SUFFIX}"
+        return self.job_folder(job_id_of(attempt_id)) / f"{attempt_id}{_SUFFIX}"
 
     def job_folder(self, job_id: str) -> Path:
         shard = blake2b(job_id.encode(), digest_size=1).hexdigest()

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from holdfast.core.attempt_id import job_id_of
 from holdfast.disk_space import DiskMarks, read_disk_space
 from holdfast.engines.base import DiskUse, LogUse
 
@@ -214,7 +215,7 @@ def scan_logs(places: Places, timeout: float) -> tuple[dict[str, LogUse], bool]:
     for folder in places.shelved():
         if time.monotonic() > deadline:
             return found, False
-        job_id = folder.path.rpartition("/")[2].partition(".")[0]
+        job_id = job_id_of(folder.path.rpartition("/")[2])
         before = found.get(job_id, LogUse())
         found[job_id] = LogUse(before.bytes + measure_logs(folder.path), before.tasks + 1)
     return found, True

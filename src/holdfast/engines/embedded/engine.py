@@ -40,6 +40,7 @@ from holdfast.engines.base import (
     ignore_health,
 )
 from holdfast.reach import Reach, Silent
+from holdfast.supervision import supervise
 
 from . import artifacts, ending, machine, read
 from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_ended, scan_logs
@@ -120,9 +121,9 @@ class EmbeddedEngine:
         assert self._reviver is not None
         for attempt_id in await self._in_thread(self._reviver.known):
             self._keep_revived(attempt_id)
-        self._background(self._retry_sandbox())
-        self._background(self._watch_memory())
-        self._background(self._disk_limits.watch())
+        self._background(supervise("sandbox", self._retry_sandbox))
+        self._background(supervise("memory", self._watch_memory))
+        self._background(supervise("disk limits", self._disk_limits.watch))
 
     def _settle_in(self) -> None:
         """Find out what can be done here, and put away what was left by a server that died."""
@@ -277,6 +278,8 @@ class EmbeddedEngine:
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
         seen: dict[str, Observation] = {}
+        watched = [task for attempt_id in attempt_ids if (task := self._watching.get(attempt_id))]
+        await self._check_runners(watched)
         unknown = []
         for attempt_id in attempt_ids:
             live = self._watching.get(attempt_id)
@@ -290,6 +293,13 @@ class EmbeddedEngine:
                 if found.seen in (Seen.RUNNING, Seen.HELD):
                     await self._adopt(found.attempt_id)
         return seen
+
+    async def _check_runners(self, tasks: list[LiveTask]) -> None:
+        """The kernel tells us of their ends; should that be lost, the lock on the claim still says so."""
+        dead = await self._in_thread(lambda: [task for task in tasks if not task.folder.is_alive()]) if tasks else []
+        for task in dead:
+            if self._watch is not None:
+                self._watch.check_end(task)
 
     def _look(self, attempt_id: str) -> Observation:
         """What the files and the lock say. The claim is read again after the lock was found free: it may have
@@ -428,13 +438,19 @@ class EmbeddedEngine:
             await asyncio.sleep(_MEMORY_EVERY)
             for task in self._watching:
                 if task.note is not None and task.note.memory:
-                    await self._check_memory(task, task.note.memory)
+                    try:
+                        await self._check_memory(task, task.note.memory)
+                    except OSError as error:  # of this task alone; the others are checked all the same
+                        said = {"event": "memory", "attempt": task.attempt_id, "error": str(error)}
+                        logger.warning("could not check the memory of a task", extra=said)
 
     async def _check_memory(self, task: LiveTask, limit: int) -> None:
         target = self.target_of(task)
-        if await self._in_thread(lambda: ending.users_memory(target, limit)) > limit:
+        if await self._in_thread(lambda: ending.users_memory(target, limit)) <= limit:
+            return
+        with suppress(OSError):  # a full disk must not keep it running; then its end says less
             task.folder.mark_out_of_memory()
-            await self.stop(task.attempt_id, 0)
+        await self.stop(task.attempt_id, 0)
 
     def live_tasks(self) -> list[LiveTask]:
         return list(self._watch) if self._watch is not None else []
@@ -501,18 +517,8 @@ class EmbeddedEngine:
             await self.remove(attempt_id)
             await self._in_thread(lambda: self._places.remove_logs(attempt_id))
 
-    async def sweep(self, known: Collection[str]) -> Sequence[str]:
-        known = frozenset(known)
-        strays = [name for name in await self._in_thread(self._places.tasks) if name not in known]
-        for attempt_id in strays:
-            await self.stop(attempt_id, 0)
-        for attempt_id in strays:
-            task = self._watching.get(attempt_id)
-            if task is not None:
-                await task.gone.wait()
-            with suppress(OSError):  # a full disk must not prevent a start; the next one tries again
-                await self.remove(attempt_id)
-        return strays
+    async def list_attempts(self) -> Sequence[str]:
+        return await self._in_thread(self._places.tasks)
 
     # --- letting people in ----------------------------------------------------------------------------------------
 
@@ -529,12 +535,12 @@ class EmbeddedEngine:
             raise NoEntry(refusal.message) from refusal
         reviver = self._reviver
         assert reviver is not None
-        await self._wait_until_gone(launch.attempt_id)
+        await self.wait_until_gone(launch.attempt_id)  # so that its files alone are kept
         await self._in_thread(lambda: reviver.revive(launch))
         self._keep_revived(launch.attempt_id)
 
-    async def _wait_until_gone(self, attempt_id: str) -> None:
-        """It may just be being stopped, so that its files alone are kept."""
+    async def wait_until_gone(self, attempt_id: str) -> None:
+        """For one that is being stopped; not for ever."""
         task = self._watching.get(attempt_id)
         if task is not None:
             with suppress(TimeoutError):

@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from holdfast.core.attempt_id import AttemptId
 from holdfast.engines.base import Command, Inside, Isolation, NoEntry, ProcessInfo, Session
 from holdfast.tcp_listeners import list_listeners
 
@@ -335,8 +336,10 @@ def _pipe(target: int, *, large: bool) -> tuple[int, int]:
 
 
 def _task_of(attempt_id: str) -> str:
-    parts = attempt_id.rsplit(".", 2)
-    return parts[1] if len(parts) == 3 else "the task"
+    try:
+        return AttemptId.parse(attempt_id).task
+    except ValueError:
+        return "the task"
 
 
 def _bytes(text: str) -> bytes:

@@ -23,6 +23,7 @@ class LiveTask:
     pidfd: int | None  # what is being waited for: the runner, then the last of the sandbox
     claim: Claim = field(default_factory=Claim)  # as it was when the runner ended
     waited: struct_rusage | None = None  # what the runner and all that were waited for below it used, once it has ended
+    runner_ended: bool = False  # the last of the sandbox may still be going
     init_pid: int | None = None  # of the sandbox, known once the runner has ended
     started_at: float  # seconds after boot
     watch: int | None = None  # number of its file notices

@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from holdfast.core.attempt_id import AttemptId
+
 from .folder import TaskFolder
 from .live import pids_of
 from .places import REVIVED, Places
@@ -28,8 +30,11 @@ def find_task_of(home: Path, pid: int) -> str | None:
 
 def describe_task_of(home: Path, pid: int) -> str | None:
     """`task main-0 of job 7`, for messages."""
-    parts = (find_task_of(home, pid) or "").rsplit(".", 3)
-    return f"task {parts[2]} of job {parts[0]}" if len(parts) == 4 else None
+    try:
+        found = AttemptId.parse(find_task_of(home, pid) or "")
+    except ValueError:
+        return None
+    return f"task {found.task} of job {found.job_id}"
 
 
 def _namespaces(folder: TaskFolder) -> set[int]:

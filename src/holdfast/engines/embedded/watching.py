@@ -68,9 +68,15 @@ class Watch:
         else:
             self._runner_ended(task)
 
+    def check_end(self, task: LiveTask) -> None:
+        """Its runner is known to have ended: see to it, unless that was seen before."""
+        if self._live.get(task.attempt_id) is task and not task.runner_ended:
+            self._runner_ended(task)
+
     def _runner_ended(self, task: LiveTask) -> None:
         """The sandbox's last processes may still be going; what they hold is not free until they have gone."""
         self._let_go(task)
+        task.runner_ended = True
         with suppress(ChildProcessError):
             pid, _, waited = os.wait4(task.pid, os.WNOHANG)
             task.waited = waited if pid else None

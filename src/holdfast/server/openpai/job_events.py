@@ -12,7 +12,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from starlette.responses import Response
 
-from holdfast.core.attempt import task_attempt_id
+from holdfast.core.attempt_id import AttemptId
 from holdfast.core.exit_table import spec_of
 from holdfast.core.exits import Exit, ExitKind
 from holdfast.core.identity import container_uid, debug_id
@@ -108,7 +108,7 @@ class _History:
         number = self.retried[event.attempt, event.task]
         attempt = event.attempt if event.attempt is not None else self.summary.attempt
         return {
-            "podUid": container_uid(task_attempt_id(self.summary.id, attempt, role, int(index), number)),
+            "podUid": container_uid(str(AttemptId(self.summary.id, attempt, role, int(index), number))),
             "taskroleName": spelled,
             "taskName": f"{self.framework}-{spelled}-{index}",
             "taskIndex": int(index),
