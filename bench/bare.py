@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from .harness import PATIENCE, BenchServer
 NO_OP = b"true\n"
 STATUS_FD = 8  # bubblewrap's own report; the runner opens it late
 CLAIM_FD = 9  # the runner's own
+OWN_DESCRIPTORS = "/proc/self/fd/"
 HIGH = 100  # descriptors are gathered above every one that is handed on
 
 
@@ -60,13 +62,18 @@ def read_sandbox(running: BenchServer) -> Sandbox:
             folder,
             list(_folders(folder)),
             list(_nodes(folder)),
-            Path(child.cmdline()[0]).read_bytes(),
+            _program(child.cmdline()[0], runner).read_bytes(),
             {name: value for name, value in child.environ().items() if name in ("PATH", "LD_LIBRARY_PATH")},
         )
     finally:
         with running.connect() as connection:
             connection.request("POST", f"/api/v1/jobs/{job}/stop")
         running.wait(job)
+
+
+def _program(word: str, runner: int) -> Path:
+    """Where bubblewrap is run from a descriptor, the runner has that one too."""
+    return Path(word.replace(OWN_DESCRIPTORS, f"/proc/{runner}/fd/"))
 
 
 def _has_become_another(runner: psutil.Process) -> bool:
@@ -134,11 +141,21 @@ def _prepare(sandbox: Sandbox, folder: Path) -> Start:
     files = {STATUS_FD: _high(os.open("/dev/null", os.O_WRONLY))}
     for fd, data in sandbox.files.items():
         is_arguments = b"\0" in data
-        files[fd] = _memory_file(data.replace(old.encode(), new.encode()) if is_arguments else NO_OP)
+        files[fd] = _memory_file(
+            _without_group(data.replace(old.encode(), new.encode()), old) if is_arguments else NO_OP
+        )
     for fd, path in sandbox.paths.items():
         files[fd] = _high(os.open(path, os.O_RDONLY))
+    if sandbox.argv[0].startswith(OWN_DESCRIPTORS):
+        files[int(sandbox.argv[0].removeprefix(OWN_DESCRIPTORS))] = _program_in_memory(sandbox.program)
     env = {name: value.replace(old, new) for name, value in sandbox.env.items()}
     return Start([word.replace(old, new) for word in sandbox.argv], files, new, env)
+
+
+def _without_group(arguments: bytes, task: str) -> bytes:
+    """A task is shown its own control group, which is gone by now: show the one above it."""
+    name = re.escape(Path(task).name.encode())
+    return re.sub(rb"/[0-9a-f]+\.%s(?=\0)" % name, b"", arguments)
 
 
 def _folders(task: Path) -> Iterator[tuple[str, int]]:
@@ -166,6 +183,15 @@ def _memory_file(data: bytes) -> int:
     os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
     return _high(fd)
+
+
+def _program_in_memory(data: bytes) -> int:
+    """Nothing that is open for writing can be run."""
+    fd = os.memfd_create("bench")
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        return _high(os.open(f"{OWN_DESCRIPTORS}{fd}", os.O_RDONLY))
 
 
 def _high(fd: int) -> int:
