@@ -380,7 +380,7 @@ def test_a_start_that_breaks_is_told_and_tried_again_under_the_same_id(tmp_path:
             end = await place.until(id, JobState.SUCCEEDED)
             assert (end.attempt, end.platform_retries, end.user_retries) == (0, 0, 0)
             (told,) = [event for event in await place.events(id) if event.kind == "warning"]
-            assert told.message == "main-0 could not be started yet: no space left on device. It is tried again."
+            assert told.message == "main-0 has not started yet: no space left on device. Retrying."
 
     run(story)
 

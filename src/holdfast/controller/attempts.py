@@ -365,7 +365,7 @@ class AttemptTracker:
     async def _look(self, attempt: TrackedAttempt) -> None:
         await self._observe_some([attempt])
         if attempt.newest is None:
-            raise TimeoutError("the engine does not say what became of it")
+            raise TimeoutError("No answer from the engine")
 
     async def _start(self, attempt: TrackedAttempt) -> None:
         async with self._starts:
@@ -381,7 +381,7 @@ class AttemptTracker:
             async with asyncio.timeout(START_TIMEOUT):
                 observation = await self._engine.start(launch)
             if observation.seen is Seen.ABSENT:
-                raise EngineError("the engine says that it is not there")
+                raise EngineError("The engine did not start it")
             return observation
         except Exception as error:
             self._handler.note_failed_start(attempt.id, error)

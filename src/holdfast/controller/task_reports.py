@@ -116,7 +116,7 @@ class TaskReports:
         if live is not None and attempt_id not in live.failed_starts:
             live.failed_starts.add(attempt_id)
             id = AttemptId.parse(attempt_id)
-            text = f"{id.task} could not be started yet: {str(error) or type(error).__name__}. It is tried again."
+            text = f"{id.task} has not started yet: {str(error) or type(error).__name__}. Retrying."
             live.told.append(NewEvent(kind="warning", message=text, at=self._clock(), task=id.task, attempt=id.attempt))
             self._mark(live.snapshot.id)
 

@@ -123,7 +123,7 @@ class EmbeddedEngine:
             self._keep_revived(attempt_id)
         self._background(supervise("sandbox", self._retry_sandbox))
         self._background(supervise("memory", self._watch_memory))
-        self._background(supervise("disk limits", self._disk_limits.watch))
+        self._background(supervise("disk-limits", self._disk_limits.watch))
 
     def _settle_in(self) -> None:
         """Find out what can be done here, and put away what was left by a server that died."""
