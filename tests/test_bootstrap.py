@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import asyncio
-import logging
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from holdfast.bootstrap import _background, make_home, parts, serve
+from holdfast.bootstrap import make_home, parts, serve
 from holdfast.core.errors import UserError
 from holdfast.settings import Settings, load_settings
 
@@ -28,20 +25,6 @@ async def test_two_servers_never_share_a_folder_of_groups_files(tmp_path: Path) 
         assert refused.value.field == "files.folder"
     async with parts(*server(tmp_path / "two", shared)) as (services, _):
         assert services.shared.root == shared
-
-
-async def test_work_that_fails_is_told_of_and_does_not_spoil_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    begun = asyncio.Event()
-
-    async def fails() -> None:
-        begun.set()
-        raise OSError("the disk is away")
-
-    with caplog.at_level(logging.ERROR):
-        async with AsyncExitStack() as stack:
-            await _background(stack, fails())
-            await begun.wait()
-    assert [record.message for record in caplog.records] == ["work in the background failed"]
 
 
 def test_a_server_with_too_few_files_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ ASK = """
 import asyncio, dataclasses, json, sys
 from pathlib import Path
 from holdfast.engines.embedded import EmbeddedEngine
-from tests.contracts.engine_contract import Rig, read_all
+from tests.contracts.engine_contract import Rig, read_all, sweep
 
 async def main():
     rig = Rig(lambda: EmbeddedEngine(Path(sys.argv[1])))
