@@ -57,6 +57,27 @@ def test_memory_is_watched_where_the_kernel_does_not(
     play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
 
 
+def test_a_task_whose_memory_cannot_be_read_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "find_cgroups", lambda **_: (None, "none for this test"))
+    failures, real = [OSError("Input/output error"), RuntimeError("a bug")], ending.users_memory
+
+    def read_memory(target: ending.Target, limit: int) -> int:
+        if failures:
+            raise failures.pop(0)
+        return real(target, limit)
+
+    monkeypatch.setattr(ending, "users_memory", read_memory)
+
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", EATER, resources=SMALL)
+        assert (seen.code, seen.oom) == (137, True)
+        assert not failures
+
+    play(tmp_path, scenario)
+
+
 def test_limits_are_set_and_groups_removed(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         needs_cgroups(rig)
