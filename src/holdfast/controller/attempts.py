@@ -212,7 +212,7 @@ class AttemptTracker:
         attempt.changes += 1
         attempt.newest = observation
         if attempt.goal is Goal.START and observation.seen is not Seen.ABSENT:
-            attempt.goal = Goal.WATCH
+            attempt.goal, attempt.start = Goal.WATCH, None
         if observation.seen in FINAL:
             self._by_age.pop(attempt.id, None)
         self._handler.note_observation(observation)

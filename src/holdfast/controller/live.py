@@ -49,6 +49,21 @@ class Live:
     told: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
     debuggers: Debuggers = field(default_factory=Debuggers)
 
+    def begin_round(self) -> Round:
+        """Take what was noticed; from here on new things are for the next round."""
+        work = Round(
+            self,
+            self.snapshot,
+            self.seen,
+            self.stop,
+            self.requests,
+            self.acknowledge,
+            self.told,
+            events=list(self.told),
+        )
+        self.seen, self.stop, self.requests, self.acknowledge, self.told = {}, None, [], [], []
+        return work
+
 
 Lives = Mapping[str, Live]  # by the job's id
 
@@ -75,6 +90,15 @@ class Round:
     @property
     def after(self) -> JobSnapshot:
         return self.plans[-1].after if self.plans else self.before
+
+    def give_back(self) -> None:
+        """Nothing was saved: what was noticed is for the next round, before what came since."""
+        live = self.live
+        live.seen = {**self.seen, **live.seen}
+        live.stop = self.stop or live.stop
+        live.requests = self.requests + live.requests
+        live.acknowledge = self.acknowledge + live.acknowledge
+        live.told = self.told + live.told
 
     def saved(self) -> job_rows.Saved:
         tasks = {}

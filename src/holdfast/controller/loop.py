@@ -354,22 +354,8 @@ class Controller:
         for job_id in marked:
             live = self._live.get(job_id)
             if live is not None:
-                rounds[job_id] = self._take(live)
+                rounds[job_id] = live.begin_round()
         return rounds
-
-    def _take(self, live: Live) -> Round:
-        work = Round(
-            live,
-            live.snapshot,
-            live.seen,
-            live.stop,
-            live.requests,
-            live.acknowledge,
-            live.told,
-            events=list(live.told),
-        )
-        live.seen, live.stop, live.requests, live.acknowledge, live.told = {}, None, [], [], []
-        return work
 
     def _plan_or_skip(self, job_id: str, rounds: dict[str, Round], decision: Placed | Refused | None = None) -> None:
         """One job that cannot be planned, a bug of ours, must not keep the others waiting."""
@@ -403,7 +389,7 @@ class Controller:
         for decision in decisions:
             job_id = decision.waiting.job_id
             if job_id not in rounds:
-                rounds[job_id] = self._take(self._live[job_id])
+                rounds[job_id] = self._live[job_id].begin_round()
             self._plan_or_skip(job_id, rounds, decision)
             if isinstance(decision, Placed) and job_id in rounds:
                 self._scheduler.release_unused(decision, rounds[job_id].after)
@@ -422,11 +408,7 @@ class Controller:
         """Nothing was saved: forget the plans, keep what was noticed, and look at the same jobs again."""
         self._scheduler.undo(decisions)
         for job_id, work in rounds.items():
-            work.live.seen = {**work.seen, **work.live.seen}
-            work.live.stop = work.stop or work.live.stop
-            work.live.requests = work.requests + work.live.requests
-            work.live.acknowledge = work.acknowledge + work.live.acknowledge
-            work.live.told = work.told + work.live.told
+            work.give_back()
             self._scheduler.claim(work.before)
             self._scheduler.enqueue(work.live, work.before)
             self._marked.add(job_id)
