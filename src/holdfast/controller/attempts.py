@@ -64,8 +64,8 @@ class AttemptHandler(Protocol):
         """Something new was seen."""
         ...
 
-    def is_live(self, attempt_id: str) -> bool:
-        """A job has it, and does not know that it ended."""
+    def live_attempts(self) -> set[str]:
+        """Those that jobs have, and that have not ended as far as is saved."""
         ...
 
     def needs_settling(self, observation: Observation) -> bool: ...
@@ -270,8 +270,8 @@ class AttemptTracker:
             await self.remove_strays()
 
     async def remove_strays(self) -> list[asyncio.Task[None]]:
-        """Stop and remove attempts that no job owns; what is at work on it. Every attempt is tracked before it is
-        started, so one that the engine lists and that is not tracked belongs to none."""
+        """Stop and remove attempts that no job owns; returns the workers. A job has an attempt before that is started, so
+        one that the engine lists and that is not live now belongs to none."""
         self._strays_at = asyncio.get_running_loop().time() + STRAY_INTERVAL
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
@@ -279,9 +279,11 @@ class AttemptTracker:
         except Exception as error:
             log.warning("could not list tasks; trying again", extra={"event": "strays", "error": repr(error)})
             return []
-        strays = [self._track(attempt_id) for attempt_id in listed if attempt_id not in self._attempts]
+        for attempt_id in listed:
+            self._track(attempt_id)
+        live = self._handler.live_attempts()
         kept = [attempt for attempt in self._attempts.values() if attempt.goal is not Goal.REMOVE]
-        strays += [attempt for attempt in kept if not self._handler.is_live(attempt.id)]
+        strays = [attempt for attempt in kept if attempt.id not in live]
         for stray in strays:
             stray.is_owned = False
             stray.raise_goal(Goal.REMOVE)

@@ -56,9 +56,8 @@ class TaskReports:
     async def build_launch(self, launcher: Launcher, start: Start) -> Launch | Observation:
         return await self._launches.build_to_start(launcher, start)
 
-    def is_live(self, attempt_id: str) -> bool:
-        live = self._find(attempt_id)
-        return live is not None and attempt_id in live_attempts(live.snapshot)
+    def live_attempts(self) -> set[str]:
+        return {id for live in self._lives.values() for id in live_attempts(live.snapshot)}
 
     def mask(self, observation: Observation) -> Observation:
         """What an engine says of a task may quote what the task wrote; it is kept with the job."""
