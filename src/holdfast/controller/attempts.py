@@ -270,8 +270,8 @@ class AttemptTracker:
             await self.remove_strays()
 
     async def remove_strays(self) -> list[asyncio.Task[None]]:
-        """Stop and remove attempts that no job owns; returns the workers. A job has an attempt before that is started, so
-        one that the engine lists and that is not live now belongs to none."""
+        """Stop and remove attempts that no job owns; returns the workers. A job has an attempt before that is started,
+        so one that the engine lists and that is not live now belongs to none."""
         self._strays_at = asyncio.get_running_loop().time() + STRAY_INTERVAL
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
