@@ -1,30 +1,31 @@
 #!/bin/sh
 # Runs the tests on two processes for each core: many of them wait. Arguments go to pytest and replace the default of
-# "everything".
-#
-# With thousands of tests of real servers, browsers and processes on a busy machine, one that depends on how fast
-# something goes shows up now and then. When everything was run and no more than three tests failed, those are run once
-# more, alone: what fails again is broken, what does not is named at the end as unsteady, to be mended.
+# "everything". In the end it says where the time went.
 set -eu
 
 cd "$(dirname "$0")/.."
 mkdir -p build
-LAST_FAILED=.pytest_cache/v/cache/lastfailed
+report=build/tests.xml
 workers=$(($(getconf _NPROCESSORS_ONLN) * 2))
+NEEDED=4194304 # KiB of memory that tests may fill with their folders
 
-run() {
-    .venv/bin/python -m pytest --durations 5 --durations-min 5 "$@"
+# Each process reads every test first: that takes three times as long when nothing compiled may be kept.
+unset PYTHONDONTWRITEBYTECODE
+
+# Databases are written safely, which a disk takes its time for; memory does not.
+room() {
+    df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }'
 }
+folder=
+if [ -w /dev/shm ] && [ "$(room)" -gt "$NEEDED" ]; then
+    folder=$(mktemp -d /dev/shm/holdfast-tests-XXXXXX)
+    trap 'rm -rf "$folder"' EXIT
+    trap 'exit 130' INT TERM
+fi
 
-# A file stays on one process: its fixtures (a server, a database) are made once. In the order of their names: by their
-# number of tests, which is the default, those that take longest come last.
+# Which tests stay together on one process, and in which order they begin, is said in tests/scheduling.py.
 status=0
-[ "$#" -gt 0 ] || rm -f "$LAST_FAILED"
-run -n "$workers" --dist loadfile --no-loadscope-reorder --junit-xml build/tests.xml "$@" || status=$?
-[ "$#" -eq 0 ] && [ "$status" -eq 1 ] || exit "$status"
-
-failed=$(.venv/bin/python -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n")' "$LAST_FAILED")
-[ "$(printf '%s\n' "$failed" | wc -l)" -le 3 ] || exit "$status"
-echo "Once more, alone, what failed."
-run --last-failed --last-failed-no-failures none || exit "$status"
-printf '\nUNSTEADY: failed among all the others, passed alone. Find out why:\n%s\n' "$failed"
+.venv/bin/python -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder --junit-xml "$report" \
+    --durations 10 --durations-min 5 ${folder:+"--basetemp=$folder/t"} "$@" || status=$?
+.venv/bin/python scripts/test_times.py "$report"
+exit "$status"

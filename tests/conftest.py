@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from typing import Any
+
+import pytest
+
+from tests.scheduling import Scheduling, scope_of, seconds_of
 
 # Started in the background by a shell without job control, Ctrl-C is ignored by us and, unless we change that, by every
 # program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: -seconds_of(scope_of(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None

@@ -8,7 +8,6 @@ import pytest
 
 from holdfast.engines.base import Engine
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 
 from .engine_contract import EngineContract
 
@@ -33,8 +32,3 @@ class TestPlain(EngineContract):
 
     def make(self) -> Engine:
         return EmbeddedEngine(self.home, EmbeddedOptions(isolation="off"))
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_has_the_same() -> None:
-    run_as_ordinary_user(f"{__file__}::TestSandboxed")

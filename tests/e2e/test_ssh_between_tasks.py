@@ -17,7 +17,6 @@ import pytest
 
 from holdfast.engines.base import Isolation
 from tests.engines.archives import config, docker_archive, entry, link, shell_entries, tar
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import need
 
 from .server import PATIENCE, Server, free_port
@@ -268,15 +267,6 @@ def test_an_image_without_a_client_is_said_to_have_none(server: Server, tmp_path
     job = server.submit(text.replace("until ssh worker-0 true 2>/dev/null; do sleep 0.1; done", "ssh worker-0"))
     assert server.wait(job["id"])["state"] == "Failed"
     assert log_of(server, job, "lead-0").count("There is no ssh client (openssh-client) in the image") == 1
-
-
-@only_root_can_become_another
-def test_the_server_of_an_ordinary_user_does_it_too() -> None:
-    here = Path(__file__)
-    run_as_ordinary_user(
-        f"{here}::{test_openpais_plugin_works_in_an_image_without_an_sshd.__name__}",
-        f"{here}::{test_our_own_jobs_need_no_bash_either.__name__}",
-    )
 
 
 # -- no gateway

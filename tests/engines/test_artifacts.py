@@ -15,15 +15,9 @@ from holdfast.engines.embedded import EmbeddedOptions, artifacts
 from holdfast.engines.embedded.cleaning import remove_tree
 from tests.contracts.engine_contract import Basket, Rig, collect, launch
 
-from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, need, play
 
 PLAIN = EmbeddedOptions(isolation="off")
-
-
-@only_root_can_become_another
-def test_an_ordinary_users_tasks_leave_artifacts_too() -> None:
-    run_as_ordinary_user(__file__)
 
 
 async def _left(rig: Rig, script: str, **more: object) -> Basket:

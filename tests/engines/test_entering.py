@@ -20,7 +20,7 @@ from holdfast.engines.embedded.cgroups import pids_in
 from holdfast.engines.embedded.processes import start_ticks
 from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all, sweep
 
-from .ordinary import ROOT, only_root_can_become_another, run_as_ordinary_user
+from .ordinary import ROOT
 from .playing import folder_of, need, play
 from .sessions import Screen, everything, inside, let_in
 from .test_modes import PLAIN
@@ -38,11 +38,6 @@ look() {
     readlink /proc/self/root; hostname; env | grep -v ^OLDPWD= | sort; echo THE END
 }
 """
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_lets_people_in_too() -> None:
-    run_as_ordinary_user(__file__)
 
 
 @every_kind

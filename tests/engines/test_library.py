@@ -13,7 +13,6 @@ from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .archives import config, docker_archive, shell_entries, tar
-from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import need, play
 
 # A task must find a Python of the machine's; that of the tests may lie where no task can see it.
@@ -51,11 +50,6 @@ def test_what_a_sandbox_holds_of_it(tmp_path: Path) -> None:
         assert said.splitlines() == ["/run/holdfast/lib", "./tool/__init__.py", "answer = 42", "tool", "tool.py"]
 
     play(tmp_path / "home", scenario, options(tmp_path))
-
-
-@only_root_can_become_another
-def test_an_ordinary_users_tasks_have_it_too() -> None:
-    run_as_ordinary_user(f"{Path(__file__)}::test_what_a_sandbox_holds_of_it")
 
 
 @needs_python

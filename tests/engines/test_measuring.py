@@ -35,7 +35,6 @@ from holdfast.engines.embedded.trees import Forest
 from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
 
 from .measured_programs import BURNS_AND_ENDS, burns, fills, talks, task, writes_and_reads
-from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, play
 
 ROOM = Resources(cpu=1.0, memory=GIB)
@@ -289,19 +288,6 @@ def test_by_packets_short_connections_and_every_protocol_count(tmp_path: Path) -
 
     groups, _ = cgroups.find_cgroups()
     play(tmp_path, scenario)
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_is_told_the_same() -> None:
-    run_as_ordinary_user(*(f"{__file__}::{name}[watched{more}]" for name, more in ORDINARY))
-
-
-ORDINARY = (
-    ("test_processor_time", ""),
-    ("test_memory", ""),
-    ("test_disks", ""),
-    ("test_network", "-127.0.0.1-sockets"),
-)
 
 
 # --- short lives --------------------------------------------------------------------------------------------------

@@ -23,25 +23,13 @@ from holdfast.engines.embedded.places import Places
 from holdfast.engines.embedded.processes import with_cookie
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 
-from .ordinary import ORDINARY, ROOT, as_ordinary_user, bombing, only_root_can_become_another, run_as_ordinary_user
+from .ordinary import ORDINARY, ROOT, as_ordinary_user, bombing, only_root_can_become_another
 from .playing import folder_of, need, play
 
 PLAIN = EmbeddedOptions(isolation="off")
 
 
-@only_root_can_become_another
-def test_an_ordinary_user_has_a_sandbox_too() -> None:
-    here = Path(__file__).parent
-    run_as_ordinary_user(
-        str(here / "test_sandbox.py"),
-        str(here / "test_escapes.py"),
-        f"{here}/test_modes.py::test_what_an_ordinary_user_can_change",
-        f"{here}/test_images.py::test_a_task_runs_on_an_imported_image",
-        f"{here}/test_images.py::test_a_plain_root_filesystem",
-    )
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root has more; test_an_ordinary_user_has_a_sandbox_too runs it")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root has more; test_ordinary_user.py runs it")
 def test_what_an_ordinary_user_can_change(tmp_path: Path) -> None:
     need(Isolation.READ_ONLY)
     (tmp_path / "secret").write_text("the server's own")

@@ -17,17 +17,11 @@ from holdfast.engines.embedded.processes import start_ticks
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep, without_figures
 
 from .archives import entry, shell_entries, tar
-from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, need, play
 from .sessions import inside, let_in
 from .test_entering import every_kind
 
 FAILS = "echo mine >~/file; echo said; exit 3"
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_enters_ended_tasks_too() -> None:
-    run_as_ordinary_user(__file__)
 
 
 @every_kind

@@ -24,16 +24,10 @@ from holdfast.engines.embedded.unlinked_files import measure_unlinked
 from holdfast.tree_size import MAX_OPEN_LEVELS
 from tests.contracts.engine_contract import Rig, collect
 
-from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import folder_of, need, play
 
 QUICK = EmbeddedOptions(scratch_every=0.01)
 FILL = "dd if=/dev/zero of=$HOME/big bs=1M count=3 status=none; "
-
-
-@only_root_can_become_another
-def test_an_ordinary_users_tasks_are_watched_too() -> None:
-    run_as_ordinary_user(__file__)
 
 
 @pytest.mark.parametrize("isolation", ["auto", "off"])

@@ -19,19 +19,12 @@ from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.runtime import sftp
 from tests.contracts.engine_contract import Rig
 
-from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import play
 from .sessions import everything, inside, let_in
 from .test_entering import STAND, every_kind
 
 needs_sftp = pytest.mark.skipif(not shutil.which("sftp"), reason="OpenSSH's sftp is missing")
 OPEN, CLOSE, LSTAT, OPENDIR, READDIR, REALPATH, RENAME, EXTENDED = 3, 4, 7, 11, 12, 16, 18, 200
-
-
-@only_root_can_become_another
-@needs_sftp
-def test_an_ordinary_user_has_files_too() -> None:
-    run_as_ordinary_user(f"{__file__}::test_files_go_into_a_task_and_out")
 
 
 # --- inside a task ------------------------------------------------------------------------------------------------

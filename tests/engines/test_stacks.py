@@ -18,7 +18,6 @@ from tests.contracts.engine_contract import Rig
 
 from .archives import config, docker_archive, entry, folder, shell_entries, tar
 from .hostile_programs import LIBRARY_THAT_WAITS
-from .ordinary import only_root_can_become_another, run_as_ordinary_user
 from .playing import need, play
 from .sessions import inside, let_in
 from .test_modes import PLAIN
@@ -42,11 +41,6 @@ cp "$real" python3; ./python3 -S -c "$PROGRAM"
 """
 WAYS = "cat environ maps; head -c 1 mem; ls root/; readlink -v fd/0"
 SYS_PTRACE = 1 << 19
-
-
-@only_root_can_become_another
-def test_an_ordinary_users_tasks_too() -> None:
-    run_as_ordinary_user(__file__)
 
 
 async def process_of(rig: Rig) -> ProcessInfo:

@@ -17,18 +17,12 @@ from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.images import ImageShelf
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.archives import config, docker_archive, shell_entries, tar
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import need, play
 
 from .scene import Ran, launch_of, placed, run, v1_job, v2_job
 
 CONTAINER = container_uid("j1.0.worker-0.0")
 PLAIN = EmbeddedOptions(isolation="off")
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_has_the_same() -> None:
-    run_as_ordinary_user(__file__)
 
 
 # -- what the commands are run with

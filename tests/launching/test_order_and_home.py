@@ -16,15 +16,9 @@ from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.launching import wants_job_key
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.archives import config, docker_archive, entry, folder, shell_entries, tar
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import need, play
 
 from .scene import PLUGINS, launch_of, run, v1_job, v2_job
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_has_the_same() -> None:
-    run_as_ordinary_user(__file__)
 
 
 def prerequisite(name: str) -> dict[str, Any]:

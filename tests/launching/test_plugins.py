@@ -15,17 +15,11 @@ from holdfast.engines.embedded.render import PATH
 from holdfast.jobspec.openpai_prerequisites import PLUGINS
 from holdfast.launching.openpai.plugins import _MAKERS
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import play
 
 from .scene import Ran, launch_of, run, v2_job, with_plugins
 
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_has_the_same() -> None:
-    run_as_ordinary_user(__file__)
 
 
 def test_files_are_checked_for_the_plugins_that_there_are() -> None:

@@ -11,7 +11,6 @@ from holdfast.core.job import MIB, Job, Role
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.launching import Platform
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import need
 
 from .primehub_scene import JOB_ID, Place, as_lines, echo, primehub_job
@@ -28,11 +27,6 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture
 def sandbox() -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_gets_the_same() -> None:
-    run_as_ordinary_user(str(Path(__file__)))
 
 
 # -- how it runs

@@ -11,7 +11,6 @@ import pytest
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded.images import ImageShelf
 from tests.engines.archives import Entry, config, docker_archive, entry, folder, link, shell_entries, tar
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import health_here, need
 
 from .primehub_scene import Place, primehub_job
@@ -24,11 +23,6 @@ TOOLS = ("/bin/ln", "/bin/mkdir", "/bin/rm", "/bin/rmdir", "/bin/chmod", "/bin/r
 def place(tmp_path: Path) -> Place:
     need(Isolation.FULL, Isolation.READ_ONLY)
     return Place(Path(os.path.realpath(tmp_path)))
-
-
-@only_root_can_become_another
-def test_an_ordinary_user_gets_the_same() -> None:
-    run_as_ordinary_user(str(Path(__file__)))
 
 
 def run_on(place: Place, entries: list[Entry], command: str, tools: tuple[str, ...] = TOOLS, **more: Any) -> Ran:

@@ -12,7 +12,6 @@ import pytest
 from holdfast.engines.base import Isolation
 from holdfast.launching import Platform
 from holdfast.launching.primehub.sudo import SUDO
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import need
 
 from .primehub_scene import Place
@@ -26,13 +25,8 @@ def place(tmp_path: Path) -> Place:
     return Place(Path(os.path.realpath(tmp_path)))
 
 
-@only_root_can_become_another
-def test_an_ordinary_user_gets_none() -> None:
-    run_as_ordinary_user(f"{__file__}::test_who_is_not_root_is_promised_none")
-
-
 @without_sudo
-@pytest.mark.skipif(os.geteuid() == 0, reason="test_an_ordinary_user_gets_none runs it")
+@pytest.mark.skipif(os.geteuid() == 0, reason="only for ordinary users; test_ordinary_user.py runs it")
 def test_who_is_not_root_is_promised_none(place: Place) -> None:
     need(Isolation.READ_ONLY)
     assert place.lines("command -v sudo || echo none; echo $GRANT_SUDO") == ["none", "false"]

@@ -11,7 +11,6 @@ from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.processes import COUNTS_BY_NAMESPACE
 from tests.contracts.engine_contract import Rig, read_all
-from tests.engines.ordinary import only_root_can_become_another, run_as_ordinary_user
 from tests.engines.playing import need, play
 from tests.engines.sessions import inside
 
@@ -39,12 +38,7 @@ END
 """
 
 
-@only_root_can_become_another
-def test_a_bomb_of_an_ordinary_users_task_is_limited() -> None:
-    run_as_ordinary_user(f"{__file__}::test_threads_and_processes_of_a_task_are_limited")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="test_a_bomb_of_an_ordinary_users_task_is_limited runs it")
+@pytest.mark.skipif(os.geteuid() == 0, reason="only for ordinary users; test_ordinary_user.py runs it")
 def test_threads_and_processes_of_a_task_are_limited(tmp_path: Path) -> None:
     need(Isolation.READ_ONLY)
     if not COUNTS_BY_NAMESPACE:

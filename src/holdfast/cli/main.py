@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -132,8 +133,7 @@ def run(args: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     json = wants_json(args)
     try:
-        command = explain_in_words(spare_conversions(typer.main.get_command(app)))
-        result = command(list(args), prog_name="holdfast", standalone_mode=False)
+        result = _build_command()(list(args), prog_name="holdfast", standalone_mode=False)
         return result if isinstance(result, int) else OK
     except output.ReaderGone:
         return OK
@@ -150,6 +150,12 @@ def run(args: Sequence[str]) -> int:
         return ERROR
     except Exception as error:
         return _mistake(error, json)
+
+
+@functools.cache
+def _build_command() -> Any:
+    """Takes longer than most commands: typer reads every signature."""
+    return explain_in_words(spare_conversions(typer.main.get_command(app)))
 
 
 def wants_json(args: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,6 @@ from ...core.test_blockers import SITUATIONS, A, X
 from ...core.waiting_place import Job, Place, node
 
 sys.path.append(str(Path(__file__).parents[3] / "scripts"))
-SENTENCES = list(
-    dict.fromkeys(text for _, text in importlib.import_module("sentences").sentences_in(Path(holdfast.__file__).parent))
-)
 # What is no word: names of jobs, users, groups and machines here, what is shown as code, units.
 NO_WORDS = re.compile(r"`[^`]*`|\bthe-\w+ \(\w+\)|\b(ann|bob|red|blue|one|two|n\d|a|b|x|UTC|[KMGT]iB|GPU)\b")
 
@@ -31,10 +29,19 @@ def in_signs(text: str) -> str:
     return f"{told}。" if text.endswith(".") else told
 
 
-TELLER = Teller(
-    {text: in_signs(text) for text in SENTENCES if not has_blanks(text)},
-    [read_sentence(text, in_signs(text)) for text in SENTENCES if has_blanks(text)],
-)
+@cache
+def sentences() -> list[str]:
+    """Read when a test runs: every process of a parallel run collects this file."""
+    found = importlib.import_module("sentences").sentences_in(Path(holdfast.__file__).parent)
+    return list(dict.fromkeys(text for _, text in found))
+
+
+@cache
+def teller() -> Teller:
+    return Teller(
+        {text: in_signs(text) for text in sentences() if not has_blanks(text)},
+        [read_sentence(text, in_signs(text)) for text in sentences() if has_blanks(text)],
+    )
 
 
 def said(wait: Wait) -> list[str]:
@@ -44,7 +51,7 @@ def said(wait: Wait) -> list[str]:
 
 def untold(texts: list[str]) -> list[str]:
     """Those that stay English, or in part."""
-    return [text for text in texts if re.search("[A-Za-z]", NO_WORDS.sub("", TELLER.tell(text) or text))]
+    return [text for text in texts if re.search("[A-Za-z]", NO_WORDS.sub("", teller().tell(text) or text))]
 
 
 MORE = {
@@ -66,9 +73,9 @@ def test_all_that_is_said_of_a_waiting_job_is_found_again(name: str) -> None:
 
 def test_short_names_are_no_part_of_a_sentence() -> None:
     assert untold(["a before it waits for the quota of group b."]) == []
-    assert TELLER.tell("job a (b) of user x") == "字 a (b) 字 字 x"
-    assert TELLER.tell("a (b) of x") is None
+    assert teller().tell("job a (b) of user x") == "字 a (b) 字 字 x"
+    assert teller().tell("a (b) of x") is None
 
 
 def test_commands_are_not_for_translation() -> None:
-    assert [text for text in SENTENCES if re.search(r"^\W*(holdfast group|\{prefix\})", text)] == []
+    assert [text for text in sentences() if re.search(r"^\W*(holdfast group|\{prefix\})", text)] == []

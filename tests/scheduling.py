@@ -1,0 +1,44 @@
+"""Which tests stay together on one process of a parallel run, and which of them begin first.
+
+A file stays together, for its fixtures (a server, a database) are made once. So do folders whose files share what is
+expensive: no more than one process then starts it, and two browsers never compete for two cores. What takes longest
+begins first, or the run would end with one process that works and others that wait. The seconds are those of an earlier
+run; `scripts/test_times.py --keep` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = ("tests/portal", "tests/openpai", "tests/primehub")  # one server and one browser or client for each
+APART = ("tests/engines/test_ordinary_user.py", "tests/e2e/test_crash.py")  # tests that share nothing
+SECONDS = Path(__file__).with_name("file_seconds.json")
+
+
+def scope_of(test: str) -> str:
+    """What a test stays together with."""
+    file = test.partition("::")[0]
+    if file in APART:
+        return test
+    return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+
+
+@cache
+def _seconds_of_files() -> dict[str, float]:
+    return dict(json.loads(SECONDS.read_text()))
+
+
+@cache
+def seconds_of(scope: str) -> float:
+    known = _seconds_of_files()
+    file = scope.partition("::")[0]
+    return known.get(file, 0.0) + sum(seconds for name, seconds in known.items() if name.startswith(f"{scope}/"))
+
+
+class Scheduling(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
