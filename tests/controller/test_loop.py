@@ -549,3 +549,33 @@ def test_a_change_of_the_groups_time_limit_counts_at_once_for_who_may_pass(tmp_p
             await place.until(small, JobState.RUNNING)
 
     asyncio.run(go())
+
+
+def test_saves_that_clash_do_not_forget_the_other_jobs_of_their_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ends of two jobs had been saved though that seemed to fail; a third one ends meanwhile."""
+    monkeypatch.setattr("holdfast.controller.loop.STORE_RETRY", 0.01)
+
+    async def story() -> None:
+        async with running(tmp_path) as place:
+            ids = [await place.submit(a_job()) for _ in range(3)]
+            for id in ids:
+                await place.until(id, JobState.RUNNING)
+            write, answers = place.store.write, [True]
+
+            async def lose_answer(*args: Any, **kwargs: Any) -> object:
+                done = await write(*args, **kwargs)
+                if args[0] is job_rows.save and answers:
+                    answers.pop()
+                    place.engine.finish(f"{ids[2]}.0.main-0.0", 0)
+                    raise StoreError("The connection was lost")
+                return done
+
+            place.store.write = lose_answer  # type: ignore[method-assign, assignment]
+            for id in ids[:2]:
+                place.engine.finish(f"{id}.0.main-0.0", 0)
+            for id in ids:
+                await place.until(id, JobState.SUCCEEDED)
+
+    run(story)

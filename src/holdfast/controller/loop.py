@@ -411,7 +411,7 @@ class Controller:
             work.give_back()
             self._scheduler.claim(work.before)
             self._scheduler.enqueue(work.live, work.before)
-            self._marked.add(job_id)
+            self._mark(job_id)
 
     async def _reload(self, job_id: str) -> None:
         """The store is ahead of us: a save that seemed to fail had gone through. Take up from what it says."""
