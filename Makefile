@@ -5,7 +5,7 @@ ARGS =
 BIN = .venv/bin
 SETUP = sh scripts/install.sh
 
-.PHONY: help up test check install install-dev bench format docs words clean
+.PHONY: help up test test-all check install install-dev bench format docs words clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -14,10 +14,15 @@ up: ## set up, start the server, run a first job (ARGS=--detach returns after it
 	@$(SETUP) run
 	@exec $(BIN)/holdfast up --first-job examples/hello.yaml $(ARGS)
 
-test: ## set up, then run every test (ARGS="tests/core -x" for some of them)
+test: ## set up, then run the tests (ARGS="tests/core -x" for some of them)
 	@$(SETUP) dev
 	@sh scripts/test-components.sh
 	@exec sh scripts/test.sh $(ARGS)
+
+test-all: ## what `make test` leaves out: long crash runs, more random tries, whole client suites
+	@$(SETUP) dev
+	@sh scripts/test-components.sh
+	@HOLDFAST_SCHEDULES=10000 HOLDFAST_LONGER=5 HOLDFAST_ROUNDS=20 sh scripts/test.sh -m 'release or longer or hypothesis' $(ARGS)
 
 check: ## format, lint, types, imports, generated docs, translations: what needs no test run
 	@$(SETUP) dev

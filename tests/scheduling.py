@@ -15,7 +15,11 @@ from pathlib import Path
 from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = ("tests/portal", "tests/openpai", "tests/primehub")  # one server and one browser or client for each
-APART = ("tests/engines/test_ordinary_user.py", "tests/e2e/test_crash.py")  # tests that share nothing
+APART = (  # tests that share nothing
+    "tests/controller/test_random_faults.py",
+    "tests/e2e/test_crash.py",
+    "tests/engines/test_ordinary_user.py",
+)
 SECONDS = Path(__file__).with_name("file_seconds.json")
 
 

@@ -43,7 +43,7 @@ from .virtual_time import run_virtually
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SCHEDULES = int(os.environ.get("HOLDFAST_SCHEDULES", "250"))
+SCHEDULES = int(os.environ.get("HOLDFAST_SCHEDULES", "100"))
 FIRST_SEED = int(os.environ.get("HOLDFAST_SEED", "1"))
 START = datetime(2030, 1, 1, tzinfo=UTC)
 LIMITS = Limits(time_limit=timedelta(hours=2), grace=timedelta(seconds=30), max_grace=timedelta(hours=1))
@@ -305,6 +305,8 @@ def store(tmp_path: Path) -> Iterator[InlineStore]:
     opened.close_now()
 
 
+@pytest.mark.longer
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(5))
 def test_every_job_comes_to_its_right_end_once(store: InlineStore, part: int) -> None:
     for seed in range(FIRST_SEED + part, FIRST_SEED + SCHEDULES, 5):

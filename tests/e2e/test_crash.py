@@ -17,8 +17,7 @@ import pytest
 
 from .server import PATIENCE, Server
 
-JOBS = 210
-KILLS = 30
+LONG_RUN = 1200  # seconds
 
 
 @dataclass
@@ -53,17 +52,28 @@ def server(tmp_path: Path) -> Iterator[Server]:
     running.stop()
 
 
-def test_nothing_is_lost_and_nothing_runs_twice(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [7, 8])
+def test_nothing_is_lost_and_nothing_runs_twice(server: Server, tmp_path: Path, seed: int) -> None:
+    crash_again_and_again(server, tmp_path, jobs=40, kills=5, seed=seed)
+
+
+@pytest.mark.release
+@pytest.mark.timeout(LONG_RUN)
+def test_nothing_is_lost_in_thirty_crashes(server: Server, tmp_path: Path) -> None:
+    crash_again_and_again(server, tmp_path, jobs=210, kills=30, seed=7)
+
+
+def crash_again_and_again(server: Server, tmp_path: Path, *, jobs: int, kills: int, seed: int) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     expected = [
         Expected(f"crash-{n}", "stopped" if n % 10 == 7 else "retried" if n % 7 == 3 else "plain", n % 5)
-        for n in range(JOBS)
+        for n in range(jobs)
     ]
     clients = threading.Thread(target=submit_all, args=(server, expected, marks))
     clients.start()
-    chance = random.Random(7)
-    for _ in range(KILLS):
+    chance = random.Random(seed)
+    for _ in range(kills):
         time.sleep(chance.uniform(0.0, 0.5))  # the moment is the test's input, nothing waits for it
         server.kill()
         server.start()

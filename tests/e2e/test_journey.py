@@ -81,14 +81,14 @@ def test_stop_is_gentle_first_and_then_not(server: Server) -> None:
 
 
 def test_a_stopped_jobs_children_are_gone(server: Server) -> None:
-    job = server.submit(f"name: family\n{SMALL}\ngrace: 0s\ncommand: (setsid sleep 4711 &) ; echo begun; sleep 4711")[
-        "id"
-    ]
+    own = str(100_000 + server.port)  # other tests' tasks may sleep as well
+    command = f"(setsid sleep {own} &) ; echo begun; sleep {own}"
+    job = server.submit(f"name: family\n{SMALL}\ngrace: 0s\ncommand: {command}")["id"]
     with server.client() as client, client.stream("GET", f"/jobs/{job}/log", params={"follow": "true"}) as log:
         next(log.iter_bytes())
         client.post(f"/jobs/{job}/stop")
     server.wait(job)
-    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x004711" in _read(path)]
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\0" + own.encode() in _read(path)]
     assert not left
 
 

@@ -23,7 +23,7 @@ from holdfast.store.vault import Vault
 
 from .server import PATIENCE, Server
 
-MANY = 300
+MANY = 120
 KILLS = 3
 
 

@@ -12,6 +12,8 @@ import pytest
 from .node import PACKAGE, run_node, sdk_folder
 from .place import PASSWORD, Pai, place
 
+pytestmark = pytest.mark.release
+
 # They make a user whose password is its name, which we refuse. What a non-admin is told, test_js_sdk.py asks.
 NOT_HERE = "by non-admin user token"
 

@@ -27,7 +27,7 @@ from tests.e2e.server import PATIENCE, Server
 
 from .small_disk import Ballast, small_disk
 
-ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "4"))
 
 # A filler that is not on the small disk, because its sandbox was left out, must not fill the machine's.
 _GUARD = """
@@ -198,6 +198,8 @@ class Others:
             self.slowest = max(self.slowest, time.monotonic() - began)
 
 
+@pytest.mark.longer
+@pytest.mark.timeout(1200)
 def test_rounds_of_fill_kill_start_and_free(server: SmallServer, disk: Path) -> None:
     ballast = Ballast(disk)
     assert server.isolation != "none"

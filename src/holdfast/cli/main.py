@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import sys
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
+from typer.models import CommandInfo
 
 from holdfast.core.errors import HoldfastError, UserError
 
@@ -133,7 +135,7 @@ def run(args: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     json = wants_json(args)
     try:
-        result = _build_command()(list(args), prog_name="holdfast", standalone_mode=False)
+        result = _build_command(args[0] if args else "")(list(args), prog_name="holdfast", standalone_mode=False)
         return result if isinstance(result, int) else OK
     except output.ReaderGone:
         return OK
@@ -153,9 +155,25 @@ def run(args: Sequence[str]) -> int:
 
 
 @functools.cache
-def _build_command() -> Any:
-    """Takes longer than most commands: typer reads every signature."""
-    return explain_in_words(spare_conversions(typer.main.get_command(app)))
+def _build_command(word: str) -> Any:
+    """The command tree, of which only the branch that `word` names is built: typer reads each signature in it, and all
+    of them take longer than most commands."""
+    return explain_in_words(spare_conversions(typer.main.get_command(_prune_app(word))))
+
+
+def _prune_app(word: str) -> typer.Typer:
+    """The whole app when `word` names no command, for help and for hints at what was meant."""
+    commands = [info for info in app.registered_commands if word == _command_name(info)]
+    groups = [info for info in app.registered_groups if word == info.name]
+    if not commands and not groups:
+        return app
+    pruned = copy.copy(app)
+    pruned.registered_commands, pruned.registered_groups = commands, groups
+    return pruned
+
+
+def _command_name(info: CommandInfo) -> str:
+    return info.name or typer.main.get_command_name(info.callback.__name__ if info.callback else "")
 
 
 def wants_json(args: Sequence[str]) -> bool:
