@@ -47,7 +47,7 @@ from .scheduler import Decisions, Scheduler
 from .surroundings import SurroundingsOf
 from .task_reports import TaskReports
 from .use import use_by_jobs, use_of
-from .waits import Standing
+from .waits import Standing, explain_impossible
 
 log = logging.getLogger(__name__)
 
@@ -260,6 +260,9 @@ class Controller:
 
     def verdict(self, job: Job, user: str) -> Verdict:
         return self._standing().verdict(job, user)
+
+    def explain_impossible(self, job: Job, user: str) -> tuple[str, ...]:
+        return explain_impossible(job, user, self.ledger, self.clock())
 
     def _standing(self) -> Standing:
         return Standing(
