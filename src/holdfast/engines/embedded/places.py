@@ -70,7 +70,7 @@ class Places:
         if folder.read_claim().code != 0 and was_out_of_memory(folder, note):
             folder.mark_out_of_memory()
         trash = f"{self._trash}/{attempt_id}"
-        scratch = [name for name in os.listdir(folder.path) if name not in KEPT]
+        scratch = _remove_devices(folder)
         try:
             os.makedirs(trash, 0o700, exist_ok=True)
         except OSError:
@@ -109,6 +109,20 @@ def delete(trash: str, groups: tuple[str, ...] = ()) -> None:
 
 def was_out_of_memory(folder: TaskFolder, note: StartNote | None) -> bool:
     return folder.is_marked_out_of_memory() or (note is not None and cgroups.was_out_of_memory(note.cgroups))
+
+
+def _remove_devices(folder: TaskFolder) -> list[str]:
+    """Answers what else is not kept. To remove a device is as quick as to move it."""
+    left = []
+    with os.scandir(folder.path) as entries:
+        for entry in entries:
+            if entry.name in KEPT:
+                continue
+            if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
+                left.append(entry.name)
+            else:
+                os.unlink(entry.path)
+    return left
 
 
 def _move(source: str, target: str) -> None:
