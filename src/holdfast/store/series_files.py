@@ -235,7 +235,7 @@ class SeriesFiles:
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
-            _make_folder(os.path.dirname(path))
+            Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return os.open(path, flags, 0o600)
 
     def _tell(self, error: OSError) -> None:
@@ -374,15 +374,6 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             return list(found)
     except OSError:
         return []
-
-
-def _make_folder(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        os.makedirs(path, 0o700, exist_ok=True)
 
 
 def _write_at(handle: int, data: bytes, place: int) -> None:
