@@ -201,15 +201,25 @@ async def test_many_ends_are_looked_at_a_few_at_a_time_and_a_bug_stops_none(hous
     counting = Counting()
     insights = Insights(house.store, counting, monotonic=lambda: 0.0)
     for job in jobs:
-        insights.job_ended(job.id)
-        insights.job_ended(job.id)
-    insights.job_ended("job-that-is-not-there")
+        insights.look_later(job.id)
+        insights.look_later(job.id)
+    insights.look_later("job-that-is-not-there")
     async with at_work(insights), asyncio.timeout(PATIENCE):
         while await kept(house, jobs[-1].seq) is None:
             await asyncio.sleep(0.01)
     assert counting.made == len(jobs)
     assert counting.most <= 2
     assert await kept(house, jobs[1].seq) is None
+
+
+async def test_a_short_job_that_went_well_is_not_looked_at(house: House) -> None:
+    insights = house.services.insights
+    looked: list[str] = []
+    insights.look_later = looked.append  # type: ignore[method-assign]
+    house.controller.on_end(insights.job_ended)
+    await house.run("{name: quick, command: 'true'}")
+    failed = await house.run(BROKEN)
+    assert looked == [failed.id]
 
 
 async def test_nothing_is_kept_of_a_short_job_that_went_well(house: House) -> None:

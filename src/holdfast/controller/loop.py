@@ -47,7 +47,7 @@ from .scheduler import Decisions, Scheduler
 from .surroundings import SurroundingsOf
 from .task_reports import TaskReports
 from .use import use_by_jobs, use_of
-from .waits import Standing
+from .waits import Standing, explain_impossible
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Controller:
         )
         self.attempts = AttemptTracker(engine, self._reports)
         self._explanations = Explanations(self._standing)
-        self._on_end: list[Callable[[str], None]] = []
+        self._on_end: list[Callable[[JobSnapshot], None]] = []
         self._on_change: list[Callable[[JobSnapshot], None]] = []
         self._totals: Counter[str] = Counter()
 
@@ -226,8 +226,8 @@ class Controller:
     def held(self) -> list[tuple[JobSnapshot, TaskAttempt]]:
         return held_tasks(live.snapshot for live in self._live.values())
 
-    def on_end(self, tell: Callable[[str], None]) -> None:
-        """Call it with the id of each job that is final from then on, once that is saved."""
+    def on_end(self, tell: Callable[[JobSnapshot], None]) -> None:
+        """Call it with each job that is final from then on, once that is saved."""
         self._on_end.append(tell)
 
     def on_seen(self, tell: Callable[[Observation], None]) -> None:
@@ -260,6 +260,9 @@ class Controller:
 
     def verdict(self, job: Job, user: str) -> Verdict:
         return self._standing().verdict(job, user)
+
+    def explain_impossible(self, job: Job, user: str) -> tuple[str, ...]:
+        return explain_impossible(job, user, self.ledger, self.clock())
 
     def _standing(self) -> Standing:
         return Standing(
@@ -456,7 +459,7 @@ class Controller:
         self._live.pop(live.snapshot.id, None)
         self._totals[live.snapshot.state] += 1
         for tell in self._on_end:
-            tell(live.snapshot.id)
+            tell(live.snapshot)
         for done in live.acknowledge:
             if not done.done():
                 done.set_result(None)

@@ -127,11 +127,10 @@ class Standing:
 
     def verdict(self, job: Job, user: str) -> Verdict:
         """What would happen if this job were submitted now."""
-        trial = JobSnapshot(id="trial", job=job, user=user, submitted_at=self.now)
-        entries = waiting_of(trial, self.now)
-        never = tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, self.ledger)))
+        never = explain_impossible(job, user, self.ledger, self.now)
         if never:
             return Verdict("never", never)
+        entries = _trial_entries(job, user, self.now)
         reasons = (*self._blocked_reasons(entries), *self._explain(entries))
         return Verdict("wait" if reasons else "now", reasons)
 
@@ -169,6 +168,17 @@ class Standing:
         task = next(task for task in snapshot.tasks if task.occupies)
         end = self.reckoning.ends(snapshot.attempt_id(task))
         return None if end is None else self.now + timedelta(seconds=max(0.0, end - self.reckoning.now))
+
+
+def explain_impossible(job: Job, user: str, ledger: Ledger, now: datetime) -> tuple[str, ...]:
+    """Why it could never run here; none when it could."""
+    entries = _trial_entries(job, user, now)
+    return tuple(dict.fromkeys(reason for entry in entries for reason in impossible(entry, ledger)))
+
+
+def _trial_entries(job: Job, user: str, now: datetime) -> tuple[Waiting, ...]:
+    """What of a job would stand in the queue if it were submitted now."""
+    return waiting_of(JobSnapshot(id="trial", job=job, user=user, submitted_at=now), now)
 
 
 def _next_try(snapshot: JobSnapshot) -> Wait | None:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 LONGEST = 300  # characters in which it is looked for
 MOST = 6  # parts
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,:]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
-_TIME = re.compile(
+_TIME = (
     rf"[\[(]?(?:{_DATE}[T _]{_CLOCK}|{_DATE}[T ]\d\d:\d\d|[A-Z][a-z]{{2}} [ \d]\d {_CLOCK}|{_CLOCK}"
     r"|\d{10}\.\d{1,9})[\])]?"
     r"(?:\s{0,8}[-|:,])?\s{1,8}"
 )
-_GLOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:[\d.]{2,25}\s{1,8}\d{1,9} [\w./-]{1,80}:\d{1,6}\] ")
-_RANK = re.compile(
+_GLOG = r"[IWEF]\d{4} \d\d:\d\d:[\d.]{2,25}\s{1,8}\d{1,9} [\w./-]{1,80}:\d{1,6}\] "
+_RANK = (
     r"\[(?:rank|default|local_rank|Rank |RANK )?:?\d{1,5}(?:,\d{1,5})?\](?:<std(?:err|out)>)?:?\s{0,4}"
     r"|\([\w.-]{1,60} pid=\d{1,9}(?:, ip=[\d.]{1,40})?\)\s{1,4}|[Rr]ank ?\d{1,5}: |[\w.-]{1,60}[-_]\d{1,5} {1,20}\| "
 )
-_LEVEL = re.compile(
-    r"(?:[\[<(](?:error|fatal|critical|warning|warn|info|debug|err|crit|emerg)[\])>]"
-    r"|\b(?-i:ERROR|FATAL|CRITICAL|WARNING|WARN|INFO|DEBUG))(?:\s{0,8}[-|:])?\s{1,8}",
-    re.IGNORECASE,
+_LEVEL = (
+    r"(?i)(?:[\[<(](?:error|fatal|critical|warning|warn|info|debug|err|crit|emerg)[\])>]"
+    r"|\b(?-i:ERROR|FATAL|CRITICAL|WARNING|WARN|INFO|DEBUG))(?:\s{0,8}[-|:])?\s{1,8}"
 )
-_PYTEST = re.compile(r"E {3,8}(?=\S)")
-_ROOT = re.compile(r"(?:ERROR|FATAL|CRITICAL|WARNING):[\w.]{1,80}:")  # as Python's logging has it by itself
-_LOGGER = re.compile(
+_PYTEST = r"E {3,8}(?=\S)"
+_ROOT = r"(?:ERROR|FATAL|CRITICAL|WARNING):[\w.]{1,80}:"  # as Python's logging has it by itself
+_LOGGER = (
     r"(?:\[(?:[a-z_]\w{0,40}\.){0,8}[a-z_]\w{0,40}(?:\.py)?(?::\d{1,6})?\]:?\s{1,4}"
     r"|[\w.<>]{1,80}(?::[\w.<>]{1,60}){0,2} - "
     r"|(?:[a-z_]\w{0,40}\.){1,8}[a-z_]\w{0,40}: |(?:__main__|root|main): )"
@@ -34,6 +33,12 @@ _LOGGER = re.compile(
 
 _PARTS = (_TIME, _GLOG, _RANK, _ROOT, _LEVEL, _PYTEST)
 _AFTER_OTHERS = (*_PARTS, _LOGGER)
+
+
+@cache
+def _compile_parts(*, logged: bool) -> tuple[re.Pattern[str], ...]:
+    """When the first log is judged: a starting server would need longer for them than for any module."""
+    return tuple(map(re.compile, _AFTER_OTHERS if logged else _PARTS))
 
 
 @lru_cache(maxsize=4096)
@@ -49,7 +54,7 @@ def without_prefix(line: str) -> str:
 
 
 def _part(line: str, at: int, *, logged: bool) -> re.Match[str] | None:
-    for kind in _AFTER_OTHERS if logged else _PARTS:
+    for kind in _compile_parts(logged=logged):
         found = kind.match(line, at, LONGEST)
         if found:
             return found

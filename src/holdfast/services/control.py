@@ -72,6 +72,10 @@ class Control(Protocol):
         """What would happen if this job were submitted now."""
         ...
 
+    def explain_impossible(self, job: Job, user: str) -> tuple[str, ...]:
+        """Why this job could never run here, whatever else runs; none when it could. Quick, unlike `verdict`."""
+        ...
+
     def time_limit(self, job: Job) -> timedelta | None:
         """The limit in force for an attempt of this job: its own, its group's, or the admin's; None: no limit."""
         ...

@@ -64,8 +64,8 @@ class DueRuns:
                 await self._stirred.wait()
         self._stirred.clear()
 
-    def job_ended(self, job_id: str) -> None:
-        schedule = self._awaited.pop(job_id, None)
+    def job_ended(self, job: JobSnapshot) -> None:
+        schedule = self._awaited.pop(job.id, None)
         if schedule is not None:
             self._freed.add(schedule)
             self._stirred.set()

@@ -15,7 +15,7 @@ from holdfast.core.job import Job
 from holdfast.core.metrics import TaskSummary
 from holdfast.core.records import TaskRecord
 from holdfast.core.verdicts import Efficiency, Finding
-from holdfast.diagnosis.efficiency import summarise
+from holdfast.diagnosis.efficiency import LEAST_FOR_MEANS, summarise
 from holdfast.diagnosis.slowness import Least, find_slowness
 from holdfast.diagnosis.task_run import TaskRun
 from holdfast.engines.base import Engine, Stream
@@ -48,6 +48,7 @@ class Efficiencies:
         self._metrics = metrics
         self._clock = clock
         self._least = least or Least()
+        self.min_seconds = min(LEAST_FOR_MEANS, self._least.ended)
 
     async def of(self, record: JobDetail) -> Judged:
         """Whoever asks may see the job: that has been checked."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import NotFound
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Insight
@@ -34,6 +35,8 @@ class GivesDiagnosis(Protocol):
 
 
 class GivesEfficiency(Protocol):
+    min_seconds: float  # of a job that ran for less nothing is told
+
     async def of(self, record: JobDetail) -> tuple[tuple[Finding, ...], Efficiency | None]: ...
 
 
@@ -84,7 +87,18 @@ class Insights:
         masker = await load_masker(self._store, record.summary.id)
         return replace(kept, diagnosis=mask_diagnosis(masker, kept.diagnosis))
 
-    def job_ended(self, job_id: str) -> None:
+    def job_ended(self, job: JobSnapshot) -> None:
+        if not self._is_short_success(job):
+            self.look_later(job.id)
+
+    def _is_short_success(self, job: JobSnapshot) -> bool:
+        """There is nothing to keep of it: so it is not read from the disk to find that out."""
+        if job.state is not JobState.SUCCEEDED or job.attempt_started_at is None or job.finished_at is None:
+            return False
+        seconds = (job.finished_at - job.attempt_started_at).total_seconds()
+        return 0 <= seconds < (self._efficiencies.min_seconds if self._efficiencies else 0)
+
+    def look_later(self, job_id: str) -> None:
         if len(self._ended) < MOST_WAITING:
             self._ended[job_id] = None
             self._more.set()

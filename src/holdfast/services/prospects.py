@@ -30,9 +30,7 @@ class Prospects:
 
     async def never(self, job: Job, user: str) -> tuple[str, ...]:
         """Why it can never run; for unknown images, which may be imported in time, others warn."""
-        verdict = self._control.verdict(_sample(job), user)
-        too_much = verdict.reasons if verdict.answer == "never" else ()
-        return (*too_much, *await self._not_isolated(job))
+        return (*self._control.explain_impossible(_sample(job), user), *await self._not_isolated(job))
 
     async def missing_images(self, job: Job) -> list[str]:
         """Those that nobody knows here, where that would keep it from running."""

@@ -89,6 +89,7 @@ class SeriesFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._folder = str(folder)  # a Path for each file would cost more than writing it
         self.newest: dict[str, Current] = {}  # of tasks that run
         self._open: dict[str, _Open] = {}
         self._told_at: float | None = None
@@ -146,11 +147,14 @@ class SeriesFiles:
             more = max(0.0, (seconds or 0.0) - worked)
             last = last_reading(series.head.reading if series else None, used, more)
             before = series.head.reading if series else origin(last, more)
-            series = self._add(attempt_id, series, before, last, at)
-        if series is not None:
-            self._close(attempt_id, series)
+            self._add(attempt_id, series, before, last, at, ended=True)
+        elif series is not None:
+            summary = replace(series.head.summary, ended=True)
+            self._write(attempt_id, series, _rest(series), reading=series.head.reading, summary=summary)
 
-    def _add(self, attempt_id: str, series: _Open | None, before: Reading, after: Reading, at: float) -> _Open:
+    def _add(
+        self, attempt_id: str, series: _Open | None, before: Reading, after: Reading, at: float, *, ended: bool = False
+    ) -> None:
         taken = sample(before, after, at)
         known = series.head.summary if series else TaskSummary()
         summary = count(known, before, after, taken)
@@ -163,8 +167,9 @@ class SeriesFiles:
         finished = self._finished(series, taken) if taken else []
         if taken is not None:
             self.newest[attempt_id] = Current(sample=taken, reading=after)
-        self._write(attempt_id, series, finished, reading=after, summary=summary)
-        return series
+        if ended:
+            finished += _rest(series)
+        self._write(attempt_id, series, finished, reading=after, summary=replace(summary, ended=ended))
 
     def _finished(self, series: _Open, taken: Sample) -> list[tuple[int, Sample]]:
         """What is to be written, with its ring: the sample, and the intervals that it ends."""
@@ -179,12 +184,6 @@ class SeriesFiles:
             found += [(number, each) for each in means if each is not None]
         series.remember(taken)
         return found
-
-    def _close(self, attempt_id: str, series: _Open) -> None:
-        """Intervals that were not over are kept as far as they went."""
-        rest = [(RINGS.index(ring), each) for ring, each in _unfinished(series.recent, RINGS[1:])]
-        summary = replace(series.head.summary, ended=True)
-        self._write(attempt_id, series, rest, reading=series.head.reading, summary=summary)
 
     def _write(
         self,
@@ -204,7 +203,7 @@ class SeriesFiles:
                 pieces.append((record_place(head.gpus, ring, counts[ring]), data))
                 counts[ring] += 1
         series.head = head = replace(head, counts=tuple(counts))
-        handle = self._handle(self.path(attempt_id))
+        handle = self._handle(self._file(attempt_id))
         try:
             _write_at(handle, pack_head(head), head_place(head))
             for place, data in pieces:
@@ -219,7 +218,7 @@ class SeriesFiles:
         path = self.path(attempt_id)
         draft = path.with_suffix(".draft")
         draft.unlink(missing_ok=True)
-        handle = self._handle(draft)
+        handle = self._handle(str(draft))
         try:
             for copy in (head, next_head(head)):
                 _write_at(handle, pack_head(copy), head_place(copy))
@@ -231,12 +230,12 @@ class SeriesFiles:
         draft.rename(path)
         series.head = next_head(head)
 
-    def _handle(self, path: Path) -> int:
+    def _handle(self, path: str) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return os.open(path, flags, 0o600)
 
     def _tell(self, error: OSError) -> None:
@@ -266,11 +265,17 @@ class SeriesFiles:
         return head.summary if head else None
 
     def path(self, attempt_id: str) -> Path:
-        return self.job_folder(job_id_of(attempt_id)) / f"{attempt_id}{_SUFFIX}"
+        return Path(self._file(attempt_id))
 
     def job_folder(self, job_id: str) -> Path:
+        return Path(self._job_folder(job_id))
+
+    def _file(self, attempt_id: str) -> str:
+        return f"{self._job_folder(job_id_of(attempt_id))}/{attempt_id}{_SUFFIX}"
+
+    def _job_folder(self, job_id: str) -> str:
         shard = blake2b(job_id.encode(), digest_size=1).hexdigest()
-        return self.folder / shard / job_id
+        return f"{self._folder}/{shard}/{job_id}"
 
     def _head(self, attempt_id: str) -> Head | None:
         known = self._open.get(attempt_id)
@@ -282,7 +287,7 @@ class SeriesFiles:
             return None
 
     def _first_bytes(self, attempt_id: str) -> bytes:
-        with open(self.path(attempt_id), "rb") as file:
+        with open(self._file(attempt_id), "rb", buffering=0) as file:
             return file.read(2 * head_size(MOST_GPUS))
 
     def _opened(self, attempt_id: str) -> _Open | None:
@@ -308,7 +313,7 @@ class SeriesFiles:
 
     def _read_rings(self, attempt_id: str, head: Head, names: Collection[str]) -> dict[str, list[Sample]]:
         rings: dict[str, list[Sample]] = {name: [] for name in names}
-        with suppress(OSError), open(self.path(attempt_id), "rb") as file:
+        with suppress(OSError), open(self._file(attempt_id), "rb") as file:
             for number, ring in enumerate(RINGS):
                 if ring.name in names:
                     file.seek(ring_place(head.gpus, number))
@@ -337,6 +342,11 @@ class SeriesFiles:
                     Path(entry.path).unlink()
         with suppress(OSError):  # not while something is in it
             folder.rmdir()
+
+
+def _rest(series: _Open) -> list[tuple[int, Sample]]:
+    """Of a task that has ended: intervals that were not over, as far as they went."""
+    return [(RINGS.index(ring), each) for ring, each in _unfinished(series.recent, RINGS[1:])]
 
 
 def _unfinished(samples: Sequence[Sample] | deque[Sample], rings: Sequence[Ring]) -> Iterator[tuple[Ring, Sample]]:

@@ -42,31 +42,31 @@ def _empty(top: int) -> None:
     stuck: set[str] = set()
     while True:
         _make_ours(top)
-        names = [name for name in os.listdir(top) if name not in stuck]
-        if not names:
+        entries = [entry for entry in _list(top) if entry.name not in stuck]
+        if not entries:
             return
-        for name in names:
-            if _unlink(top, name):
+        for entry in entries:
+            if _unlink(top, entry):
                 continue
-            serial = _lift_folders(top, name, serial)
+            serial = _lift_folders(top, entry.name, serial)
             try:
-                os.rmdir(name, dir_fd=top)
+                os.rmdir(entry.name, dir_fd=top)
             except OSError:
-                stuck.add(name)
+                stuck.add(entry.name)
 
 
-def _unlink(parent: int, name: str) -> bool:
+def _list(folder: int) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return list(entries)
+
+
+def _unlink(parent: int, entry: os.DirEntry[str]) -> bool:
     """True unless it is a folder with something in it."""
     try:
-        os.unlink(name, dir_fd=parent)
-    except IsADirectoryError:
-        pass
-    except OSError:
-        return False
-    else:
-        return True
-    try:
-        os.rmdir(name, dir_fd=parent)
+        if entry.is_dir(follow_symlinks=False):
+            os.rmdir(entry.name, dir_fd=parent)
+        else:
+            os.unlink(entry.name, dir_fd=parent)
     except OSError:
         return False
     return True
@@ -81,9 +81,9 @@ def _lift_folders(top: int, name: str, serial: int) -> int:
     except OSError:
         return serial
     try:
-        for inner in os.listdir(folder):
+        for inner in _list(folder):
             if not _unlink(folder, inner):
-                serial = _lift(top, folder, inner, serial)
+                serial = _lift(top, folder, inner.name, serial)
     finally:
         os.close(folder)
     return serial

@@ -134,8 +134,7 @@ class EmbeddedEngine:
         self._entering = Entering(self._places, site, self._in_thread)
         self._reviver = Reviver(self._options, site, self._views, self._images, self._places, set())
         self._nodes = (machine.find_node(self._options, site.gpus),)
-        for left in (*self._places.trash(), *self._images.unfinished()):
-            self._clean(delete, left)
+        self._clean(delete, (*self._places.trash(), *self._images.unfinished()))
         if site.groups is not None:  # here, before anything is started: an empty group may be one that is being made
             site.groups.sweep(self._places.machine_name(""), set(map(self._places.machine_name, self._places.tasks())))
         self._clean(self._clean_shared)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,30 +60,29 @@ class Places:
         notes = [TaskFolder(path).read_start() for folder in folders for path in (folder, f"{folder}/{REVIVED}")]
         return {path for note in notes if note is not None for path in note.stands_on}
 
-    def put_away(self, attempt_id: str) -> str | None:
-        """Move the logs of an ended task to their shelf and the rest out of the way; answers the folder that is to be
-        deleted. Quick, however much there is."""
+    def put_away(self, attempt_id: str) -> list[str] | None:
+        """Move the logs of an ended task to their shelf and the rest out of the way; answers what is to be deleted, or
+        None where there is nothing to put away. Quick, however much there is."""
         folder = TaskFolder(f"{self._tasks}/{attempt_id}")
         if not folder.exists() or folder.is_alive():
             return None
         note = folder.read_start()
         if folder.read_claim().code != 0 and was_out_of_memory(folder, note):
             folder.mark_out_of_memory()
-        trash = f"{self._trash}/{attempt_id}"
-        scratch = [name for name in os.listdir(folder.path) if name not in KEPT]
-        try:
-            os.makedirs(trash, 0o700, exist_ok=True)
-        except OSError:
-            for name in scratch:  # a full disk has no room even for a folder: make some, however long it takes
-                remove_tree(folder[name])
-            raise
-        for name in scratch:
-            _move(folder[name], f"{trash}/{name}")
+        left = enumerate(_remove_small(folder))
+        trash = {folder[name]: f"{self._trash}/{attempt_id}.{number}" for number, name in left}
         shelf = self._shelf(attempt_id)
-        with suppress(FileExistsError):
-            os.mkdir(os.path.dirname(shelf), 0o700)
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(os.path.dirname(shelf), 0o700)
+            for source, target in trash.items():
+                _move(source, target)
+        except OSError:
+            for source in trash:  # a full disk has no room even for a folder: make some, however long it takes
+                remove_tree(source)
+            raise
         os.rename(folder.path, shelf)
-        return trash
+        return list(trash.values())
 
     def remove_logs(self, attempt_id: str) -> None:
         remove_tree(self._shelf(attempt_id))
@@ -102,13 +101,33 @@ class Places:
         return [f"{self._trash}/{name}" for name in os.listdir(self._trash)]
 
 
-def delete(trash: str, groups: tuple[str, ...] = ()) -> None:
+def delete(trash: Iterable[str], groups: tuple[str, ...] = ()) -> None:
     cgroups.remove(groups)
-    remove_tree(trash)
+    for path in trash:
+        remove_tree(path)
 
 
 def was_out_of_memory(folder: TaskFolder, note: StartNote | None) -> bool:
     return folder.is_marked_out_of_memory() or (note is not None and cgroups.was_out_of_memory(note.cgroups))
+
+
+def _remove_small(folder: TaskFolder) -> list[str]:
+    """Remove devices and empty folders, which is as quick as to move them; answers what else is not to be kept."""
+    with os.scandir(folder.path) as entries:
+        return [entry.name for entry in entries if entry.name not in KEPT and not _remove_at_once(entry)]
+
+
+def _remove_at_once(entry: os.DirEntry[str]) -> bool:
+    if entry.is_file(follow_symlinks=False):
+        return False
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            os.rmdir(entry.path)
+        else:
+            os.unlink(entry.path)
+    except OSError:
+        return False
+    return True
 
 
 def _move(source: str, target: str) -> None:

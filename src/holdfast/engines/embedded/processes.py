@@ -36,10 +36,11 @@ def start_ticks(pid: int) -> int | None:
 
 def _stat_fields(pid: int) -> list[str] | None:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # the event loop reads it: as cheap as can be
+            text = file.read(4096)
     except OSError:
         return None
-    return text.rpartition(")")[2].split()
+    return text.rpartition(b")")[2].decode("ascii", "replace").split()
 
 
 def open_child(pid: int) -> int | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from .folder import TaskFolder
@@ -99,8 +101,13 @@ def host_shown() -> tuple[tuple[Bind, ...], tuple[tuple[str, str], ...]]:
 
 def own_devices(folder: TaskFolder) -> tuple[Bind, ...]:
     """A task of root owns every file root owns, and those of /dev would be the machine's own."""
-    found = [path for path in DEVICES if os.path.exists(path)]
-    return tuple(Bind(source=folder[path[1:].replace("/", ".")], target=path, device=True) for path in found)
+    return tuple(Bind(source=folder[path[1:].replace("/", ".")], target=path, device=True) for path in _find_devices())
+
+
+@cache
+def _find_devices() -> Mapping[str, int]:
+    """Those of the machine's, with their numbers: the kernel fixes them."""
+    return {path: os.stat(path).st_rdev for path in DEVICES if os.path.exists(path)}
 
 
 def holds_devices(home: Path) -> bool | None:
@@ -108,7 +115,7 @@ def holds_devices(home: Path) -> bool | None:
     cannot be found out now, as on a full disk."""
     probe = str(home / f"device-{os.getpid()}")
     try:
-        _make_device(probe, "/dev/null")
+        _make_device(probe, os.stat("/dev/null").st_rdev)
         try:
             os.close(os.open(probe, os.O_RDWR | os.O_CLOEXEC))
         finally:
@@ -118,16 +125,16 @@ def holds_devices(home: Path) -> bool | None:
     return True
 
 
-def _make_device(path: str, like: str) -> None:
+def _make_device(path: str, number: int) -> None:
     with suppress(FileExistsError):
-        os.mknod(path, stat.S_IFCHR | 0o600, os.stat(like).st_rdev)
+        os.mknod(path, stat.S_IFCHR | 0o600, number)
     os.chmod(path, 0o666)
 
 
 def make_folders(folder: TaskFolder, root: Root) -> None:
     """The writable folders a root needs, and its devices; made before: kept."""
     for device in root.devices:
-        _make_device(device.source, device.target)
+        _make_device(device.source, _find_devices()[device.target])
     for overlay in root.overlays:
         if overlay.upper:
             _make(overlay.upper, 0o755)

@@ -18,13 +18,13 @@ MOST_BYTES = 2**60
 class Given(BaseModel):
     """What we answer."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # when first used: a server is to be up soon
 
 
 class Taken(BaseModel):
     """What we are sent. An unknown field is refused: it is most likely a misspelt one."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class ProblemView(Given):
