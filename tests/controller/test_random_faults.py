@@ -136,7 +136,7 @@ class Truth:
     code: int
     seconds: float
     stopped_at: float | None = None  # virtual time
-    asked: bool = False  # somebody's stop was accepted
+    asked: bool = False  # to stop
 
 
 @dataclass
@@ -217,8 +217,8 @@ class World:
             await asyncio.sleep(self.pick.expovariate(1 / 30))
             for job_id, truth in self.truths.items():
                 if truth.stopped_at is not None and asyncio.get_running_loop().time() >= truth.stopped_at:
-                    truth.asked = await controller.stop(job_id, "ann") or truth.asked
-                    truth.stopped_at = None
+                    truth.asked, truth.stopped_at = True, None  # the server may die before it answers
+                    await controller.stop(job_id, "ann")
             for snapshot, task in controller.held():
                 if self.pick.random() < 0.3:
                     request = HoldRequest(actor="ann", at=self.now(), ask=Ask.RELEASE, task=task.task)
