@@ -26,6 +26,14 @@ if [ -z "${TESTS_IN_MEMORY-}" ] && [ "$(memory)" -gt "$NEEDED" ] && unshare --mo
     exit
 fi
 
+# In a fresh clone each process would compile all tests, at the same time as the others do.
+compile_tests() {
+    .venv/bin/python -m pytest --collect-only -q tests/[a-r]*/ >/dev/null 2>&1 &
+    .venv/bin/python -m pytest --collect-only -q tests/[s-z]*/ >/dev/null 2>&1 || true
+    wait
+}
+[ "$#" -gt 0 ] || [ -d tests/__pycache__ ] || compile_tests
+
 # Which tests stay together on one process, and in which order they begin, is said in tests/scheduling.py.
 status=0
 .venv/bin/python -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder --junit-xml "$report" \

@@ -22,7 +22,8 @@ def read_seconds(report: Path) -> Counter[str]:
     """Of each file."""
     seconds: Counter[str] = Counter()
     for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - our own file
-        seconds[file_of(case.get("classname", ""))] += float(case.get("time", 0))
+        if case.get("classname"):  # what stopped the run has none
+            seconds[file_of(case.get("classname", ""))] += float(case.get("time", 0))
     return seconds
 
 
