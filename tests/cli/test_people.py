@@ -106,12 +106,12 @@ def test_a_saved_token_is_not_sent_elsewhere(cli: Cli, monkeypatch: pytest.Monke
 
 
 def test_own_password(cli: Cli, monkeypatch: pytest.MonkeyPatch, place: dict[str, str], tmp_path: Path) -> None:
-    cli.ok("user", "add", "eve", "--password-stdin", stdin=b"first-password\n")
+    cli.ok("user", "add", "olga", "--password-stdin", stdin=b"first-password\n")
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "nothing"))
-    cli.ok("login", url_of(place), "--user", "eve", "--password-stdin", stdin=b"first-password\n")
+    cli.ok("login", url_of(place), "--user", "olga", "--password-stdin", stdin=b"first-password\n")
     assert cli("user", "passwd", "--password-stdin", stdin=b"wrong\nsecond-password\n").code == 1
     cli.ok("user", "passwd", "--password-stdin", stdin=b"first-password\nsecond-password\n")
-    cli.ok("login", url_of(place), "--user", "eve", "--password-stdin", stdin=b"second-password\n")
+    cli.ok("login", url_of(place), "--user", "olga", "--password-stdin", stdin=b"second-password\n")
     assert cli("user", "ls").code in (0, 1)
     assert cli("user", "add", "mallory", "--no-password", "--json").error["code"] == "forbidden"
 
