@@ -265,7 +265,15 @@ class _running:
         if self.process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-        await asyncio.shield(self.process.wait())
+        await asyncio.shield(self._reap())
+
+    async def _reap(self) -> None:
+        """Its end may not be noticed while something that it wrote waits to be read."""
+        for stream in (self.process.stdout, self.process.stderr):
+            with suppress(RuntimeError):  # somebody else is reading it
+                while stream is not None and await stream.read(1 << 16):
+                    pass
+        await self.process.wait()
 
 
 async def _first(stream: asyncio.StreamReader) -> bytes:
