@@ -329,6 +329,7 @@ class Controller:
                 await self.store.write(job_rows.save, list(saved.values()))
         except StaleVersion as stale:
             self._put_back(rounds, decisions)
+            self._wake.set()  # for the other jobs
             await self._reload(stale.job_id)
             return
         except BaseException:
@@ -414,7 +415,7 @@ class Controller:
             work.give_back()
             self._scheduler.claim(work.before)
             self._scheduler.enqueue(work.live, work.before)
-            self._mark(job_id)
+            self._marked.add(job_id)
 
     async def _reload(self, job_id: str) -> None:
         """The store is ahead of us: a save that seemed to fail had gone through. Take up from what it says."""
