@@ -83,6 +83,15 @@ async def gone(place: Place) -> None:
     assert all(task.removed for task in place.engine.machine.tasks.values())
 
 
+async def stop_when(state: JobState, place: Place) -> None:
+    """Stop a job in that state; nothing of it is left."""
+    id = await place.submit(a_job())
+    await place.until(id, state)
+    assert await place.controller.stop(id, "ann")
+    await place.until(id, JobState.CANCELLED)
+    await gone(place)
+
+
 def test_an_end_that_is_never_notified_is_found(tmp_path: Path) -> None:
     async def tell(place: Place) -> None:
         id = await place.submit(a_job())
@@ -125,11 +134,7 @@ def test_a_start_that_fails_runs_once(tmp_path: Path, after: bool, hangs: bool) 
 @pytest.mark.parametrize("call", ["stop", "remove", "observe", "list"])
 def test_a_stop_and_what_follows_it_are_tried_until_they_took_effect(tmp_path: Path, call: str, hangs: bool) -> None:
     async def tell(place: Place) -> None:
-        id = await place.submit(a_job())
-        await place.until(id, JobState.RUNNING)
-        assert await place.controller.stop(id, "ann")
-        await place.until(id, JobState.CANCELLED)
-        await gone(place)
+        await stop_when(JobState.RUNNING, place)
 
     story(tmp_path, tell, Failing(call, 2, after=False, hangs=hangs))
 
@@ -159,11 +164,8 @@ def test_a_stop_that_did_nothing_is_asked_for_again(tmp_path: Path) -> None:
 
 def test_a_job_that_is_stopped_before_its_task_was_started_never_runs(tmp_path: Path) -> None:
     async def tell(place: Place) -> None:
-        id = await place.submit(a_job())
-        await place.until(id, JobState.PREPARING)
-        assert await place.controller.stop(id, "ann")
-        await place.until(id, JobState.CANCELLED)
-        await gone(place)
+        await stop_when(JobState.PREPARING, place)
+        assert not place.engine.machine.tasks
 
     story(tmp_path, tell, Failing("start", 10**9, after=False))
 

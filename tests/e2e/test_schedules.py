@@ -23,7 +23,7 @@ from holdfast.store.vault import Vault
 
 from .server import PATIENCE, Server
 
-MANY = 120
+MANY = 300
 KILLS = 3
 
 

@@ -27,7 +27,7 @@ from tests.e2e.server import PATIENCE, Server
 
 from .small_disk import Ballast, small_disk
 
-ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("HOLDFAST_ROUNDS", "6"))
 
 # A filler that is not on the small disk, because its sandbox was left out, must not fill the machine's.
 _GUARD = """

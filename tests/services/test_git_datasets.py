@@ -307,7 +307,7 @@ async def test_a_repository_of_endless_folders_is_refused(
     house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten trees, each ten times the one before: a few hundred bytes, and more files than any disk holds."""
-    monkeypatch.setattr(git_program, "MOST_ENTRIES", 5_000)
+    monkeypatch.setattr(git_program, "MOST_ENTRIES", 50_000)
     blob = repository.git("rev-parse", "HEAD:readme")
     kind, below = "100644 blob", blob
     for _ in range(10):
@@ -317,7 +317,7 @@ async def test_a_repository_of_endless_folders_is_refused(
     commit = repository.git("commit-tree", below, "-m", "bomb")
     repository.git("update-ref", "refs/heads/bomb", commit)
     await add(house, repository.url, branch="bomb")
-    assert "more than 5000 files" in (await synced(house)).error
+    assert "more than 50000 files" in (await synced(house)).error
     async with asyncio.timeout(60):
         while work_folders(house):  # removed after the end is told
             await asyncio.sleep(0.02)
@@ -485,3 +485,15 @@ async def test_its_secret_must_be_there_and_for_git(house: House) -> None:
 
 def work_folders(house: House) -> list[Path]:
     return list((house.home / "shared/git").glob("*/.work-*"))
+
+
+async def test_a_process_that_is_left_with_much_to_say_ends() -> None:
+    """What it wrote and nobody read must not keep its end from being noticed."""
+    async with asyncio.timeout(60):
+        async with git_program._running(["sh", "-c", "yes a long line of words"], os.environ) as process:
+            assert process.stdout is not None
+            await process.stdout.read(1)
+            while len(process.stdout._buffer) < 1 << 17:  # type: ignore[attr-defined]  # as much as it takes, no more
+                await asyncio.sleep(0.01)
+            pid = process.pid
+    assert not Path(f"/proc/{pid}").exists()

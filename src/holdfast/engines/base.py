@@ -358,10 +358,10 @@ class Engine(Protocol):
         self, on_change: Callable[[Observation], None], on_health: Callable[[], None] = ignore_health
     ) -> None:
         """Get ready. `on_change` is called on the event loop for each task that ends, and for one that starts later
-        than `start` answered: a hint, so that nobody has to look all the time. It may come twice, and before `start`
-        has returned; one that is lost is made up for by `observe`.
-        `on_health` is called there when `health` answers something new. An engine that cannot isolate tasks as it must
-        opens all the same, says so in `health().conditions`, refuses every start and tries again by itself."""
+        than `start` answered: a hint that saves polling. It may come twice, and before `start` has returned; one that
+        is lost is made up for by `observe`. `on_health` is called there when `health` answers something new. An engine
+        that cannot isolate tasks as it must opens all the same, says so in `health().conditions`, refuses every start
+        and tries again by itself."""
         ...
 
     async def close(self) -> None:

@@ -270,7 +270,7 @@ class _running:
     async def _reap(self) -> None:
         """Its end may not be noticed while something that it wrote waits to be read."""
         for stream in (self.process.stdout, self.process.stderr):
-            with suppress(RuntimeError):  # somebody else is reading it
+            with suppress(RuntimeError):  # another coroutine reads it
                 while stream is not None and await stream.read(1 << 16):
                     pass
         await self.process.wait()

@@ -35,7 +35,7 @@ class GivesDiagnosis(Protocol):
 
 
 class GivesEfficiency(Protocol):
-    min_seconds: float  # of a job that ran for less nothing is told
+    min_seconds: float  # jobs that ran for less have no efficiency report
 
     async def of(self, record: JobDetail) -> tuple[tuple[Finding, ...], Efficiency | None]: ...
 
