@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_SKIPPED = {".venv", ".git", "build", "dist", "node_modules"}
+_SKIPPED = {"build", "dist", "node_modules"}
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
@@ -21,9 +22,19 @@ class Block:
     text: str
 
 
-def pages() -> list[Path]:
-    found = [path for path in ROOT.rglob("*.md") if not _SKIPPED & set(path.relative_to(ROOT).parts)]
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(ROOT).parts))
+@cache
+def pages() -> tuple[Path, ...]:
+    return tuple(sorted(_find_pages(ROOT)))
+
+
+def _find_pages(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.name in _SKIPPED:
+            continue
+        if path.is_dir():
+            yield from _find_pages(path)
+        elif path.suffix == ".md":
+            yield path
 
 
 def name(path: Path) -> str:
