@@ -62,6 +62,7 @@ class OpenEngine(FakeEngine):
     def __init__(self) -> None:
         super().__init__()
         self.entered: list[str] = []
+        self.revived: list[str] = []
 
     async def enter(self, attempt_id: str, command: Command) -> Session:
         if command.script == "nonsense":
@@ -72,7 +73,8 @@ class OpenEngine(FakeEngine):
     async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         raise NoEntry(f"Nothing listens on port {port}.")
 
-    async def revive(self, launch: Launch) -> None: ...
+    async def revive(self, launch: Launch) -> None:
+        self.revived.append(launch.attempt_id)
 
     async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
         return []
@@ -304,3 +306,18 @@ async def test_a_store_that_cannot_write_keeps_nobody_out(open_house_: House) ->
     entered = await entering.find(house.admin, job)
     await house.store.close()
     await entering._save(house.admin, entered, "ssh")  # and nothing is raised
+
+
+async def test_one_whose_files_alone_are_kept_is_revived_before_its_processes_have_ended(tmp_path: Path) -> None:
+    class Slow(OpenEngine):
+        async def stop(self, attempt_id: str, grace: float) -> None: ...  # its processes go when they like
+
+    engine = Slow()
+    async with open_house(tmp_path / "home", engine=engine) as house:
+        job = await house.submit("name: crash\nhold: true\ncommand: exit 2\n")
+        await house.until(job.id, JobState.HELD)
+        (await house.services.entering.enter(house.admin, job.id, None, Command())).close()
+        assert engine.revived == []
+        await house.services.holds.keep_files(house.admin, job.id)
+        (await house.services.entering.enter(house.admin, job.id, None, Command())).close()
+        assert engine.revived == engine.entered[:1]

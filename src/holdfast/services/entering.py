@@ -13,6 +13,7 @@ from holdfast.core.access import Actor, may_enter, refuse_entry
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.identity import plain_roles
+from holdfast.core.job import Keep
 from holdfast.core.records import JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Command, Engine, LetsIn, NoEntry, Session
@@ -46,7 +47,7 @@ class Entrance:
     attempt_id: str
     attempt: int = 0  # of the job
     held: bool = False
-    files_only: bool = False  # held, and none of its processes are left
+    files_only: bool = False  # held, and its processes have ended or are being stopped
     ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by the names that the job gave them
 
     def whose(self, actor: Actor) -> str:
@@ -347,7 +348,7 @@ def _entrance(job: JobSummary, snapshot: JobSnapshot, task: TaskAttempt) -> Entr
         attempt_id=snapshot.attempt_id(task),
         attempt=snapshot.attempt,
         held=task.state is TaskState.HELD,
-        files_only=task.held is not None and task.held.ended,
+        files_only=task.held is not None and (task.held.ended or task.held.keep is Keep.FILES),
         ports=task.ports,
     )
 
