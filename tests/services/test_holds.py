@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Hold, Job, Keep
 from holdfast.core.records import Group, JobFilter, JobSummary
 from holdfast.core.states import JobState
+from holdfast.engines.fake import FakeEngine
 from holdfast.services.groups import GroupChange
 from holdfast.services.intake import NO_HOLDS
 
@@ -273,3 +275,23 @@ async def test_a_groups_hold_is_in_the_record_of_changes(house: House) -> None:
     await house.services.groups.change(house.admin, "default", GroupChange(hold=None))
     found = (await house.services.audit.list(house.admin, AuditQuery(limit=3))).items
     assert [event.detail["hold"] for event in found] == ["off", "files:7d", "on"]
+
+
+# -- waiting
+
+
+async def test_a_job_that_was_released_is_waited_for_to_its_end(tmp_path: Path) -> None:
+    class SlowToStop(FakeEngine):
+        async def stop(self, attempt_id: str, grace: float) -> None: ...  # its processes go when they like
+
+    engine = SlowToStop()
+    async with open_house(tmp_path / "home", engine=engine) as house:
+        job = await held(house)
+        assert (await house.services.jobs.wait(house.admin, job.id, 60, held=True)).state is JobState.HELD
+        await house.services.holds.release(house.admin, job.id)
+        waiting = asyncio.create_task(house.services.jobs.wait(house.admin, job.id, 60, held=True))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        (attempt,) = engine.machine.tasks
+        engine.finish(attempt, 143)
+        assert (await waiting).state is JobState.FAILED

@@ -29,7 +29,7 @@ from holdfast.core.records import (
     Page,
     TaskRecord,
 )
-from holdfast.core.states import JobState
+from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine, Isolation
 from holdfast.store import events as event_rows
 from holdfast.store import jobs as job_rows
@@ -386,8 +386,12 @@ class Jobs:
     # -- small things
 
     def _goes_on(self, job_id: str, held: bool) -> bool:
+        """Whether a state that is waited for is yet to come. `held`: being held is one, until the hold is released."""
         live = self._control.active(job_id)
-        return live is not None and not (held and live.state is JobState.HELD)
+        if live is None:
+            return False
+        is_held = any(task.state is TaskState.HELD and task.stop is None for task in live.tasks)
+        return not (held and live.state is JobState.HELD and is_held)
 
     async def _summary(self, job_id: str) -> JobSummary:
         found = await self._store.read(job_rows.find, job_id)
