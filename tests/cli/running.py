@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import run
+from tests.preloaded import run_holdfast, start_holdfast
 
 PATIENCE = 60.0  # seconds; only ever reached when something is broken
 
@@ -69,7 +70,7 @@ STARTED: list[subprocess.Popen[bytes]] = []
 
 def start(*args: str, env: Mapping[str, str], **kwargs: Any) -> subprocess.Popen[bytes]:
     """Left running; whatever a failing test does not end is ended after it."""
-    process = subprocess.Popen(program(*args), env=dict(env), start_new_session=True, **kwargs)
+    process = start_holdfast(args, env=env, start_new_session=True, **kwargs)
     STARTED.append(process)
     return process
 
@@ -83,7 +84,7 @@ def end_started() -> None:
 
 
 def run_program(*args: str, env: Mapping[str, str]) -> Result:
-    done = subprocess.run(program(*args), env=dict(env), capture_output=True, timeout=PATIENCE, check=False)
+    done = run_holdfast(args, env=env, timeout=PATIENCE)
     return Result(done.returncode, done.stdout, done.stderr.decode())
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -83,7 +84,7 @@ def wait_for_connection(pid: int) -> None:
     import psutil
 
     while not psutil.Process(pid).net_connections():
-        os.sched_yield()
+        time.sleep(0.01)
 
 
 def loaded_by(code: str, env: dict[str, str]) -> set[str]:

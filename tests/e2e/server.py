@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx
 
+from tests.preloaded import start_holdfast
+
 PATIENCE = 60.0  # seconds; only ever reached when something is broken
 
 
@@ -35,6 +37,7 @@ class Server:
         self.token = ""
         self.prefix: list[str] = []  # a command that runs the server, such as unshare
         self.user: int | None = None  # runs it; None: the one who runs the tests
+        self.afresh = False  # in an interpreter of its own, as users start it
 
     def start(self) -> float:
         """Returns the seconds until it answered."""
@@ -45,21 +48,21 @@ class Server:
         env |= self.settings
         self.home.mkdir(parents=True, exist_ok=True)
         with open(self.home / "server.log", "ab") as log:
-            self.process = subprocess.Popen(
-                [*self.prefix, sys.executable, "-m", "holdfast", "up"],
-                env=env,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                user=self.user,
-                group=self.user,
-                extra_groups=() if self.user is not None else None,
-            )
+            output: dict[str, Any] = {"stdout": log, "stderr": log, "start_new_session": True}
+            if self.prefix or self.user is not None or self.afresh:
+                self.process = self._start_afresh(env, output)
+            else:
+                self.process = start_holdfast(["up"], env=env, **output)
         try:
             return self.wait_ready()
         except BaseException:
             self.kill()  # leave nothing behind
             raise
+
+    def _start_afresh(self, env: dict[str, str], output: dict[str, Any]) -> subprocess.Popen[bytes]:
+        command = [*self.prefix, sys.executable, "-m", "holdfast", "up"]
+        groups = () if self.user is not None else None
+        return subprocess.Popen(command, env=env, user=self.user, group=self.user, extra_groups=groups, **output)
 
     def wait_ready(self) -> float:
         assert self.process is not None

@@ -17,7 +17,8 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 import pytest
 
-from holdfast.sdk import AsyncClient, CannotConnect, Client, ClientError
+from holdfast.sdk import AsyncClient, CannotConnect, Client, ClientError, inside
+from holdfast.sdk import plain as plain_client
 from holdfast.sdk.address import Address, save_login
 from holdfast.sdk.inside import open_exec
 from holdfast.sdk.plain import PlainClient
@@ -97,14 +98,17 @@ def impostor(answer: bytes, port: int = 0) -> Iterator[Impostor]:
         found.stop()
 
 
+SILENCE = 1.0  # seconds until a client gives up an answer that does not end
+
+
 def blocking(url: str) -> None:
-    with Client(url, TOKEN) as client:
+    with Client(url, TOKEN, timeout=SILENCE) as client:
         client.me()
 
 
 def awaiting(url: str) -> None:
     async def go() -> None:
-        async with AsyncClient(url, TOKEN) as client:
+        async with AsyncClient(url, TOKEN, timeout=SILENCE) as client:
             await client.me()
 
     asyncio.run(go())
@@ -116,8 +120,8 @@ def plain(url: str) -> None:
 
 
 def streaming(url: str) -> None:
-    with Client(url, TOKEN) as client:
-        list(client.stream_log("job-1"))
+    with Client(url, TOKEN, timeout=SILENCE) as client:
+        list(client.stream_log("job-1", patience=0))
 
 
 def line(url: str) -> None:
@@ -126,7 +130,9 @@ def line(url: str) -> None:
 
 @pytest.mark.parametrize("kind", ANSWERS)
 @pytest.mark.parametrize("use", [blocking, awaiting, plain, streaming, line])
-def test_no_client_sends_its_token(use: Callable[[str], None], kind: str) -> None:
+def test_no_client_sends_its_token(use: Callable[[str], None], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_client, "TIMEOUT", SILENCE)
+    monkeypatch.setattr(inside, "OPEN_TIMEOUT", SILENCE)
     with impostor(ANSWERS[kind]) as found, pytest.raises(ClientError):
         use(found.url)
     assert found.connections

@@ -1,0 +1,143 @@
+"""Starts `holdfast` as a copy of a process that has loaded it already.
+
+Loading is most of what a start costs, and the tests start hundreds of servers and commands. What is started is a process
+like any other: a child of the tests, with its own arguments, environment and descriptors. Tests of the start itself,
+or of what others see of its command line, start it afresh.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import inspect
+import io
+import json
+import os
+import platform
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+# The preloader clones itself as its parent's child, so that the tests can wait for it; os.fork cannot do that.
+_CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
+_CLONE_PARENT = 0x8000
+_REQUEST_SIZE = 1 << 20
+_STREAMS = 3
+
+
+def start_holdfast(args: Sequence[str], *, env: Mapping[str, str], **more: Any) -> subprocess.Popen[bytes]:
+    """`holdfast ARGS`, with what else subprocess.Popen takes."""
+    command = [sys.executable, "-m", "holdfast", *args]
+    start = _Preloaded if _CLONE is not None else subprocess.Popen[bytes]
+    return start(command, env=dict(env), **more)
+
+
+def run_holdfast(args: Sequence[str], *, env: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess[bytes]:
+    """Run it to its end, with nothing to read, and keep what it writes."""
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with start_holdfast(args, env=env, stdin=nothing, stdout=pipe, stderr=pipe) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+class _Preloaded(subprocess.Popen[bytes]):
+    def _execute_child(self, *given: Any) -> None:
+        """In place of fork and exec. The other arguments are left out: no test gives them."""
+        call = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
+        wanted = [call["p2cread"], call["c2pwrite"], call["errwrite"]]
+        streams = [number if fd == -1 else fd for number, fd in enumerate(wanted)]
+        request = {"args": call["args"][3:], "env": call["env"], "cwd": call["cwd"] or os.getcwd()}
+        request["session"] = call["start_new_session"]
+        preloader = _preloader()
+        socket.send_fds(preloader, [json.dumps(request).encode()], streams)
+        self.pid = int(preloader.recv(64))
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(call[name] for name in pipes))  # type: ignore[attr-defined]
+
+
+@cache
+def _preloader() -> socket.socket:
+    """Connected to it. It ends when we do."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-c", "import sys; from tests import preloaded; preloaded.serve(int(sys.argv[1]))"]
+        subprocess.Popen([*command, str(theirs.fileno())], pass_fds=[theirs.fileno()], start_new_session=True)
+    return ours
+
+
+# --- in the preloader ---------------------------------------------------------------------------------------------
+
+
+def serve(fd: int) -> None:
+    """Become what is asked for, in copies, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _preload()
+    control = socket.socket(fileno=fd)
+    while True:
+        data, fds, _, _ = socket.recv_fds(control, _REQUEST_SIZE, _STREAMS)
+        if not data:
+            return
+        pid = _clone()
+        if pid == 0:
+            break
+        for each in fds:
+            os.close(each)
+        control.send(str(pid).encode())
+    control.close()
+    _become(json.loads(data), fds)
+
+
+def _preload() -> None:
+    import holdfast.bootstrap
+    import holdfast.cli.main
+    import holdfast.controller.loop
+    import holdfast.sdk.client
+    import holdfast.server.app
+    import holdfast.server.http
+    import holdfast.server.ssh.door  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
+def _clone() -> int:
+    libc = ctypes.PyDLL(None, use_errno=True)  # which keeps the interpreter's lock, as it must be in the copy
+    pid = int(libc.syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0))
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "clone failed")
+    return pid
+
+
+def _become(request: dict[str, Any], fds: Sequence[int]) -> None:
+    from holdfast.cli.main import main
+
+    if request["session"]:
+        os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    os.closerange(_STREAMS, max(fds) + 1)
+    sys.stdin = sys.__stdin__ = _open_stream(0, "r")
+    sys.stdout = sys.__stdout__ = _open_stream(1, "w")
+    sys.stderr = sys.__stderr__ = _open_stream(2, "w", errors="backslashreplace", line_buffering=True)
+    random.seed()
+    sys.argv = ["holdfast", *request["args"]]
+    main()
+
+
+def _open_stream(fd: int, mode: str, *, errors: str = "strict", line_buffering: bool = False) -> io.TextIOWrapper:
+    """As an interpreter opens it."""
+    raw = open(fd, f"{mode}b", closefd=False)
+    return io.TextIOWrapper(raw, "utf-8", errors, line_buffering=line_buffering or raw.isatty())  # type: ignore[arg-type]
