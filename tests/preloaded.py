@@ -1,13 +1,14 @@
 """Starts `holdfast` as a copy of a process that has loaded it already.
 
-Loading is most of what a start costs, and the tests start hundreds of servers and commands. What is started is a process
-like any other: a child of the tests, with its own arguments, environment and descriptors. Tests of the start itself,
-or of what others see of its command line, start it afresh.
+Loading is most of what a start costs, and the tests start hundreds of servers and commands. What is started is a
+process like any other: a child of the tests, with its own arguments, environment and descriptors. Tests of the start
+itself, or of what others see of its command line, start it afresh.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import inspect
 import io
@@ -19,8 +20,10 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 # The preloader clones itself as its parent's child, so that the tests can wait for it; os.fork cannot do that.
@@ -30,19 +33,25 @@ _REQUEST_SIZE = 1 << 20
 _STREAMS = 3
 
 
-def start_holdfast(args: Sequence[str], *, env: Mapping[str, str], **more: Any) -> subprocess.Popen[bytes]:
-    """`holdfast ARGS`, with what else subprocess.Popen takes."""
+def start_holdfast(
+    args: Sequence[str], *, env: Mapping[str, str], at_terminal: bool = False, **more: Any
+) -> subprocess.Popen[bytes]:
+    """`holdfast ARGS`, with what else subprocess.Popen takes. `at_terminal`: stdin is its controlling terminal."""
     command = [sys.executable, "-m", "holdfast", *args]
-    start = _Preloaded if _CLONE is not None else subprocess.Popen[bytes]
-    return start(command, env=dict(env), **more)
+    if _CLONE is None:
+        preexec = _take_terminal if at_terminal else None
+        return subprocess.Popen(command, env=dict(env), preexec_fn=preexec, **more)
+    return (_PreloadedAtTerminal if at_terminal else _Preloaded)(command, env=dict(env), **more)
 
 
-def run_holdfast(args: Sequence[str], *, env: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess[bytes]:
-    """Run it to its end, with nothing to read, and keep what it writes."""
-    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    with start_holdfast(args, env=env, stdin=nothing, stdout=pipe, stderr=pipe) as process:
+def run_holdfast(
+    args: Sequence[str], *, env: Mapping[str, str], timeout: float, input: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run it to its end, and keep what it writes."""
+    pipe = subprocess.PIPE
+    with start_holdfast(args, env=env, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(input, timeout)
         except BaseException:
             process.kill()
             raise
@@ -50,19 +59,25 @@ def run_holdfast(args: Sequence[str], *, env: Mapping[str, str], timeout: float)
 
 
 class _Preloaded(subprocess.Popen[bytes]):
+    at_terminal = False
+
     def _execute_child(self, *given: Any) -> None:
         """In place of fork and exec. The other arguments are left out: no test gives them."""
         call = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
         wanted = [call["p2cread"], call["c2pwrite"], call["errwrite"]]
         streams = [number if fd == -1 else fd for number, fd in enumerate(wanted)]
-        request = {"args": call["args"][3:], "env": call["env"], "cwd": call["cwd"] or os.getcwd()}
-        request["session"] = call["start_new_session"]
+        request = {"args": call["args"][3:], "env": call["env"], "cwd": str(call["cwd"] or Path.cwd())}
+        request |= {"session": call["start_new_session"], "at_terminal": self.at_terminal}
         preloader = _preloader()
         socket.send_fds(preloader, [json.dumps(request).encode()], streams)
         self.pid = int(preloader.recv(64))
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(call[name] for name in pipes))  # type: ignore[attr-defined]
+
+
+class _PreloadedAtTerminal(_Preloaded):
+    at_terminal = True
 
 
 @cache
@@ -129,6 +144,8 @@ def _become(request: dict[str, Any], fds: Sequence[int]) -> None:
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
     os.closerange(_STREAMS, max(fds) + 1)
+    if request["at_terminal"]:
+        _take_terminal()
     sys.stdin = sys.__stdin__ = _open_stream(0, "r")
     sys.stdout = sys.__stdout__ = _open_stream(1, "w")
     sys.stderr = sys.__stderr__ = _open_stream(2, "w", errors="backslashreplace", line_buffering=True)
@@ -137,7 +154,11 @@ def _become(request: dict[str, Any], fds: Sequence[int]) -> None:
     main()
 
 
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 def _open_stream(fd: int, mode: str, *, errors: str = "strict", line_buffering: bool = False) -> io.TextIOWrapper:
     """As an interpreter opens it."""
-    raw = open(fd, f"{mode}b", closefd=False)
+    raw = open(fd, f"{mode}b", closefd=False)  # noqa: SIM115 - as long as the process lives
     return io.TextIOWrapper(raw, "utf-8", errors, line_buffering=line_buffering or raw.isatty())  # type: ignore[arg-type]

@@ -7,14 +7,15 @@ import os
 import pty
 import select
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from .running import PATIENCE, STARTED, program
+from tests.preloaded import start_holdfast
+
+from .running import PATIENCE, STARTED
 
 
 class AtTerminal:
@@ -22,14 +23,14 @@ class AtTerminal:
         self._ours, theirs = pty.openpty()
         self.resize(columns, rows)
         self.before = self.settings()
-        self.process = subprocess.Popen(
-            program(*args),
+        self.process = start_holdfast(
+            args,
             env={**env, "TERM": "xterm-256color", "NO_COLOR": "1"},
+            at_terminal=True,
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         STARTED.append(self.process)
         self._theirs = theirs  # kept, so that what it left of the terminal's settings can be looked at

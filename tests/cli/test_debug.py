@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.pdb_console import PROMPT, command_of
+from tests.preloaded import run_holdfast
 
-from .running import PATIENCE, program, run_program, start
+from .running import PATIENCE, run_program, start
 from .terminals import at_terminal
 
 Env = dict[str, str]
@@ -54,9 +55,7 @@ def waiting(place: Env, tmp_path: Path) -> Iterator[str]:
 
 
 def typed(lines: bytes, *args: str, env: Env) -> tuple[int, str, str]:
-    done = subprocess.run(
-        program("debug", *args), env=env, input=lines, capture_output=True, timeout=PATIENCE, check=False
-    )
+    done = run_holdfast(["debug", *args], env=env, input=lines, timeout=PATIENCE)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

@@ -19,8 +19,9 @@ from holdfast.cli.ssh import _options
 from holdfast.core.errors import UserError
 from holdfast.sdk import ShortKey, SshLine
 from tests.e2e.server import Server
+from tests.preloaded import run_holdfast
 
-from .running import PATIENCE, Result, clean_env, program, run_on_terminal, run_program, start
+from .running import PATIENCE, Result, clean_env, run_on_terminal, run_program, start
 from .terminals import AtTerminal, at_terminal
 
 Env = dict[str, str]
@@ -39,7 +40,7 @@ def until_running(env: Env, job: str, state: str = "Running") -> None:
 
 
 def run_with(stdin: bytes, *args: str, env: Env) -> Result:
-    done = subprocess.run(program(*args), env=env, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
+    done = run_holdfast(args, env=env, input=stdin, timeout=PATIENCE)
     return Result(done.returncode, done.stdout, done.stderr.decode())
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.preloaded import run_holdfast
 
 from .server import PATIENCE, Server
 
@@ -63,8 +63,7 @@ def inside(server: Server, id: str, command: str) -> str:
     """What a command says inside the task."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     env |= {"HOLDFAST_URL": server.url, "HOLDFAST_TOKEN": server.token}
-    words = [sys.executable, "-m", "holdfast", "exec", id, "--", command]
-    done = subprocess.run(words, env=env, capture_output=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL)
+    done = run_holdfast(["exec", id, "--", command], env=env, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from holdfast.sdk.inside import open_exec
 from holdfast.sdk.plain import PlainClient
 from holdfast.sdk.wire import options
 from tests.e2e.server import PATIENCE, Server
+from tests.preloaded import run_holdfast
 from tests.sdk.scripted import ScriptedServer, json_say, proof_of
 
 SECRET = "qv3R9x_theSecretOfTheToken"
@@ -141,9 +141,8 @@ def test_no_client_sends_its_token(use: Callable[[str], None], kind: str, monkey
     assert b"authorization" not in found.heard.lower()
 
 
-def _run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "holdfast", *words]
-    return subprocess.run(program, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+def _run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
+    return run_holdfast(words, env=env, timeout=PATIENCE)
 
 
 def _env(tmp_path: Path, **more: str) -> dict[str, str]:
@@ -162,7 +161,7 @@ def test_the_command_line_says_so(tmp_path: Path, by: str, words: tuple[str, ...
             save_login(found.url, TOKEN, "ann", None, environ=env)
         ran = _run(env, *words)
     assert ran.returncode == 1
-    assert "is not the server that issued your token. The token was not sent" in ran.stderr
+    assert "is not the server that issued your token. The token was not sent" in ran.stderr.decode()
     assert SECRET.encode() not in found.heard
 
 

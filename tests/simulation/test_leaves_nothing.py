@@ -18,6 +18,7 @@ import pytest
 from holdfast.engines.embedded.cgroups import find_cgroups
 
 from ..e2e.server import Server
+from ..preloaded import start_holdfast
 
 PATIENCE = 120.0  # seconds; only ever reached when something is broken
 
@@ -48,12 +49,8 @@ class Traces:
 
     def _begin(self, *more: str) -> subprocess.Popen[bytes]:
         self._file.write_text(json.dumps(self.job))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "simulate", str(self._file), *more],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        words = ["simulate", str(self._file), *more]
+        process = start_holdfast(words, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.processes.append(process)
         return process
 

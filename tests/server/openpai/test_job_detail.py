@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.identity import container_uid, task_uid
 from holdfast.core.placement import Node
 from holdfast.core.states import JobState
@@ -324,6 +325,8 @@ async def test_others_stop_once_it_is_decided(pai: Pai) -> None:
 async def test_stopped_while_the_next_attempt_is_waited_for(pai: Pai) -> None:
     made = await pai.house.submit(job(roles={"worker": role("sleep 9")}), pai.alice)
     await pai.house.until(made.id, JobState.RUNNING)
+    blocked = Condition(kind=ConditionKind.SANDBOX, message="Tasks cannot be isolated.", blocks_starts=True)
+    pai.house.engine.set_conditions(blocked)  # so that the next attempt does not start before it is stopped
     pai.house.engine.lose(pai.house.engine.running()[0])
     await pai.house.until(made.id, JobState.PENDING)
     await pai.house.services.jobs.stop(pai.alice, made.id)
