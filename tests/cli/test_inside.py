@@ -324,6 +324,7 @@ def test_a_name_means_the_one_that_is_held_before_those_that_ended(place: Env) -
     assert "--hold" not in refused.err
 
 
+@pytest.mark.release
 def test_a_server_that_dies_ends_the_line(tmp_path: Path) -> None:
     server = Server(tmp_path / "state", HOLDFAST_SSH_PORT="0")
     server.start()

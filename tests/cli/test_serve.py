@@ -51,6 +51,7 @@ def test_detached_with_a_first_job(env: dict[str, str], job_file: Path) -> None:
     assert run_program("up", "--first-job", str(job_file), env=env).code == 9
 
 
+@pytest.mark.release
 def test_what_to_do_next_comes_after_the_first_job(env: dict[str, str], job_file: Path) -> None:
     seen = run_on_terminal("up", "--detach", "--first-job", str(job_file), env=env).out
     assert seen.count(b"next: ") == 1
@@ -111,6 +112,7 @@ def test_a_missing_first_job_starts_nothing(env: dict[str, str], tmp_path: Path)
     assert not Path(env["HOLDFAST_HOME"]).exists()
 
 
+@pytest.mark.release
 def test_down_leaves_a_stranger_with_the_same_number_alone(env: dict[str, str]) -> None:
     """A server that was killed left its file behind, and its process number now belongs to somebody else."""
     run_program("up", "--detach", env=env)
@@ -125,6 +127,7 @@ def test_down_leaves_a_stranger_with_the_same_number_alone(env: dict[str, str]) 
         stranger.kill()
 
 
+@pytest.mark.release
 def test_follow_goes_on_across_a_restart(env: dict[str, str], tmp_path: Path) -> None:
     """Killed in the middle of a log: whoever follows sees every byte once, and the job's own exit code."""
     run_program("up", "--detach", env=env)

@@ -43,8 +43,7 @@ def without_groups(ward: Ward, tmp_path_factory: pytest.TempPathFactory) -> Iter
     if os.getuid() != 0:
         pytest.skip("only root can take the control groups away from a server")
     ward = Ward(tmp_path_factory.mktemp("without-groups"))
-    with pytest.MonkeyPatch.context() as patch:
-        ward.start_without_control_groups(patch)
+    ward.start_without_control_groups()
     try:
         assert ward.engine["limits"] == "watched"
         ward.run(OF_LIMITS)

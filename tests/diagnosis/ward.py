@@ -6,15 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.e2e.server import PATIENCE, Server
 
@@ -43,14 +40,10 @@ class Ward:
     def start(self) -> None:
         self.server.start()
 
-    def start_without_control_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_without_control_groups(self) -> None:
         """In a mount namespace of its own, where no control groups are to be found."""
-        python = self.server.home.parent / "python"
-        python.write_text(f"#!/bin/sh\nexec unshare -m sh -c '{NO_GROUPS}' {sys.executable} \"$@\"\n")
-        python.chmod(0o755)
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "executable", str(python))
-            self.server.start()
+        self.server.prefix = ["unshare", "-m", "sh", "-c", NO_GROUPS]
+        self.server.start()
 
     @cached_property
     def engine(self) -> dict[str, Any]:

@@ -39,7 +39,11 @@ def _told(server: Server, job_id: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("end", "extra", "state"),
-    [("true", "", "Succeeded"), ("exit 3", "", "Failed"), ("sleep 600", "time_limit: 1s\n", "Failed")],
+    [
+        pytest.param("true", "", "Succeeded", marks=pytest.mark.release),
+        ("exit 3", "", "Failed"),
+        pytest.param("sleep 600", "time_limit: 1s\n", "Failed", marks=pytest.mark.release),
+    ],
 )
 def test_what_a_job_leaves_is_kept(server: Server, end: str, extra: str, state: str) -> None:
     job = server.submit(_job(LEAVE, end, extra=extra))["id"]
@@ -59,6 +63,7 @@ def test_what_is_too_much_is_left_out_and_said(server: Server) -> None:
     assert "files.artifact_files" in text
 
 
+@pytest.mark.release
 def test_a_job_that_ends_while_the_server_is_down_keeps_its_own(server: Server, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

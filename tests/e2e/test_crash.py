@@ -52,7 +52,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     running.stop()
 
 
-@pytest.mark.parametrize("seed", [7, 8])
+@pytest.mark.parametrize("seed", [7, pytest.param(8, marks=pytest.mark.release)])
 def test_nothing_is_lost_and_nothing_runs_twice(server: Server, tmp_path: Path, seed: int) -> None:
     crash_again_and_again(server, tmp_path, jobs=40, kills=5, seed=seed)
 

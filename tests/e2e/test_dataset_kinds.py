@@ -86,6 +86,7 @@ def test_a_running_task_keeps_its_commit(server: Server, tmp_path: Path) -> None
     assert run(server, "cat /datasets/moving/readme", "moving") == ["two"]
 
 
+@pytest.mark.release
 def test_a_server_that_is_killed_in_the_middle_of_a_clone(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "code")
     repository.commit(readme="words\n")

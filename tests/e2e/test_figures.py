@@ -15,6 +15,8 @@ from holdfast.store.series_files import SeriesFiles
 
 from .server import PATIENCE, Server
 
+pytestmark = pytest.mark.release
+
 SIZE = "resources: {cpu: 0.5, memory: 64Mi}\n"
 BUSY = f"name: busy\ncommand: 'while :; do :; done'\n{SIZE}"
 HELD = f"name: held\nhold: true\ncommand: 'timeout 3 sh -c \"while :; do :; done\"; exit 3'\n{SIZE}"

@@ -105,6 +105,7 @@ def test_a_held_world_outlives_the_server(server: Server) -> None:
     assert used(server) == 0
 
 
+@pytest.mark.release
 def test_a_deadline_that_passes_while_no_server_runs(server: Server) -> None:
     id = held(server, "3s")
     server.kill()
@@ -124,6 +125,7 @@ def test_a_stop_ends_it_as_failed_as_it_was(server: Server) -> None:
     assert (ended["state"], ended["exit_code"]) == ("Failed", 3)
 
 
+@pytest.mark.release
 def test_what_is_held_whole_counts_against_the_quota_and_files_do_not(server: Server) -> None:
     with server.client() as client:
         assert client.post("/groups", json={"name": "red", "quota": {"cpu": 0.1}}).status_code == 201
@@ -142,6 +144,7 @@ def test_what_is_held_whole_counts_against_the_quota_and_files_do_not(server: Se
     assert inside(server, id, "cat note") == "evidence\n"
 
 
+@pytest.mark.release
 def test_files_make_room_when_the_disk_is_nearly_full(server: Server) -> None:
     files, whole = held(server, "files"), held(server, "true")
     until_ended(server, files)

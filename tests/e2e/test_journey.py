@@ -187,6 +187,7 @@ def test_a_job_sees_neither_the_servers_state_nor_other_peoples_secrets(server: 
     assert "*" in log.splitlines() or "/etc/shadow: Permission denied" in log
 
 
+@pytest.mark.release
 def test_logs_expire_and_the_record_stays(tmp_path: Path) -> None:
     server = Server(tmp_path / "home")
     server.start()

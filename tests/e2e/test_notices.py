@@ -52,6 +52,7 @@ def settled(server: Server, count: int) -> list[dict[str, Any]]:
     raise AssertionError(f"still under way: {Counter(item['state'] for item in items)}\n{server.log()[-2000:]}")
 
 
+@pytest.mark.release
 def test_each_notice_arrives_once_however_often_the_server_dies(server: Server, hook: Hook) -> None:
     post(server, "/me/notices/recipients", way="webhook", address=hook.url, events=["failed", "succeeded"])
     jobs = []

@@ -183,6 +183,7 @@ WELL = {
 
 
 @needs_prometheus
+@pytest.mark.release
 def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
     shutil.copy(DEPLOY / "prometheus/alerts.yml", tmp_path / "alerts.yml")
     tests = [_scenario(series, {name}) for name, series in BAD.items()] + [_scenario(WELL, set())]

@@ -23,6 +23,8 @@ from holdfast.store.vault import Vault
 
 from .server import PATIENCE, Server
 
+pytestmark = pytest.mark.release
+
 MANY = 300
 KILLS = 3
 

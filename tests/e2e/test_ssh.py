@@ -80,6 +80,7 @@ def line_of(server: Server, job_id: str) -> dict[str, Any]:
     raise AssertionError(server.get(f"/jobs/{job_id}/ssh").text)
 
 
+@pytest.mark.release
 def test_a_hundred_megabytes_each_way(server: Server, tmp_path: Path) -> None:
     client = Client(tmp_path / "client", server)
     line = line_of(server, server.submit(JOB)["id"])
@@ -118,6 +119,7 @@ def test_a_killed_server_is_the_same_to_its_clients_when_it_is_back(server: Serv
     assert (ran.returncode, ran.stdout) == (0, b"before\n"), ran.stderr
 
 
+@pytest.mark.release
 def test_a_server_that_stops_sends_its_visitors_away_and_leaves_the_task(tmp_path: Path) -> None:
     server = Server(tmp_path / "home")
     server.start()

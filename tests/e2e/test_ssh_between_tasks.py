@@ -140,6 +140,7 @@ roles:
 """
 
 
+@pytest.mark.release
 def test_a_restart_of_the_server_changes_nothing(tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.mkdir()

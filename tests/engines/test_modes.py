@@ -221,6 +221,7 @@ def test_on_an_overlay_changes_are_kept_in_memory(tmp_path: Path) -> None:
 
 
 @only_root_can_become_another
+@pytest.mark.release
 def test_on_an_overlay_homes_are_collected_and_watched(tmp_path: Path) -> None:
     need(Isolation.FULL)
     here = Path(__file__).parent

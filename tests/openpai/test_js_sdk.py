@@ -17,6 +17,8 @@ from .node import PACKAGE, VERSION, run_node, run_script, sdk_folder
 from .place import PASSWORD, place, without_runtime
 from .swagger import TOLD, described, mistakes
 
+pytestmark = pytest.mark.release
+
 Told = dict[str, Any]
 Teller = Callable[[str], Told]
 

@@ -37,9 +37,16 @@ sys.stdin.readline()
 
 
 INTERPRETERS = interpreters()
+_MINORS = sorted(int(version.split(".")[1]) for version in INTERPRETERS)
+OLDEST_AND_NEWEST = {f"3.{minor}" for minor in (_MINORS[0], _MINORS[-1])}
 
 
-@pytest.fixture(params=INTERPRETERS)
+@pytest.fixture(
+    params=[
+        pytest.param(version, marks=[] if version in OLDEST_AND_NEWEST else pytest.mark.release)
+        for version in INTERPRETERS
+    ]
+)
 def any_desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     with bench(tmp_path, INTERPRETERS[request.param]) as made:
         yield made

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.server import Server
@@ -180,6 +181,7 @@ def test_many_users_come_from_a_file(window: Window, server: Server) -> None:
     assert login.status_code == 200
 
 
+@pytest.mark.release
 def test_nothing_keeps_anybody_out(window: Window) -> None:
     for path in PAGES:
         window.go(path)

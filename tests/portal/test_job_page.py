@@ -134,6 +134,7 @@ def failed(server: Server) -> str:
     return job
 
 
+@pytest.mark.release
 def test_every_section_can_be_used_by_all(window: Window, failed: str) -> None:
     for section in ("", "tasks&task=main-0", "events", "artifacts&file=a", "configuration"):
         window.go(f"/jobs/{failed}?section={section}")

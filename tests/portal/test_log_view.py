@@ -126,6 +126,7 @@ def first_number(window: Window) -> int:
     return int((rows(window).first.text_content() or "").split()[1])
 
 
+@pytest.mark.release
 def test_going_up_loads_all_of_a_log_and_keeps_the_page_small(window: Window, counted: str) -> None:
     open_log(window, counted)
     expect(rows(window).last).to_have_text("line 050000 of many")

@@ -124,6 +124,7 @@ def test_a_code_for_the_primehub_command_is_shown_and_works(open_window: Callabl
     assert "api-token" in given.json()
 
 
+@pytest.mark.release
 def test_pages_keep_nobody_out(window: Window) -> None:
     for path in ("/me", "/admin/audit", "/admin/settings", "/admin/place", "/oidc/auth-flow/login"):
         window.go(path)

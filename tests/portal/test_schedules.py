@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from .axe import findings
@@ -88,6 +89,7 @@ def test_history_comes_by_itself_and_keeps_the_focus(window: Window) -> None:
     expect(window.page.get_by_role("link", name="Edit")).to_be_focused()
 
 
+@pytest.mark.release
 def test_nothing_keeps_anybody_out(window: Window) -> None:
     id = add_schedule(window, "open-door")
     add_schedule(window, "locked-door", job="name: locked\ncommand: env\nimage: no/such\n")

@@ -12,6 +12,8 @@ from primehub.utils import GraphQLException, PrimeHubException, ResourceNotFound
 
 from .place import FORM, GROUP, Place, User
 
+pytestmark = pytest.mark.release
+
 GIB = 2**30
 
 

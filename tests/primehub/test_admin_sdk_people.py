@@ -12,6 +12,8 @@ from primehub.utils import GraphQLException, PrimeHubException
 
 from .place import GROUP, Place, User
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture(scope="module")
 def boss(hub: Place) -> User:

@@ -12,6 +12,8 @@ from primehub.utils import GraphQLException, SharedFileException
 
 from .place import FORM, GROUP, Place, User
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:

@@ -52,6 +52,7 @@ def test_a_job_from_a_file(ann: User, tmp_path: Path) -> None:
     assert ann.rest(f"/jobs/{made['id']}")["time_limit"] == 77
 
 
+@pytest.mark.release
 def test_all_pages_are_listed_and_end(hub: Place, bob: User) -> None:
     made = {hub.submit(bob, displayName=f"page {n}", command="true") for n in range(12)}
     listed = [job["id"] for job in bob.json("jobs", "list")]

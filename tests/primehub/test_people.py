@@ -6,7 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from .place import GROUP, Place, User
+
+pytestmark = pytest.mark.release
 
 
 def test_me(ann: User) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 import pytest
 
-from holdfast.sdk import AsyncClient, CannotConnect, Client, ClientError, inside
+from holdfast.sdk import AsyncClient, CannotConnect, Client, ClientError, inside, logs
 from holdfast.sdk import plain as plain_client
 from holdfast.sdk.address import Address, save_login
 from holdfast.sdk.inside import open_exec
@@ -133,6 +133,7 @@ def line(url: str) -> None:
 def test_no_client_sends_its_token(use: Callable[[str], None], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_client, "TIMEOUT", SILENCE)
     monkeypatch.setattr(inside, "OPEN_TIMEOUT", SILENCE)
+    monkeypatch.setattr(logs, "QUIET", SILENCE)
     with impostor(ANSWERS[kind]) as found, pytest.raises(ClientError):
         use(found.url)
     assert found.connections

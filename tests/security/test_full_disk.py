@@ -200,6 +200,7 @@ class Others:
 
 @pytest.mark.longer
 @pytest.mark.timeout(1200)
+@pytest.mark.release
 def test_rounds_of_fill_kill_start_and_free(server: SmallServer, disk: Path) -> None:
     ballast = Ballast(disk)
     assert server.isolation != "none"
@@ -218,7 +219,14 @@ def test_rounds_of_fill_kill_start_and_free(server: SmallServer, disk: Path) -> 
     print(f"{ROUNDS} rounds, {starts}, jobs of others: {Counter(results)}")  # noqa: T201 - for those who run them all
 
 
-@pytest.mark.parametrize("what", ["an unlinked file", "an unlinked file in /tmp", "a deep file"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "an unlinked file",
+        pytest.param("an unlinked file in /tmp", marks=pytest.mark.release),
+        pytest.param("a deep file", marks=pytest.mark.release),
+    ],
+)
 def test_a_job_that_hides_what_it_writes_is_stopped(server: SmallServer, what: str) -> None:
     others = round_of_a_job(server, what, FILLERS[what])
     assert {result_of(server, id) for id in others} <= {SUCCEEDED, NO_ROOM}

@@ -14,6 +14,8 @@ from tests.engines.playing import need_isolation
 
 from .member import Member, look_around
 
+pytestmark = pytest.mark.release
+
 WINDOWS = (0, 4096, 24 << 10, 64 << 10, 256 << 10)  # bytes left free for the sandbox trial
 
 

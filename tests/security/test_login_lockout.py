@@ -261,6 +261,7 @@ async def test_a_command_line_that_logged_in_before_is_not_locked_out(house: Hou
 # -- a real server, sixty threads
 
 
+@pytest.mark.release
 def test_sixty_threads_on_the_same_address_keep_nobody_out(tmp_path: Path) -> None:
     server = Server(tmp_path / "home")
     server.start()

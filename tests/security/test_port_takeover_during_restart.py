@@ -25,6 +25,8 @@ from .ports import (
     wait_until_gone,
 )
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:

@@ -159,6 +159,7 @@ def calls_of_a_trial(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) 
     return [(name, number) for name, count in sorted(most.items()) for number in range(1, count + 1)]
 
 
+@pytest.mark.release
 def test_no_fault_of_a_system_call_lowers_the_isolation(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ async def test_a_job_that_its_limit_holds_up(place: Place) -> None:
     pytest.skip("this machine is so busy that the job does not come to its limit")
 
 
+@pytest.mark.release
 async def test_one_core_busy_of_two_and_a_job_that_is_well(place: Place) -> None:
     for _ in range(TRIES):
         found, efficiency = await place.run(job("echo begun", BUSY, cpu=2))

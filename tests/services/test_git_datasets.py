@@ -323,6 +323,7 @@ async def test_a_repository_of_endless_folders_is_refused(
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.release
 async def test_a_repository_that_is_very_deep_can_be_removed(house: House, repository: Repository) -> None:
     """Deeper than our own calls can go."""
     kind, below = "100644 blob", repository.git("rev-parse", "HEAD:readme")

@@ -20,6 +20,8 @@ from holdfast.engines.embedded.cgroups import find_cgroups
 from ..e2e.server import Server
 from ..preloaded import start_holdfast
 
+pytestmark = pytest.mark.release
+
 PATIENCE = 120.0  # seconds; only ever reached when something is broken
 
 
