@@ -31,6 +31,7 @@ from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
+from holdfast.start_priority import restore_priority
 from holdfast.supervision import supervise
 from holdfast.timezones import machine_timezone
 
@@ -244,6 +245,7 @@ async def parts(
             services.files.clear_removed,
             services.datasets.clear_purged,
         )
+        restore_priority()  # here: from now on tasks are started
         _run_in_background(stack, *work)
         yield services, first_password
 

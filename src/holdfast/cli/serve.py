@@ -67,6 +67,10 @@ def up(
 
     Ctrl-C stops it; jobs run on and are found again at the next start.
     """
+    from holdfast.start_priority import raise_start_priority, restore_priority
+
+    if not detach:
+        raise_start_priority()
     from holdfast.bootstrap import running
     from holdfast.settings import default_home, load_settings, setting_names
     from holdfast.settings_names import strange_variables
@@ -80,6 +84,7 @@ def up(
             output.note(f"warning: {output.safe(line)}", "yellow")
     found = running(folder)
     if found is not None and ready_fd is None:
+        restore_priority()
         _after_start(_as_started(found, already_running=True), job, json)
     elif detach:
         _after_start(_start_detached(folder, port, host), job, json)
