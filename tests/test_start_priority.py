@@ -34,7 +34,7 @@ def test_it_is_raised_and_restored_for_all_threads() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     done = subprocess.run([sys.executable, "-c", _TRY], capture_output=True, text=True, check=True)
     raised, restored = (list(map(int, line.split())) for line in done.stdout.splitlines())
-    assert set(raised) == {-10}
+    assert set(raised) == {-15}
     assert restored == [before, 0]
 
 
@@ -55,9 +55,9 @@ def test_neither_the_server_that_is_up_nor_its_tasks_have_it(tmp_path: Path) -> 
     server.start()
     try:
         assert server.process is not None
-        threads = os.listdir(f"/proc/{server.process.pid}/task")
+        threads = Path(f"/proc/{server.process.pid}/task").iterdir()
         mine = os.getpriority(os.PRIO_PROCESS, 0)
-        assert {os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in threads} == {mine}
+        assert {os.getpriority(os.PRIO_PROCESS, int(thread.name)) for thread in threads} == {mine}
         job = server.submit("name: calm\ncommand: nice\n")
         assert server.wait(job["id"])["state"] == "Succeeded"
         assert server.get(f"/jobs/{job['id']}/log").text.split() == [str(mine)]
@@ -66,4 +66,4 @@ def test_neither_the_server_that_is_up_nor_its_tasks_have_it(tmp_path: Path) -> 
 
 
 def _may_raise() -> bool:
-    return subprocess.run(["nice", "-n", "-10", "true"], capture_output=True, check=False).stderr == b""
+    return subprocess.run(["nice", "-n", "-15", "true"], capture_output=True, check=False).stderr == b""

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-_NICE = -10  # while starting; -20 is the highest priority
+_NICE = -15  # while starting; -20 is the highest priority
 _AUTOGROUP = Path("/proc/self/autogroup")  # where processes are scheduled by session, its nice value counts
 _THREADS = Path("/proc/self/task")
 
@@ -41,9 +41,9 @@ def restore_priority() -> None:
     nice, autogroup = _Raised.nice, _Raised.autogroup
     _Raised.nice = _Raised.autogroup = None
     if nice is not None:
-        for thread in os.listdir(_THREADS):
+        for thread in _THREADS.iterdir():
             with suppress(OSError):  # it has ended
-                os.setpriority(os.PRIO_PROCESS, int(thread), nice)
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
     if autogroup is not None:
         with suppress(OSError):
             _AUTOGROUP.write_text(str(autogroup))

@@ -1,7 +1,8 @@
 """Remembers which of the machine's package files are private, for all engines of this process.
 
-The first scan is a full one. After it, only folders that have changed are listed, and a full scan follows in the
-background when the last one is old: it finds files whose mode was changed in place. Blocking: call it from a thread.
+The first scan is a full one, unless an earlier server made one a short time ago. After it, only folders that have
+changed are listed, and a full scan follows in the background when the last one is old: it finds files whose mode was
+changed in place. Blocking: call it from a thread.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from . import host
 from .mount_table import Mount
-from .private_files import PrivateFiles
+from .private_files import Listing, PrivateFiles
+from .saved_scan import load_scan, save_scan
 
 FULL_SCAN_INTERVAL = 600.0  # seconds
+_AFTER_START = 5.0  # seconds until the full scan of a server that began with a saved one
 
 logger = logging.getLogger(__name__)
 
@@ -28,18 +32,27 @@ class PackageScan:
         self._background: threading.Thread | None = None
         self.generation = 0  # changes when a full scan has ended
 
-    def find(self, mounts: Sequence[Mount]) -> PrivateFiles:
-        """What is private now, as far as folders show it."""
+    def find(self, mounts: Sequence[Mount], saved: Path) -> PrivateFiles:
+        """What is private now, as far as folders show it. `saved`: where the scan is kept for the next server."""
         with self._lock:
-            known = self._found.memory if self._found is not None else None
+            known = self._found.memory if self._found is not None else self._load(saved)
+            is_old = time.monotonic() - self._full_at > FULL_SCAN_INTERVAL
+            if known is not None and is_old and self._background is None:
+                self._full_at = time.monotonic()
+                self._background = threading.Thread(target=self._scan_fully, args=(mounts, saved), daemon=True)
+                self._background.start()
+            found = self._found = host.scan_packages(mounts, known)
             if known is None:
                 self._full_at = time.monotonic()
-            elif time.monotonic() - self._full_at > FULL_SCAN_INTERVAL and self._background is None:
-                self._full_at = time.monotonic()
-                self._background = threading.Thread(target=self._scan_fully, args=(mounts,), daemon=True)
-                self._background.start()
-            self._found = host.scan_packages(mounts, known)
-            return self._found
+                saving = threading.Thread(target=save_scan, args=(saved, found.memory, self._full_at), daemon=True)
+                saving.start()
+            return found
+
+    def _load(self, saved: Path) -> dict[str, Listing] | None:
+        known = load_scan(saved, FULL_SCAN_INTERVAL)
+        if known is not None:
+            self._full_at = time.monotonic() - FULL_SCAN_INTERVAL + _AFTER_START
+        return known
 
     def wait(self) -> None:
         """Until no scan runs in the background."""
@@ -47,7 +60,8 @@ class PackageScan:
         if background is not None:
             background.join()
 
-    def _scan_fully(self, mounts: Sequence[Mount]) -> None:
+    def _scan_fully(self, mounts: Sequence[Mount], saved: Path) -> None:
+        began = time.monotonic()
         found: PrivateFiles | None = None
         try:
             found = host.scan_packages(mounts)
@@ -57,6 +71,8 @@ class PackageScan:
             self._background = None
             self._found = found or self._found
             self.generation += 1
+        if found is not None:
+            save_scan(saved, found.memory, began)
 
 
 SHARED = PackageScan()

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from . import host, package_scan
+from . import host, package_scan, saved_scan
 from .cleaning import remove_tree
 from .library import DEBUG_TOOLS, Library
 from .mount_table import Mount, MountTable
@@ -70,7 +70,7 @@ class Views:
 
     def _scan(self) -> host.HostView:
         mounts = self._mounts.read()
-        packages = self._packages.find(mounts)
+        packages = self._packages.find(mounts, self._home / saved_scan.FILE)
         view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages)
         return replace(view, files=(*view.files, *self._library.files_at(DEBUG_TOOLS)))
 
