@@ -24,6 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.collect()
+    gc.set_threshold(50_000, 50, 100)  # tests make many objects, few of them in cycles
     gc.freeze()  # ten thousand tests stay: nothing is gained by looking through them again and again
 
 
