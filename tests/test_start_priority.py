@@ -67,3 +67,18 @@ def test_neither_the_server_that_is_up_nor_its_tasks_have_it(tmp_path: Path) -> 
 
 def _may_raise() -> bool:
     return subprocess.run(["nice", "-n", "-15", "true"], capture_output=True, check=False).stderr == b""
+
+
+def test_a_detached_server_and_its_tasks_do_not_have_it_either(tmp_path: Path) -> None:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
+    env |= {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_SSH_PORT": "0", "HOME": str(tmp_path)}
+
+    def holdfast(*words: str) -> str:
+        command = [sys.executable, "-m", "holdfast", *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    holdfast("up", "--detach", "--port", "0")
+    try:
+        assert holdfast("submit", "-f", "--", "nice").split() == [str(os.getpriority(os.PRIO_PROCESS, 0))]
+    finally:
+        holdfast("down")

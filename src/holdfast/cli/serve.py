@@ -67,13 +67,10 @@ def up(
 
     Ctrl-C stops it; jobs run on and are found again at the next start.
     """
-    from holdfast.start_priority import raise_start_priority, restore_priority
-
-    if not detach:
-        raise_start_priority()
     from holdfast.bootstrap import running
     from holdfast.settings import default_home, load_settings, setting_names
     from holdfast.settings_names import strange_variables
+    from holdfast.start_priority import restore_priority
 
     folder = (home or default_home()).absolute()
     job = FirstJob.read(first_job, folder) if first_job else None
@@ -87,6 +84,7 @@ def up(
         restore_priority()
         _after_start(_as_started(found, already_running=True), job, json)
     elif detach:
+        restore_priority()  # or the other would inherit it
         _after_start(_start_detached(folder, port, host), job, json)
     else:
         _serve_here(folder, settings, job, ready_fd, json)
