@@ -6,6 +6,7 @@ import os
 import select
 import shlex
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -63,11 +64,12 @@ def run_sleep(server: Server) -> str:
 
 
 def log_of(server: Server, job_id: str) -> str:
-    """Also while the server is down."""
-    found = list((server.home / "tasks").glob(f"{job_id}.*/stdout")) + list(
-        (server.home / "logs").glob(f"*/{job_id}.*/stdout")
-    )
-    return found[0].read_text() if found else ""
+    """Also while the server is down. The end of a task moves it."""
+    for place in ("tasks", "logs/*"):
+        for path in server.home.glob(f"{place}/{job_id}.*/stdout"):
+            with suppress(FileNotFoundError):
+                return path.read_text()
+    return ""
 
 
 def wait_for_rounds(server: Server, job_id: str, more: int = 2) -> None:
