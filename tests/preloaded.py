@@ -146,9 +146,9 @@ def _become(request: dict[str, Any], fds: Sequence[int]) -> None:
     os.closerange(_STREAMS, max(fds) + 1)
     if request["at_terminal"]:
         _take_terminal()
-    sys.stdin = sys.__stdin__ = _open_stream(0, "r")
-    sys.stdout = sys.__stdout__ = _open_stream(1, "w")
-    sys.stderr = sys.__stderr__ = _open_stream(2, "w", errors="backslashreplace", line_buffering=True)
+    sys.stdin = _open_stream(0, "r")
+    sys.stdout = _open_stream(1, "w")
+    sys.stderr = _open_stream(2, "w", errors="backslashreplace", line_buffering=True)
     random.seed()
     sys.argv = ["holdfast", *request["args"]]
     main()
@@ -161,4 +161,4 @@ def _take_terminal() -> None:
 def _open_stream(fd: int, mode: str, *, errors: str = "strict", line_buffering: bool = False) -> io.TextIOWrapper:
     """As an interpreter opens it."""
     raw = open(fd, f"{mode}b", closefd=False)  # noqa: SIM115 - as long as the process lives
-    return io.TextIOWrapper(raw, "utf-8", errors, line_buffering=line_buffering or raw.isatty())  # type: ignore[arg-type]
+    return io.TextIOWrapper(raw, "utf-8", errors, line_buffering=line_buffering or raw.isatty())
