@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +112,23 @@ def test_a_missing_first_job_starts_nothing(env: dict[str, str], tmp_path: Path)
     assert result.code == 1
     assert "none.yaml" in result.err
     assert not Path(env["HOLDFAST_HOME"]).exists()
+
+
+def test_a_server_that_is_being_killed_is_not_taken_for_one_that_runs(env: dict[str, str]) -> None:
+    """It keeps its lock until it is gone."""
+    run_program("up", "--detach", env=env)
+    home = Path(env["HOLDFAST_HOME"])
+    before = json.loads((home / "server.json").read_text())["pid"]
+    os.kill(before, signal.SIGKILL)
+    with open(home / "server.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        release = threading.Timer(0.5, fcntl.flock, (lock, fcntl.LOCK_UN))
+        release.start()
+        started = run_program("up", "--detach", "--json", env=env)
+        release.join()
+    assert started.code == 0, started.err
+    assert not started.json["server"]["already_running"]
+    assert started.json["server"]["pid"] != before
 
 
 @pytest.mark.release

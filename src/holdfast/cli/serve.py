@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from .doctor import Problem
 
 STOP_PATIENCE = 60.0  # seconds a server gets to end
+ANSWER_TIMEOUT = 2.0  # seconds, of a server that is said to run
+GONE_TIMEOUT = 5.0  # seconds to wait for the lock of one that does not answer
+GONE_INTERVAL = 0.05  # seconds
 
 Home = Annotated[Path | None, typer.Option(help="State folder; by default HOLDFAST_HOME, else ~/.holdfast.")]
 
@@ -67,7 +71,6 @@ def up(
 
     Ctrl-C stops it; jobs run on and are found again at the next start.
     """
-    from holdfast.bootstrap import running
     from holdfast.settings import default_home, load_settings, setting_names
     from holdfast.settings_names import strange_variables
     from holdfast.start_priority import restore_priority
@@ -79,8 +82,8 @@ def up(
     if ready_fd is None:  # else whoever started this has said so
         for line in strange_variables(os.environ, setting_names()):
             output.note(f"warning: {output.safe(line)}", "yellow")
-    found = running(folder)
-    if found is not None and ready_fd is None:
+    found = _find_running(folder) if ready_fd is None else None
+    if found is not None:
         restore_priority()
         _after_start(_as_started(found, already_running=True), job, json)
     elif detach:
@@ -88,6 +91,28 @@ def up(
         _after_start(_start_detached(folder, port, host), job, json)
     else:
         _serve_here(folder, settings, job, ready_fd, json)
+
+
+def _find_running(folder: Path) -> ServerInfo | None:
+    """The server on this state folder. One that was killed keeps its lock until it is gone: it is waited for."""
+    from holdfast.bootstrap import running
+
+    until = time.monotonic() + GONE_TIMEOUT
+    while (found := running(folder)) is not None and not _answers(found.url) and time.monotonic() < until:
+        time.sleep(GONE_INTERVAL)
+    return found
+
+
+def _answers(url: str) -> bool:
+    from holdfast.core.errors import HoldfastError
+    from holdfast.sdk import Client
+
+    try:
+        with Client(url, anonymous=True, timeout=ANSWER_TIMEOUT) as client:
+            client.version()
+    except HoldfastError:
+        return False
+    return True
 
 
 def _after_start(started: Started, job: FirstJob | None, json: bool) -> None:
