@@ -27,6 +27,9 @@ from .terminals import AtTerminal, at_terminal
 Env = dict[str, str]
 
 
+PROMPT = b"# " if os.getuid() == 0 else b"$ "
+
+
 def submit(env: Env, name: str, command: str, *options: str) -> str:
     done = run_program("submit", "--name", name, *options, "--", command, env=env)
     assert done.code == 0, done.err
@@ -103,7 +106,7 @@ def test_the_second_ctrl_c_is_ours(place: Env, job: str) -> None:
 
 def test_a_shell_at_a_terminal(place: Env, job: str) -> None:
     with at_terminal("exec", job, env=place, columns=97, rows=31) as terminal:
-        terminal.until(b"# ")
+        terminal.until(PROMPT)
         terminal.type(b"tty; stty size; echo $TERM\r")
         shown = terminal.until(b"xterm-256color\r\n")
         assert b"/dev/pts/" in shown
@@ -114,14 +117,14 @@ def test_a_shell_at_a_terminal(place: Env, job: str) -> None:
         terminal.type(b"sh -c \"echo rea''dy; exec sleep 1000\"\r")
         terminal.until(b"ready\r\n")
         terminal.type(b"\x03")
-        terminal.until(b"# ")
+        terminal.until(PROMPT)
         terminal.type(b"exit 5\r")
         assert terminal.wait() == 5
         assert terminal.settings() == terminal.before
 
 
 def _until_size(terminal: AtTerminal, size: bytes) -> None:
-    while size not in terminal.until(b"# "):
+    while size not in terminal.until(PROMPT):
         terminal.type(b"stty size\r")
 
 
@@ -183,7 +186,7 @@ def test_what_follows_the_options_of_ssh_is_a_host(tmp_path: Path) -> None:
 
 def test_ssh_at_a_terminal(place: Env, job: str) -> None:
     with at_terminal("ssh", job, env=place, columns=97, rows=31) as terminal:
-        terminal.until(b"# ")
+        terminal.until(PROMPT)
         terminal.type(b"stty size; echo $TERM; exit 4\r")
         assert b"31 97" in terminal.until(b"xterm-256color\r\n")
         assert terminal.wait() == 4

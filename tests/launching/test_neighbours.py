@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import pwd
 import shlex
@@ -75,7 +76,7 @@ def test_every_task_is_behind_the_gateway_under_its_name(tmp_path: Path) -> None
 def test_other_hosts_are_none_of_its_business(tmp_path: Path, host: str) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
     found = resolved(tmp_path, host)
-    assert (found["hostname"], found["port"], found["user"]) == (host, "22", "root")
+    assert (found["hostname"], found["port"], found["user"]) == (host, "22", getpass.getuser())
 
 
 @needs_client
