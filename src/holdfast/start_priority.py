@@ -1,7 +1,8 @@
 """Raises the priority of a server while it starts, so that a busy machine does not delay its return.
 
 Loading the server takes one to two seconds of processor time; among jobs that use every core it would get a small part
-of one. The priority is back to normal before any task starts: tasks, and all that the server runs, never inherit it.
+of one. The priority is back to normal before any task starts, so no task inherits it; only the short trials of the
+sandbox run with it.
 """
 
 from __future__ import annotations

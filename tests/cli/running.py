@@ -61,10 +61,6 @@ class Cli:
         return result
 
 
-def program(*args: str) -> list[str]:
-    return [sys.executable, "-m", "holdfast", *args]
-
-
 STARTED: list[subprocess.Popen[bytes]] = []
 
 
