@@ -22,7 +22,7 @@ test: ## set up, then run the tests (ARGS="tests/core -x" for some of them)
 test-all: ## what `make test` leaves out: long crash runs, more random tries, whole client suites
 	@$(SETUP) dev
 	@sh scripts/test-components.sh
-	@HOLDFAST_SCHEDULES=10000 HOLDFAST_LONGER=5 HOLDFAST_ROUNDS=20 sh scripts/test.sh -m 'release or longer or hypothesis' $(ARGS)
+	@HOLDFAST_SCHEDULES=10000 HOLDFAST_LONGER=3 HOLDFAST_ROUNDS=20 sh scripts/test.sh -m 'release or longer or hypothesis' $(ARGS)
 
 check: ## format, lint, types, imports, generated docs, translations: what needs no test run
 	@$(SETUP) dev

@@ -68,6 +68,7 @@ def test_lines_are_piped_in_and_the_program_stays(place: Env, waiting: str) -> N
     assert "(Pdb) 43\n" in again[1]
 
 
+@pytest.mark.release
 def test_a_program_that_runs_on_is_left_at_the_end_of_what_was_piped_in(place: Env, waiting: str) -> None:
     code, out, err = typed(b"p secret_number\nc\n", "--wait", "1m", waiting, env=place)
     assert (code, "(Pdb) 42\n" in out) == (0, True), err
@@ -78,6 +79,7 @@ def test_a_program_that_runs_on_is_left_at_the_end_of_what_was_piped_in(place: E
     assert run_program("show", "--json", waiting, env=place).json["state"] == "Running"
 
 
+@pytest.mark.release
 def test_an_answer_that_takes_long_is_waited_for(place: Env, waiting: str) -> None:
     slow = b"import time; time.sleep(1.5); print('sl' + 'ow')\n"
     code, out, err = typed(slow, "--wait", "1m", waiting, env=place)
@@ -104,6 +106,7 @@ def test_what_is_done_last(typed: str, command: str) -> None:
     assert command_of(typed) == command
 
 
+@pytest.mark.release
 def test_a_prompt_with_history_and_completion(place: Env, waiting: str) -> None:
     with at_terminal("debug", "--wait", "1m", waiting, env=place) as terminal:
         terminal.until(b"(Pdb) ")
@@ -185,6 +188,7 @@ def test_where_no_debugger_waits(place: Env) -> None:
     run_program("stop", job, env=place)
 
 
+@pytest.mark.release
 def test_a_process_of_an_older_python_is_told(place: Env) -> None:
     script = "import time; print('up', flush=True); time.sleep(1000)"
     job = run_program("submit", "--", f'exec python3 -c "{script}"', env=place).text.strip()
@@ -225,6 +229,7 @@ def test_a_process_is_handed_to_pythons_own_debugger(place: Env, tmp_path: Path)
     run_program("stop", job, env=place)
 
 
+@pytest.mark.release
 def test_vs_code_is_led_to_debugpy(place: Env, tmp_path: Path) -> None:
     """What listens there is played: debugpy is not installed with us."""
     echo = (

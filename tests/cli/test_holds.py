@@ -167,6 +167,7 @@ def test_a_job_says_beforehand_what_becomes_of_it(cli: Cli) -> None:
     assert "if it fails" not in cli.ok("show", job).text
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("by", ["submit", "logs"])
 def test_whoever_follows_a_job_is_told_once_that_held_tasks_have_what_it_waits_for(
     cli: Cli, place: dict[str, str], by: str

@@ -302,6 +302,7 @@ def test_the_stacks_of_a_hung_program(place: Env) -> None:
 # -- of a job that failed
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("hold", ["--hold", "--hold-files"])
 def test_a_held_task_is_entered_by_one_command(place: Env, hold: str) -> None:
     job = submit(place, "fails", "echo why > reason; exit 3", hold)
@@ -313,6 +314,7 @@ def test_a_held_task_is_entered_by_one_command(place: Env, hold: str) -> None:
     run_program("release", job, env=place)
 
 
+@pytest.mark.release
 def test_a_name_means_the_one_that_is_held_before_those_that_ended(place: Env) -> None:
     kept = submit(place, "again", "exit 3", "--hold", "--cpu", "0.1", "--memory", "64Mi")
     assert run_program("wait", kept, env=place).code == 3
@@ -367,6 +369,7 @@ def others(place: Env, tmp_path_factory: pytest.TempPathFactory) -> dict[str, En
 WAYS = [("exec",), ("ssh",), ("stack",), ("debug",), ("forward", "80")]
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize("way", WAYS, ids=[way[0] for way in WAYS])
 def test_who_may_not_is_told_why(place: Env, job: str, others: dict[str, Env], way: tuple[str, ...]) -> None:
     member = run_program(way[0], job, *way[1:], env=others["amy"])
@@ -377,6 +380,7 @@ def test_who_may_not_is_told_why(place: Env, job: str, others: dict[str, Env], w
     assert f"There is no job {job}" in stranger.err
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("way", WAYS, ids=[way[0] for way in WAYS])
 def test_a_job_that_is_over_is_told(place: Env, way: tuple[str, ...]) -> None:
     job = submit(place, "over", "true")

@@ -100,6 +100,7 @@ def test_up_ends_with_the_portal_and_only_a_terminal_sees_a_link(tmp_path: Path)
         run_program("down", env=env)
 
 
+@pytest.mark.release
 def test_up_into_a_pipe_shows_the_portal_last_and_no_link(tmp_path: Path) -> None:
     env = clean_env(tmp_path, HOLDFAST_SERVER_PORT="0")
     job = tmp_path / "first.yaml"

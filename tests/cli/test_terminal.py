@@ -12,6 +12,7 @@ import pytest
 from .running import PATIENCE, run_on_terminal, run_program, start
 
 
+@pytest.mark.release
 def test_colours_and_hints_on_a_terminal_alone(place: dict[str, str]) -> None:
     run_program("submit", "--wait", "--name", "seen", "--", "true", env=place)
     seen = run_on_terminal("ls", env=place)

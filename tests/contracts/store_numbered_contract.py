@@ -149,6 +149,7 @@ class NumberedContract:
 
     # -- orders
 
+    @pytest.mark.release_after(4)
     @pytest.mark.parametrize("order", list(Order))
     def test_every_order_both_ways_with_ties_as_submitted(self, opened: Opened, order: Order) -> None:
         made = self._mixed(opened)

@@ -58,6 +58,7 @@ class TaskPagesContract:
         assert self.page(opened, job_id, TaskFilter(), offset=9) == ([], 5)
         assert self.page(opened, "nothing", TaskFilter()) == ([], 0)
 
+    @pytest.mark.release_after(8)
     @pytest.mark.parametrize(
         "filter",
         [

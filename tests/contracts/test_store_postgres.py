@@ -50,6 +50,7 @@ class TestListing(ListingContract):
     pass
 
 
+@pytest.mark.release
 class TestNumbered(NumberedContract):
     pass
 
@@ -58,18 +59,22 @@ class TestPeople(PeopleContract):
     pass
 
 
+@pytest.mark.release
 class TestTags(TagsContract):
     pass
 
 
+@pytest.mark.release
 class TestTaskPages(TaskPagesContract):
     pass
 
 
+@pytest.mark.release
 class TestCatalogue(CatalogueContract):
     pass
 
 
+@pytest.mark.release
 class TestDatasets(DatasetsContract):
     pass
 
@@ -94,9 +99,11 @@ class TestAudit(AuditContract):
     pass
 
 
+@pytest.mark.release
 class TestInsights(InsightsContract):
     pass
 
 
+@pytest.mark.release
 class TestNotices(NoticesContract):
     pass

@@ -135,6 +135,7 @@ async def test_one_that_has_too_much_to_do_says_when(post: Post) -> None:
     assert (await post.until_over())[0].state is NoticeState.SENT
 
 
+@pytest.mark.release
 @pytest.mark.anyio
 async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody(post: Post) -> None:
     """Jobs end, and others are told, while it hangs."""

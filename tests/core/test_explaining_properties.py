@@ -12,13 +12,13 @@ from holdfast.core.explaining import explain
 from holdfast.core.job import GIB, MIB
 from holdfast.core.placement import Node, Quota
 from holdfast.core.trying import Effort, ask_for_less, stuck_before
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .waiting_place import Job, Place, node
 
 Quotas = dict[str, tuple[Quota, Quota]]
 
-thorough = settings(max_examples=250 * LONGER, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GROUPS, USERS = ("red", "blue"), ("ann", "bob")
 bound = st.sampled_from([None, None, *range(8, 15)])
 quota = st.builds(

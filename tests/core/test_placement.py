@@ -23,7 +23,7 @@ from holdfast.core.placement import (
 )
 from holdfast.core.placing import place
 from holdfast.core.queue import Queue
-from tests.longer import LONGER
+from tests.longer import examples
 
 EPSILON = 1e-6
 
@@ -188,7 +188,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=200 * LONGER, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(operations)
 def test_never_more_in_use_than_there_is_nor_than_quotas_allow(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     nodes = [node("one", cpu=4, gpus=2), node("two", cpu=2, gpus=1, memory=4 * GIB)]

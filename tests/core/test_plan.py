@@ -21,7 +21,7 @@ from holdfast.core.plan import Plan, Policy, Remove, Start, Stop, assignment_of,
 from holdfast.core.queue import Queue
 from holdfast.core.retry import PLATFORM_MAX
 from holdfast.core.states import JobState, TaskState
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .jobs import NOON, job, jobs, role, snapshot
 
@@ -353,7 +353,7 @@ class World:
         return self.data.draw(st.lists(st.sampled_from(Ask), max_size=2)) if self.held else []
 
 
-@settings(max_examples=300 * LONGER, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(jobs(), st.data())
 def test_any_order_of_events_starts_nothing_twice_and_ends(of: Job, data: st.DataObject) -> None:
     world = World(of, data)
@@ -372,7 +372,7 @@ def test_any_order_of_events_starts_nothing_twice_and_ends(of: Job, data: st.Dat
     assert plan(world.state, world.ended, world.now, world.policy) == Plan(after=world.state)
 
 
-@settings(max_examples=200 * LONGER, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(jobs(), st.data())
 def test_no_plan_both_starts_and_stops_an_attempt(of: Job, data: st.DataObject) -> None:
     world = World(of, data)
@@ -386,7 +386,7 @@ def test_no_plan_both_starts_and_stops_an_attempt(of: Job, data: st.DataObject) 
         world.tick(stop=turn == 5)
 
 
-@settings(max_examples=100 * LONGER, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(jobs(), st.lists(st.sampled_from([0, 1, 3]), min_size=1, max_size=40))
 def test_every_job_whose_tasks_end_reaches_a_final_state_by_itself(of: Job, codes: list[int]) -> None:
     world = snapshot(replace(of, max_retries=min(of.max_retries, 2)))

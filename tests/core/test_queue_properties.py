@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.ledger import Ledger
 from holdfast.core.placement import Amount, Node, Quota
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .queue_world import MIB, Spec, World
 
@@ -18,7 +18,7 @@ Scene = tuple[list[Node], dict[str, tuple[Quota, Quota]], list[Spec]]
 EPSILON = 1e-6
 USERS, GROUPS = ("ann", "bob", "cem"), ("red", "blue")
 
-thorough = settings(max_examples=300 * LONGER, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def quota(most: int) -> st.SearchStrategy[Quota]:

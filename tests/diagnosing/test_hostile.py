@@ -62,6 +62,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.release_after(5)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_text_is_judged_in_bounded_time(name: str) -> None:
     found = of_log(HOSTILE[name])

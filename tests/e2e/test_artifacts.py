@@ -54,6 +54,7 @@ def test_what_a_job_leaves_is_kept(server: Server, end: str, extra: str, state: 
     assert text.startswith("1 file (")
 
 
+@pytest.mark.release
 def test_what_is_too_much_is_left_out_and_said(server: Server) -> None:
     job = server.submit(_job(LEAVE, "cd ~/artifacts; echo > a; echo > z; ln -s /etc/passwd stolen"))["id"]
     server.wait(job)

@@ -158,6 +158,7 @@ def test_files_make_room_when_the_disk_is_nearly_full(server: Server) -> None:
     assert server.get(f"/jobs/{whole}").json()["state"] == "Held"
 
 
+@pytest.mark.release
 def test_the_admins_limits(tmp_path: Path) -> None:
     limits = {"HOLDFAST_HOLD_PER_USER": "1", "HOLDFAST_HOLD_DURATION": "86400", "HOLDFAST_HOLD_LONGEST": "172800"}
     server = Server(tmp_path / "home", **limits)

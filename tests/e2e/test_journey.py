@@ -234,6 +234,7 @@ def _read(path: Path) -> bytes:
         return b""
 
 
+@pytest.mark.release
 def test_a_lost_database_is_not_taken_for_a_first_start(tmp_path: Path) -> None:
     server = Server(tmp_path / "home")
     server.start()

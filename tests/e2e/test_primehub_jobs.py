@@ -112,6 +112,7 @@ def test_a_rerun_keeps_its_timeout(server: Server) -> None:
     assert "activeDeadlineSeconds: 78\n" in server.get(f"/jobs/{again}/yaml").text
 
 
+@pytest.mark.release
 def test_where_jobs_are_not_isolated(tmp_path: Path) -> None:
     """Nothing appears at another path there; what can be had is linked from the job's own folder."""
     plain = Server(tmp_path / "home", HOLDFAST_SANDBOX_ISOLATION="off")

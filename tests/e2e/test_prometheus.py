@@ -33,6 +33,7 @@ def filled_in(expression: str, job: str) -> str:
     return expression
 
 
+@pytest.mark.release
 @needs_prometheus
 def test_dashboards_and_alerts_with_a_job_that_runs(tmp_path: Path) -> None:
     server = Server(tmp_path / "home")

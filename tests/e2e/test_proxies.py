@@ -66,6 +66,7 @@ def log_in(browser: httpx.Client, user: str, password: str = PASSWORD) -> httpx.
     return browser.post("/login", data={"user": user, "password": password})
 
 
+@pytest.mark.release_after(1)
 def test_a_browser_logs_in_and_its_live_page_opens(site: Site) -> None:
     user = site.add_user("ann")
     with site.browser() as browser:

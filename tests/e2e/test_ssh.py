@@ -95,6 +95,7 @@ def test_a_hundred_megabytes_each_way(server: Server, tmp_path: Path) -> None:
     assert filecmp.cmp(source, back, shallow=False)
 
 
+@pytest.mark.release
 def test_the_old_copy_protocol_where_the_image_has_it(server: Server, tmp_path: Path) -> None:
     client = Client(tmp_path / "client", server)
     line = line_of(server, server.submit(JOB)["id"])
@@ -104,6 +105,7 @@ def test_the_old_copy_protocol_where_the_image_has_it(server: Server, tmp_path: 
     assert client.ssh(line, "cat there").stdout == b"contents"
 
 
+@pytest.mark.release
 def test_a_killed_server_is_the_same_to_its_clients_when_it_is_back(server: Server, tmp_path: Path) -> None:
     client = Client(tmp_path / "client", server)
     job = server.submit(JOB)["id"]

@@ -207,6 +207,7 @@ extras:
 """
 
 
+@pytest.mark.release
 def test_openpais_plugin_works_in_an_image_without_an_sshd(server: Server, tmp_path: Path) -> None:
     import_image(server, tmp_path, "tiny:1", *PROGRAMS)
     said = "\n".join(run(server, OPENPAI, "Worker_1-0"))
@@ -262,6 +263,7 @@ def test_our_own_jobs_need_no_bash_either(server: Server, tmp_path: Path) -> Non
     assert run(server, TINY.replace("tiny:1", "own:1"), "lead-0") == []
 
 
+@pytest.mark.release
 def test_an_image_without_a_client_is_said_to_have_none(server: Server, tmp_path: Path) -> None:
     import_image(server, tmp_path, "bare:1", *PROGRAMS[2:])
     text = TINY.replace("tiny:1", "bare:1")
@@ -276,6 +278,7 @@ ASKS = "{name: asks, roles: {worker: {instances: 2, commands: ['ssh -V']}}}"
 SILENT = "{name: silent, roles: {worker: {instances: 2, commands: ['echo hello']}}}"
 
 
+@pytest.mark.release
 def test_a_job_hears_once_that_the_gateway_is_switched_off(tmp_path: Path) -> None:
     with serving(tmp_path / "home", HOLDFAST_SSH_ENABLED="false") as server:
         why = "There is no ssh between the tasks of this job. The SSH gateway is switched off on this server."
@@ -283,6 +286,7 @@ def test_a_job_hears_once_that_the_gateway_is_switched_off(tmp_path: Path) -> No
         assert run(server, SILENT, "worker-0") == ["hello"]
 
 
+@pytest.mark.release
 def test_a_job_hears_that_the_gateways_port_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

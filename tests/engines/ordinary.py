@@ -50,12 +50,13 @@ only_root_can_become_another = pytest.mark.skipif(
 )
 
 
-def run_as_ordinary_user(*tests: str) -> None:
-    """Run some tests in a pytest of their own; they must pass."""
+def run_as_ordinary_user(*tests: str, whole: bool = False) -> None:
+    """Run some tests in a pytest of their own, with those for releases if `whole`; they must pass."""
     base = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
     os.chown(base, ORDINARY, ORDINARY)
     quiet = ("-q", "-p", "no:cacheprovider", "--timeout=90")  # sooner than ours, so that it can say what hangs
-    command = [sys.executable, "-m", "pytest", *quiet, f"--basetemp={base}/t", *tests]
+    chosen = ("-m", "") if whole else ()
+    command = [sys.executable, "-m", "pytest", *quiet, *chosen, f"--basetemp={base}/t", *tests]
     try:
         done = as_ordinary_user(command, base)
     finally:

@@ -62,6 +62,7 @@ def test_what_is_no_plain_file_is_left_out_and_counted(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize(
     "script",
     [
@@ -112,6 +113,7 @@ def test_a_link_into_a_mount_and_a_mount_in_the_home(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
+@pytest.mark.release_after(6)
 @pytest.mark.parametrize(
     "where",
     ["/etc", "../../../../../../../../../etc", "/proc/self/root/etc", "/proc/1/root", "/usr/lib", "{other}", "{secret}",
@@ -219,6 +221,7 @@ def test_others_who_swap_files_for_links_meanwhile(tmp_path: Path) -> None:
     play(tmp_path / "home", scenario)
 
 
+@pytest.mark.release
 def test_trees_that_are_too_deep_or_too_wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "MOST_LOOKS", 3000)
     script = """

@@ -131,6 +131,7 @@ def test_what_was_about_to_run_when_the_machine_went_down_is_not_run(tmp_path: P
     play(tmp_path, scenario)
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize("files", [(), ("claim",), ("claim", "start"), ("claim", "start", "stdout", "stderr")])
 def test_a_start_cut_short_before_the_runner_lived_can_be_repeated(tmp_path: Path, files: tuple[str, ...]) -> None:
     async def scenario(rig: Rig) -> None:

@@ -53,6 +53,7 @@ def test_a_command_inside(tmp_path: Path, options: EmbeddedOptions | None) -> No
     play(tmp_path, scenario, options)
 
 
+@pytest.mark.release_after(1)
 @every_kind
 def test_one_that_is_still_being_set_up_is_waited_for(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
@@ -126,6 +127,7 @@ def test_the_machine_is_out_of_sight(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+@pytest.mark.release_after(1)
 @every_kind
 def test_what_cannot_be_run(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
@@ -145,6 +147,7 @@ def test_what_cannot_be_run(tmp_path: Path, options: EmbeddedOptions | None) -> 
     play(tmp_path, scenario, options)
 
 
+@pytest.mark.release_after(1)
 @every_kind
 def test_a_terminal(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
@@ -175,6 +178,7 @@ async def runs(rig: Rig, attempt_id: str, command: tuple[str, ...]) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.release_after(1)
 @every_kind
 def test_signals(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
@@ -197,6 +201,7 @@ def test_signals(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     play(tmp_path, scenario, options)
 
 
+@pytest.mark.release_after(1)
 @every_kind
 def test_closing_hangs_up(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
@@ -217,6 +222,7 @@ def test_closing_hangs_up(tmp_path: Path, options: EmbeddedOptions | None) -> No
     play(tmp_path, scenario, options)
 
 
+@pytest.mark.release_after(1)
 @every_kind
 def test_what_runs_in_the_background_goes_on(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
@@ -281,6 +287,7 @@ def test_a_held_task(tmp_path: Path) -> None:
         play(tmp_path / str(number), scenario, options)
 
 
+@pytest.mark.release
 def test_in_the_event_loop_that_servers_use(tmp_path: Path) -> None:
     uvloop = pytest.importorskip("uvloop")
 
@@ -326,6 +333,7 @@ def test_who_is_not_there_cannot_be_entered(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+@pytest.mark.release
 def test_fifty_at_once(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", STAND, resources=Resources(cpu=2.0, memory=2048 * MIB))
@@ -412,6 +420,7 @@ async def end(rig: Rig, name: str) -> None:
     await rig.end_of(name)
 
 
+@pytest.mark.release_after(3)
 @every_kind
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
 def test_ports(tmp_path: Path, options: EmbeddedOptions | None, address: str) -> None:
@@ -465,6 +474,7 @@ def test_a_port_that_another_program_has_on_another_address(tmp_path: Path) -> N
     play(tmp_path, scenario)
 
 
+@pytest.mark.release_after(1)
 @every_kind
 def test_processes(tmp_path: Path, options: EmbeddedOptions | None) -> None:
     async def scenario(rig: Rig) -> None:
@@ -526,6 +536,7 @@ os.execve("/bin/sh", ["sh", "-c", f"(echo x >{me}) && echo DONE; chmod 0 {me}; e
 """
 
 
+@pytest.mark.release
 def test_a_shell_that_is_the_helper_itself(tmp_path: Path) -> None:
     """What a task reaches by it is a copy that it cannot change, nor keep others from using."""
     need(Isolation.FULL, Isolation.READ_ONLY)
@@ -570,6 +581,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("isolation", ["auto", "off"])
 def test_sessions_end_with_the_server(tmp_path: Path, isolation: str) -> None:
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src"}

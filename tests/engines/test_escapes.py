@@ -185,6 +185,7 @@ def test_root_has_few_powers_without_an_overlay_too(tmp_path: Path, monkeypatch:
 ON_A_FILESYSTEM_WITHOUT_PROGRAMS = 'mount -t tmpfs -o noexec none "$1" && shift && exec "$@"'
 
 
+@pytest.mark.release
 @only_root_can_become_another
 def test_a_state_folder_mounted_noexec_keeps_the_sandbox(tmp_path: Path) -> None:
     need(Isolation.FULL)

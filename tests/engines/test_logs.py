@@ -24,7 +24,7 @@ from holdfast.engines.embedded.recorder import Recorder
 from holdfast.engines.embedded.timeline import RECORD
 from holdfast.services.log_reading import follow
 from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .playing import folder_of, play
 
@@ -167,7 +167,7 @@ def test_without_a_sandbox_a_log_is_complete_when_the_last_process_is_killed(tmp
     play(tmp_path, scenario, EmbeddedOptions(isolation="off"))
 
 
-@settings(max_examples=60 * LONGER, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.binary(max_size=9), st.booleans()), max_size=20),
     st.integers(0, 40),

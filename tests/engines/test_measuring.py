@@ -169,6 +169,7 @@ async def partner(host: str, sent: int, received: int) -> AsyncIterator[tuple[Pa
         server.close()
 
 
+@pytest.mark.release_after(6)
 @pytest.mark.parametrize("way", ["packets", "sockets"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_network(
@@ -559,6 +560,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.release_after(2)
 def test_beyond_what_is_looked_at_nothing_is_told(
     tmp_path: Path, options: EmbeddedOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,6 +201,7 @@ shift && exec "$@"
 """
 
 
+@pytest.mark.release
 @only_root_can_become_another
 def test_on_an_overlay_changes_are_kept_in_memory(tmp_path: Path) -> None:
     """As in a container, where every folder lies on an overlay, and none can be laid upon it."""

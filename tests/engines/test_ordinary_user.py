@@ -53,6 +53,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.release_after(2)
 @only_root_can_become_another
 @pytest.mark.parametrize("part", ESSENTIAL)
 def test_an_ordinary_user_has_the_essentials(part: str) -> None:
@@ -63,4 +64,4 @@ def test_an_ordinary_user_has_the_essentials(part: str) -> None:
 @only_root_can_become_another
 @pytest.mark.parametrize("part", WHOLE)
 def test_an_ordinary_user_has_the_rest_too(part: str) -> None:
-    run_as_ordinary_user(*WHOLE[part])
+    run_as_ordinary_user(*WHOLE[part], whole=True)

@@ -18,13 +18,13 @@ from holdfast.jobspec.document import MAX_BYTES, read_document
 from holdfast.jobspec.render import dump_yaml
 from holdfast.jobspec.rules import MAX_JOB_CHARS
 from holdfast.jobspec.templates import Filler, Rendered
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .jobs import TRAPS, json_values
 from .samples import SITE, golden_files
 
 SAMPLES = [path.read_bytes() for path in golden_files(*Dialect, "invalid")]
-quick = settings(max_examples=150 * LONGER, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def problems_of(text: str | bytes) -> list[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import InvalidJob, Problem
 from holdfast.core.job import Dialect, Job
 from holdfast.jobspec import parse_job, render_primehub_yaml, render_yaml
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .samples import SITE
 
@@ -180,7 +180,7 @@ forms = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80 * LONGER, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(forms)
 def test_a_clone_is_the_same_job_again(form: dict[str, Any]) -> None:
     job = parse_job(json.dumps(form), dialect=Dialect.PRIMEHUB, defaults=SITE).job
@@ -188,7 +188,7 @@ def test_a_clone_is_the_same_job_again(form: dict[str, Any]) -> None:
     assert again == job
 
 
-@settings(max_examples=40 * LONGER, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(forms)
 def test_our_own_yaml_keeps_image_size_and_timeout(form: dict[str, Any]) -> None:
     job = parse_job(json.dumps(form), dialect=Dialect.PRIMEHUB, defaults=SITE).job

@@ -14,14 +14,14 @@ from holdfast.core.job import GIB, Dialect, Job, Mount, Resources, Role
 from holdfast.jobspec import MASK, Defaults, job_from_json, job_to_json, parse_job, render_yaml
 from holdfast.jobspec.document import read_document
 from holdfast.jobspec.render import dump_yaml
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .jobs import SIZES, jobs, json_values, sized_jobs
 
 SITES = st.sampled_from(
     [Defaults(), Defaults(resources=Resources(cpu=4, memory=GIB, gpu=1, shm=GIB), image="base", group="staff")]
 )
-quick = settings(max_examples=60 * LONGER, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @quick

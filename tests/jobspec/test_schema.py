@@ -14,7 +14,7 @@ from holdfast.core.job import Dialect, Job
 from holdfast.jobspec import job_schema, parse_job, recognise, render_yaml
 from holdfast.jobspec.document import read_document
 from holdfast.jobspec.schema import main, schema_text
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .jobs import jobs
 from .samples import golden_files, name_of
@@ -73,7 +73,7 @@ def test_invalid_files_are_invalid(path: Path) -> None:
         assert not VALIDATOR.is_valid(read_document(path.read_bytes()).root.plain())
 
 
-@settings(max_examples=40 * LONGER, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 def test_everything_we_write_is_valid(job: Job) -> None:
     VALIDATOR.validate(read_document(render_yaml(job)).root.plain())

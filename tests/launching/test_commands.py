@@ -28,6 +28,7 @@ PLAIN = EmbeddedOptions(isolation="off")
 # -- what the commands are run with
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize(
     ("commands", "code", "out"),
     [
@@ -81,6 +82,7 @@ NASTY = [
 ]
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize("command", NASTY)
 def test_commands_arrive_byte_for_byte(tmp_path: Path, command: str) -> None:
     job = v2_job([command, 'cat "$PAI_RUNTIME_DIR/runtime.d/user.sh" >&2; printf "\\1END\\1" >&2'])
@@ -91,6 +93,7 @@ def test_commands_arrive_byte_for_byte(tmp_path: Path, command: str) -> None:
     assert shown == "\n".join(job.roles[0].commands) + "\n"
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize("end", ["exit 0", "exit 3", "kill -TERM $$", "kill -KILL $$"])
 def test_the_log_is_the_commands_own(tmp_path: Path, end: str) -> None:
     ran = run(tmp_path, v2_job(["echo mine", "echo mine too >&2", end]))

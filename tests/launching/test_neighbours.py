@@ -197,6 +197,7 @@ def openpai(job: Job, number: int = 0, gateway: Gateway = GATEWAY) -> Launch:
 OWN_NAME = "$PAI_CURRENT_TASK_ROLE_NAME-$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
 
 
+@pytest.mark.release_after(3)
 @needs_client
 @pytest.mark.parametrize("dialect", [Dialect.OPENPAI_V1, Dialect.OPENPAI_V2])
 @pytest.mark.parametrize(("host", "task"), [("Ps_1-1", "ps1-1"), ("ps1-1", "ps1-1"), (OWN_NAME, "ps1-0")])

@@ -94,6 +94,7 @@ def test_a_plugin_is_for_the_roles_it_names() -> None:
     assert "echo for-ps" in ps.rpartition("__step()")[2]
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -202,6 +203,7 @@ def test_a_repository_is_cloned_before_the_commands(tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (0, "content\nsecond\n"), ran.err
 
 
+@pytest.mark.release
 @needs_git
 def test_cloning_is_tried_again(tmp_path: Path) -> None:
     """The repository comes only when the plugin pauses after its first try."""

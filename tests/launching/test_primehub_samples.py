@@ -32,6 +32,7 @@ def test_every_sample_is_told_of() -> None:
     assert all(f"[{name}]({name})" in readme for name in files)
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize("name", sorted(SAID))
 def test_a_sample_does_what_it_says(tmp_path: Path, name: str) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)

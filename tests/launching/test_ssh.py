@@ -278,6 +278,7 @@ def test_a_user_logs_in_with_their_key_and_others_do_not(tmp_path: Path) -> None
     play(tmp_path / "home", scenario)
 
 
+@pytest.mark.release
 @needs_openssh
 def test_a_barrier_that_nobody_passes_ends_the_task(tmp_path: Path) -> None:
     need(Isolation.FULL)

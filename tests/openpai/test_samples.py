@@ -82,7 +82,8 @@ def test_roles_find_each_other_and_the_workers_decide(ann: Pai) -> None:
     for index in (0, 1):
         said = f"train --ps {where['ps0']} --workers {where['worker0']},{where['worker1']} --index {index} --of 2\n"
         assert ann.log("multi-role", "worker", index) == said
-    assert ann.log("multi-role", "ps").splitlines()[0] == f"serving on {where['ps0']}"
+    said = [line for line in ann.log("multi-role", "ps").splitlines() if line != "Terminated"]
+    assert said in ([f"serving on {where['ps0']}"], [])  # the workers may be through before it says anything
 
 
 def _at(task: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ PAGE = ROOT / "docs" / "how-to" / "coming-from-openpai.md"
 ADDRESS = "http://127.0.0.1:8080"
 
 
+@pytest.mark.release
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_script_logs_in_submits_waits_and_reads_the_log(tmp_path: Path) -> None:
     (script,) = [block.text for block in blocks("sh") if block.page == PAGE and "curl" in block.text]

@@ -89,6 +89,7 @@ def test_a_group_a_user_and_a_size_are_made(window: Window, server: Server) -> N
     assert (types["cpu"], types["memory"], types["groups"]) == (2.0, 4 * 2**30, ["vision"])
 
 
+@pytest.mark.release
 def test_somebody_joins_a_group_and_leaves_it(window: Window, server: Server) -> None:
     _ask(server, "POST", "/groups", json={"name": "joining"}).raise_for_status()
     _ask(server, "POST", "/users", json={"name": "joan", "groups": ["default"]}).raise_for_status()
@@ -105,6 +106,7 @@ def test_somebody_joins_a_group_and_leaves_it(window: Window, server: Server) ->
     expect(page.locator("#members")).to_contain_text("Nobody is in it yet.")
 
 
+@pytest.mark.release
 def test_files_are_put_looked_at_and_removed(open_window: Callable[..., Window], server: Server) -> None:
     _ask(server, "POST", "/groups", json={"name": "sharing"}).raise_for_status()
     _ask(server, "POST", "/users", json={"name": "shan", "password": PASSWORD, "groups": ["sharing"]})
@@ -141,6 +143,7 @@ def test_a_file_that_is_too_large_is_not_even_sent(window: Window) -> None:
     expect(page.locator(".uploads")).to_contain_text("Larger than 10 GiB")
 
 
+@pytest.mark.release
 def test_an_image_is_imported_and_given_a_name(window: Window) -> None:
     page = window.page
     window.go("/admin/images")
@@ -162,6 +165,7 @@ def test_an_image_is_imported_and_given_a_name(window: Window) -> None:
     window.wrongs.clear()  # the refusal is told on the console
 
 
+@pytest.mark.release
 def test_many_users_come_from_a_file(window: Window, server: Server) -> None:
     page = window.page
     window.go("/admin/users/import")
@@ -200,6 +204,7 @@ def _check_on_a_phone(page: Page, path: str) -> None:
     page.set_viewport_size(size)
 
 
+@pytest.mark.release
 def test_wide_tables_and_lines_of_a_phone_scroll_by_keyboard_too(open_window: Callable[..., Window]) -> None:
     window = open_window(viewport={"width": 390, "height": 844})
     for path in (PAGES[-1], "/admin/usage", "/admin/settings"):

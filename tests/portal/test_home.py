@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.server import Server
@@ -30,6 +31,7 @@ def test_a_first_visit_ends_with_a_job_that_ran(open_window: Callable[..., Windo
     expect(window.page.locator("#welcome")).to_have_count(0)
 
 
+@pytest.mark.release
 def test_counts_lead_to_the_list_and_keep_up(open_window: Callable[..., Window], server: Server) -> None:
     add_user(server, "morning")
     submit(server, "morning", "name: sunrise\ncommand: exit 7\n")
@@ -46,6 +48,7 @@ def test_counts_lead_to_the_list_and_keep_up(open_window: Callable[..., Window],
     expect(window.page.locator("[data-rows] tr")).to_have_count(2)
 
 
+@pytest.mark.release
 def test_nothing_keeps_anybody_out(open_window: Callable[..., Window], server: Server) -> None:
     add_user(server, "visitor")
     window = open_window("visitor")

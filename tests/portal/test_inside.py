@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.server import Server
@@ -79,6 +80,7 @@ def test_a_terminal_is_typed_into(open_window: Callable[..., Window], submit: Ca
     expect(page.locator("[data-status]")).to_have_text("Connected to main-0")
 
 
+@pytest.mark.release
 def test_pdb_in_the_page(open_window: Callable[..., Window], server: Server, submit: Callable[[str, str], str]) -> None:
     add_user(server, "debora")
     window = open_window("debora")

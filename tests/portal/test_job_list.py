@@ -108,6 +108,7 @@ def test_a_live_update_keeps_place_focus_and_selection(
     stop(server, new, *ids)
 
 
+@pytest.mark.release
 def test_a_job_that_leaves_the_filter_leaves_the_list(window: Window, server: Server, group: str) -> None:
     job = submit(server, group, "leaving")
     open_list(window, group, "&state=Pending&state=Preparing&state=Running")
@@ -151,6 +152,7 @@ def test_a_row_stops_and_reruns_its_job(window: Window, server: Server, group: s
     stop(server, window.page.url.rsplit("/", 1)[1].partition("?")[0])
 
 
+@pytest.mark.release
 def test_the_keyboard_is_enough(window: Window, server: Server, group: str) -> None:
     server.wait(submit(server, group, "older", "echo hello"))
     server.wait(submit(server, group, "newer", "echo hello"))
@@ -193,6 +195,7 @@ def test_a_line_that_breaks_comes_back_and_misses_nothing(window: Window, server
     assert "since=" in lines[1].url
 
 
+@pytest.mark.release
 def test_logging_out_elsewhere_closes_the_list(window: Window, server: Server, group: str) -> None:
     open_list(window, group)
     other = window.page.context.new_page()
@@ -204,6 +207,7 @@ def test_logging_out_elsewhere_closes_the_list(window: Window, server: Server, g
     window.page.wait_for_url(re.compile(r"/login\?next="))
 
 
+@pytest.mark.release
 def test_the_first_visit_explains_itself(open_window: Callable[..., Window], server: Server, group: str) -> None:
     window = open_window(add_user(server, f"new-{uuid4().hex[:8]}", group))
     window.go("/jobs")
@@ -215,6 +219,7 @@ def test_the_first_visit_explains_itself(open_window: Callable[..., Window], ser
     expect(names(window)).to_have_text(["hello"])
 
 
+@pytest.mark.release
 def test_nobody_is_kept_out(window: Window, server: Server, group: str) -> None:
     server.wait(submit(server, group, "broken", "exit 137"))
     job = submit(server, group, "a-name-that-is-rather-long-" * 4)
@@ -226,6 +231,7 @@ def test_nobody_is_kept_out(window: Window, server: Server, group: str) -> None:
     stop(server, job)
 
 
+@pytest.mark.release
 def test_a_phone_shows_it_all_without_scrolling_sideways(
     open_window: Callable[..., Window], server: Server, group: str
 ) -> None:
@@ -263,6 +269,7 @@ def test_names_do_nothing_but_show(window: Window, server: Server, group: str) -
     expect(row(window, job).locator(".badge")).to_have_text("Cancelled")
 
 
+@pytest.mark.release
 def test_what_was_asked_about_is_done_though_its_row_was_renewed(window: Window, server: Server, group: str) -> None:
     job = submit(server, group, "asked-about")
     open_list(window, group)

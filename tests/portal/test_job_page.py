@@ -94,6 +94,7 @@ def test_stop_asks_first_and_rerun_opens_the_job_to_change_or_run_as_it_was(wind
         client.post("/jobs/page-stop/stop").raise_for_status()
 
 
+@pytest.mark.release
 def test_artifacts_are_looked_at_and_texts_copied(open_window: Callable[..., Window], server: Server) -> None:
     text = (
         "name: page-files\ncommand: |\n  mkdir -p ~/artifacts\n"
@@ -142,6 +143,7 @@ def test_every_section_can_be_used_by_all(window: Window, failed: str) -> None:
         assert findings(window.page, frame=not section) == []
 
 
+@pytest.mark.release
 def test_it_fits_a_phone(open_window: Callable[..., Window], failed: str) -> None:
     window = open_window(viewport={"width": 360, "height": 700}, has_touch=True, is_mobile=True)
     for section in ("", "tasks", "events", "artifacts", "configuration"):

@@ -172,6 +172,7 @@ def test_searching_jumps_to_hits_anywhere(window: Window, counted: str) -> None:
     window.wrongs = [wrong for wrong in window.wrongs if "400" not in wrong]  # the refusal is told on the console
 
 
+@pytest.mark.release
 def test_the_first_error_is_one_click_away(window: Window, server: Server) -> None:
     lines = ["seq 1 20000", "echo '0 errors, mean squared error: 0.5'", "echo 'ValueError: wrong shape'", "seq 1 20000"]
     job = finish(server, submit(server, "has-error", *lines))
@@ -228,6 +229,7 @@ def test_a_fast_writer_does_not_drown_the_page(window: Window, gate: Gate) -> No
     gate.open("end")
 
 
+@pytest.mark.release
 def test_how_somebody_reads_logs_is_remembered(window: Window, counted: str) -> None:
     open_log(window, counted)
     window.page.get_by_label("Wrap").uncheck()

@@ -23,6 +23,7 @@ def someone(server: Server) -> Callable[[str], str]:
     return lambda name: add_user(server, name)
 
 
+@pytest.mark.release
 def test_language_and_theme_come_back_in_another_browser(
     open_window: Callable[..., Window], someone: Callable[[str], str]
 ) -> None:
@@ -69,6 +70,7 @@ def test_a_token_is_made_copied_used_and_revoked(
     assert httpx.get(f"{server.url}/api/v1/me", headers=headers).status_code == 401
 
 
+@pytest.mark.release
 def test_a_key_is_added_and_removed(open_window: Callable[..., Window], someone: Callable[[str], str]) -> None:
     window = open_window(someone("me-key"))
     page = window.page
@@ -102,6 +104,7 @@ def test_a_new_password_logs_out_other_browsers(
     elsewhere.page.wait_for_url("**/login**")  # its live line is closed, so it goes there by itself
 
 
+@pytest.mark.release
 def test_a_one_time_link_asks_first(open_window: Callable[..., Window], server: Server) -> None:
     headers = {"Authorization": f"Bearer {server.token}"}
     made = httpx.post(f"{server.url}/api/v1/login-codes", headers=headers).json()
@@ -112,6 +115,7 @@ def test_a_one_time_link_asks_first(open_window: Callable[..., Window], server: 
     expect(window.page.locator("details.menu summary")).to_contain_text("admin")
 
 
+@pytest.mark.release
 def test_a_code_for_the_primehub_command_is_shown_and_works(open_window: Callable[..., Window]) -> None:
     window = open_window(None)
     window.go("/console/oidc/auth-flow/login")
@@ -131,6 +135,7 @@ def test_pages_keep_nobody_out(window: Window) -> None:
         assert findings(window.page) == [], path
 
 
+@pytest.mark.release
 def test_the_account_fits_a_phone(open_window: Callable[..., Window]) -> None:
     window = open_window(viewport={"width": 360, "height": 740})
     for path in ("/me", "/me/tokens", "/me/keys", "/admin/audit", "/admin/settings", "/admin/place"):

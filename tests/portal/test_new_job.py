@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.server import Server
@@ -87,6 +88,7 @@ def test_the_form_writes_the_file_and_the_file_fills_the_form(window: Window) ->
     leave(page)
 
 
+@pytest.mark.release
 def test_roles_are_added_named_and_removed(window: Window) -> None:
     page = open_new(window)
     page.get_by_role("button", name="Add a role").click()
@@ -193,6 +195,7 @@ def test_a_file_is_dropped_and_one_too_large_is_not_taken(window: Window) -> Non
     leave(page)
 
 
+@pytest.mark.release
 def test_what_was_typed_is_kept_without_its_secrets_until_it_is_sent(window: Window) -> None:
     page = open_new(window)
     leave(page)
@@ -207,6 +210,7 @@ def test_what_was_typed_is_kept_without_its_secrets_until_it_is_sent(window: Win
     expect(page.locator("#f-name")).to_have_value("hello")
 
 
+@pytest.mark.release
 def test_the_keyboard_gets_in_and_out_of_the_editor(window: Window) -> None:
     page = open_new(window)
     page.locator(".cm-content").focus()
@@ -267,6 +271,7 @@ def test_without_the_bundle_the_plain_field_is_checked_too(window: Window) -> No
     leave(page)
 
 
+@pytest.mark.release
 def test_nobody_is_kept_out(window: Window, server: Server) -> None:
     wide = f"command: ls {'wide ' * 50}\n"  # the editor scrolls sideways
     old = server.submit(f"name: look\n{wide}secrets: {{KEY: v}}\nroles: {{a: {{command: x}}, b: {{}}}}\n")
@@ -286,6 +291,7 @@ def test_it_fits_a_phone(open_window: Callable[..., Window]) -> None:
     keep_pictures(page, "new-job-phone", "light")
 
 
+@pytest.mark.release
 def test_a_login_that_ended_loses_nothing_that_was_typed(window: Window) -> None:
     page = open_new(window)
     leave(page)
@@ -298,6 +304,7 @@ def test_a_login_that_ended_loses_nothing_that_was_typed(window: Window) -> None
     assert "typed-before" in page.evaluate("JSON.stringify({...sessionStorage})")
 
 
+@pytest.mark.release
 def test_the_text_is_handed_to_a_schedule(window: Window) -> None:
     page = open_new(window)
     page.fill("#f-name", "every-night")

@@ -60,6 +60,7 @@ def test_a_daily_job_from_the_form_to_its_end(window: Window) -> None:
     expect(page.locator("#messages")).to_contain_text("night-owl is deleted. Its jobs stay.")
 
 
+@pytest.mark.release
 def test_the_list_is_filtered_as_one_types_and_says_so_in_the_address(window: Window) -> None:
     for name in ("tulip-one", "tulip-two"):
         add_schedule(window, name)
@@ -78,6 +79,7 @@ def test_the_list_is_filtered_as_one_types_and_says_so_in_the_address(window: Wi
     expect(page.locator("h1")).to_have_text("tulip-two")
 
 
+@pytest.mark.release
 def test_history_comes_by_itself_and_keeps_the_focus(window: Window) -> None:
     id = add_schedule(window, "busy-bee")
     window.go(f"/schedules/{id}")

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 from threading import Thread
 
+import pytest
 from playwright.sync_api import expect
 
 from .axe import findings
@@ -68,6 +69,7 @@ def test_a_job_that_waits_says_for_whom_and_until_when(
     assert findings(page) == []
 
 
+@pytest.mark.release
 def test_charts_are_drawn_as_figures_come(
     open_window: Callable[..., Window], submit: Callable[[str, str], str]
 ) -> None:
@@ -115,6 +117,7 @@ def receiver() -> Iterator[tuple[str, Queue[str]]]:
             thread.join()
 
 
+@pytest.mark.release
 def test_notices_are_set_up_tried_and_told(
     open_window: Callable[..., Window], submit: Callable[[str, str], str]
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import pytest
 
 from .place import GROUP, PASSWORD, Place, User
 
@@ -23,6 +24,7 @@ def code_for(user: User, password: str = PASSWORD) -> str:
     return "" if code is None else code[1]
 
 
+@pytest.mark.release
 def test_from_nothing_to_a_working_command(hub: Place, tmp_path: Path) -> None:
     bob = replace(hub.bob, home=tmp_path)
     printed = bob.run("config", "generate-token", f"{bob.server.url}/console", given=f"{code_for(bob)}\n")
@@ -37,6 +39,7 @@ def test_from_nothing_to_a_working_command(hub: Place, tmp_path: Path) -> None:
     assert bob.json("jobs", "list", "--page", "999") == []
 
 
+@pytest.mark.release
 def test_what_was_there_is_kept_aside(hub: Place, tmp_path: Path) -> None:
     zoe = replace(hub.zoe, home=tmp_path)
     (tmp_path / ".primehub").mkdir()

@@ -70,6 +70,7 @@ def test_cancel_is_seen_at_once_and_by_our_api(hub: Place, ann: User) -> None:
     assert hub.server.wait(id)["state"] == "Cancelled"
 
 
+@pytest.mark.release
 def test_a_rerun_is_another_job_with_the_same_time_limit(hub: Place, ann: User) -> None:
     id = hub.submit(ann, command="echo again", activeDeadlineSeconds=99)
     ann.run("jobs", "wait", id)
@@ -81,6 +82,7 @@ def test_a_rerun_is_another_job_with_the_same_time_limit(hub: Place, ann: User) 
     assert told["rerun_of"] == id
 
 
+@pytest.mark.release
 def test_waiting_can_end_early(hub: Place, ann: User) -> None:
     id = hub.submit(ann, command="sleep 1000")
     assert ann.json("jobs", "wait", id, "--timeout", "1")["phase"] not in FINAL
@@ -114,6 +116,7 @@ def test_jobs_of_other_groups_are_not_there(hub: Place, ann: User) -> None:
     assert id not in [job["id"] for job in hub.zoe.json("jobs", "list")]
 
 
+@pytest.mark.release
 def test_what_is_wrong_is_refused(ann: User) -> None:
     assert "EXCEED_QUOTA" not in ann.fails("jobs", "submit", given={**FORM, "instanceType": "cpu-99"})
     said = ann.fails("--json", "jobs", "submit", given={**FORM, "colour": "red"})

@@ -31,6 +31,7 @@ def test_from_create_to_delete(hub: Place, ann: User, bob: User) -> None:
     assert made["id"] not in [each["id"] for each in ann.rest("/schedules")["items"]]
 
 
+@pytest.mark.release
 def test_on_demand_is_run_by_hand(hub: Place, ann: User) -> None:
     made = ann.json("recurring-jobs", "create", given={**DAILY, "recurrence": {"type": "on-demand", "cron": ""}})
     assert made["recurrence"] == {"type": "on-demand", "cron": ""}
@@ -48,6 +49,7 @@ def test_a_cron_text_that_is_none_is_told(ann: User) -> None:
     ann.run("recurring-jobs", "delete", made["id"], "--yes-i-really-mean-it")
 
 
+@pytest.mark.release
 def test_other_groups_see_none_of_it(hub: Place, ann: User) -> None:
     made = ann.json("recurring-jobs", "create", given=DAILY)
     assert "Cannot find resource type" in hub.zoe.fails("recurring-jobs", "get", made["id"])

@@ -141,6 +141,7 @@ async def send(rig: Rig, surface: Surface, change: Change) -> httpx.Response:
         return await asking
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize("surface", SURFACES, ids=str)
 async def test_a_held_body_is_taken_of_whoever_keeps_access(rig: Rig, surface: Surface) -> None:
     answer = await send(rig, surface, no_change)
@@ -148,6 +149,7 @@ async def test_a_held_body_is_taken_of_whoever_keeps_access(rig: Rig, surface: S
     assert "errors" not in answer.text
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize("change", [delete_user, disable], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("surface", SURFACES, ids=str)
 async def test_a_removed_user_finishes_no_request(

@@ -34,6 +34,7 @@ def test_the_usual_mount_is_used_whatever_else_is_mounted(tmp_path: Path) -> Non
     assert find(tmp_path, first + last, "").parents == (("memory", "/early/chroot/memory"),)
 
 
+@pytest.mark.release
 def test_a_later_copy_of_sys_is_not_used(tmp_path: Path) -> None:
     """A chroot's: the server would lose its control groups as soon as the chroot is taken down."""
     copy = tmp_path / "chroot"

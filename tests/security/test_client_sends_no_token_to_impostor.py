@@ -128,6 +128,7 @@ def line(url: str) -> None:
     open_exec(Address(url, TOKEN, "given"), "job-1").close()
 
 
+@pytest.mark.release_after(20)
 @pytest.mark.parametrize("kind", ANSWERS)
 @pytest.mark.parametrize("use", [blocking, awaiting, plain, streaming, line])
 def test_no_client_sends_its_token(use: Callable[[str], None], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -281,6 +281,7 @@ def round_of_another_program(server: SmallServer, ballast: Ballast, *, files: bo
     return [first, second]
 
 
+@pytest.mark.release
 def test_uploads_are_refused_before_the_disk_is_full(server: SmallServer) -> None:
     def pieces() -> Iterator[bytes]:
         for _ in range(400):
@@ -294,6 +295,7 @@ def test_uploads_are_refused_before_the_disk_is_full(server: SmallServer) -> Non
     assert result_of(server, server.submit(job_file("echo done"))["id"]) == SUCCEEDED
 
 
+@pytest.mark.release
 def test_pruning_works_on_a_full_disk(server: SmallServer, disk: Path) -> None:
     done = server.submit(job_file("seq 1000000"))["id"]
     assert server.wait(done)["state"] == "Succeeded"

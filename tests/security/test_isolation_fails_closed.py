@@ -50,6 +50,7 @@ def ordinary_server() -> Iterator[Server]:
         shutil.rmtree(base, ignore_errors=True)
 
 
+@pytest.mark.release
 @only_root_can_become_another
 @pytest.mark.skipif(not shutil.which("setpriv") or not shutil.which("unshare"), reason="util-linux is missing")
 def test_a_server_whose_namespaces_are_gone_holds_every_job(ordinary_server: Server) -> None:

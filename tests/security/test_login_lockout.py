@@ -88,6 +88,7 @@ def waits(passwords: Passwords, user: str) -> bool:
     return any(user in key for key in passwords._slots._waiting)
 
 
+@pytest.mark.release
 async def test_a_flood_against_others_from_the_same_address_keeps_nobody_out(house: House) -> None:
     made_up = [f"user{number}" for number in range(500)]
     async with Flood(house, ["bob", "carol", *made_up]):
@@ -95,6 +96,7 @@ async def test_a_flood_against_others_from_the_same_address_keeps_nobody_out(hou
             assert await log_in(house, "alice") == "alice"
 
 
+@pytest.mark.release
 async def test_a_flood_against_a_user_keeps_that_user_out_from_no_other_address(house: House) -> None:
     async with Flood(house, ["alice"]):
         for number in range(20):

@@ -33,6 +33,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         running.stop()
 
 
+@pytest.mark.release_after(1)
 def test_a_job_gets_no_address_of_the_servers_ports(server: Server) -> None:
     job = server.submit(taking_job(server.port, ssh_port(server), rounds=2))
     assert server.wait(job["id"])["state"] == "Succeeded"
@@ -41,6 +42,7 @@ def test_a_job_gets_no_address_of_the_servers_ports(server: Server) -> None:
     assert "TAKEN" not in log
 
 
+@pytest.mark.release_after(1)
 @needs_ipv6
 def test_both_loopback_addresses_are_the_servers(server: Server) -> None:
     for host in ("127.0.0.1", "[::1]", "localhost"):
@@ -50,6 +52,7 @@ def test_both_loopback_addresses_are_the_servers(server: Server) -> None:
             assert connection.recv(100).startswith(b"SSH-2.0-Holdfast")
 
 
+@pytest.mark.release
 @needs_ssh
 @pytest.mark.parametrize("server", ["127.0.0.1"], indirect=True)
 def test_the_gateway_listens_on_no_port_of_the_server_for_a_client(server: Server, tmp_path: Path) -> None:
@@ -85,6 +88,7 @@ def test_ports_of_the_server_are_given_to_no_task(tmp_path: Path, server: Server
     assert given <= {first + 1, first + 3}
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("server", ["127.0.0.1"], indirect=True)
 def test_what_has_the_port_is_named(server: Server, tmp_path: Path) -> None:
     port = _free_port()

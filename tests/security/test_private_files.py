@@ -140,6 +140,7 @@ def test_what_lies_under_a_mount_point_is_hidden(tmp_path: Path, under: str) -> 
     assert said == f"{under}:\nfile\npoint\n\n{under}/point:\n"
 
 
+@pytest.mark.release
 def test_what_lies_under_two_mounts_is_hidden(tmp_path: Path, under: str) -> None:
     before = f"mount -t tmpfs none {under}; mkdir {under}/point; mount --bind /usr/share {under}/point; "
     before += f"mount -t tmpfs none {under}/point; mount -t tmpfs none {under}"
@@ -147,6 +148,7 @@ def test_what_lies_under_two_mounts_is_hidden(tmp_path: Path, under: str) -> Non
     assert said == ""
 
 
+@pytest.mark.release
 def test_what_lies_under_a_mounted_file_is_hidden(tmp_path: Path, under: str) -> None:
     before = f"mount --bind /etc/hostname {under}/file"
     (said,) = run_steps(tmp_path / "home", [task(f"ls -A {under}")], before=before)

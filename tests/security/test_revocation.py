@@ -121,6 +121,7 @@ async def read_to_end(chunks: AsyncIterator[bytes]) -> tuple[bytes, bool]:
     return received, True
 
 
+@pytest.mark.release_after(2)
 @ways
 async def test_server_sent_events_end_with_the_reason(scene: Scene, revoke: Revoke) -> None:
     async with reading(scene, f"/api/v1/jobs/{scene.job}/log/follow") as chunks:
@@ -133,6 +134,7 @@ async def test_server_sent_events_end_with_the_reason(scene: Scene, revoke: Revo
     assert b"secret" not in received.partition(b"event: refused")[2]
 
 
+@pytest.mark.release_after(2)
 @ways
 async def test_plain_following_is_cut(scene: Scene, revoke: Revoke) -> None:
     async with reading(scene, f"/api/v1/jobs/{scene.job}/log?follow=true") as chunks:
@@ -141,6 +143,7 @@ async def test_plain_following_is_cut(scene: Scene, revoke: Revoke) -> None:
     assert not whole
 
 
+@pytest.mark.release_after(2)
 @ways
 async def test_primehubs_log_is_cut(scene: Scene, revoke: Revoke) -> None:
     async with reading(scene, f"/api/logs/namespaces/hub/phjobs/{scene.job}?follow=true") as chunks:
@@ -149,6 +152,7 @@ async def test_primehubs_log_is_cut(scene: Scene, revoke: Revoke) -> None:
     assert not whole
 
 
+@pytest.mark.release_after(2)
 @ways
 async def test_a_wait_is_refused_as_a_new_request(scene: Scene, revoke: Revoke) -> None:
     async with scene.client() as client:
@@ -159,6 +163,7 @@ async def test_a_wait_is_refused_as_a_new_request(scene: Scene, revoke: Revoke) 
     assert error["code"] == WAYS[revoke][1]
 
 
+@pytest.mark.release_after(2)
 @ways
 async def test_a_search_that_waits_is_refused_as_a_new_request(scene: Scene, revoke: Revoke) -> None:
     scene.write(b"before\n")
@@ -240,6 +245,7 @@ async def link_of(scene: Scene) -> str:
     return next(each["uri"] for each in listed.json()["locations"] if each["name"] == "all")
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize(
     ("revoke", "status"),
     [(remove_from_group, 404), (revoke_token, 403), (disable_user, 403), (delete_user, 403), (expire_token, 403)],

@@ -210,6 +210,7 @@ class Faults:
         return called
 
 
+@pytest.mark.release
 def test_no_fault_of_the_servers_own_calls_lowers_the_isolation(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = Faults(monkeypatch)
     find = site.find_site

@@ -51,6 +51,7 @@ async def closed(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize(
     "sends",
     [

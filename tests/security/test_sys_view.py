@@ -77,6 +77,7 @@ mount --bind /etc/passwd /sys/kernel/uevent_seqnum
 LOOK = "cat /sys/kernel/debug/file /sys/kernel/mm/file /sys/kernel/uevent_seqnum 2>/dev/null || echo none"
 
 
+@pytest.mark.release
 def test_what_is_mounted_below_sys_is_covered(tmp_path: Path) -> None:
     """As debugfs, tracefs, securityfs, pstore and others are; also where no other container runtime expects one."""
     assert run_steps(tmp_path, [task(LOOK)], before=MOUNTS) == ["none\n"]
@@ -86,6 +87,7 @@ def test_what_is_mounted_below_sys_after_the_servers_start_is_covered(tmp_path: 
     assert run_steps(tmp_path, [task("true"), host(MOUNTS), task(LOOK)]) == ["", "none\n"]
 
 
+@pytest.mark.release
 def test_what_is_mounted_below_sys_later_does_not_reach_a_sandbox_that_runs(tmp_path: Path) -> None:
     """Mounts of a machine are shared with the namespaces made from it; systemd sees to that."""
     late = "mount -t tmpfs none /sys/kernel/debug; echo SECRET >/sys/kernel/debug/file"

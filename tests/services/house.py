@@ -16,8 +16,9 @@ from typing import Any
 from holdfast.controller.live import Limits
 from holdfast.controller.loop import Controller
 from holdfast.core.access import Actor
+from holdfast.core.attempt import JobSnapshot
 from holdfast.core.records import Group, JobSummary
-from holdfast.core.states import JobState
+from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine
 from holdfast.engines.fake import FakeEngine
 from holdfast.services import Services, build_services
@@ -76,16 +77,21 @@ class House:
         return (await self.services.jobs.submit(actor or self.admin, text, **more)).summary
 
     async def until(self, job_id: str, *states: JobState) -> JobSummary:
-        """Once the job is in one of these states; without any, once it is final."""
+        """Once the job is in one of these states and no task is still being set up; without any, once it is final."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 live = self.controller.active(job_id)
-                if live is None or live.state in states:
+                if live is None or (live.state in states and not _being_set_up(live)):
                     return await self.services.jobs.wait(self.admin, job_id, 0)
                 await self.controller.changed(job_id, 1.0)
 
     async def run(self, text: str, actor: Actor | None = None) -> JobSummary:
         return await self.until((await self.submit(text, actor)).id)
+
+
+def _being_set_up(job: JobSnapshot) -> bool:
+    """It runs as soon as one of its tasks does."""
+    return job.state is JobState.RUNNING and any(task.state is TaskState.PREPARING for task in job.tasks)
 
 
 def _cheap() -> Passwords:

@@ -112,6 +112,7 @@ async def test_jobs_that_are_slow_in_one_way_each(place: Place) -> None:
         assert (short[0], short[1].advice) == ({}, ())
 
 
+@pytest.mark.release
 async def test_a_job_that_its_limit_holds_up(place: Place) -> None:
     if place.engine.health().limits == "watched":
         pytest.skip("without control groups nothing is throttled")
@@ -142,6 +143,7 @@ async def test_one_core_busy_of_two_and_a_job_that_is_well(place: Place) -> None
     assert efficiency.whole.cpu_used
 
 
+@pytest.mark.release
 async def test_one_that_still_runs_is_told_of_without_advice(place: Place) -> None:
     found, efficiency = await place.run_until(Slowness.CPU_UNUSED, job("echo begun", "sleep 600", cpu=2))
     assert list(found) == [Slowness.CPU_UNUSED]

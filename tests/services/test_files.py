@@ -342,6 +342,7 @@ async def test_what_the_platform_notes_is_hidden_and_left_alone(house: House) ->
     assert await listed(house, "elsewhere") == [".dataset"]
 
 
+@pytest.mark.release
 async def test_many_files_are_listed_without_holding_them(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = place(house) / "many"
     folder.mkdir()

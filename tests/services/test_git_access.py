@@ -165,6 +165,7 @@ async def test_by_ssh_without_a_key(
     assert "Permission denied" in (await clone(house, f"{ssh.url}{repository.folder}")).error
 
 
+@pytest.mark.release
 @needs_ssh
 async def test_a_host_with_another_key_is_not_believed(house: House, ssh: SshGit, repository: Repository) -> None:
     await keep(house, ssh.key)

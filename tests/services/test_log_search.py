@@ -100,6 +100,7 @@ async def test_a_bomb_is_put_out(tmp_path: Path) -> None:
     assert caught.value.field == "q"
 
 
+@pytest.mark.release
 async def test_a_bomb_behind_hits_gives_those_and_where_it_stuck(tmp_path: Path) -> None:
     good = b"needle\n" * 50_000
     source = FileSource(tmp_path / "log", good + b"a" * 200_000 + b"!\n")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.core.errors import UserError
 from holdfast.core.schedule import PRESETS, Recurrence, RecurrenceKind
 from holdfast.services.recurrence import BadRecurrence, Timing, next_time, parse_cron
-from tests.longer import LONGER
+from tests.longer import examples
 
 
 def times(cron: str, zone: str, after: str, count: int) -> list[str]:
@@ -230,7 +230,7 @@ CRONS = st.sampled_from(["30 2 * * *", "*/20 1-3 * * *", "0 0 * * *", "*/15 * * 
 MOMENTS = st.datetimes(datetime(2009, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))
 
 
-@settings(max_examples=300 * LONGER, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(ZONES, CRONS, MOMENTS)
 def test_the_next_time_is_later_and_none_lies_between(name: str, cron: str, after: datetime) -> None:
     zone = ZoneInfo(name)
@@ -242,7 +242,7 @@ def test_the_next_time_is_later_and_none_lies_between(name: str, cron: str, afte
     assert next_time(cron, zone, middle) == found
 
 
-@settings(max_examples=300 * LONGER, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet="0123456789*/-,LW#?MONJA ", max_size=40))
 def test_cron_text_is_taken_or_refused_and_never_anything_else(text: str) -> None:
     with suppress(BadRecurrence):

@@ -92,6 +92,7 @@ def private_key(form: PrivateFormat, passphrase: bytes | None) -> str:
 FORMS = (PrivateFormat.OpenSSH, PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL)
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("form", FORMS)
 async def test_private_keys_for_git_must_have_no_passphrase(house: House, form: PrivateFormat) -> None:
     secrets = house.services.secrets

@@ -163,6 +163,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.release_after(4)
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_would_break_is_said_and_nothing_of_what_is_well(place: Place, name: str) -> None:
     pair = PAIRS[name]
@@ -201,6 +202,7 @@ def test_a_bad_exit_is_judged(place: Place, command: str, fault: Fault, says: st
     assert remark.hint
 
 
+@pytest.mark.release
 def test_what_runs_until_time_is_up_has_not_failed(place: Place) -> None:
     found = place.run(job("echo begun; trap 'exit 7' TERM; sleep 60 & wait"), timeout=1.5)
     assert found.report.ending is Ending.TIMEOUT
@@ -235,6 +237,7 @@ def test_the_rules_of_the_job_decide(place: Place) -> None:
     assert "--role endless" in stopped.hint
 
 
+@pytest.mark.release
 def test_each_role_comes_to_its_own_fault(place: Place) -> None:
     """Though the first failure would end the real run, and one of them cannot run at all."""
     roles = {
@@ -256,6 +259,7 @@ def test_each_role_comes_to_its_own_fault(place: Place) -> None:
     assert rule.text == "The real run ends when soon has failed, and stops the rest; here late ran on"
 
 
+@pytest.mark.release
 def test_what_failed_because_another_did_is_no_problem_of_its_own(place: Place) -> None:
     roles = {
         "server": {"command": "python3 -c 'import nosuch_module'"},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.simulation.needs import find_needs
 from holdfast.simulation.shell_text import read_script
 from holdfast.simulation.untried import find_untried
-from tests.longer import LONGER
+from tests.longer import examples
 
 PROGRAMS = {
     "plain": ("foo --x 1", ["foo"]),
@@ -81,7 +81,7 @@ def test_files(name: str) -> None:
 
 
 @given(st.text(alphabet="ab =$'\"`\\\n;&|(){}<>[]#!-/\t", max_size=60) | st.text(max_size=40))
-@settings(max_examples=300 * LONGER, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_text_upsets_it(text: str) -> None:
     script = read_script(text)
     assert sum(len(command.words) for command in script.commands) <= len(text)

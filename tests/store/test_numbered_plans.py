@@ -17,6 +17,7 @@ from .opened import Opened
 GROUPS = tuple(f"g{number}" for number in range(20))
 
 
+@pytest.mark.release_after(8)
 @pytest.mark.parametrize("descending", [True, False])
 @pytest.mark.parametrize(
     "more",

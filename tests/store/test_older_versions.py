@@ -92,6 +92,7 @@ def test_jobs_people_and_tags_of_the_first_version(first: tuple[str, Engine]) ->
     opened.close()
 
 
+@pytest.mark.release_after(1)
 def test_many_jobs_are_filled(first: tuple[str, Engine]) -> None:
     url, engine = first
     role = a_job().roles[0]

@@ -57,6 +57,7 @@ def rings_of(files: SeriesFiles, task: str = TASK) -> dict[str, list[Sample]]:
     return found.rings
 
 
+@pytest.mark.release
 def test_a_day_of_a_hundred_tasks_with_eight_gpus_costs_less_than_5_mb(files: SeriesFiles) -> None:
     def gpus(at: float) -> tuple[GpuReading, ...]:
         return tuple(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.jobspec.openpai_files import good_trees, hostile_texts, spoilt_trees, written
-from tests.longer import LONGER
+from tests.longer import examples
 
 from .pai import open_pai
 
@@ -25,7 +25,7 @@ _NO_LIMITS = {"openpai": {"submits_per_hour": 0, "requests_per_minute": 0}}
 
 
 def made_up(count: int) -> Any:
-    return settings(max_examples=count * LONGER, deadline=None, suppress_health_check=list(HealthCheck))
+    return settings(max_examples=examples(count), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

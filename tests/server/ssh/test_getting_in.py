@@ -41,6 +41,7 @@ async def closed(ran: Ran, *said: str) -> None:
 # -- which task
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize(
     ("name", "task"),
     [
@@ -61,6 +62,7 @@ async def test_names_that_lead_into_a_task(rig: SshRig, name: str, task: str) ->
     assert await rig.visits(job.id) == [f"admin entered {task} by ssh"]
 
 
+@pytest.mark.release
 async def test_a_job_whose_name_holds_dots(rig: SshRig) -> None:
     await rig.add_key(rig.house.admin)
     await rig.run_job("name: net.v-1\ncommand: sleep 1000\n")
@@ -74,6 +76,7 @@ async def test_a_task_that_there_is_not(rig: SshRig) -> None:
     await closed(await rig.ssh("pair.worker-7", "127.0.0.1", MINE), "has no task worker-7", "worker-1")
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize(
     "name",
     [
@@ -108,6 +111,7 @@ async def test_hostile_names_lead_nowhere(rig: SshRig, name: str) -> None:
     assert str(done.stderr).startswith("holdfast: ")
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("name", ["\udcff\udcfe", "x" * 5000, "\u202eabc", "a\x07b"])
 async def test_names_that_are_no_text_end_the_connection(rig: SshRig, name: str) -> None:
     """And nothing but that: the next one gets in."""
@@ -154,6 +158,7 @@ async def test_the_groups_admin_and_the_owner_enter(rig: SshRig) -> None:
         assert (await rig.ssh("hers", "127.0.0.1", MINE, key=key)).out == b"42\n"
 
 
+@pytest.mark.release
 async def test_whose_job_it_is_when_it_is_not_ones_own(rig: SshRig) -> None:
     ann = await rig.house.user("ann", "red")
     await rig.add_key(ann, "ann")
@@ -170,6 +175,7 @@ async def test_whose_job_it_is_when_it_is_not_ones_own(rig: SshRig) -> None:
     assert copied.code == 0, copied.err
 
 
+@pytest.mark.release
 async def test_of_those_who_share_a_key_the_one_who_may(rig: SshRig) -> None:
     """As they may from before it was refused. Also the connection counts as theirs."""
     abe, zoe = await rig.house.user("abe", "red"), await rig.house.user("zoe", "blue")
@@ -207,6 +213,7 @@ async def leave_group(rig: SshRig, ann: Actor) -> None:
     await rig.house.services.groups.remove_member(rig.house.admin, "red", "ann")
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("lose", [lose_key, be_disabled, leave_group])
 async def test_who_loses_the_right_is_sent_out(rig: SshRig, lose: object) -> None:
     ann = await rig.house.user("ann", "red")
@@ -247,6 +254,7 @@ async def test_the_accounts_own_password_is_none(rig: SshRig) -> None:
     assert [(event.kind.value, event.act.value) for event in audit.items][:1] == [("login", "failed")]
 
 
+@pytest.mark.release
 async def test_wrong_tokens_of_others_do_not_refuse_a_right_one(rig: SshRig) -> None:
     made = await rig.house.services.tokens.create(rig.house.admin, name="ssh")
     job = await rig.run_job()
@@ -297,6 +305,7 @@ async def test_the_key_of_a_job_is_good_where_tasks_run_alone(rig: SshRig, monke
     assert (await rig.ssh(job.id, "127.0.0.1", MINE, key=key)).out == b"42\n"
 
 
+@pytest.mark.release
 async def test_all_jobs_of_one_user_share_the_places_between_tasks(rig: SshRig) -> None:
     one, two = await rig.run_job(), await rig.run_job()
     key, taken = own_key(rig, one.id), [rig.gateway.places_between.take(f"job-{n}", "admin") for n in range(300)]
@@ -424,6 +433,7 @@ async def test_what_fails_here_is_told_in_the_log(
     assert (await rig.ssh(job.id, "127.0.0.1", MINE)).out == b"42\n"
 
 
+@pytest.mark.release
 async def test_a_database_that_is_away_sends_nobody_out(
     rig: SshRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

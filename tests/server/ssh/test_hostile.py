@@ -171,6 +171,7 @@ async def test_a_key_that_was_only_shown_counts_for_nothing(rig: SshRig, user: s
 # -- people who are inside
 
 
+@pytest.mark.release
 async def test_a_client_that_takes_nothing_is_sent_little(rig: SshRig, user: str) -> None:
     """It says that it would take 2 GiB, and does not read."""
     async with connected(rig, user) as client:
@@ -222,6 +223,7 @@ async def test_variables_without_end(rig: SshRig, user: str) -> None:
     assert 0 < str(ran.stdout).count("LC_") <= 32
 
 
+@pytest.mark.release
 async def test_channels_without_end(rig: SshRig, user: str) -> None:
     async with connected(rig, user) as client:
         shells = [await client.create_process("cat") for _ in range(visitor.MOST_CHANNELS)]
@@ -349,6 +351,7 @@ def open_files() -> int:
     return count
 
 
+@pytest.mark.release
 async def test_no_file_is_left_open(rig: SshRig, user: str) -> None:
     """After all this coming and going."""
     await still_works(rig, user)

@@ -249,6 +249,7 @@ async def test_a_port_of_the_task_here(rig: SshRig, user: str) -> None:
     assert found == [b"HELLO %d " % n * 10_000 for n in range(20)]
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "main-0"])
 async def test_names_of_the_task_itself(rig: SshRig, user: str, host: str) -> None:
     async with echo_in_task(rig, user) as there:
@@ -264,6 +265,7 @@ async def test_ports_of_the_machine_are_not_reached(rig: SshRig, user: str) -> N
             assert "forwarding failed" in ran.err
 
 
+@pytest.mark.release
 async def test_all_ports_of_the_task_by_a_proxy(rig: SshRig, user: str) -> None:
     """As remote editors reach what they started."""
     proxy = free_port()
@@ -285,6 +287,7 @@ async def forwarded(rig: SshRig, user: str, to: str) -> Ran:
     return await rig.run(words)
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize("host", ["192.0.2.1", "example.org", "0.0.0.0", "worker-1", "169.254.169.254", "::"])
 async def test_other_machines_are_not_reached(rig: SshRig, user: str, host: str) -> None:
     shown = f"[{host}]" if ":" in host else host
@@ -340,6 +343,7 @@ async def test_a_port_there_of_the_servers_choice(rig: SshRig, user: str) -> Non
             assert await ask(int(line.split()[2]), b"hi") == b"HI"
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("where", ["0.0.0.0:{}", "*:{}", "localhost:80"])
 async def test_no_port_for_all_the_world_or_of_the_system(rig: SshRig, user: str, where: str) -> None:
     line = f"{where.format(free_port())}:127.0.0.1:1"
