@@ -9,7 +9,8 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -232,6 +233,28 @@ def test_layers_have_a_name_nobody_can_guess(tmp_path: Path) -> None:
     for view in views:
         view.leave(())
     assert not any(base.exists() for base in bases)
+
+
+@pytest.mark.usefixtures("_outside")
+def test_nothing_is_left_outside_by_a_server_that_cleans_while_it_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = Views.clean
+
+    def clean_late(views: Views, in_use: Collection[str]) -> None:
+        time.sleep(0.5)
+        clean(views, in_use)
+
+    async def scenario(rig: Rig) -> None:
+        name = (tmp_path / "layers-name").read_text()
+        monkeypatch.setattr(Views, "clean", clean_late)
+        rig.engine._clean_later()
+        await rig.engine.close()
+        assert [path for place in ("/run", "/dev/shm") for path in Path(place).glob(f"*{name}")] == []
+        monkeypatch.undo()
+        await rig.open()
+
+    play(tmp_path, scenario)
 
 
 @only_root_can_become_another

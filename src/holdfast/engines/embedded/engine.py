@@ -172,10 +172,13 @@ class EmbeddedEngine:
                 timer.cancel()
             for task in self._work:
                 task.cancel()
-            await self._in_thread(lambda: self._views.leave(self._places.in_use()))
-            self._threads.shutdown(wait=True)
+            await asyncio.to_thread(self._threads.shutdown)
             self._measuring.close()
-            self._cleaner.shutdown(wait=True, cancel_futures=True)
+            await asyncio.to_thread(self._end_cleaning)
+
+    def _end_cleaning(self) -> None:
+        self._cleaner.shutdown(wait=True, cancel_futures=True)
+        self._views.leave(self._places.in_use())  # last: cleaning makes the folder that this takes away
 
     def health(self) -> EngineHealth:
         site = self._current_site()
