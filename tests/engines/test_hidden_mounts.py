@@ -7,13 +7,16 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from holdfast.engines.embedded import EmbeddedOptions, private_files
 from holdfast.engines.embedded.host import scan_host
 from holdfast.engines.embedded.mount_table import MountTable
-from holdfast.engines.embedded.private_files import PrivateFiles
+from holdfast.engines.embedded.private_files import PrivateFiles, find_private_files
+from holdfast.engines.embedded.views import Views
 
 
 @pytest.fixture
@@ -40,3 +43,45 @@ def test_what_is_mounted_in_a_hidden_folder_is_hidden(mounted: Path) -> None:
     assert os.path.ismount(mounted)
     assert mounted.parent.stat().st_mode & 0o005 == 0
     assert str(mounted) not in scan_host((), MountTable().read(), PrivateFiles()).mounts
+
+
+@contextmanager
+def memory_at(point: Path, options: str = "mode=0755") -> Iterator[None]:
+    point.mkdir(mode=0o755, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", point], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", point], check=True)
+
+
+def test_mounts_that_come_and_go_in_a_hidden_folder_cause_no_new_search(mounted: Path, tmp_path: Path) -> None:
+    views = Views(tmp_path / "home", EmbeddedOptions())
+    (tmp_path / "home").mkdir(mode=0o700)
+    before = views.host_layers()
+    with memory_at(mounted.parent / "another"):
+        assert views.host_layers() is before
+    assert views.host_layers() is before
+    mounted.parent.chmod(0o755)
+    views._scan_due = 0.0  # ten minutes later
+    public = views.host_layers()
+    assert str(mounted.parent) not in {entry.path for entry in public.view.hidden}
+    with memory_at(mounted.parent / "another"):
+        assert str(mounted.parent / "another") in {entry.path for entry in views.host_layers().view.hidden}
+    views.leave(())
+
+
+def test_a_private_filesystem_in_a_remembered_folder_is_hidden(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mounting does not change the folder's own times."""
+    monkeypatch.setattr(private_files, "_SETTLED", -1.0)  # remember the fresh folders of this test too
+    top = mounted.parent
+    top.chmod(0o755)
+    point = top / "point"
+    point.mkdir(mode=0o755)
+    before = find_private_files([str(top)], (), 100)
+    with memory_at(point, "mode=0700"):
+        found = find_private_files([str(top)], (), 100, before.memory, [str(point)])
+        assert str(point) in {entry.path for entry in found.hidden}
+        assert str(top) not in found.memory
+    after = find_private_files([str(top)], (), 100, found.memory)
+    assert str(point) not in {entry.path for entry in after.hidden}

@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .cleaning import remove_tree
@@ -46,16 +46,36 @@ class HostView:
     files: tuple[tuple[str, bytes, int], ...]  # written into the skeleton: path, content, mode
     too_big: tuple[str, ...] = ()  # hidden only because there was too much to search
     unreadable: tuple[str, ...] = ()  # hidden only because they could not be examined
+    memory: Mapping[str, Listing] = field(default_factory=dict, compare=False, repr=False)  # for the next scan
 
 
-def scan_host(hidden: Iterable[str], mounts: Sequence[Mount], packages: PrivateFiles) -> HostView:
-    """What to hide of the machine as it is now. `packages` is what `scan_packages` has found."""
+@dataclass(frozen=True, slots=True)
+class HostStamp:
+    """Cheap to take; differs when something near the top of the machine's tree or in its mounts has changed."""
+
+    mounts: tuple[tuple[int, str], ...]
+    changed: tuple[int, ...]  # when some files and folders were
+
+    def visible(self, hidden: Collection[str]) -> HostStamp:
+        """Without what is mounted inside hidden folders, as containers of other programs are."""
+        seen = [(number, point) for number, point in self.mounts if not _within(os.path.dirname(point), hidden)]
+        return replace(self, mounts=tuple(seen))
+
+
+def scan_host(
+    hidden: Iterable[str],
+    mounts: Sequence[Mount],
+    packages: PrivateFiles,
+    known: Mapping[str, Listing] | None = None,
+) -> HostView:
+    """What to hide of the machine as it is now. `packages` is what `scan_packages` has found, `known` the memory of an
+    earlier scan, if not all folders need be listed."""
     overlaid, covered = _split_mounts(mounts)
     found = [Hidden(path=os.path.realpath(path)) for path in hidden if os.path.lexists(path)]
     found += _top_level()
     found += [entry for entry in _fresh() if os.path.lexists(entry.path)]
     skip = {*(entry.path for entry in found), *(entry.path for entry in covered)}
-    private = find_private_files(_SEARCHED, skip, _MAX_ENTRIES)
+    private = find_private_files(_SEARCHED, skip, _MAX_ENTRIES, known, [mount.point for mount in mounts])
     found += [*private.hidden, *(entry for entry in packages.hidden if not _within(entry.path, skip))]
     folders = {entry.path for entry in found}  # what is mounted in them stays hidden as well
     for entry in covered:
@@ -68,26 +88,26 @@ def scan_host(hidden: Iterable[str], mounts: Sequence[Mount], packages: PrivateF
         files=tuple(_skeleton_files({mount.point for mount in mounts})),
         too_big=(*private.too_big, *packages.too_big),
         unreadable=(*private.unreadable, *packages.unreadable),
+        memory=private.memory,
     )
 
 
-def scan_packages(mounts: Iterable[Mount], known: Mapping[str, Listing] | None = None) -> PrivateFiles:
+def scan_packages(mounts: Sequence[Mount], known: Mapping[str, Listing] | None = None) -> PrivateFiles:
     """Private files among those of packages. With the memory of an earlier scan, only folders that have changed since
     are listed; a file whose mode was changed in place is found by a scan without it."""
     _, covered = _split_mounts(mounts)
     skip = {*_SEARCHED, *(entry.path for entry in covered)}
-    return find_private_files(_PACKAGES, skip, _MAX_PACKAGE_ENTRIES, known)
+    return find_private_files(_PACKAGES, skip, _MAX_PACKAGE_ENTRIES, known, [mount.point for mount in mounts])
 
 
-def host_stamp(mounts: Iterable[Mount]) -> tuple[object, ...]:
-    """Cheap to take; differs when something near the top of the machine's tree or in its mounts has changed."""
-    stamp: list[object] = [(mount.id, mount.point) for mount in mounts if _is_shown(mount.point)]
+def host_stamp(mounts: Iterable[Mount]) -> HostStamp:
+    changed = []
     for path in ("/", "/etc", "/var", "/opt", "/etc/resolv.conf", "/etc/hosts", "/etc/passwd"):
         try:
-            stamp.append(os.stat(path).st_mtime_ns)
+            changed.append(os.stat(path).st_mtime_ns)
         except OSError:
-            stamp.append(0)
-    return tuple(stamp)
+            changed.append(0)
+    return HostStamp(tuple((mount.id, mount.point) for mount in mounts if _is_shown(mount.point)), tuple(changed))
 
 
 def _top_level() -> Iterable[Hidden]:
@@ -143,7 +163,7 @@ def _without_passwords(names_from: str, line: bytes) -> bytes:
     return b"".join(line % name for name in names)
 
 
-def _within(path: str, folders: set[str]) -> bool:
+def _within(path: str, folders: Collection[str]) -> bool:
     while path not in folders:
         if path in ("/", ""):
             return False

@@ -1,7 +1,8 @@
 """Finds what of the machine's files is closed to other users. Blocking: call it from a thread.
 
-Folders of packages are large and rarely change, so what was found in them can be remembered: a folder whose
-change time is the same has the same entries as before.
+System folders are large and rarely change, so what was found in them can be remembered: a folder whose change time is
+the same has the same entries as before. Mounting something in a folder does not change that time, so folders with mount
+points in them are listed each time.
 """
 
 from __future__ import annotations
@@ -48,12 +49,17 @@ class PrivateFiles:
 
 
 def find_private_files(
-    tops: Iterable[str], skip: Collection[str], budget: int, known: Mapping[str, Listing] | None = None
+    tops: Iterable[str],
+    skip: Collection[str],
+    budget: int,
+    known: Mapping[str, Listing] | None = None,
+    mount_points: Iterable[str] = (),
 ) -> PrivateFiles:
     """Search below these folders, breadth first, so that what the budget of entries cuts off lies deep.
 
     Paths in `skip` are left out. `known` is the memory of an earlier search. A top folder that cannot be examined
     raises OSError; anything below it that cannot be is hidden."""
+    with_mounts = {os.path.dirname(point) for point in mount_points}
     found = PrivateFiles()
     queue: deque[str] = deque()
     for top in tops:
@@ -63,7 +69,7 @@ def find_private_files(
         folder = queue.popleft()
         try:
             signature, settled = _signature(folder)
-            listing = (known or {}).get(folder, _NOTHING)
+            listing = _NOTHING if folder in with_mounts else (known or {}).get(folder, _NOTHING)
             if listing.signature != signature:
                 listing = _list_folder(folder, signature)
         except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +80,7 @@ def find_private_files(
             found.hidden.append(Hidden(path=folder, mode=0o755))
             found.unreadable.append(folder)
             continue
-        if settled and not listing.unreadable:
+        if settled and not listing.unreadable and folder not in with_mounts:
             found.memory[folder] = listing
         budget -= listing.count
         _collect(listing, skip, found, queue)

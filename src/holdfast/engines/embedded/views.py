@@ -2,7 +2,8 @@
 
 Blocking: call it from a thread. Layers are never changed once written, for running tasks stand on them.
 
-The machine's folders are searched anew when something near their top has changed, and every ten minutes.
+The machine's folders are searched anew when something near their top or in what is mounted has changed, then only those
+that changed since; and all of them every ten minutes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from .cleaning import remove_tree
 from .library import DEBUG_TOOLS, Library
 from .mount_table import Mount, MountTable
 from .options import EmbeddedOptions
+from .private_files import Listing
 from .roots import HostLayers
 
 _PREFIX = "holdfast-layers-"
@@ -46,7 +48,10 @@ class Views:
         self._library = Library(options.library)
         self._library_folder = ""
         self._handed_out: set[str] = set()
-        self._stamp: tuple[object, ...] = ()
+        self._generation = -1  # of the scan of packages
+        self._stamp = host.HostStamp((), ())
+        self._hidden: frozenset[str] = frozenset()  # of the newest view
+        self._memory: Mapping[str, Listing] | None = None
         self._scan_due = 0.0
         self._mounts = MountTable()
         self._packages = package_scan.SHARED
@@ -60,6 +65,8 @@ class Views:
                 view = self._scan()
                 self._layers = HostLayers(view=view, folder=str(host.write_layers(view, self._layers_base())))
                 self._handed_out.add(self._layers.folder)
+                self._hidden = frozenset(entry.path for entry in view.hidden)
+                self._memory = view.memory
                 if view.unreadable:
                     self._scan_due = time.monotonic() + _RETRY_INTERVAL
             return self._layers
@@ -71,7 +78,7 @@ class Views:
     def _scan(self) -> host.HostView:
         mounts = self._mounts.read()
         packages = self._packages.find(mounts, self._home / saved_scan.FILE)
-        view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages)
+        view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages, self._memory)
         return replace(view, files=(*view.files, *self._library.files_at(DEBUG_TOOLS)))
 
     def mounts(self) -> Sequence[Mount]:
@@ -119,11 +126,22 @@ class Views:
                 (self._home / _NAME).unlink(missing_ok=True)
 
     def _look(self) -> None:
-        stamp = (self._packages.generation, *host.host_stamp(self._mounts.read()))
+        has_changed = self._has_changed()
         now = time.monotonic()
-        if stamp != self._stamp or now > self._scan_due:
-            self._stamp, self._scan_due = stamp, now + SCAN_INTERVAL
-            self._layers = self._skeleton = None
+        if now > self._scan_due:
+            self._scan_due = now + SCAN_INTERVAL
+            self._memory = None
+        elif not has_changed:
+            return
+        self._layers = self._skeleton = None
+
+    def _has_changed(self) -> bool:
+        before = self._generation, self._stamp
+        self._generation, self._stamp = self._packages.generation, host.host_stamp(self._mounts.read())
+        if before == (self._generation, self._stamp):
+            return False
+        generation, stamp = before
+        return generation != self._generation or stamp.visible(self._hidden) != self._stamp.visible(self._hidden)
 
     def _layers_base(self) -> Path:
         """On another filesystem than `/`: of two layers of one mount, none may lie within the other."""
