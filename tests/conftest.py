@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import compiled_sql
 from tests.scheduling import Scheduling, scope_of, seconds_of
 
 # Started in the background by a shell without job control, Ctrl-C is ignored by us and, unless we change that, by every
@@ -17,16 +18,28 @@ from tests.scheduling import Scheduling, scope_of, seconds_of
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+compiled_sql.share()
+
+
+HOUSES = {"house", "rig", "desk", "hub", "pai", "web"}  # fixtures that take a tenth of a second for each parameter
+PARAMETERS_WITH_HOUSE = 4
+
 
 def _leave_to_release(items: list[pytest.Item]) -> None:
-    """Mark the parameters of a test that `make test` does without."""
+    """Mark the parameters of a test that `make test` does without: it says so, or each of them has a house built."""
     seen: Counter[str] = Counter()
     for item in items:
-        if mark := item.get_closest_marker("release_after"):
+        if isinstance(item, pytest.Function) and (most := _parameters_to_run(item)):
             test = item.nodeid.partition("[")[0]
             seen[test] += 1
-            if seen[test] > mark.args[0]:
+            if seen[test] > most:
                 item.add_marker(pytest.mark.release)
+
+
+def _parameters_to_run(item: pytest.Function) -> int | None:
+    if mark := item.get_closest_marker("release_after"):
+        return int(mark.args[0])
+    return PARAMETERS_WITH_HOUSE if HOUSES.intersection(item.fixturenames) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -40,6 +53,11 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.set_threshold(50_000, 50, 100)  # tests make many objects, few of them in cycles
     gc.freeze()  # ten thousand tests stay: nothing is gained by looking through them again and again
+
+
+def pytest_sessionfinish() -> None:
+    gc.collect()
+    gc.freeze()  # or pytest would look through all of them five times more
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_memory import tmp_path
 from tests.services.house import open_house
 
 from .rig import Rig, open_rig
+
+__all__ = ["anyio_backend", "rig", "tmp_path"]
 
 
 @pytest.fixture

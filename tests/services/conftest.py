@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_memory import tmp_path
+
 from .house import House, open_house
+
+__all__ = ["anyio_backend", "house", "tmp_path"]
 
 
 @pytest.fixture

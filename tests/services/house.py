@@ -98,13 +98,12 @@ def _cheap() -> Passwords:
     return Passwords(memory_kib=CHEAP)
 
 
-_template: tuple[Path, str] | None = None
+_templates: dict[bool, tuple[Path, str]] = {}
 
 
-async def make_home(home: Path) -> str:
+async def make_home(home: Path, *, seeded: bool) -> str:
     """A state folder after its first start, and the admin's password. Made once, then copied: it is quicker."""
-    global _template
-    if _template is None:
+    if seeded not in _templates:
         folder = Path(tempfile.mkdtemp(prefix="holdfast-home-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         store = open_store(folder)
@@ -112,10 +111,13 @@ async def make_home(home: Path) -> str:
         services = build_services(store, fake, Controller(store, fake, LIMITS), Settings(), folder, passwords=_cheap())
         password = await services.users.ensure_first_admin()
         assert password is not None
+        if seeded:
+            await services.seed()
         await store.close()
-        _template = folder, password
-    shutil.copytree(_template[0], home)
-    return _template[1]
+        _templates[seeded] = folder, password
+    template, password = _templates[seeded]
+    shutil.copytree(template, home)
+    return password
 
 
 def open_store(home: Path) -> Store:
@@ -126,7 +128,7 @@ def open_store(home: Path) -> Store:
 async def open_house(
     home: Path, *, settings: Mapping[str, Any] | None = None, engine: Engine | None = None
 ) -> AsyncIterator[House]:
-    password = await make_home(home)
+    password = await make_home(home, seeded="instance_types" not in str(settings))
     clock = Clock()
     store = open_store(home)
     chosen: Any = engine or FakeEngine()
