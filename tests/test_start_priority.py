@@ -69,6 +69,7 @@ def _may_raise() -> bool:
     return subprocess.run(["nice", "-n", "-15", "true"], capture_output=True, check=False).stderr == b""
 
 
+@pytest.mark.release
 def test_a_detached_server_and_its_tasks_do_not_have_it_either(tmp_path: Path) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     env |= {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_SSH_PORT": "0", "HOME": str(tmp_path)}

@@ -154,6 +154,7 @@ def test_ctrl_c_stops_a_program_that_runs_and_q_ends_it(place: Env, waiting: str
     assert run_program("wait", waiting, env=place).code == 2
 
 
+@pytest.mark.release
 def test_who_looks_at_the_job_or_its_log_is_told(place: Env, waiting: str) -> None:
     with at_terminal("logs", "-f", waiting, env=place, columns=150) as terminal:
         terminal.until(b"debugger waiting at train.py:6 in main-0 until ")

@@ -80,6 +80,7 @@ def test_the_audit_tells_who_did_what(cli: Cli) -> None:
     cli.ok("group", "rm", "audited", "--yes")
 
 
+@pytest.mark.release
 def test_up_ends_with_the_portal_and_only_a_terminal_sees_a_link(tmp_path: Path) -> None:
     env = clean_env(tmp_path, HOLDFAST_SERVER_PORT="0")
     try:

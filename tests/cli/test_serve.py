@@ -114,6 +114,7 @@ def test_a_missing_first_job_starts_nothing(env: dict[str, str], tmp_path: Path)
     assert not Path(env["HOLDFAST_HOME"]).exists()
 
 
+@pytest.mark.release
 def test_a_server_that_is_being_killed_is_not_taken_for_one_that_runs(env: dict[str, str]) -> None:
     """It keeps its lock until it is gone."""
     run_program("up", "--detach", env=env)

@@ -59,6 +59,7 @@ def test_a_reader_that_leaves_is_no_error(place: dict[str, str]) -> None:
     assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("command", [("logs", "-f"), ("wait",), ("events", "-f")])
 def test_ctrl_c_ends_quietly_with_130(place: dict[str, str], command: tuple[str, ...]) -> None:
     job = run_program("submit", "--", "echo ready; sleep 600", env=place).out.decode().strip()
@@ -93,6 +94,7 @@ def loaded_by(code: str, env: dict[str, str]) -> set[str]:
     return set(done.stderr.decode().split())
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize(
     ("args", "heavy"),
     [

@@ -268,6 +268,7 @@ class EngineContract:
 
         self.play(scenario)
 
+    @pytest.mark.release_after(3)
     @pytest.mark.parametrize("name", ["../a", "a/b", "", ".", "..", "a\0b", "a\nb", "x" * 300, "-rf"])
     def test_names_that_are_no_file_names_are_refused(self, name: str) -> None:
         async def scenario(rig: Rig) -> None:

@@ -23,6 +23,7 @@ class TestSandboxed(EngineContract):
         return EmbeddedEngine(self.home, EmbeddedOptions())
 
 
+@pytest.mark.release
 class TestPlain(EngineContract):
     """Without any sandbox."""
 

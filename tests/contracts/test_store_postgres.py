@@ -79,14 +79,17 @@ class TestDatasets(DatasetsContract):
     pass
 
 
+@pytest.mark.release
 class TestSecrets(SecretsContract):
     pass
 
 
+@pytest.mark.release
 class TestUsage(UsageContract):
     pass
 
 
+@pytest.mark.release
 class TestSchedules(SchedulesContract):
     pass
 
@@ -95,6 +98,7 @@ class TestWriting(WritingContract):
     pass
 
 
+@pytest.mark.release
 class TestAudit(AuditContract):
     pass
 

@@ -230,6 +230,7 @@ def test_a_server_that_is_killed_meanwhile_collects_again(tmp_path: Path) -> Non
     run(story)
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize("what", ["link", "file", "pipe", "folder"])
 @pytest.mark.parametrize("where", ["jobs", "job"])
 def test_what_a_job_put_in_the_way_is_set_aside(tmp_path: Path, what: str, where: str) -> None:

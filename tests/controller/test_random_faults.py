@@ -305,6 +305,7 @@ def store(tmp_path: Path) -> Iterator[InlineStore]:
     opened.close_now()
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.longer
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(5))

@@ -128,7 +128,7 @@ def test_where_the_kernel_limits_memory(ward: Ward, version: str, case: Case) ->
     check(ward, case)
 
 
-@pytest.mark.release_after(3)
+@pytest.mark.release
 @pytest.mark.parametrize("case", OF_LIMITS, ids=lambda case: case.name)
 def test_where_memory_is_watched(without_groups: Ward, case: Case) -> None:
     assert_failed(without_groups, case)

@@ -117,6 +117,7 @@ def test_a_deadline_that_passes_while_no_server_runs(server: Server) -> None:
     assert kinds[-3:] == ["hold-ended", "task-failed", "failed"]
 
 
+@pytest.mark.release
 def test_a_stop_ends_it_as_failed_as_it_was(server: Server) -> None:
     id = held(server, "true")
     with server.client() as client:

@@ -86,6 +86,7 @@ def test_a_browser_logs_in_and_its_live_page_opens(site: Site) -> None:
     assert caught.value.response.status_code == 403
 
 
+@pytest.mark.release_after(1)
 def test_a_large_file_is_uploaded(site: Site) -> None:
     data = os.urandom(5 * MIB)
     with site.api() as api:
@@ -94,6 +95,7 @@ def test_a_large_file_is_uploaded(site: Site) -> None:
         assert api.get("/groups/default/files/large.bin").content == data
 
 
+@pytest.mark.release_after(1)
 def test_a_log_is_followed_and_a_task_is_entered_while_it_runs(site: Site, tmp_path: Path) -> None:
     job = site.server.submit(f"name: talk\n{SMALL}\ncommand: 'echo first line; sleep 300'")["id"]
     with site.api() as api:

@@ -142,6 +142,7 @@ def test_a_server_that_stops_sends_its_visitors_away_and_leaves_the_task(tmp_pat
         server.stop()
 
 
+@pytest.mark.release
 def test_a_port_that_is_taken_costs_the_gateway_alone(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -162,6 +163,7 @@ def test_a_port_that_is_taken_costs_the_gateway_alone(tmp_path: Path) -> None:
             server.stop()
 
 
+@pytest.mark.release
 def test_switched_off_it_does_not_listen(tmp_path: Path) -> None:
     server = Server(tmp_path / "home", HOLDFAST_SSH_ENABLED="false")
     server.start()

@@ -80,6 +80,7 @@ def test_a_link_is_followed_to_what_is_the_tasks_own(tmp_path: Path, script: str
     play(tmp_path / "home", scenario, options)
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize("folder", ["/tmp/x", "/var/tmp/x", "/root/x", "/run/x", "/mnt/x"])
 def test_a_link_to_other_places_inside_the_sandbox(tmp_path: Path, folder: str) -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)

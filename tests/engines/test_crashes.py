@@ -212,7 +212,8 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("isolation", ["auto", pytest.param("off", marks=pytest.mark.release)])
+@pytest.mark.release
+@pytest.mark.parametrize("isolation", ["auto", "off"])
 def test_a_server_killed_at_any_moment_runs_everything_once(tmp_path: Path, isolation: str) -> None:
     """Servers that start the same tasks over and over and are killed in the midst of it; then one that may finish."""
     shared = tmp_path / "shared"

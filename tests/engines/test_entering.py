@@ -581,7 +581,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.release_after(1)
+@pytest.mark.release
 @pytest.mark.parametrize("isolation", ["auto", "off"])
 def test_sessions_end_with_the_server(tmp_path: Path, isolation: str) -> None:
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src"}

@@ -38,6 +38,7 @@ def test_too_much_memory_is_told_as_such(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("isolation", ["auto", "off"])
 def test_memory_is_watched_where_the_kernel_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: str
@@ -57,6 +58,7 @@ def test_memory_is_watched_where_the_kernel_does_not(
     play(tmp_path, scenario, EmbeddedOptions(isolation=isolation))
 
 
+@pytest.mark.release
 def test_a_task_whose_memory_cannot_be_read_does_not_end_the_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- loads of known size ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.release_after(2)
 def test_processor_time(tmp_path: Path, options: EmbeddedOptions) -> None:
     async def scenario(rig: Rig) -> None:
         async with partner("127.0.0.1", 0, 0) as (place, port):
@@ -97,6 +98,7 @@ def test_processor_time(tmp_path: Path, options: EmbeddedOptions) -> None:
     play(tmp_path, scenario, options)
 
 
+@pytest.mark.release_after(2)
 def test_memory(tmp_path: Path, options: EmbeddedOptions) -> None:
     """Also what children have in common with their parent."""
 
@@ -116,6 +118,7 @@ def test_memory(tmp_path: Path, options: EmbeddedOptions) -> None:
     play(tmp_path, scenario, options)
 
 
+@pytest.mark.release_after(2)
 def test_disks(tmp_path: Path, options: EmbeddedOptions) -> None:
     amount = 64 * MIB  # the kernel may well write a page twice that is written while it is being saved
 

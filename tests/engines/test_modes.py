@@ -79,6 +79,7 @@ exec setpriv --bounding-set=-all --inh-caps=-all "$@"
 """
 
 
+@pytest.mark.release
 @only_root_can_become_another
 @pytest.mark.skipif(not shutil.which("setpriv") or not shutil.which("unshare"), reason="util-linux is missing")
 def test_without_namespaces_tasks_run_unprotected_and_it_is_said() -> None:

@@ -53,7 +53,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.release_after(2)
+@pytest.mark.release_after(1)
 @only_root_can_become_another
 @pytest.mark.parametrize("part", ESSENTIAL)
 def test_an_ordinary_user_has_the_essentials(part: str) -> None:

@@ -186,6 +186,7 @@ def test_removed_files_that_are_open_count_once_if_they_are_on_this_disk(tmp_pat
     assert measure_unlinked([os.getpid()], str(tmp_path / "gone"), time.monotonic() + 60) == DiskUse()
 
 
+@pytest.mark.release_after(3)
 @pytest.mark.parametrize("isolation", ["auto", "off"])
 @pytest.mark.parametrize("place", ["~", "/tmp", "/var/tmp"])
 def test_a_removed_file_that_a_task_holds_open_counts(tmp_path: Path, isolation: str, place: str) -> None:

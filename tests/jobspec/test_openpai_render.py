@@ -19,8 +19,9 @@ from holdfast.jobspec import Defaults, job_to_json, parse_job
 from holdfast.jobspec.openpai_render import render_openpai, render_openpai_yaml
 from tests.jobspec.jobs import jobs, json_values, scripts, texts, variables
 from tests.jobspec.openpai_files import good_trees
+from tests.longer import examples
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it
+unhurried = settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def again(config: dict[str, Any]) -> Job:

@@ -71,6 +71,7 @@ def test_every_task_is_behind_the_gateway_under_its_name(tmp_path: Path) -> None
         assert (found["stricthostkeychecking"], found["identitiesonly"]) == ("true", "yes")
 
 
+@pytest.mark.release_after(1)
 @needs_client
 @pytest.mark.parametrize("host", ["worker-2", "worker-1.example.org", "elsewhere"])
 def test_other_hosts_are_none_of_its_business(tmp_path: Path, host: str) -> None:

@@ -124,6 +124,7 @@ def test_references_that_stand_for_too_much_are_not_filled_in(tmp_path: Path) ->
     assert "its parameters are longer than" in ran.err
 
 
+@pytest.mark.release
 def test_many_plugins_together_cannot_stand_for_too_much(tmp_path: Path) -> None:
     """Each is short enough by itself; all of them would not fit into memory."""
     call = cmd(["x=<% $parameters.x %>", "echo $#"], [], failurePolicy="ignore")

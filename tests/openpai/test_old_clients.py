@@ -56,6 +56,7 @@ def when(http: httpx.Client, name: str, states: tuple[str, ...]) -> dict[str, An
     raise AssertionError(job)
 
 
+@pytest.mark.release
 def test_vs_code_finds_out_what_the_server_is(http: httpx.Client) -> None:
     assert http.get("/healthz").status_code == 200  # so it uses /rest-server and not a port of its own
     probe = http.get("/rest-server/api/v2/jobs/protocolversion/config")

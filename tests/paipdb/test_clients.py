@@ -29,6 +29,7 @@ def say(program: Program, line: str) -> None:
     program.process.stdin.flush()
 
 
+@pytest.mark.release
 def test_a_wrong_token(desk: Bench) -> None:
     program = desk.debug(WAITS)
     client = Client(program.port())

@@ -113,6 +113,7 @@ print("total", total)
 """
 
 
+@pytest.mark.release
 def test_commands_that_are_rarely_typed(any_desk: Bench) -> None:
     program = any_desk.debug(RARE)
     client = program.client()

@@ -59,6 +59,7 @@ class Tour:
 PICTURED = ["en"] if takes_pictures() else []  # English is what all other tests go by
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("language", ["zh-Hans", pytest.param("zh-Hant", marks=pytest.mark.release), *PICTURED])
 def test_the_main_path(open_window: Callable[..., Window], language: str) -> None:
     window = open_window(None, locale=LANGUAGES[language], viewport={"width": 1280, "height": 900})

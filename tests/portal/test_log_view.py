@@ -146,6 +146,7 @@ def test_going_up_loads_all_of_a_log_and_keeps_the_page_small(window: Window, co
     expect(rows(window).last).to_have_text("line 050000 of many")
 
 
+@pytest.mark.release
 def test_searching_jumps_to_hits_anywhere(window: Window, counted: str) -> None:
     open_log(window, counted)
     page = window.page

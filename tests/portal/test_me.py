@@ -87,6 +87,7 @@ def test_a_key_is_added_and_removed(open_window: Callable[..., Window], someone:
     expect(row).to_have_count(0)
 
 
+@pytest.mark.release
 def test_a_new_password_logs_out_other_browsers(
     open_window: Callable[..., Window], someone: Callable[[str], str]
 ) -> None:

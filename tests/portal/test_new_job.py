@@ -151,6 +151,7 @@ def test_a_file_of_openpai_is_shown_converted_and_submitted(window: Window, serv
     assert job["name"] == "converted"
 
 
+@pytest.mark.release
 def test_a_clone_asks_for_secrets_and_submits_what_was_typed(window: Window, server: Server) -> None:
     old = server.submit('name: hush-browser\ncommand: test "$KEY" = \'new "one"\'\nsecrets: {KEY: hunter2}\n')
     page = open_new(window, f"?clone={old['id']}")
@@ -168,6 +169,7 @@ def test_a_clone_asks_for_secrets_and_submits_what_was_typed(window: Window, ser
     assert server.wait(page.url.rsplit("/", 1)[1])["state"] == "Succeeded"
 
 
+@pytest.mark.release
 def test_a_secret_of_the_form_stays_out_of_the_file_that_is_shown(window: Window, server: Server) -> None:
     page = open_new(window)
     page.fill("#f-name", "secret-by-form")

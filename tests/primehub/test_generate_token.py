@@ -50,6 +50,7 @@ def test_what_was_there_is_kept_aside(hub: Place, tmp_path: Path) -> None:
     assert zoe.json("me")["username"] == "zoe"
 
 
+@pytest.mark.release
 def test_a_code_works_once_and_a_wrong_one_not_at_all(hub: Place, tmp_path: Path) -> None:
     bob = replace(hub.bob, home=tmp_path)
     assert code_for(bob, "not-the-password") == ""

@@ -32,6 +32,7 @@ def test_from_submit_to_artifacts(ann: User, tmp_path: Path) -> None:
     assert (told["name"], told["state"], told["group"], told["user"]) == ("first", "Succeeded", GROUP, "ann")
 
 
+@pytest.mark.release
 def test_a_job_as_people_see_it(ann: User) -> None:
     made = ann.json("jobs", "submit", given={**FORM, "displayName": "to look at"})
     ann.run("jobs", "wait", made["id"])
@@ -62,6 +63,7 @@ def test_all_pages_are_listed_and_end(hub: Place, bob: User) -> None:
     assert bob.json("jobs", "list", "--page", "999") == []
 
 
+@pytest.mark.release
 def test_cancel_is_seen_at_once_and_by_our_api(hub: Place, ann: User) -> None:
     id = hub.submit(ann, command="sleep 1000")
     cancelled = ann.json("jobs", "cancel", id)
@@ -89,6 +91,7 @@ def test_waiting_can_end_early(hub: Place, ann: User) -> None:
     ann.run("jobs", "cancel", id)
 
 
+@pytest.mark.release
 def test_logs_whole_last_lines_and_followed(hub: Place, ann: User) -> None:
     id = hub.submit(ann, command='for n in $(seq 30); do echo "Zeile $n: äöü €"; done; sleep 1; echo last')
     lines = [f"Zeile {n}: äöü €" for n in range(1, 31)]
@@ -97,6 +100,7 @@ def test_logs_whole_last_lines_and_followed(hub: Place, ann: User) -> None:
     assert ann.run("jobs", "logs", id, "--tail", "1").splitlines() == ["last"]
 
 
+@pytest.mark.release
 def test_a_long_log_of_many_letters_can_be_followed(hub: Place, ann: User) -> None:
     id = hub.submit(ann, command="for n in $(seq 5000); do echo \"€€€€€€€€€€ $n\"; done; printf '😀%.0s' $(seq 9000)")
     followed = ann.run("jobs", "logs", id, "--follow", "--tail", "1000000")
@@ -104,6 +108,7 @@ def test_a_long_log_of_many_letters_can_be_followed(hub: Place, ann: User) -> No
     assert len(followed.splitlines()) >= 5001
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize("command", ["get", "cancel", "rerun", "wait", "logs", "list-artifacts"])
 def test_what_is_not_there_is_said(ann: User, command: str) -> None:
     said = ann.fails("jobs", command, "job-202001010000-nothing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def _groups(tmp_path: Path) -> list[Path]:
 
 
 def test_groups_that_were_removed_are_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    name = f"holdfast-test-{tmp_path.name}"
+    name = f"holdfast-test-{os.getpid()}"
 
     async def scenario(rig: Rig) -> None:
         assert (await rig.run("first", "true")).code == 0
@@ -79,7 +80,9 @@ def test_groups_that_were_removed_are_made_anew(tmp_path: Path, caplog: pytest.L
 
 
 def _remove_group(group: Path) -> None:
-    """The kernel may call it busy for some milliseconds after its last process has ended."""
+    """With groups in it of tasks that have ended: the kernel may call one busy for some milliseconds."""
+    for child in [each for each in group.iterdir() if each.is_dir()]:
+        _remove_group(child)
     deadline = time.monotonic() + 10
     while True:
         try:

@@ -152,6 +152,7 @@ def _env(tmp_path: Path, **more: str) -> dict[str, str]:
     return kept | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")} | more
 
 
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize("by", ["saved login", "environment"])
 @pytest.mark.parametrize("words", [("ls",), ("exec", "job-1", "--", "id"), ("logs", "job-1"), ("ssh", "job-1")])
 def test_the_command_line_says_so(tmp_path: Path, by: str, words: tuple[str, ...]) -> None:
@@ -197,6 +198,7 @@ def test_one_proof_serves_all_calls_of_a_connection() -> None:
     assert len(real.asked) == 3
 
 
+@pytest.mark.release
 def test_a_real_server_proves_itself_and_knows_only_its_own_tokens(tmp_path: Path) -> None:
     server = Server(tmp_path / "home")
     server.start()

@@ -103,6 +103,7 @@ async def test_a_flood_against_a_user_keeps_that_user_out_from_no_other_address(
             assert await log_in(house, "alice", f"10.0.0.{number}") == "alice"
 
 
+@pytest.mark.release
 async def test_a_device_that_logged_in_before_gets_in_from_the_attackers_own_address(house: House) -> None:
     device = await issue_device(house, "alice")
     async with Flood(house, ["alice"]) as flood:

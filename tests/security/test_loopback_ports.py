@@ -66,6 +66,7 @@ def test_the_gateway_listens_on_no_port_of_the_server_for_a_client(server: Serve
             assert b"open" not in ran.stdout
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("server", ["127.0.0.1"], indirect=True)
 def test_ports_of_the_server_are_given_to_no_task(tmp_path: Path, server: Server) -> None:
     """The range holds four ports, two of which are the server's."""

@@ -671,6 +671,7 @@ async def test_an_admin_may_leave_schedules_to_their_owners(tmp_path: Path) -> N
 # -- many, and trouble
 
 
+@pytest.mark.release
 async def test_many_at_once_and_each_once(house: House) -> None:
     made = [await add(house, f"name: job-{n}\ncommand: sleep 1\n") for n in range(250)]
     await asyncio.gather(*(at(house, hour(13)) for _ in range(3)))  # even if three clocks went at one time

@@ -163,7 +163,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.release_after(4)
+@pytest.mark.release_after(2)
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_would_break_is_said_and_nothing_of_what_is_well(place: Place, name: str) -> None:
     pair = PAIRS[name]
@@ -175,6 +175,7 @@ def test_what_would_break_is_said_and_nothing_of_what_is_well(place: Place, name
     assert place.run(pair.healthy).alarms == []
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize(
     ("command", "fault", "says"),
     [

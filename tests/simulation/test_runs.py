@@ -126,7 +126,7 @@ def test_what_only_the_server_knows_is_taken_from_it(place: Place, tmp_path: Pat
     assert Resources() == theirs.roles[0].resources
 
 
-@pytest.mark.release_after(8)
+@pytest.mark.release_after(4)
 @pytest.mark.parametrize("path", SEEDS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_no_job_file_upsets_the_simulator(place: Place, path: Path) -> None:
     found = place.run(path.read_text(), timeout=5.0)

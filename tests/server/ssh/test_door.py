@@ -16,6 +16,7 @@ from .rig import SshRig
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.release
 async def test_nothing_is_loaded_before_somebody_comes() -> None:
     """Neither by the server's parts nor by the door itself."""
     look = "import sys, holdfast.server.app, holdfast.server.ssh.door; sys.exit('asyncssh' in sys.modules)"

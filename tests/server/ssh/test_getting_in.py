@@ -41,7 +41,7 @@ async def closed(ran: Ran, *said: str) -> None:
 # -- which task
 
 
-@pytest.mark.release_after(3)
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize(
     ("name", "task"),
     [

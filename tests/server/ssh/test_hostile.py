@@ -43,6 +43,7 @@ async def still_works(rig: SshRig, user: str) -> None:
 # -- strangers
 
 
+@pytest.mark.release_after(1)
 @pytest.mark.parametrize(
     "sent", [b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-x\r\n" + b"\xff" * 100, b"SSH-1.5-x\r\n", b"x" * 100_000]
 )
