@@ -352,11 +352,14 @@ def test_an_entry_runs_in_place_of_the_script() -> None:
 
 
 def test_threads_are_all_there_before_they_are_needed() -> None:
-    before = threading.active_count()
-    with ready_threads(5, "test") as pool:
-        assert threading.active_count() == before + 5
+    with ready_threads(5, "ready") as pool:
+        assert _count_threads("ready") == 5
         assert [pool.submit(int).result() for _ in range(20)] == [0] * 20
-        assert threading.active_count() == before + 5
+        assert _count_threads("ready") == 5
+
+
+def _count_threads(prefix: str) -> int:
+    return len([thread for thread in threading.enumerate() if thread.name.startswith(prefix)])
 
 
 def test_fewer_threads_have_to_do_where_no_more_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import timedelta
 from pathlib import Path
 
@@ -472,3 +473,19 @@ async def test_a_usual_group_stays_when_others_add_the_user_to_more(house: House
     assert await submitted_to() == "default"
     await house.services.groups.remove_member(house.admin, "default", "ann")
     assert await submitted_to() == "trap"
+
+
+async def test_a_refusal_that_nobody_waits_for_any_more_is_no_error(house: House) -> None:
+    """Pages that are closed while their token is read again leave the answer to nobody."""
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    access = house.services.tokens._access
+    asking = asyncio.create_task(access.holder("laqvsn73zcmhjpxu"))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    while access._reading:
+        await asyncio.sleep(0.01)
+    gc.collect()
+    assert unheard == []

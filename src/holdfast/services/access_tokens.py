@@ -180,8 +180,13 @@ class AccessTokens:
         reading = self._reading.get(key)
         if reading is None:
             reading = self._reading[key] = asyncio.ensure_future(self._read(token_id, self._generation))
-            reading.add_done_callback(lambda _: self._reading.pop(key, None))
+            reading.add_done_callback(lambda done: self._was_read(key, done))
         return await asyncio.shield(reading)
+
+    def _was_read(self, key: tuple[str, int], reading: asyncio.Future[Known]) -> None:
+        self._reading.pop(key, None)
+        if not reading.cancelled():
+            reading.exception()  # all who asked may be gone: nobody else looks at it then
 
     async def _read(self, token_id: str, generation: int) -> Known:
         found = await self._store.read(token_rows.token_user, token_id)
