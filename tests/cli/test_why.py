@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -69,7 +70,8 @@ def test_why_a_job_failed(cli: Cli, place: dict[str, str]) -> None:
     assert f"next: holdfast logs {job}" in seen
     shown = cli.ok("show", job).text
     assert f"  why         main-0: {found['failure']['title']}\n" in shown
-    assert "  used        " in shown
+    if os.geteuid() == 0:  # without control groups nothing measures what ends at once
+        assert "  used        " in shown
     kept = {name: found["failure"][name] for name in ("fault", "title", "task")}
     assert cli.ok("show", job, "--json").json["failure"] == kept
     fine = cli("submit", "--wait", "--json", *SMALL, "--", "true").json["id"]

@@ -344,7 +344,10 @@ def _sum_disks(pids: Iterable[int]) -> tuple[int, int, bool]:
         try:
             disk = process_figures.read_disk(pid)
         except PermissionError:
-            raise
+            if not _is_remains(pid):  # of those, only root may know; once waited for, they count with their parent
+                raise
+            sure = False
+            continue
         except OSError:
             sure = False
             continue
