@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from holdfast.core.job import Job, Role
 from holdfast.core.records import JobFilter, NumberedQuery
 from holdfast.store import jobs, people
 from holdfast.store.connections import make_engine, parse_url
+from holdfast.store.locks import drop_advisory_lock, take_advisory_lock
 from holdfast.store.rows import micros
 from holdfast.store.schema import HEAD, MIGRATIONS, current_version
 from tests.postgres import Postgres
@@ -133,3 +135,15 @@ def _row(number: int) -> dict[str, object]:
     name = f"n{number}"
     values: dict[str, object] = {"id": f"job-{number}", "name": name, "at": micros(NOW), "tasks": 1}
     return {**values, "tags": None, "search": f"{name}\njob-{number}\n\n"}
+
+
+@pytest.mark.parametrize("first", ["postgresql"], indirect=True)
+def test_the_lock_of_a_server_that_died_just_now_is_waited_for(first: tuple[str, Engine]) -> None:
+    """PostgreSQL takes a moment to notice that a connection is gone, longer on a busy machine."""
+    url, engine = first
+    with engine.connect() as held:
+        assert take_advisory_lock(held)
+        noticing = threading.Timer(0.5, lambda: drop_advisory_lock(held))
+        noticing.start()
+        Opened(url).close()
+        noticing.join()

@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 READERS = 4
 FULL_RETRIES = 3  # whoever fills the disk may take the room that was made
+LOCK_TIMEOUT = 2.0  # seconds in which PostgreSQL notices that the last holder of the lock died
 FULL_TIMEOUT = 5.0  # seconds that a write waits for room in all
 
 
@@ -72,19 +73,12 @@ class Store:
         """SQLite or PostgreSQL."""
         return "SQLite" if is_sqlite(self._url) else "PostgreSQL"
 
-    def lock_exclusive(self, patience: float = 2.0) -> None:
-        """From now on until closed, no other server may do the same with this database.
-
-        PostgreSQL may take a moment to notice that the last holder died: `patience`, in seconds, is for that.
-        """
+    def lock_exclusive(self, patience: float = LOCK_TIMEOUT) -> None:
+        """From now on until closed, no other server may do the same with this database."""
         if is_sqlite(self._url):
             self._file_lock = self._file_lock or FileLock(sqlite_path(self._url))
             return
-        deadline = time.monotonic() + patience
-        while not self._writer.do(take_advisory_lock):
-            if time.monotonic() > deadline:
-                raise taken()
-            time.sleep(0.05)
+        _wait_for_lock(lambda: bool(self._writer.do(take_advisory_lock)), patience)
         self._exclusive = True
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -186,9 +180,12 @@ class Store:
                 lock.release()
         else:
             with self._engine.connect() as conn:
-                if not take_advisory_lock(conn):
-                    raise taken()
-                yield
+                _wait_for_lock(lambda: take_advisory_lock(conn), LOCK_TIMEOUT)
+                try:
+                    yield
+                finally:
+                    with contextlib.suppress(exc.DBAPIError):
+                        drop_advisory_lock(conn)
 
     def _connect_writer(self) -> Connection:
         conn = self._engine.connect()
@@ -240,6 +237,14 @@ class Store:
             self._open_readers.remove(conn)
             with contextlib.suppress(Exception):
                 conn.close()
+
+
+def _wait_for_lock(take: Callable[[], bool], patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while not take():
+        if time.monotonic() > deadline:
+            raise taken()
+        time.sleep(0.05)
 
 
 def _call(fn: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object], conn: Connection) -> T:
