@@ -282,13 +282,20 @@ async def _serve(
         for done in (await asyncio.wait([writing], timeout=NOTES_TIMEOUT))[0]:
             done.result()
 
+        app = create_app(services)
         holder = listeners.supervise()
         supervising: list[asyncio.Task[None]] = []
+
+        async def load_portal() -> None:
+            await app.state.portal.load()
+            gc.freeze()
 
         def ready() -> None:
             gc.freeze()
             gc.enable()
-            supervising.append(asyncio.create_task(holder.run()))  # not before: starting one takes time
+            # Not before: both take time.
+            supervising.append(asyncio.create_task(holder.run()))
+            supervising.append(asyncio.create_task(load_portal()))
             if on_ready:
                 on_ready(info)
 
@@ -300,9 +307,7 @@ async def _serve(
         door = Door(services)
         door.open(ssh)
         try:
-            await run_http(
-                create_app(services), http.listening, on_ready=ready, on_stop=stop, last_requests=LAST_REQUESTS
-            )
+            await run_http(app, http.listening, on_ready=ready, on_stop=stop, last_requests=LAST_REQUESTS)
         finally:
             await _end(writing)
             (home / "server.json").unlink(missing_ok=True)

@@ -30,9 +30,7 @@ from .openpai.errors import PaiError
 from .openpai.errors import render_outermost as render_for_openpai
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
-from .portal.app import portal_routes
-from .portal.faults import show_fault, show_refusal
-from .portal.routes import show_missing
+from .portal_loading import PortalLoading, show_fault, show_missing, show_refusal
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub
 from .primehub.http_files import FILES
@@ -121,7 +119,7 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.extend(metrics_routes())
     app.router.routes.extend(primehub_routes(services))
     _add_pages(app)
-    app.router.routes.extend(portal_routes())
+    app.state.portal = PortalLoading(app)
     _describe(app)
     add_handlers(app, show_missing, show_fault)
     app.add_middleware(CrossOrigin)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from functools import cached_property
-
 from fastapi import FastAPI
 from starlette.routing import Route
 
@@ -15,11 +12,8 @@ class Methods:
 
     def allowed(self, path: str) -> list[str]:
         """Empty when there is nothing at this address."""
-        found = {method for pattern, methods in self._table for method in methods if pattern.match(path)}
+        routes = (route for route in self._app.routes if isinstance(route, Route) and route.path_regex.match(path))
+        found = {method for route in routes for method in route.methods or ()}
         if not found:
             return []
         return sorted(found | {"OPTIONS"} | ({"HEAD"} if "GET" in found else set()))
-
-    @cached_property
-    def _table(self) -> list[tuple[re.Pattern[str], set[str]]]:
-        return [(route.path_regex, route.methods or set()) for route in self._app.routes if isinstance(route, Route)]

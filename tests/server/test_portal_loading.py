@@ -1,0 +1,56 @@
+"""The portal is loaded after the rest of the server, and whoever asks for a page before waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.server import portal_loading
+
+from .rig import Rig
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.release
+def test_a_server_begins_without_it() -> None:
+    script = "import sys, holdfast.bootstrap, holdfast.server.app; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+async def test_all_who_come_first_get_their_page(rig: Rig) -> None:
+    before = len(rig.app.router.routes)
+    replies = await asyncio.gather(*(rig.client.get("/login") for _ in range(5)))
+    assert [reply.status_code for reply in replies] == [200] * 5
+    added = len(rig.app.router.routes) - before
+    assert added > 100
+    await rig.app.state.portal.load()
+    assert len(rig.app.router.routes) == before + added
+
+
+async def test_an_address_of_nothing_is_none_of_the_portals_either(rig: Rig) -> None:
+    assert (await rig.client.get("/no-such-page")).status_code == 404
+    assert (await rig.client.get("/api/v1/no-such-thing")).status_code == 404
+
+
+async def test_methods_are_known_before_and_after(rig: Rig) -> None:
+    for _ in range(2):
+        reply = await rig.client.request("PATCH", "/api/v1/jobs")
+        assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+        await rig.app.state.portal.load()
+    reply = await rig.client.request("DELETE", "/login")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+
+
+async def test_a_failure_to_load_it_is_not_the_last_word(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise OSError("too many open files")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(portal_loading, "import_module", fail)
+        assert (await rig.client.get("/login")).status_code == 500
+        assert (await rig.get("/jobs")).status_code == 200
+    assert (await rig.client.get("/login")).status_code == 200
