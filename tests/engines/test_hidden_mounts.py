@@ -6,15 +6,17 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from holdfast.engines.embedded import EmbeddedOptions, private_files
-from holdfast.engines.embedded.host import scan_host
-from holdfast.engines.embedded.mount_table import MountTable
+from holdfast.engines.embedded import EmbeddedOptions, host, private_files
+from holdfast.engines.embedded.host import HostStamp, scan_host
+from holdfast.engines.embedded.mount_table import Mount, MountTable
+from holdfast.engines.embedded.package_scan import PackageScan
 from holdfast.engines.embedded.private_files import PrivateFiles, find_private_files
 from holdfast.engines.embedded.views import Views
 
@@ -55,8 +57,18 @@ def memory_at(point: Path, options: str = "mode=0755") -> Iterator[None]:
         subprocess.run(["umount", point], check=True)
 
 
-def test_mounts_that_come_and_go_in_a_hidden_folder_cause_no_new_search(mounted: Path, tmp_path: Path) -> None:
+def test_mounts_that_come_and_go_in_a_hidden_folder_cause_no_new_search(
+    mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamp_of = host.host_stamp
+
+    def our_stamp(mounts: Iterable[Mount]) -> HostStamp:  # other tests and programs mount things too
+        ours = [mount for mount in mounts if mount.point.startswith(f"{mounted.parent}/")]
+        return replace(stamp_of(ours), changed=())
+
+    monkeypatch.setattr(host, "host_stamp", our_stamp)
     views = Views(tmp_path / "home", EmbeddedOptions())
+    views._packages = PackageScan()
     (tmp_path / "home").mkdir(mode=0o700)
     before = views.host_layers()
     with memory_at(mounted.parent / "another"):
