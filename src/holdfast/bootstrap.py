@@ -284,7 +284,7 @@ async def _serve(
 
         app = create_app(services)
         holder = listeners.supervise()
-        supervising: list[asyncio.Task[None]] = []
+        after_start: list[asyncio.Task[None]] = []
 
         async def load_portal() -> None:
             await app.state.portal.load()
@@ -293,14 +293,12 @@ async def _serve(
         def ready() -> None:
             gc.freeze()
             gc.enable()
-            # Not before: both take time.
-            supervising.append(asyncio.create_task(holder.run()))
-            supervising.append(asyncio.create_task(load_portal()))
+            after_start.extend(asyncio.create_task(work) for work in (holder.run(), load_portal()))
             if on_ready:
                 on_ready(info)
 
         def stop() -> None:
-            for task in supervising:
+            for task in after_start:
                 task.cancel()
             holder.release()
 

@@ -27,7 +27,7 @@ OF_LIMITS = [case for case in BROKEN if case.expected and case.expected.limits]
 SOME_FAILING = [
     pytest.param(case, id=case.name, marks=pytest.mark.release if place % 4 else ())
     for place, case in enumerate(FAILING)
-]  # fmt: skip
+]
 
 
 def chosen(request: pytest.FixtureRequest, cases: list[Case]) -> list[Case]:

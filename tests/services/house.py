@@ -128,7 +128,7 @@ def open_store(home: Path) -> Store:
 async def open_house(
     home: Path, *, settings: Mapping[str, Any] | None = None, engine: Engine | None = None
 ) -> AsyncIterator[House]:
-    password = await make_home(home, seeded="instance_types" not in str(settings))
+    password = await make_home(home, seeded="instance_types" not in (settings or {}).get("jobs", {}))
     clock = Clock()
     store = open_store(home)
     chosen: Any = engine or FakeEngine()

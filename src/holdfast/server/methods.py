@@ -12,7 +12,7 @@ class Methods:
 
     def allowed(self, path: str) -> list[str]:
         """Empty when there is nothing at this address."""
-        routes = (route for route in self._app.routes if isinstance(route, Route) and route.path_regex.match(path))
+        routes = (route for route in self._app.routes if isinstance(route, Route) and route.path_regex.fullmatch(path))
         found = {method for route in routes for method in route.methods or ()}
         if not found:
             return []

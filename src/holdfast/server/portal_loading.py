@@ -1,5 +1,7 @@
-"""Loads the portal once the server is up, or when somebody asks for a page before. It is a fifth of all that a server
-loads: tasks and clients of a server that is back after a crash need not wait for it."""
+"""Loads the portal after the server has started, or at the first request for a page if that comes earlier.
+
+It is a fifth of the code that a server loads. After a crash, tasks and API clients do not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,17 @@ class PortalLoading:
         app.router.default = self._load_and_try_again
 
     async def load(self) -> None:
-        """Once, whoever asks for it and however often."""
+        """Load it if it is not loaded yet; calls at the same time share one load."""
         if self._loading is None:
             self._loading = asyncio.create_task(self._load())
         try:
             await asyncio.shield(self._loading)
         except Exception:
-            self._loading = None  # the next one tries again
+            self._loading = None  # the next call tries again
             raise
 
     async def _load_and_try_again(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Nothing of what is loaded is at this address."""
+        """For a request that no loaded route matches."""
         await self.load()
         await self._app.router(scope, receive, send)
 

@@ -186,7 +186,7 @@ class AccessTokens:
     def _was_read(self, key: tuple[str, int], reading: asyncio.Future[Known]) -> None:
         self._reading.pop(key, None)
         if not reading.cancelled():
-            reading.exception()  # all who asked may be gone: nobody else looks at it then
+            reading.exception()  # retrieve it: if every waiter was cancelled, asyncio would log it as an error
 
     async def _read(self, token_id: str, generation: int) -> Known:
         found = await self._store.read(token_rows.token_user, token_id)

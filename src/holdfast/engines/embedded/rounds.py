@@ -343,12 +343,10 @@ def _sum_disks(pids: Iterable[int]) -> tuple[int, int, bool]:
     for pid in pids:
         try:
             disk = process_figures.read_disk(pid)
-        except PermissionError:
-            if not _is_remains(pid):  # of those, only root may know; once waited for, they count with their parent
+        except OSError as error:
+            # Of an ended process only root may know; once waited for, it counts with its parent.
+            if isinstance(error, PermissionError) and not _is_remains(pid):
                 raise
-            sure = False
-            continue
-        except OSError:
             sure = False
             continue
         read += disk.read
