@@ -24,14 +24,15 @@ def test_it_holds_real_room(tmp_path: Path) -> None:
     assert (reserve.held(), reserve.missing(), reserve.missing_files()) == (SIZE, 0, 0)
 
 
-def test_it_is_given_up_in_steps_and_the_last_are_for_a_start(tmp_path: Path) -> None:
-    reserve = DiskReserve(tmp_path / "reserve", SIZE)
+@pytest.mark.parametrize("size", [SIZE, SIZE + 1, SIZE - 1, 14_786_561])
+def test_it_is_given_up_in_steps_and_the_last_are_for_a_start(tmp_path: Path, size: int) -> None:
+    reserve = DiskReserve(tmp_path / "reserve", size)
     reserve.take()
     steps = 0
     while reserve.release():
         steps += 1
     assert steps == STEPS - START_STEPS
-    assert reserve.held() == START_STEPS * SIZE // STEPS
+    assert reserve.held() == pytest.approx(START_STEPS * size / STEPS, rel=0.01)
     while reserve.release(for_start=True):
         steps += 1
     assert steps == STEPS
@@ -61,6 +62,20 @@ def test_one_that_is_switched_off_gives_its_room_back(tmp_path: Path) -> None:
     assert none.take()
     assert (tmp_path / "reserve" / "bytes").stat().st_blocks == 0
     assert (none.missing(), none.missing_files()) == (0, 0)
+
+
+@pytest.mark.parametrize("size", [SIZE, 0])
+def test_it_remembers_when_the_disk_was_full(tmp_path: Path, size: int) -> None:
+    reserve = DiskReserve(tmp_path / "reserve", size)
+    assert reserve.full_ago() is None
+    assert reserve.take()
+    assert reserve.full_ago() is None
+    reserve.note_full()
+    noted = tmp_path / "reserve" / "full"
+    os.utime(noted, (noted.stat().st_mtime - 100,) * 2)
+    assert DiskReserve(tmp_path / "reserve", size).full_ago() == pytest.approx(100, abs=60)
+    reserve.note_full()
+    assert reserve.full_ago() == pytest.approx(0, abs=60)
 
 
 @pytest.mark.parametrize(

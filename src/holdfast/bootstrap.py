@@ -169,7 +169,7 @@ async def parts(
         marks = settings.disk.marks()
         reserve = disk_reserve(home, marks)
         vault = Vault.open(home / "secret.key")
-        was_full = lacks_room(home)
+        full_ago = 0.0 if lacks_room(home) else reserve.full_ago()
         url = settings.store.url or f"sqlite:///{home / 'holdfast.db'}"
         store = open_with_room(lambda: Store.open(url, vault=vault), home, reserve)
         stack.push_async_callback(store.close)
@@ -178,8 +178,8 @@ async def parts(
         stack.enter_context(_sole_user(SharedFolders.at(settings.files.folder, home).root))
         several_users = len(await store.read(people.list_users)) > 1
         engine = EmbeddedEngine(home, engine_options(home, settings, own_ports, several_users=several_users))
-        if was_full:
-            engine.note_disk_full()
+        if full_ago is not None:
+            engine.note_disk_full(full_ago)
         limits = Limits(
             time_limit=_seconds(settings.jobs.time_limit),
             openpai_time_limit=_seconds(settings.openpai.time_limit),

@@ -7,6 +7,7 @@ disk may take what becomes free, and the last steps are for the next start. Bloc
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,14 +18,16 @@ START_STEPS = 2  # of those, for a start alone
 MIN_STEP_SIZE = MIB // 2  # bytes
 RESERVED_FILES = 64
 _BLOCK_SIZE = 512  # unit of st_blocks
+_ALIGNMENT = 4096  # bytes: a file that ends inside a block holds all of the block
 
 
 class DiskReserve:
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder
         self._bytes = folder / "bytes"
-        self.size = size  # bytes it holds when it is whole; 0: there is none
-        self._step = max(MIN_STEP_SIZE, size // STEPS)
+        self._full = folder / "full"  # changed when programs could not write, last
+        self.size = size // _ALIGNMENT * _ALIGNMENT  # bytes it holds when it is whole; 0: there is none
+        self._step = max(MIN_STEP_SIZE, -(-self.size // STEPS // _ALIGNMENT) * _ALIGNMENT)
 
     def held(self) -> int:
         """Bytes it holds now."""
@@ -39,12 +42,26 @@ class DiskReserve:
     def missing_files(self) -> int:
         return max(0, RESERVED_FILES - len(self._files())) if self.size else 0
 
+    def note_full(self) -> None:
+        """Programs cannot write just now. For a server that is started when they can again."""
+        with suppress(OSError):
+            self._make_note()
+            os.utime(self._full)
+
+    def full_ago(self) -> float | None:
+        """Seconds since that was noted."""
+        try:
+            noted = self._full.stat().st_mtime
+        except OSError:
+            return None
+        return max(0.0, time.time() - noted) if noted else None
+
     def take(self) -> bool:
         """Make it whole. False when there is no room; then it holds what it held before. One that was left by a server
         with a larger reserve is made smaller."""
         held = self.held()
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._make_note()
             fd = os.open(self._bytes, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(fd, min(os.fstat(fd).st_size, self.size))
@@ -70,7 +87,14 @@ class DiskReserve:
                 path.unlink()
         if goal < held:
             self._cut(goal)
-        return held - goal + len(surplus)
+        return max(0, held - self.held()) + len(surplus)
+
+    def _make_note(self) -> None:
+        """Beforehand: on a full disk it could not be made."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            os.close(os.open(self._full, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.utime(self._full, (0, 0))
 
     def _cut(self, size: int) -> None:
         with suppress(OSError):

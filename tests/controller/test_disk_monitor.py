@@ -134,7 +134,7 @@ class Filled(FakeEngine):
     ) -> None:
         self.stopped.append((attempt_id, grace))
 
-    def note_disk_full(self) -> None:
+    def note_disk_full(self, seconds_ago: float = 0.0) -> None:
         self.noted += 1
 
     async def measure_ended(self, attempt_ids: object) -> Mapping[str, int]:
@@ -223,8 +223,10 @@ def test_the_reserve_is_given_up_when_there_is_nothing_left_and_taken_back(tmp_p
         await scene.check(GIB // 2)
         assert scene.reserve.missing() == 0
         assert scene.engine.noted == 0
+        assert scene.reserve.full_ago() is None
         await scene.check(0)
         assert scene.engine.noted == 1
+        assert scene.reserve.full_ago() is not None
         assert scene.reserve.missing() == MIB
         await scene.check(50 * GIB, files=0)
         assert scene.reserve.missing() == 2 * MIB
@@ -240,7 +242,6 @@ def test_a_write_that_failed_waits_until_there_is_room(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         await scene.check(0)
         scene.engine.uses = {"a": DiskUse(90 * GIB, 3)}
-        scene.monitor._next_stop = 0.0
         relief = asyncio.ensure_future(asyncio.gather(scene.monitor.relieve(), scene.monitor.relieve()))
         while not scene.engine.stopped:
             await asyncio.sleep(0.01)
@@ -249,6 +250,18 @@ def test_a_write_that_failed_waits_until_there_is_room(tmp_path: Path) -> None:
         scene.space = DISK
         await relief
         assert scene.told.conditions == {}
+
+    play(tmp_path, scenario)
+
+
+def test_a_task_is_stopped_at_once_although_another_program_filled_the_disk_before(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.check(0)
+        assert scene.engine.stopped == []
+        await scene.check(50 * GIB)
+        scene.engine.uses = {"a": DiskUse(90 * GIB, 3)}
+        await scene.check(0)
+        assert scene.engine.stopped == [("a", 0.0)]
 
     play(tmp_path, scenario)
 

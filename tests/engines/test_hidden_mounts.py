@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,32 @@ def test_mounts_that_come_and_go_in_a_hidden_folder_cause_no_new_search(
     with memory_at(mounted.parent / "another"):
         assert str(mounted.parent / "another") in {entry.path for entry in views.host_layers().view.hidden}
     views.leave(())
+
+
+def test_folders_of_packages_are_not_looked_at_for_mounts_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[object] = []
+    search = host.scan_packages
+
+    def counted(*args: Any) -> PrivateFiles:
+        searches.append(args)
+        return search(*args)
+
+    monkeypatch.setattr(host, "scan_packages", counted)
+    monkeypatch.setattr(host, "_PACKAGES", (str(tmp_path),))
+    packages, saved = PackageScan(), tmp_path / "saved"
+    elsewhere = [Mount(7, 1, "/", "/var/lib/elsewhere", "tmpfs", ())]
+    packages.find([], saved)
+    packages.find(elsewhere, saved, only_mounts_changed=True)
+    assert len(searches) == 1
+    packages.find(elsewhere, saved)
+    assert len(searches) == 2
+    within = [Mount(7, 1, "/", str(tmp_path / "within"), "tmpfs", ())]
+    packages.find(within, saved, only_mounts_changed=True)
+    assert len(searches) == 3
+    packages.find([], saved, only_mounts_changed=True)
+    assert len(searches) == 4
 
 
 def test_a_private_filesystem_in_a_remembered_folder_is_hidden(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:

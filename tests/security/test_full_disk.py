@@ -114,6 +114,7 @@ def server(disk: Path) -> Iterator[SmallServer]:
         running.start()
         yield running
     finally:
+        print(running.log())
         running.stop()
         asyncio.run(stop_all_tasks(disk / "home"))
 
@@ -248,6 +249,7 @@ def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:
         ended = server.wait(filler)
         if ended["state"] != "Cancelled":
             assert "disk" in ended["message"] or "written" in ended["message"], ended["message"]
+    print(what, others.slowest, others.problems)
     assert not others.problems, others.problems[:3]
     wait_until(lambda: not is_full(server), "there is room again")
     return others.jobs
@@ -255,16 +257,22 @@ def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:
 
 def round_of_another_program(server: SmallServer, ballast: Ballast, *, files: bool, clean: bool) -> list[str]:
     """Nothing can be stopped then: jobs wait, and say why, also after a start on the full disk."""
+    fill = ballast.fill_files if files else ballast.fill_bytes
+
+    def fills() -> bool:
+        """Files of the last round's tasks may be removed only now, and make room."""
+        fill()
+        return is_full(server)
+
     if clean:
         server.stop()
-    (ballast.fill_files if files else ballast.fill_bytes)()
-    if clean:
+        fill()
         server.start()
-    wait_until(lambda: is_full(server), "it says that the disk is full")
+    wait_until(fills, "it says that the disk is full")
     first = server.submit(job_file("echo done"))["id"]
     if not clean:
         server.kill()
-        (ballast.fill_files if files else ballast.fill_bytes)()
+        fill()
         server.start()
     health = server.get("/health").json()
     assert health["status"] == "degraded"

@@ -33,7 +33,8 @@ FILES_DISK_INTERVAL = 30.0  # seconds, for a disk of its own that has groups' fi
 DISK_TIMEOUT = 10.0  # seconds for a disk to answer
 RELIEF_INTERVAL = 0.1  # seconds between looks whether there is room for it
 RELIEF_TIMEOUT = 10.0  # seconds that a write waits for room
-STOP_INTERVAL = 3.0  # seconds between two rounds of stopping tasks: by then the files of the last ones are removed
+STOP_INTERVAL = 3.0  # seconds until more tasks are stopped: by then the files of the last ones are removed
+SEARCH_INTERVAL = 0.5  # seconds until the next search for tasks to stop when none was found
 STOP_GRACE = 5.0  # seconds between TERM and KILL; none once the server's own writes would fail
 KEPT_LOG_SHARE = 4  # of the full mark: as much of each log stays, at first
 MIN_KEPT_LOG_SIZE = MIB // 16  # bytes
@@ -158,6 +159,7 @@ class DiskMonitor:
         self._releasing: asyncio.Task[object] | None = None
         self._log_share = KEPT_LOG_SHARE
         self._next_stop = 0.0  # in the event loop's time
+        self._next_cut = 0.0
         self.level = DiskLevel.OK
 
     async def run(self) -> None:
@@ -176,8 +178,8 @@ class DiskMonitor:
         async with self._turn:
             state = await self._look()
             critical = urgent or is_critical(state, self._marks)
-            if critical and isinstance(self._engine, LimitsDisk):
-                self._engine.note_disk_full()
+            if critical:
+                await self._note_full()
             if (urgent or is_out_of_room(state)) and await self._give_up_reserve():
                 state = await self._look()
             self.level = judge_disk(state, self._marks, self.level)
@@ -186,6 +188,7 @@ class DiskMonitor:
                 await self._make_room(state, critical=critical)
                 return state
             self._log_share = KEPT_LOG_SHARE
+            self._next_stop = 0.0
             if state.missing or state.missing_files:
                 await self._reach.run(self._reserve.take, DISK_TIMEOUT)
             return state
@@ -218,6 +221,11 @@ class DiskMonitor:
         missing_files = self._reserve.missing_files() if counted else 0
         return DiskState(space=space, missing=self._reserve.missing(), missing_files=missing_files)
 
+    async def _note_full(self) -> None:
+        if isinstance(self._engine, LimitsDisk):
+            self._engine.note_disk_full()
+        await self._reach.run(self._reserve.note_full, DISK_TIMEOUT)
+
     async def _give_up_reserve(self) -> bool:
         released = await self._reach.run(self._reserve.release, DISK_TIMEOUT)
         if released:
@@ -243,11 +251,14 @@ class DiskMonitor:
         shortage = mark + mark // 4 - state.free
         keep = max(MIN_KEPT_LOG_SIZE, mark // self._log_share)
         freed = await self._cut_logs(self._engine, keep, shortage)
-        now = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        now = clock()
         if now < self._next_stop or (0 < shortage <= freed and not critical):
             return
-        self._next_stop = now + STOP_INTERVAL
-        if not await self._stop_fillers(self._engine, state, critical=critical):
+        stopped = await self._stop_fillers(self._engine, state, critical=critical)
+        self._next_stop = now + STOP_INTERVAL if stopped else clock() + max(SEARCH_INTERVAL, clock() - now)
+        if not stopped and now >= self._next_cut:
+            self._next_cut = now + STOP_INTERVAL
             await self._cut_logs(self._engine, keep, shortage, ended=True)
             self._log_share *= 2  # as long as that is not enough, less and less stays
 

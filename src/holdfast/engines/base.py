@@ -293,9 +293,9 @@ class LimitsDisk(Protocol):
         hold almost no more files, and `free` counts those."""
         ...
 
-    def note_disk_full(self) -> None:
-        """Programs cannot write just now: a task that fails about this time, or has failed while no server watched it,
-        ends with DISK_WAS_FULL."""
+    def note_disk_full(self, seconds_ago: float = 0.0) -> None:
+        """Programs could not write then: a task that failed about that time, or while no server watched it before, ends
+        with DISK_WAS_FULL."""
         ...
 
     async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:

@@ -35,9 +35,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READERS = 4
-FULL_RETRIES = 3  # whoever fills the disk may take the room that was made
 LOCK_TIMEOUT = 2.0  # seconds in which PostgreSQL notices that the last holder of the lock died
-FULL_TIMEOUT = 5.0  # seconds that a write waits for room in all
+FULL_TIMEOUT = 10.0  # seconds that a write waits for room in all: what fills the disk may take what is freed first
+FULL_RETRY_INTERVAL = 0.05  # seconds
 
 
 class Store:
@@ -98,17 +98,16 @@ class Store:
         """
         work = functools.partial(_call, fn, args, kwargs)
         give_up_at = time.monotonic() + FULL_TIMEOUT
-        for _ in range(FULL_RETRIES if self._on_full else 0):
+        while True:
             try:
                 return await self._put(work)
             except DiskFull:
-                assert self._on_full is not None
                 left = give_up_at - time.monotonic()
-                if left <= 0:
+                if left <= 0 or self._on_full is None:
                     raise
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._on_full(), left)
-        return await self._put(work)
+                await asyncio.sleep(FULL_RETRY_INTERVAL)
 
     async def write_if_room(
         self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs

@@ -470,8 +470,8 @@ class EmbeddedEngine:
     ) -> None:
         await self._disk_limits.stop_for_disk(attempt_id, use, free, grace, files=files)
 
-    def note_disk_full(self) -> None:
-        self._disk_limits.full_at = uptime()
+    def note_disk_full(self, seconds_ago: float = 0.0) -> None:
+        self._disk_limits.full_at = uptime() - seconds_ago
 
     async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:
         ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]

@@ -1,8 +1,8 @@
 """Remembers which of the machine's package files are private, for all engines of this process.
 
 The first scan is a full one, unless an earlier server made one a short time ago. After it, only folders that have
-changed are listed, and a full scan follows in the background when the last one is old: it finds files whose mode was
-changed in place. Blocking: call it from a thread.
+changed are listed, and none is looked at when merely something outside was mounted. A full scan follows in the
+background when the last one is old: it finds files whose mode was changed in place. Blocking: call it from a thread.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ class PackageScan:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: PrivateFiles | None = None
+        self._mounts: Sequence[Mount] = ()  # in folders of packages, at the last look
         self._full_at = 0.0
         self._background: threading.Thread | None = None
         self.generation = 0  # changes when a full scan has ended
 
-    def find(self, mounts: Sequence[Mount], saved: Path) -> PrivateFiles:
+    def find(self, mounts: Sequence[Mount], saved: Path, *, only_mounts_changed: bool = False) -> PrivateFiles:
         """What is private now, as far as folders show it. `saved`: where the scan is kept for the next server."""
+        within = host.package_mounts(mounts)
         with self._lock:
+            if only_mounts_changed and self._found is not None and within == self._mounts:
+                return self._found
             known = self._found.memory if self._found is not None else self._load(saved)
             is_old = time.monotonic() - self._full_at > FULL_SCAN_INTERVAL
             if known is not None and is_old and self._background is None:
@@ -42,6 +46,7 @@ class PackageScan:
                 self._background = threading.Thread(target=self._scan_fully, args=(mounts, saved), daemon=True)
                 self._background.start()
             found = self._found = host.scan_packages(mounts, known)
+            self._mounts = within
             if known is None:
                 self._full_at = time.monotonic()
                 saving = threading.Thread(target=save_scan, args=(saved, found.memory, self._full_at), daemon=True)

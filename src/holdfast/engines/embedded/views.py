@@ -52,6 +52,7 @@ class Views:
         self._stamp = host.HostStamp((), ())
         self._hidden: frozenset[str] = frozenset()  # of the newest view
         self._memory: Mapping[str, Listing] | None = None
+        self._scanned: tuple[int, tuple[int, ...]] | None = None  # how the machine was then, apart from its mounts
         self._scan_due = 0.0
         self._mounts = MountTable()
         self._packages = package_scan.SHARED
@@ -76,8 +77,10 @@ class Views:
             return self._scan()
 
     def _scan(self) -> host.HostView:
-        mounts = self._mounts.read()
-        packages = self._packages.find(mounts, self._home / saved_scan.FILE)
+        mounts, state = self._mounts.read(), (self._generation, self._stamp.changed)
+        only_mounts_changed, self._scanned = state == self._scanned, state
+        saved = self._home / saved_scan.FILE
+        packages = self._packages.find(mounts, saved, only_mounts_changed=only_mounts_changed)
         view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages, self._memory)
         return replace(view, files=(*view.files, *self._library.files_at(DEBUG_TOOLS)))
 
@@ -130,7 +133,7 @@ class Views:
         now = time.monotonic()
         if now > self._scan_due:
             self._scan_due = now + SCAN_INTERVAL
-            self._memory = None
+            self._memory = self._scanned = None
         elif not has_changed:
             return
         self._layers = self._skeleton = None
