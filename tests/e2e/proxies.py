@@ -10,9 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
+from holdfast.sdk.tls_socket import TlsSocket
 from tests.services.certificates import make_certificate
 
 from .server import PATIENCE, Server, free_port
@@ -25,6 +29,11 @@ SYSTEM_PATH = "/usr/sbin:/usr/local/sbin"  # where an ordinary user's PATH does 
 
 def find_program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
+
+
+class _TlsConnection(ClientConnection):
+    def __init__(self, sock: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(TlsSocket(sock), *args, **kwargs)  # type: ignore[arg-type]
 
 
 class Proxy:
@@ -40,6 +49,16 @@ class Proxy:
         """A client whose connections to the proxy come from `source`."""
         transport = httpx.HTTPTransport(local_address=source, verify=self.trust)
         return httpx.Client(base_url=self.url, transport=transport, headers=headers, timeout=PATIENCE)
+
+    def open_websocket(self, path: str, origin: str, cookies: str) -> ClientConnection:
+        return connect(
+            self.url.replace("https:", "wss:") + path,
+            ssl=self.trust,
+            origin=Origin(origin),
+            additional_headers={"Cookie": cookies},
+            open_timeout=PATIENCE,
+            create_connection=_TlsConnection,
+        )
 
     @contextmanager
     def running(self, server: Server) -> Iterator[None]:

@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from .proxies import PROGRAMS, Proxy, find_program
 from .server import PATIENCE, Server
@@ -75,14 +74,10 @@ def test_a_browser_logs_in_and_its_live_page_opens(site: Site) -> None:
         assert all("; Secure" in cookie for cookie in answer.headers.get_list("set-cookie"))
         assert "ann" in browser.get("/me").text
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in browser.cookies.jar)
-    live = site.proxy.url.replace("https:", "wss:") + "/live/jobs"
-    headers = {"Cookie": cookies}
-    with connect(
-        live, ssl=site.proxy.trust, origin=site.proxy.url, additional_headers=headers, open_timeout=PATIENCE
-    ) as socket:
+    with site.proxy.open_websocket("/live/jobs", site.proxy.url, cookies) as socket:
         assert socket.ping().wait(PATIENCE)
     with pytest.raises(InvalidStatus) as caught:
-        connect(live, ssl=site.proxy.trust, origin="https://evil.example", additional_headers=headers)
+        site.proxy.open_websocket("/live/jobs", "https://evil.example", cookies)
     assert caught.value.response.status_code == 403
 
 

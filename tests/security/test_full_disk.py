@@ -114,7 +114,6 @@ def server(disk: Path) -> Iterator[SmallServer]:
         running.start()
         yield running
     finally:
-        print(running.log())
         running.stop()
         asyncio.run(stop_all_tasks(disk / "home"))
 
@@ -249,7 +248,6 @@ def round_of_a_job(server: SmallServer, what: str, command: str) -> list[str]:
         ended = server.wait(filler)
         if ended["state"] != "Cancelled":
             assert "disk" in ended["message"] or "written" in ended["message"], ended["message"]
-    print(what, others.slowest, others.problems)
     assert not others.problems, others.problems[:3]
     wait_until(lambda: not is_full(server), "there is room again")
     return others.jobs

@@ -245,7 +245,7 @@ def _connect(address: Address, path: str, query: Mapping[str, str]) -> ClientCon
             close_timeout=1.0,
             max_size=2 * LARGEST,
             max_queue=None,  # the other side sends only so much ahead
-            create_connection=_connection_that_stays(),
+            create_connection=_connection_class(),
         )
     except (OSError, InvalidHandshake) as error:
         raise CannotConnect(address.url, _reason(error), hint=hint_for(address)) from None
@@ -266,19 +266,28 @@ def _proven_socket(address: Address) -> socket.socket:
     return connected
 
 
-def _connection_that_stays() -> type[ClientConnection]:
-    """It follows no redirect: a command and its input go where they were meant to go."""
+def _connection_class() -> type[ClientConnection]:
+    """It follows no redirect: a command and its input go where they were meant to go. Over TLS it can be read and
+    written at the same time."""
+    import ssl
+
     from websockets.exceptions import InvalidStatus
     from websockets.sync.client import ClientConnection
 
-    class Staying(ClientConnection):
+    from .tls_socket import TlsSocket
+
+    class Connection(ClientConnection):
+        def __init__(self, sock: Any, *args: Any, **kwargs: Any) -> None:
+            socket_like: Any = TlsSocket(sock) if isinstance(sock, ssl.SSLSocket) else sock
+            super().__init__(socket_like, *args, **kwargs)
+
         def handshake(self, *args: Any, **kwargs: Any) -> None:
             try:
                 super().handshake(*args, **kwargs)
             except InvalidStatus as error:
                 raise _no_line(error.response) from None
 
-    return Staying
+    return Connection
 
 
 def _no_line(response: Response) -> ApiError | UnexpectedReply:
