@@ -63,7 +63,9 @@ class Views:
         with self._lock:
             self._look()
             if self._layers is None or not os.path.isdir(self._layers.folder):
-                view = self._scan()
+                state = self._generation, self._stamp.changed
+                view = self._scan(only_mounts_changed=state == self._scanned)
+                self._scanned = state
                 self._layers = HostLayers(view=view, folder=str(host.write_layers(view, self._layers_base())))
                 self._handed_out.add(self._layers.folder)
                 self._hidden = frozenset(entry.path for entry in view.hidden)
@@ -76,10 +78,8 @@ class Views:
         with self._lock:
             return self._scan()
 
-    def _scan(self) -> host.HostView:
-        mounts, state = self._mounts.read(), (self._generation, self._stamp.changed)
-        only_mounts_changed, self._scanned = state == self._scanned, state
-        saved = self._home / saved_scan.FILE
+    def _scan(self, *, only_mounts_changed: bool = False) -> host.HostView:
+        mounts, saved = self._mounts.read(), self._home / saved_scan.FILE
         packages = self._packages.find(mounts, saved, only_mounts_changed=only_mounts_changed)
         view = host.scan_host((str(self._home), *self._options.hidden), mounts, packages, self._memory)
         return replace(view, files=(*view.files, *self._library.files_at(DEBUG_TOOLS)))
