@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from holdfast.core.access import Actor
@@ -21,6 +23,23 @@ async def test_a_page_hears_of_a_job_that_changes(rig: Rig) -> None:
     async with open_desk(rig) as desk, open_wire(desk, "/live/jobs") as wire:
         job = await rig.house.submit(JOB)
         assert job.id in (await wire.next())["jobs"]
+
+
+async def test_a_page_hears_of_what_happens_while_its_socket_opens(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_desk(rig) as desk:
+        find_actor, may_go_on = rig.house.services.tokens.actor, asyncio.Event()
+
+        async def find_slowly(session: str) -> Actor:
+            await may_go_on.wait()
+            return await find_actor(session)
+
+        monkeypatch.setattr(rig.house.services.tokens, "actor", find_slowly)
+        async with open_wire(desk, "/live/jobs") as wire:
+            job = await rig.house.submit(JOB)
+            may_go_on.set()
+            assert job.id in (await wire.next())["jobs"]
 
 
 async def test_a_page_goes_on_where_it_stopped(rig: Rig) -> None:

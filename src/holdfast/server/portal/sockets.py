@@ -36,6 +36,7 @@ class Line(Messages):
     def __init__(self, socket: WebSocket, services: Services, session: str) -> None:
         super().__init__(socket)
         self.services = services
+        self.mark = services.changes.mark  # before the page knows that the socket is open, so that it misses nothing
         self._session = session
 
     async def actor(self) -> Actor:
@@ -63,8 +64,8 @@ def socket(path: str, serve: Serve, *, listens: bool = False) -> WebSocketRoute:
         except Forbidden:
             await websocket.close(REFUSED)  # before it was accepted: the answer is 403
             return
-        await websocket.accept()
         line = Line(websocket, services, session or "")
+        await websocket.accept()
         code = await _run_one_of_few(serve, line, listens)  # after: a page learns a code of ours no other way
         with suppress(RuntimeError, WebSocketDisconnect):
             await websocket.close(code)

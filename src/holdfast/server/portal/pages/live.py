@@ -27,7 +27,7 @@ MOST_NAMED = 500  # jobs in one message
 
 async def tell_changes(line: Line) -> None:
     changes = line.services.changes
-    mark = line.query.get("since") or changes.mark
+    mark = line.query.get("since") or line.mark
     while True:
         news = await changes.after(mark)
         mark = news.mark
