@@ -286,14 +286,14 @@ async def _serve(
         holder = listeners.supervise()
         after_start: list[asyncio.Task[None]] = []
 
-        async def load_portal() -> None:
-            await app.state.portal.load()
+        async def load_late_routes() -> None:
+            await app.state.late_routes.load()
             gc.freeze()
 
         def ready() -> None:
             gc.freeze()
             gc.enable()
-            after_start.extend(asyncio.create_task(work) for work in (holder.run(), load_portal()))
+            after_start.extend(asyncio.create_task(work) for work in (holder.run(), load_late_routes()))
             if on_ready:
                 on_ready(info)
 

@@ -1,14 +1,18 @@
-"""The portal is loaded after the rest of the server, and whoever asks for a page before waits for it."""
+"""A part of the routes is loaded after the rest of the server; a request for one of them that comes before waits."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 
 import pytest
+from starlette.routing import Match
 
-from holdfast.server import portal_loading
+from holdfast.server import late_routes
+from holdfast.server.portal.app import portal_routes
+from holdfast.server.rest.later import rest_routes
 
 from .rig import Rig
 
@@ -17,7 +21,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.release
 def test_a_server_begins_without_it() -> None:
-    script = "import sys, holdfast.bootstrap, holdfast.server.app; sys.exit('jinja2' in sys.modules)"
+    late = {"jinja2", "holdfast.server.rest.datasets", "sqlalchemy.dialects.postgresql"}
+    script = f"import sys, holdfast.bootstrap, holdfast.server.app; sys.exit(bool({late} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
@@ -27,8 +32,18 @@ async def test_all_who_come_first_get_their_page(rig: Rig) -> None:
     assert [reply.status_code for reply in replies] == [200] * 5
     added = len(rig.app.router.routes) - before
     assert added > 100
-    await rig.app.state.portal.load()
+    await rig.app.state.late_routes.load()
     assert len(rig.app.router.routes) == before + added
+
+
+async def test_no_route_of_the_start_answers_for_a_late_one(rig: Rig) -> None:
+    first = list(rig.app.router.routes)
+    late = rest_routes() + portal_routes()
+    assert len(late) > 150
+    for route in late:
+        path = re.sub(r"{[^}]*}", "x", route.path)  # type: ignore[attr-defined]
+        scope = {"type": "http", "method": "GET", "path": path, "headers": [], "root_path": ""}
+        assert all(each.matches(dict(scope))[0] is Match.NONE for each in first), path
 
 
 async def test_an_address_of_nothing_is_none_of_the_portals_either(rig: Rig) -> None:
@@ -40,17 +55,17 @@ async def test_methods_are_known_before_and_after(rig: Rig) -> None:
     for _ in range(2):
         reply = await rig.client.request("PATCH", "/api/v1/jobs")
         assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
-        await rig.app.state.portal.load()
+        await rig.app.state.late_routes.load()
     reply = await rig.client.request("DELETE", "/login")
     assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
 
 
 async def test_a_failure_to_load_it_is_not_the_last_word(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str) -> None:
+    def fail(name: str, package: str) -> None:
         raise OSError("too many open files")
 
     with monkeypatch.context() as failing:
-        failing.setattr(portal_loading, "import_module", fail)
+        failing.setattr(late_routes, "import_module", fail)
         assert (await rig.client.get("/login")).status_code == 500
         assert (await rig.get("/jobs")).status_code == 200
     assert (await rig.client.get("/login")).status_code == 200

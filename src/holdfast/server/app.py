@@ -21,6 +21,7 @@ from .border import Border, Knows, Limit
 from .docs_page import render_docs
 from .errors import add_handlers, render_outermost, wants_page
 from .forwarded import ForwardedHeaders
+from .late_routes import LateRoutes, show_fault, show_missing, show_refusal
 from .openapi import complete
 from .openpai.app import RestServer
 from .openpai.auth import find_actor as find_openpai_actor
@@ -30,39 +31,12 @@ from .openpai.errors import PaiError
 from .openpai.errors import render_outermost as render_for_openpai
 from .openpai.log_manager import log_routes
 from .openpai.routes import takes_job
-from .portal_loading import PortalLoading, show_fault, show_missing, show_refusal
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub
 from .primehub.http_files import FILES
 from .prometheus import metrics_routes
 from .prometheus_requests import Counted
-from .rest import (
-    account,
-    artifacts,
-    audit,
-    datasets,
-    entering,
-    exec_socket,
-    files,
-    groups,
-    holds,
-    image_aliases,
-    images,
-    instance_types,
-    jobs,
-    logs,
-    metrics,
-    notices,
-    people,
-    place,
-    port_sockets,
-    schedules,
-    secrets,
-    stacks,
-    storage,
-    usage,
-    why,
-)
+from .rest import account, entering, exec_socket, holds, jobs, logs, people, place, port_sockets, stacks, why
 from .rest.addresses import PREFIX
 from .sessions import session_of
 
@@ -86,41 +60,15 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     # First, and without the framework's own machinery: see rest.jobs.submit_job.
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
-    for module in (
-        jobs,
-        why,
-        holds,
-        logs,
-        metrics,
-        entering,
-        artifacts,
-        exec_socket,
-        port_sockets,
-        stacks,
-        schedules,
-        people,
-        account,
-        notices,
-        groups,
-        files,
-        datasets,
-        images,
-        image_aliases,
-        instance_types,
-        secrets,
-        usage,
-        audit,
-        storage,
-        place,
-    ):
+    for module in (jobs, why, holds, logs, entering, exec_socket, port_sockets, stacks, people, account, place):
         app.router.routes.extend(module.router.routes)
     app.router.routes.append(Mount("/rest-server", RestServer(services)))
     app.router.routes.extend(log_routes())
     app.router.routes.extend(metrics_routes())
     app.router.routes.extend(primehub_routes(services))
-    _add_pages(app)
-    app.state.portal = PortalLoading(app)
-    _describe(app)
+    app.state.late_routes = late = LateRoutes(app)
+    _add_pages(app, late)
+    _describe(app, late)
     add_handlers(app, show_missing, show_fault)
     app.add_middleware(CrossOrigin)
     app.add_middleware(
@@ -194,13 +142,15 @@ def _refuse(scope: Scope, error: UserError | None, request_id: str) -> Response:
     return show_refusal(request, error) if wants_page(request) else render_outermost(error, request_id)
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_pages(app: FastAPI, late: LateRoutes) -> None:
     @app.get(f"{PREFIX}/openapi.json", include_in_schema=False)
     async def show_openapi() -> Response:
+        await late.load()
         return answer(app.openapi())
 
     @app.get("/api/docs", include_in_schema=False)
     async def show_docs() -> Response:
+        await late.load()
         return Response(render_docs(app.openapi()), media_type="text/html")
 
     @app.get("/healthz", include_in_schema=False)
@@ -208,12 +158,13 @@ def _add_pages(app: FastAPI) -> None:
         return answer_text("Pylon ready.", "text/plain")  # by this OpenPAI's clients know where its REST server is
 
 
-def _describe(app: FastAPI) -> None:
+def _describe(app: FastAPI, late: LateRoutes) -> None:
     """OpenAPI, made once, with what the framework cannot know."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
+            late.load_now()
             app.openapi_schema = complete(generate(), PREFIX)
         return app.openapi_schema
 

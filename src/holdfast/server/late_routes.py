@@ -1,12 +1,16 @@
-"""Loads the portal after the server has started, or at the first request for a page if that comes earlier.
+"""Loads a part of the routes after the server has started, or at the first request for one if that comes earlier.
 
-It is a fifth of the code that a server loads. After a crash, tasks and API clients do not wait for it.
+They are more than a third of the code that a server loads. After a crash, what works with jobs does not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -16,36 +20,60 @@ from starlette.types import Receive, Scope, Send
 from holdfast.core.errors import UserError
 
 
-class PortalLoading:
-    """Adds the portal's routes to an application behind all others."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A module of this package, and its function that returns routes."""
 
-    def __init__(self, app: FastAPI) -> None:
-        self._app = app
+    module: str
+    function: str
+
+
+STAGES = (Stage(".rest.later", "rest_routes"), Stage(".portal.app", "portal_routes"))
+
+
+class LateRoutes:
+    """Adds the routes of one stage after the other to an application, behind all others."""
+
+    def __init__(self, app: FastAPI, stages: Iterable[Stage] = STAGES) -> None:
+        self._router = app.router
+        self._stages = deque(stages)
         self._loading: asyncio.Task[None] | None = None
         app.router.default = self._load_and_try_again
 
     async def load(self) -> None:
-        """Load it if it is not loaded yet; calls at the same time share one load."""
-        if self._loading is None:
-            self._loading = asyncio.create_task(self._load())
-        try:
-            await asyncio.shield(self._loading)
-        except Exception:
-            self._loading = None  # the next call tries again
-            raise
+        """Load what is not loaded yet; calls at the same time share one load."""
+        while self._stages:
+            await self._load_stage()
+
+    def load_now(self) -> None:
+        """The same where nothing waits for this thread."""
+        while self._stages:
+            self._add(import_module(self._stages[0].module, __package__))
 
     async def _load_and_try_again(self, scope: Scope, receive: Receive, send: Send) -> None:
         """For a request that no loaded route matches."""
-        await self.load()
-        await self._app.router(scope, receive, send)
+        if self._stages:
+            await self._load_stage()
+        await self._router(scope, receive, send)
 
-    async def _load(self) -> None:
-        await asyncio.to_thread(import_module, "holdfast.server.portal.app")
-        from .portal.app import portal_routes
+    async def _load_stage(self) -> None:
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load_next())
+        await asyncio.shield(self._loading)
 
-        router = self._app.router
-        router.default = router.not_found
-        router.routes.extend(portal_routes())
+    async def _load_next(self) -> None:
+        try:
+            stage = self._stages[0]
+            module = await asyncio.to_thread(import_module, stage.module, __package__)
+            if self._stages and self._stages[0] is stage:
+                self._add(module)
+        finally:
+            self._loading = None  # after an error the next call tries again
+
+    def _add(self, module: ModuleType) -> None:
+        self._router.routes.extend(getattr(module, self._stages.popleft().function)())
+        if not self._stages:
+            self._router.default = self._router.not_found
 
 
 async def show_missing(request: Request) -> Response:

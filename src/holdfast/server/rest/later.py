@@ -1,0 +1,43 @@
+"""Routes of the REST API that no client needs in the first second of a server, nor to follow a running job."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from . import (
+    artifacts,
+    audit,
+    datasets,
+    files,
+    groups,
+    image_aliases,
+    images,
+    instance_types,
+    metrics,
+    notices,
+    schedules,
+    secrets,
+    storage,
+    usage,
+)
+
+_MODULES = (
+    metrics,
+    artifacts,
+    schedules,
+    notices,
+    groups,
+    files,
+    datasets,
+    images,
+    image_aliases,
+    instance_types,
+    secrets,
+    usage,
+    audit,
+    storage,
+)
+
+
+def rest_routes() -> list[BaseRoute]:
+    return [route for module in _MODULES for route in module.router.routes]
