@@ -25,9 +25,7 @@ async def test_a_page_hears_of_a_job_that_changes(rig: Rig) -> None:
         assert job.id in (await wire.next())["jobs"]
 
 
-async def test_a_page_hears_of_what_happens_while_its_socket_opens(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_hears_of_what_happens_while_its_socket_opens(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_desk(rig) as desk:
         find_actor, may_go_on = rig.house.services.tokens.actor, asyncio.Event()
 
