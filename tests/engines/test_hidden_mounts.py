@@ -110,6 +110,14 @@ def test_folders_of_packages_are_not_looked_at_for_mounts_elsewhere(
     assert len(searches) == 4
 
 
+def test_another_filesystem_at_the_same_place_is_noticed() -> None:
+    """The kernel gives the id of a mount that is gone to the next one."""
+    mount = Mount(7, 1, "/", "/var/lib/data", "overlay", ("lowerdir=/a",), "0:50")
+    stamp = host.host_stamp([mount])
+    for other in (replace(mount, options=("lowerdir=/b",)), replace(mount, device="8:1"), replace(mount, root="/b")):
+        assert host.host_stamp([other]).mounts != stamp.mounts
+
+
 def test_a_private_filesystem_in_a_remembered_folder_is_hidden(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mounting does not change the folder's own times."""
     monkeypatch.setattr(private_files, "_SETTLED", -1.0)  # remember the fresh folders of this test too

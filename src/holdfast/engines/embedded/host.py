@@ -53,12 +53,12 @@ class HostView:
 class HostStamp:
     """Cheap to take; differs when something near the top of the machine's tree or in its mounts has changed."""
 
-    mounts: tuple[tuple[int, str], ...]
+    mounts: tuple[Mount, ...]
     changed: tuple[int, ...]  # when some files and folders were
 
     def visible(self, hidden: Collection[str]) -> HostStamp:
         """Without what is mounted inside hidden folders, as containers of other programs are."""
-        seen = [(number, point) for number, point in self.mounts if not _within(os.path.dirname(point), hidden)]
+        seen = [mount for mount in self.mounts if not _within(os.path.dirname(mount.point), hidden)]
         return replace(self, mounts=tuple(seen))
 
 
@@ -112,7 +112,7 @@ def host_stamp(mounts: Iterable[Mount]) -> HostStamp:
             changed.append(os.stat(path).st_mtime_ns)
         except OSError:
             changed.append(0)
-    return HostStamp(tuple((mount.id, mount.point) for mount in mounts if _is_shown(mount.point)), tuple(changed))
+    return HostStamp(tuple(mount for mount in mounts if _is_shown(mount.point)), tuple(changed))
 
 
 def _top_level() -> Iterable[Hidden]:

@@ -27,6 +27,7 @@ class Mount:
     point: str
     kind: str  # of filesystem
     options: tuple[str, ...]  # of the filesystem, such as the controllers of a control group
+    device: str = ""  # its numbers: an id is given again to the next mount
 
 
 def parse_mounts(data: bytes) -> tuple[Mount, ...]:
@@ -37,9 +38,8 @@ def parse_mounts(data: bytes) -> tuple[Mount, ...]:
         fields, more = left.split(b" "), right.split(b" ", 2)
         with suppress(IndexError, ValueError):
             options = tuple(os.fsdecode(more[2]).split(",")) if len(more) > 2 else ()
-            found.append(
-                Mount(int(fields[0]), int(fields[1]), _text(fields[3]), _text(fields[4]), _text(more[0]), options)
-            )
+            root, point, kind, device = map(_text, (fields[3], fields[4], more[0], fields[2]))
+            found.append(Mount(int(fields[0]), int(fields[1]), root, point, kind, options, device))
     return tuple(found)
 
 
