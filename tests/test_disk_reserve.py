@@ -67,15 +67,17 @@ def test_one_that_is_switched_off_gives_its_room_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [SIZE, 0])
 def test_it_remembers_when_the_disk_was_full(tmp_path: Path, size: int) -> None:
     reserve = DiskReserve(tmp_path / "reserve", size)
-    assert reserve.full_ago() is None
+    assert reserve.seconds_since_full() is None
     assert reserve.take()
-    assert reserve.full_ago() is None
+    assert reserve.seconds_since_full() is None
     reserve.note_full()
     noted = tmp_path / "reserve" / "full"
     os.utime(noted, (noted.stat().st_mtime - 100,) * 2)
-    assert DiskReserve(tmp_path / "reserve", size).full_ago() == pytest.approx(100, abs=60)
+    assert DiskReserve(tmp_path / "reserve", size).seconds_since_full() == pytest.approx(100, abs=60)
     reserve.note_full()
-    assert reserve.full_ago() == pytest.approx(0, abs=60)
+    assert reserve.seconds_since_full() == pytest.approx(0, abs=60)
+    os.utime(noted, (noted.stat().st_mtime + 3600,) * 2)  # the clock was set back
+    assert reserve.seconds_since_full() is None
 
 
 @pytest.mark.parametrize(

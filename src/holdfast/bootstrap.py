@@ -169,7 +169,7 @@ async def parts(
         marks = settings.disk.marks()
         reserve = disk_reserve(home, marks)
         vault = Vault.open(home / "secret.key")
-        full_ago = 0.0 if lacks_room(home) else reserve.full_ago()
+        full_ago = 0.0 if lacks_room(home) else reserve.seconds_since_full()
         url = settings.store.url or f"sqlite:///{home / 'holdfast.db'}"
         store = open_with_room(lambda: Store.open(url, vault=vault), home, reserve)
         stack.push_async_callback(store.close)

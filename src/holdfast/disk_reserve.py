@@ -18,6 +18,8 @@ START_STEPS = 2  # of those, for a start alone
 MIN_STEP_SIZE = MIB // 2  # bytes
 RESERVED_FILES = 64
 _BLOCK_SIZE = 512  # unit of st_blocks
+_CLOCK_STEP = 5.0  # seconds that a clock may be corrected by
+_NEVER = 10 * 365 * 24 * 3600.0  # seconds; the file begins with the time 0
 _ALIGNMENT = 4096  # bytes: a file that ends inside a block holds all of the block
 
 
@@ -42,19 +44,24 @@ class DiskReserve:
     def missing_files(self) -> int:
         return max(0, RESERVED_FILES - len(self._files())) if self.size else 0
 
+    def prepare(self) -> None:
+        """Make what `note_full` needs, while there is room."""
+        with suppress(OSError):
+            self._make_note()
+
     def note_full(self) -> None:
-        """Programs cannot write just now. For a server that is started when they can again."""
+        """Remember, also for the next server, that programs cannot write just now."""
         with suppress(OSError):
             self._make_note()
             os.utime(self._full)
 
-    def full_ago(self) -> float | None:
-        """Seconds since that was noted."""
+    def seconds_since_full(self) -> float | None:
+        """None: never, or the clock was set back since."""
         try:
-            noted = self._full.stat().st_mtime
+            seconds = time.time() - self._full.stat().st_mtime
         except OSError:
             return None
-        return max(0.0, time.time() - noted) if noted else None
+        return max(0.0, seconds) if -_CLOCK_STEP < seconds < _NEVER else None
 
     def take(self) -> bool:
         """Make it whole. False when there is no room; then it holds what it held before. One that was left by a server
@@ -90,11 +97,14 @@ class DiskReserve:
         return max(0, held - self.held()) + len(surplus)
 
     def _make_note(self) -> None:
-        """Beforehand: on a full disk it could not be made."""
+        """Make the file whose time says when the disk was full."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        with suppress(FileExistsError):
-            os.close(os.open(self._full, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            os.utime(self._full, (0, 0))
+        if self._full.exists():
+            return
+        draft = self._full.with_suffix(f".{os.getpid()}")
+        draft.touch(0o600)
+        os.utime(draft, (0, 0))
+        draft.rename(self._full)
 
     def _cut(self, size: int) -> None:
         with suppress(OSError):

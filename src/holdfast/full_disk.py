@@ -26,7 +26,9 @@ MIN_START_FILES = 16
 
 
 def disk_reserve(home: Path, marks: DiskMarks) -> DiskReserve:
-    return DiskReserve(home / "reserve", marks.reserve(read_disk_space(home)))
+    reserve = DiskReserve(home / "reserve", marks.reserve(read_disk_space(home)))
+    reserve.prepare()
+    return reserve
 
 
 def task_limits(home: Path, settings: Settings) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.controller import disk_monitor
 from holdfast.controller.disk_monitor import (
     FILES_DISK_FULL,
     DiskLevel,
@@ -223,10 +224,10 @@ def test_the_reserve_is_given_up_when_there_is_nothing_left_and_taken_back(tmp_p
         await scene.check(GIB // 2)
         assert scene.reserve.missing() == 0
         assert scene.engine.noted == 0
-        assert scene.reserve.full_ago() is None
+        assert scene.reserve.seconds_since_full() is None
         await scene.check(0)
         assert scene.engine.noted == 1
-        assert scene.reserve.full_ago() is not None
+        assert scene.reserve.seconds_since_full() is not None
         assert scene.reserve.missing() == MIB
         await scene.check(50 * GIB, files=0)
         assert scene.reserve.missing() == 2 * MIB
@@ -238,7 +239,9 @@ def test_the_reserve_is_given_up_when_there_is_nothing_left_and_taken_back(tmp_p
     play(tmp_path, scenario)
 
 
-def test_a_write_that_failed_waits_until_there_is_room(tmp_path: Path) -> None:
+def test_a_write_that_failed_waits_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_monitor, "STOP_INTERVAL", 3600.0)  # not waited for where no task was found to stop
+
     async def scenario(scene: Scene) -> None:
         await scene.check(0)
         scene.engine.uses = {"a": DiskUse(90 * GIB, 3)}

@@ -96,6 +96,7 @@ def test_folders_of_packages_are_not_looked_at_for_mounts_elsewhere(
 
     monkeypatch.setattr(host, "scan_packages", counted)
     monkeypatch.setattr(host, "_PACKAGES", (str(tmp_path),))
+    monkeypatch.setattr(host, "_SEARCHED", ())
     packages, saved = PackageScan(), tmp_path / "saved"
     elsewhere = [Mount(7, 1, "/", "/var/lib/elsewhere", "tmpfs", ())]
     packages.find([], saved)

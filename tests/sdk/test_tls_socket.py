@@ -84,9 +84,13 @@ def test_what_is_sent_while_it_is_read_arrives(pair: Pair) -> None:
             pool.submit(send),
             pool.submit(receive, pair.client, AMOUNT),
         )
-        sent.result(TIMEOUT)
-        assert received.result(TIMEOUT) == down
-        assert served.result(TIMEOUT) == up
+        try:
+            sent.result(TIMEOUT)
+            assert received.result(TIMEOUT) == down
+            assert served.result(TIMEOUT) == up
+        finally:  # threads that still wait end with it
+            pair.client.close()
+            pair.server.close()
 
 
 def test_a_thread_that_reads_is_woken_up_when_it_is_closed(pair: Pair) -> None:

@@ -8,11 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from starlette.routing import Match
+from starlette.routing import Match, WebSocketRoute
 
 from holdfast.server import late_routes
 from holdfast.server.portal.app import portal_routes
-from holdfast.server.rest.later import rest_routes
+from holdfast.server.rest.late_modules import list_routes
 
 from .rig import Rig
 
@@ -38,11 +38,12 @@ async def test_all_who_come_first_get_their_page(rig: Rig) -> None:
 
 async def test_no_route_of_the_start_answers_for_a_late_one(rig: Rig) -> None:
     first = list(rig.app.router.routes)
-    late = rest_routes() + portal_routes()
+    late = list_routes() + portal_routes()
     assert len(late) > 150
     for route in late:
         path = re.sub(r"{[^}]*}", "x", route.path)  # type: ignore[attr-defined]
-        scope = {"type": "http", "method": "GET", "path": path, "headers": [], "root_path": ""}
+        kind = "websocket" if isinstance(route, WebSocketRoute) else "http"
+        scope = {"type": kind, "method": "GET", "path": path, "headers": [], "root_path": ""}
         assert all(each.matches(dict(scope))[0] is Match.NONE for each in first), path
 
 

@@ -49,7 +49,7 @@ def test_it_succeeds_after_room_was_made(tmp_path: Path) -> None:
 
 
 def test_it_is_given_up_where_no_room_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.store.database.FULL_TIMEOUT", 0.5)
+    monkeypatch.setattr("holdfast.store.database.FULL_TIMEOUT", 2.0)
 
     async def scenario() -> None:
         store = await open_full(tmp_path)

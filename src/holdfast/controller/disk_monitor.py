@@ -178,8 +178,10 @@ class DiskMonitor:
         async with self._turn:
             state = await self._look()
             critical = urgent or is_critical(state, self._marks)
-            if critical:
-                await self._note_full()
+            if critical and isinstance(self._engine, LimitsDisk):
+                self._engine.note_disk_full()
+            if is_critical(state, self._marks):  # a write may also fail because the database's own disk is full
+                await self._reach.run(self._reserve.note_full, DISK_TIMEOUT)
             if (urgent or is_out_of_room(state)) and await self._give_up_reserve():
                 state = await self._look()
             self.level = judge_disk(state, self._marks, self.level)
@@ -221,11 +223,6 @@ class DiskMonitor:
         missing_files = self._reserve.missing_files() if counted else 0
         return DiskState(space=space, missing=self._reserve.missing(), missing_files=missing_files)
 
-    async def _note_full(self) -> None:
-        if isinstance(self._engine, LimitsDisk):
-            self._engine.note_disk_full()
-        await self._reach.run(self._reserve.note_full, DISK_TIMEOUT)
-
     async def _give_up_reserve(self) -> bool:
         released = await self._reach.run(self._reserve.release, DISK_TIMEOUT)
         if released:
@@ -255,8 +252,9 @@ class DiskMonitor:
         now = clock()
         if now < self._next_stop or (0 < shortage <= freed and not critical):
             return
+        self._next_stop = now + STOP_INTERVAL
         stopped = await self._stop_fillers(self._engine, state, critical=critical)
-        self._next_stop = now + STOP_INTERVAL if stopped else clock() + max(SEARCH_INTERVAL, clock() - now)
+        self._next_stop = clock() + (STOP_INTERVAL if stopped else max(SEARCH_INTERVAL, clock() - now))
         if not stopped and now >= self._next_cut:
             self._next_cut = now + STOP_INTERVAL
             await self._cut_logs(self._engine, keep, shortage, ended=True)

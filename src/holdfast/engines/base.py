@@ -294,8 +294,8 @@ class LimitsDisk(Protocol):
         ...
 
     def note_disk_full(self, seconds_ago: float = 0.0) -> None:
-        """Programs could not write then: a task that failed about that time, or while no server watched it before, ends
-        with DISK_WAS_FULL."""
+        """Record that programs could not write at that time. Tasks that failed around it, or before it while no server
+        ran, end with DISK_WAS_FULL."""
         ...
 
     async def measure_ended(self, attempt_ids: Collection[str]) -> Mapping[str, int]:

@@ -267,8 +267,8 @@ def _proven_socket(address: Address) -> socket.socket:
 
 
 def _connection_class() -> type[ClientConnection]:
-    """It follows no redirect: a command and its input go where they were meant to go. Over TLS it can be read and
-    written at the same time."""
+    """A connection that follows no redirect, since a command and its input go where they were meant to go, and that can
+    be read and written at the same time over TLS."""
     import ssl
 
     from websockets.exceptions import InvalidStatus

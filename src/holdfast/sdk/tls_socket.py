@@ -28,38 +28,37 @@ class TlsSocket:
         self._socket = connected
         self._timeout: float | None = None
         self._turn = threading.Lock()
-        self._waiting = 0  # threads; none of them may find another file under its number
+        self._waiting = 0  # threads that poll the descriptor: it must not be reused meanwhile
         self._closed = False
 
     def recv(self, size: int) -> bytes:
-        """Empty at the end, also at the one that `close` made. Waits as long as it takes."""
+        """Return what has arrived; nothing at the end, or after `close`."""
         try:
-            return self._call(lambda: self._socket.recv(size), None)
+            return self._call(lambda: self._socket.recv(size), self._deadline())
         except OSError:
             if self._closed:
                 return b""
             raise
 
     def sendall(self, data: bytes) -> None:
-        left = memoryview(data)
-        until = None if self._timeout is None else time.monotonic() + self._timeout
+        left, until = memoryview(data), self._deadline()
         while left:
             left = left[self._call(lambda rest=left: self._socket.send(rest), until) :]  # type: ignore[misc]
 
     def settimeout(self, seconds: float | None) -> None:
-        """Of what is sent."""
+        """Limit each later call to so many seconds; None: no limit."""
         self._timeout = seconds
 
     def shutdown(self, how: int) -> None:
-        """Of the connection below, so that what arrives can still be read."""
+        """Shut down the connection below TLS, so that what arrives can still be read."""
         socket.socket.shutdown(self._socket, how)
 
     def close(self) -> None:
-        """Ends what other threads do with it. Harmless twice."""
+        """Close it, and end the calls of other threads. Harmless twice."""
         with self._turn:
             self._closed = True
             with suppress(OSError):
-                self.shutdown(socket.SHUT_RDWR)  # wakes up who waits
+                self.shutdown(socket.SHUT_RDWR)  # wakes waiting threads
             self._release()
 
     def __getattr__(self, name: str) -> Any:
@@ -90,6 +89,9 @@ class TlsSocket:
         left = None if until is None else max(0.0, until - time.monotonic())
         if not poll.poll(None if left is None else left * 1000):
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+    def _deadline(self) -> float | None:
+        return None if self._timeout is None else time.monotonic() + self._timeout
 
     def _release(self) -> None:
         if self._closed and not self._waiting:

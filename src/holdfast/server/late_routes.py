@@ -28,7 +28,7 @@ class Stage:
     function: str
 
 
-STAGES = (Stage(".rest.later", "rest_routes"), Stage(".portal.app", "portal_routes"))
+STAGES = (Stage(".rest.late_modules", "list_routes"), Stage(".portal.app", "portal_routes"))
 
 
 class LateRoutes:
@@ -46,24 +46,23 @@ class LateRoutes:
             await self._load_stage()
 
     def load_now(self) -> None:
-        """The same where nothing waits for this thread."""
+        """Load it in this thread."""
         while self._stages:
             self._add(import_module(self._stages[0].module, __package__))
 
     async def _load_and_try_again(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """For a request that no loaded route matches."""
+        """Answer a request that no loaded route matches."""
         if self._stages:
             await self._load_stage()
         await self._router(scope, receive, send)
 
     async def _load_stage(self) -> None:
         if self._loading is None:
-            self._loading = asyncio.create_task(self._load_next())
+            self._loading = asyncio.create_task(self._load_next(self._stages[0]))
         await asyncio.shield(self._loading)
 
-    async def _load_next(self) -> None:
+    async def _load_next(self, stage: Stage) -> None:
         try:
-            stage = self._stages[0]
             module = await asyncio.to_thread(import_module, stage.module, __package__)
             if self._stages and self._stages[0] is stage:
                 self._add(module)
@@ -71,7 +70,9 @@ class LateRoutes:
             self._loading = None  # after an error the next call tries again
 
     def _add(self, module: ModuleType) -> None:
-        self._router.routes.extend(getattr(module, self._stages.popleft().function)())
+        routes = getattr(module, self._stages[0].function)()
+        self._stages.popleft()
+        self._router.routes.extend(routes)
         if not self._stages:
             self._router.default = self._router.not_found
 

@@ -37,7 +37,8 @@ T = TypeVar("T")
 READERS = 4
 LOCK_TIMEOUT = 2.0  # seconds in which PostgreSQL notices that the last holder of the lock died
 FULL_TIMEOUT = 10.0  # seconds that a write waits for room in all: what fills the disk may take what is freed first
-FULL_RETRY_INTERVAL = 0.05  # seconds
+FULL_RETRY_INTERVAL = 0.05  # seconds at first: it doubles
+MAX_FULL_RETRY_INTERVAL = 1.0  # seconds
 
 
 class Store:
@@ -97,7 +98,7 @@ class Store:
         `on_full` has made room.
         """
         work = functools.partial(_call, fn, args, kwargs)
-        give_up_at = time.monotonic() + FULL_TIMEOUT
+        give_up_at, pause = time.monotonic() + FULL_TIMEOUT, FULL_RETRY_INTERVAL
         while True:
             try:
                 return await self._put(work)
@@ -107,7 +108,8 @@ class Store:
                     raise
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._on_full(), left)
-                await asyncio.sleep(FULL_RETRY_INTERVAL)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, MAX_FULL_RETRY_INTERVAL)
 
     async def write_if_room(
         self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs

@@ -49,8 +49,8 @@ Exact = String().with_variant(String(collation="C"), "postgresql")
 
 
 def _partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """Over the rows that fulfil a condition. That PostgreSQL has such indexes too is said in `_complete_indexes`: an
-    option of its own loads its dialect, a twentieth of a server's start, also for those who use SQLite."""
+    """An index of the rows that meet a condition. `_complete_indexes` adds the condition for PostgreSQL: its option
+    here would load its dialect, a twentieth of a server's start, on SQLite too."""
     return Index(name, *columns, unique=unique, sqlite_where=text(where), info={"where": where})
 
 

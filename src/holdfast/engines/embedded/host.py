@@ -100,7 +100,7 @@ def scan_packages(mounts: Sequence[Mount], known: Mapping[str, Listing] | None =
     return find_private_files(_PACKAGES, skip, _MAX_PACKAGE_ENTRIES, known, [mount.point for mount in mounts])
 
 
-def package_mounts(mounts: Iterable[Mount]) -> list[Mount]:
+def filter_package_mounts(mounts: Iterable[Mount]) -> list[Mount]:
     """Those that `scan_packages` depends on."""
     return [mount for mount in mounts if _within(mount.point, _PACKAGES) and not _within(mount.point, _SEARCHED)]
 

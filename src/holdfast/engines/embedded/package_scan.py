@@ -35,7 +35,7 @@ class PackageScan:
 
     def find(self, mounts: Sequence[Mount], saved: Path, *, only_mounts_changed: bool = False) -> PrivateFiles:
         """What is private now, as far as folders show it. `saved`: where the scan is kept for the next server."""
-        within = host.package_mounts(mounts)
+        within = host.filter_package_mounts(mounts)
         with self._lock:
             if only_mounts_changed and self._found is not None and within == self._mounts:
                 return self._found

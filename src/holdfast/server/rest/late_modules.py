@@ -39,5 +39,5 @@ _MODULES = (
 )
 
 
-def rest_routes() -> list[BaseRoute]:
+def list_routes() -> list[BaseRoute]:
     return [route for module in _MODULES for route in module.router.routes]
