@@ -27,4 +27,4 @@ def measure(options: Options) -> list[Row]:
             if number >= WARM_UP:
                 delays.append((printed - acknowledged) * 1000)
     note = f"{count} jobs, p95 {percentile(delays, 95):.0f} ms"
-    return [Row("start: p50 to the first byte", percentile(delays, 50), "ms", below(50), note)]
+    return [Row("start: p50 to the first byte", percentile(delays, 50), "ms", below(20), note)]

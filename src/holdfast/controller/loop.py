@@ -26,7 +26,7 @@ from holdfast.core.placement import GroupUse, JobUse, NodeUse, Placed, Quota, Re
 from holdfast.core.queue import Queue
 from holdfast.core.records import Group
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Engine, LetsIn
+from holdfast.engines.base import Engine, LetsIn, PreparesStarts
 from holdfast.launching import Gateway, Launcher, Platform
 from holdfast.services.changes import Changes
 from holdfast.services.control import Usual
@@ -183,6 +183,10 @@ class Controller:
         await self.engine.close()
 
     # -- what services may ask (services.control.Control)
+
+    def prepare_start(self) -> None:
+        if isinstance(self.engine, PreparesStarts):
+            self.engine.prepare_start()
 
     def added(self, snapshot: JobSnapshot) -> None:
         self._totals[JobState.PENDING] += 1

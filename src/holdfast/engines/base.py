@@ -272,6 +272,15 @@ class LogUse:
 
 
 @runtime_checkable
+class PreparesStarts(Protocol):
+    """An engine that starts a task sooner when it knows beforehand."""
+
+    def prepare_start(self) -> None:
+        """A task may have to be started within the next moments. Returns at once."""
+        ...
+
+
+@runtime_checkable
 class LimitsDisk(Protocol):
     """What an engine may do besides: measure and stop what fills the disk of the state folder."""
 

@@ -25,6 +25,10 @@ class Control(Protocol):
         """Told of each job whose change was saved."""
         ...
 
+    def prepare_start(self) -> None:
+        """A job that can start at once is about to be stored."""
+        ...
+
     def added(self, snapshot: JobSnapshot) -> None:
         """A job was durably stored; look at it soon."""
         ...

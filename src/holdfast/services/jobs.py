@@ -219,6 +219,7 @@ class Jobs:
         return Submitted(inserted.summary, warnings, inserted.created)
 
     async def _insert(self, new: job_rows.NewJob) -> job_rows.Inserted:
+        self._control.prepare_start()
         try:
             inserted = await self._store.write(job_rows.insert_job, new=new)
         except NameInUse:

@@ -140,6 +140,20 @@ def write(path: str, value: str, *, optional: bool = False) -> None:
         os.close(fd)
 
 
+def find_own_procs(mounts: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup")) -> str | None:
+    """The cgroup.procs file of a group that this process is in, if it may write there."""
+    try:
+        mounted, paths = _mounted(parse_mounts(mounts.read_bytes())), _own_paths(own.read_text())
+    except OSError:
+        return None
+    for controller, (point, root) in mounted.items():
+        file = _own_folder(point, root, paths.get(controller, "/")) / "cgroup.procs"
+        with suppress(OSError):
+            if os.access(file, os.W_OK) and str(os.getpid()) in file.read_text().split():
+                return str(file)
+    return None
+
+
 # --- looking at and ending a group, by the folders kept in the task's start note ----------------------------------
 
 

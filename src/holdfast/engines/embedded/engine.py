@@ -43,10 +43,12 @@ from holdfast.reach import Reach, Silent
 from holdfast.supervision import supervise
 
 from . import artifacts, ending, machine, read
+from .cgroups import find_own_procs
 from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_ended, scan_logs
 from .entering import Entering
 from .folder import TaskFolder, is_safe_id
 from .images import ImageShelf
+from .join_warmup import JoinWarmup
 from .live import LiveTask
 from .logs import READERS, FileLog, MergedLog
 from .measuring import Measuring
@@ -95,6 +97,7 @@ class EmbeddedEngine:
         self._revived: dict[str, asyncio.TimerHandle] = {}  # when it is to be seen whether anybody is inside
         self._site: Site | None = None
         self._watch: Watch | None = None
+        self._warmup: JoinWarmup | None = None
         self._disk_limits = DiskLimits(self, self._options, self._in_thread)
         self._measuring = Measuring()
         self._unsettled: set[str] = set()  # attempts that run, or whose last processes do, though nobody watches them
@@ -135,6 +138,7 @@ class EmbeddedEngine:
         self._reviver = Reviver(self._options, site, self._views, self._images, self._places, set())
         self._nodes = (machine.find_node(self._options, site.gpus),)
         self._clean(delete, (*self._places.trash(), *self._images.unfinished()))
+        self._warmup = JoinWarmup(find_own_procs) if site.groups is not None else None
         if site.groups is not None:  # here, before anything is started: an empty group may be one that is being made
             site.groups.sweep(self._places.machine_name(""), set(map(self._places.machine_name, self._places.tasks())))
         self._clean(self._clean_shared)
@@ -173,6 +177,8 @@ class EmbeddedEngine:
             for task in self._work:
                 task.cancel()
             await asyncio.to_thread(self._threads.shutdown)
+            if self._warmup is not None:
+                await asyncio.to_thread(self._warmup.close)
             self._measuring.close()
             await asyncio.to_thread(self._end_cleaning)
 
@@ -212,7 +218,12 @@ class EmbeddedEngine:
 
     # --- starting and looking -------------------------------------------------------------------------------------
 
+    def prepare_start(self) -> None:
+        if self._warmup is not None:
+            self._warmup.begin()
+
     async def start(self, launch: Launch) -> Observation:
+        self.prepare_start()
         live = self._watching.get(launch.attempt_id)
         if live is not None:
             return self._running(live)
