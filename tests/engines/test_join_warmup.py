@@ -56,6 +56,13 @@ def test_without_control_groups_nothing_happens() -> None:
     warmup.close()
 
 
+def test_after_its_end_nothing_happens() -> None:
+    warmup = JoinWarmup(lambda: None)
+    warmup.close()
+    warmup.begin()
+    assert warmup._last is None
+
+
 def test_calls_in_quick_succession_are_one(tmp_path: Path) -> None:
     found: list[None] = []
     file = tmp_path / "cgroup.procs"

@@ -29,11 +29,12 @@ class JoinWarmup:
         self._next = 0.0  # monotonic
 
     def begin(self) -> None:
-        """Start the wait, unless one is under way or was started a moment ago."""
+        """Start the wait, unless one is under way or was started a moment ago. Never fails."""
         now = time.monotonic()
         if now >= self._next and (self._last is None or self._last.done()):
             self._next = now + MIN_INTERVAL
-            self._last = self._pool.submit(self._write)
+            with suppress(RuntimeError):  # closed, or no thread can be made: then the task waits itself
+                self._last = self._pool.submit(self._write)
 
     def _write(self) -> None:
         with suppress(OSError):
