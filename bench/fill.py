@@ -22,12 +22,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.exits import Behaviour, Exit, ExitKind, classify
+from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, classify
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.records import Group, NewEvent
 from holdfast.core.states import JobState, TaskState
-from holdfast.store import jobs, people
+from holdfast.store import people
 from holdfast.store.database import Store
+from holdfast.store.jobs import records as jobs
 from holdfast.store.rows import HOUR, duration_micros
 from holdfast.store.vault import Vault
 

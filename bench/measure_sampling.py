@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.job import MIB, Resources
-from holdfast.core.metrics import Reading
+from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Launch
 from holdfast.engines.embedded import EmbeddedEngine, cgroups
 

@@ -17,12 +17,12 @@ from holdfast.controller.explanations import Explanations
 from holdfast.controller.live import Live
 from holdfast.controller.waits import Standing
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.blockers import Known
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Assignment, Node, Quota
 from holdfast.core.plan import Policy, assignment_of, waiting_of
-from holdfast.core.queue import Queue
+from holdfast.core.scheduling.blockers import Known
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Assignment, Node, Quota
+from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
 
 from .harness import Options, say

@@ -17,15 +17,15 @@ from graphql import GraphQLField, GraphQLObjectType
 from pydantic.fields import FieldInfo
 
 from holdfast.core.access import RULES, Who
-from holdfast.core.exit_rows import OLD_ROWS, ROWS, Row
-from holdfast.core.exit_table import CAUSES, spec_for
-from holdfast.core.exits import Behaviour
+from holdfast.core.exits.exit import Behaviour
+from holdfast.core.exits.rows import OLD_ROWS, ROWS, Row
+from holdfast.core.exits.table import CAUSES, spec_for
 from holdfast.core.states import FINAL, TRANSITIONS, Change, JobState, TaskState
 from holdfast.server.openpai import handlers as handlers  # declares every address
 from holdfast.server.openpai.endpoints import ENDPOINTS, Endpoint
 from holdfast.server.openpai.endpoints import Who as Asker
-from holdfast.server.primehub.job_words import FAILURES, PHASES
-from holdfast.server.primehub.schema import build_schema
+from holdfast.server.primehub.graphql.schema import build_schema
+from holdfast.server.primehub.jobs.states import FAILURES, PHASES
 from holdfast.settings import Section, Settings
 
 FOLDER = Path(__file__).parent / "reference"
@@ -233,7 +233,7 @@ def render_exit_codes() -> str:
     lines = [
         "# Exit codes that OpenPAI's clients see",
         "",
-        NOTICE.format(source="src/holdfast/core/exit_table.py"),
+        NOTICE.format(source="src/holdfast/core/exits/table.py"),
         "",
         "A task's exit keeps the program's own code, with a kind and a message: that is what `holdfast show` and the",
         "native API tell. OpenPAI's clients know other codes, which say more of the cause and less of the program.",

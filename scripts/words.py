@@ -20,7 +20,7 @@ from jinja2.ext import babel_extract
 from library_words import LIBRARY_WORDS
 from sentences import sentences_in
 
-from holdfast.core.exits import ExitKind
+from holdfast.core.exits.exit import ExitKind
 from holdfast.core.states import JobState, TaskState
 from holdfast.diagnosis import texts as verdict_texts
 

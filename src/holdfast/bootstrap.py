@@ -24,8 +24,8 @@ from holdfast.core.errors import UserError
 from holdfast.disk_space import is_disk_full
 from holdfast.engines.base import EngineHealth, Measures
 from holdfast.engines.embedded.engine import EmbeddedEngine
+from holdfast.engines.embedded.lifecycle.ownership import describe_task_of
 from holdfast.engines.embedded.options import EmbeddedOptions
-from holdfast.engines.embedded.ownership import describe_task_of
 from holdfast.full_disk import disk_reserve, lacks_room, open_with_room, task_limits
 from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
@@ -362,7 +362,7 @@ def _noticing(store: Store, services: Services, controller: Controller) -> list[
     """What makes and sends notices; where they are switched off, nothing does."""
     from holdfast.controller.delivery import Delivery, Patience
     from holdfast.controller.noticing import NoticeRetention, Noticing
-    from holdfast.store.happenings import end_noticing
+    from holdfast.store.notifications.occurrences import end_noticing
 
     chosen = services.settings.notices
     if not chosen.enabled:

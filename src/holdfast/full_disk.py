@@ -11,7 +11,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.job import GIB, MIB
 from holdfast.disk_reserve import DiskReserve
 from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
-from holdfast.engines.embedded.emergency import stop_largest_task
+from holdfast.engines.embedded.lifecycle.emergency import stop_largest_task
 from holdfast.settings import Settings
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.image_aliases import complete_alias
-from holdfast.cli.instance_types import complete_instance_type
+from holdfast.cli.catalogue.image_aliases import complete_alias
+from holdfast.cli.catalogue.instance_types import complete_instance_type
 
 from .running import Cli
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer import BadParameter
 
-from holdfast.cli.compose import absolute_mount, compose_job, name_of, shell_text
+from holdfast.cli.jobs.job_options import absolute_mount, compose_job, name_of, shell_text
 from holdfast.jobspec import parse_job
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work goes on beside it

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.datasets import complete_dataset
+from holdfast.cli.catalogue.datasets import complete_dataset
 from tests.services.repositories import Repository
 
 from .running import Cli

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.pdb_console import PROMPT, command_of
+from holdfast.cli.inside.pdb_console import PROMPT, command_of
 from tests.preloaded import run_holdfast
 
 from .running import PATIENCE, run_program, start

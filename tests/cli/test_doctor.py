@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.doctor import (
+from holdfast.cli.server.doctor import (
     check_bubblewrap,
     check_cgroups,
     check_clock,
@@ -76,7 +76,7 @@ def test_a_probe_tells_why_it_failed() -> None:
 def test_within_a_sandbox_that_forbids_namespaces_they_are_not_promised() -> None:
     need(Isolation.FULL, Isolation.READ_ONLY)
     bwrap = check_bubblewrap().message
-    script = "from holdfast.cli.doctor import check_namespaces; print(check_namespaces().status)"
+    script = "from holdfast.cli.server.doctor import check_namespaces; print(check_namespaces().status)"
     ordinary = ["--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
     command = [bwrap, *ordinary, "--dev-bind", "/", "/", "--", sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from holdfast.cli.hold_options import hold_word
+from holdfast.cli.jobs.hold_options import hold_word
 
 from .running import PATIENCE, Cli, start
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.ssh import _options
+from holdfast.cli.inside.ssh import _options
 from holdfast.core.errors import UserError
 from holdfast.sdk import ShortKey, SshLine
 from tests.e2e.server import Server

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.schedules import complete_schedule
+from holdfast.cli.jobs.schedules import complete_schedule
 
 from .running import Cli
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.showing import show_job
+from holdfast.cli.jobs.show import show_job
 from holdfast.sdk import JobDetail, JobState
 from holdfast.sdk.models import Retries, StopRequest
 

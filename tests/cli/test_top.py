@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.cli import output
-from holdfast.cli.top_job import job_page, show_rate
+from holdfast.cli.jobs.top_job import job_page, show_rate
 from holdfast.sdk.metric_models import GpuFigures, JobNow, TaskFigures, TaskNow
 
 from .running import Cli

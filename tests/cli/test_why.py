@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import why as why_command
+from holdfast.cli.jobs import why as why_command
 from holdfast.cli.quantities import utc_now
 from holdfast.sdk.models import Amount
 from holdfast.sdk.why_models import (

@@ -13,7 +13,7 @@ import pytest
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Engine, KeepsArtifacts, Launch, LeftOut, LogSource, Measures, Stream
-from holdfast.services.log_reading import follow
+from holdfast.services.logs.reading import follow
 
 PATIENCE = 60.0  # seconds; only a broken engine ever waits that long
 

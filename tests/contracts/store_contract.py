@@ -14,12 +14,13 @@ import pytest
 
 from holdfast.core.attempt import Held, JobSnapshot, Outcome, Result, StopRequest, TaskAttempt
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.core.exits import Behaviour, Exit, ExitKind, classify
+from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, classify
 from holdfast.core.job import Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
 from holdfast.core.records import JobAttempt
 from holdfast.core.states import JobState, TaskState
-from holdfast.store import events, jobs
 from holdfast.store.errors import NameInUse, StaleVersion
+from holdfast.store.jobs import events
+from holdfast.store.jobs import records as jobs
 from tests.store.opened import NOW, Opened, a_job, a_new_job, an_event, later
 
 STRANGE = 'naïve ‘quotes’ "double" \\ %_ 訓練 🚀 \u202e\ttab'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.core.attempt import TaskAttempt
-from holdfast.core.exits import classify
+from holdfast.core.exits.exit import classify
 from holdfast.core.job import Job, Role
 from holdfast.core.states import JobState, TaskState
 from holdfast.core.verdicts import (
@@ -21,7 +21,7 @@ from holdfast.core.verdicts import (
     Slowness,
     Used,
 )
-from holdfast.store import insights
+from holdfast.store.jobs import insights
 from tests.store.opened import NOW, Opened
 
 USED = Used(

@@ -10,8 +10,8 @@ import pytest
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
-from holdfast.store import jobs
-from holdfast.store.own_jobs import count_own
+from holdfast.store.jobs import records as jobs
+from holdfast.store.jobs.own_jobs import count_own
 from tests.store.opened import NOW, Opened, later
 
 HOSTILE = (
@@ -93,8 +93,8 @@ class ListingContract:
     def test_a_search_without_patience_still_finds_all_in_more_pages(
         self, opened: Opened, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("holdfast.store.listing._WINDOW", 3)
-        monkeypatch.setattr("holdfast.store.listing._HITS", 2)
+        monkeypatch.setattr("holdfast.store.jobs.listing._WINDOW", 3)
+        monkeypatch.setattr("holdfast.store.jobs.listing._HITS", 2)
         made = self._mixed(opened)
         for filter in (JobFilter(text="train", user="ann"), JobFilter(text="tr", groups=("blue",))):
             found = opened.pages(filter, 50, patience=0.0)

@@ -12,9 +12,13 @@ from holdfast.core.errors import UserError
 from holdfast.core.notices import KnownRecipient, NoticeEvent, NoticeState, Notify, Recipient, Way
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import RunResult, Schedule
-from holdfast.store import events, happenings, notice_making, notices, people, schedules
-from holdfast.store import notice_recipients as recipients
-from holdfast.store.notices import NewNotice, Result
+from holdfast.store import people, schedules
+from holdfast.store.jobs import events
+from holdfast.store.notifications import creation as notice_making
+from holdfast.store.notifications import occurrences as happenings
+from holdfast.store.notifications import recipients
+from holdfast.store.notifications import records as notices
+from holdfast.store.notifications.records import NewNotice, Result
 from holdfast.store.tables import notice_recipients as recipient_table
 from holdfast.store.tables import notices as notice_table
 from tests.store.opened import NOW, Opened, a_job, a_user

@@ -13,7 +13,7 @@ from holdfast.core.attempt import StopRequest
 from holdfast.core.job import Resources
 from holdfast.core.records import JobSummary, NumberedPage, NumberedQuery, Order, Phase
 from holdfast.core.states import JobState
-from holdfast.store import jobs
+from holdfast.store.jobs import records as jobs
 from tests.store.opened import NOW, Opened, a_job, later
 
 from .store_listing_contract import HOSTILE

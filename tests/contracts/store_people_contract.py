@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.job import Hold, Keep
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Token
+from holdfast.core.scheduling.placement import Quota
 from holdfast.store import people, tokens
 from tests.store.opened import NOW, Opened, a_user, later
 

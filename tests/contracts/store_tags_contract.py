@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.records import NumberedQuery
-from holdfast.store import events, jobs
+from holdfast.store.jobs import events
+from holdfast.store.jobs import records as jobs
 from tests.store.opened import Opened, a_job, an_event
 
 TAGGED = an_event("tagged", actor="ann")

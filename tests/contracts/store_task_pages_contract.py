@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.attempt import Outcome, Result, TaskAttempt
-from holdfast.core.exits import Exit, ExitKind, classify
+from holdfast.core.exits.exit import Exit, ExitKind, classify
 from holdfast.core.job import Job, Role
 from holdfast.core.records import JobAttempt
 from holdfast.core.states import JobState, TaskState
 from holdfast.core.task_filter import TaskFilter
-from holdfast.store import events, jobs, task_pages
+from holdfast.store.jobs import events, task_pages
+from holdfast.store.jobs import records as jobs
 from tests.store.opened import NOW, Opened, an_event, later
 
 ROLES = ("worker", "Chief_1%")

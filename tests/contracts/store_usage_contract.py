@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.core.attempt import TaskAttempt
 from holdfast.core.job import GIB, Job, Resources, Role
+from holdfast.core.metrics.usage import Span, TaskUse
 from holdfast.core.states import JobState, TaskState
-from holdfast.core.usage import Span, TaskUse
-from holdfast.store import usage
+from holdfast.store.jobs import usage
 from tests.store.opened import NOW, Opened
 
 DAY = timedelta(days=1)

@@ -17,9 +17,10 @@ from sqlalchemy import Connection, event, text
 
 from holdfast.core.errors import UserError
 from holdfast.core.records import JobFilter
-from holdfast.store import jobs, people
+from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
+from holdfast.store.jobs import records as jobs
 from holdfast.store.vault import Vault
 from tests.store.opened import VAULT, Opened, a_new_job, a_user
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.metrics import Reading
+from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Engine
 from holdfast.engines.fake import FakeEngine, FakeMachine
 

@@ -28,8 +28,8 @@ from holdfast.core.states import JobState
 from holdfast.engines.base import ArtifactSink, LeftOut, OutOfReach
 from holdfast.engines.fake import FakeEngine, FakeMachine
 from holdfast.shared_folders import SharedFolders
-from holdfast.store import events as event_rows
 from holdfast.store.errors import StoreError
+from holdfast.store.jobs import events as event_rows
 
 from .test_loop import Place, a_job, run, running
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.job import Hold, Keep
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group
+from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
 
 from .test_loop import a_job, run, running

@@ -15,7 +15,7 @@ from holdfast.controller.delivery import CUT_OFF, PER_LANE, Delivery, Patience
 from holdfast.controller.noticing import Noticing
 from holdfast.core.notices import NoticeRecord, NoticeState, wait_after
 from holdfast.core.states import JobState
-from holdfast.store import notices as notice_rows
+from holdfast.store.notifications import records as notice_rows
 from tests.services.hooks import Hook
 from tests.services.house import House, open_house
 

@@ -10,13 +10,13 @@ import pytest
 
 from holdfast.controller.diagnosing import TAIL, read_tail
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
-from holdfast.core.exit_table import spec_of
-from holdfast.core.exits import Cause
+from holdfast.core.exits.exit import Cause
+from holdfast.core.exits.table import spec_of
 from holdfast.core.job import Dialect, Job
 from holdfast.core.states import JobState
 from holdfast.engines.base import LogSource, Stream
 from holdfast.engines.fake import FakeMachine
-from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import records as job_rows
 
 from .test_loop import Place, a_job, cancel_workers, run, running
 

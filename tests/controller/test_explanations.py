@@ -13,12 +13,12 @@ from holdfast.controller.explanations import Explanations
 from holdfast.controller.live import Live
 from holdfast.controller.waits import NOT_YET, Standing
 from holdfast.core.attempt import JobSnapshot, StopRequest
-from holdfast.core.blockers import Known
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Node
 from holdfast.core.plan import Policy, waiting_of
-from holdfast.core.queue import Queue
+from holdfast.core.scheduling.blockers import Known
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Node
+from holdfast.core.scheduling.queue import Queue
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from holdfast.core.job import Job, Role
 from holdfast.core.states import JobState
 from holdfast.launching import Gateway
 from holdfast.launching.keys import job_pair
-from holdfast.services.ssh_gate import SshGate
+from holdfast.services.inside.ssh_gateway import SshGate
 from holdfast.settings import SshSettings
 from holdfast.store.vault import Vault
 

@@ -11,8 +11,8 @@ from holdfast.controller.holds import HoldLimits
 from holdfast.core.attempt import Debugger, JobSnapshot
 from holdfast.core.holding import Ask, HoldRequest
 from holdfast.core.job import Hold, Keep
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group
+from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
 from holdfast.engines.fake import FakeEngine, FakeMachine

@@ -17,21 +17,21 @@ from holdfast.controller.live import Limits
 from holdfast.controller.loop import Controller
 from holdfast.controller.retention import Retention
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
-from holdfast.core.blockers import BlockerKind
 from holdfast.core.conditions import Condition, ConditionKind
-from holdfast.core.exits import ExitKind
+from holdfast.core.exits.exit import ExitKind
 from holdfast.core.job import Dialect, Job, Resources, Role
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Placed, Quota, Refused
-from holdfast.core.queue import Queue
 from holdfast.core.records import Event, Group, NewEvent
+from holdfast.core.scheduling.blockers import BlockerKind
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Placed, Quota, Refused
+from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState
 from holdfast.engines.base import Launch
 from holdfast.engines.fake import FakeEngine, FakeMachine
-from holdfast.store import events as event_rows
-from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
+from holdfast.store.jobs import events as event_rows
+from holdfast.store.jobs import records as job_rows
 from holdfast.store.vault import Vault
 
 LIMITS = Limits(time_limit=timedelta(hours=24), grace=timedelta(seconds=30), max_grace=timedelta(hours=1))

@@ -26,16 +26,16 @@ from holdfast.controller.live import Limits
 from holdfast.controller.loop import Controller
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.attempt_id import AttemptId
-from holdfast.core.exits import ExitKind
+from holdfast.core.exits.exit import ExitKind
 from holdfast.core.holding import Ask, HoldRequest
 from holdfast.core.job import GIB, Dialect, Hold, Job, Resources, Role
-from holdfast.core.placement import Node
 from holdfast.core.records import NewEvent
+from holdfast.core.scheduling.placement import Node
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeEngine, FakeMachine, Faults
-from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
+from holdfast.store.jobs import records as job_rows
 from holdfast.store.vault import Vault
 
 from .virtual_time import run_virtually

@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.controller.sampling import Sampler
 from holdfast.core.attempt import Observation, Seen
-from holdfast.core.metrics import Reading, TaskSummary
+from holdfast.core.metrics.samples import Reading, TaskSummary
 from holdfast.engines.fake import FakeEngine
-from holdfast.store.series_files import SeriesFiles
+from holdfast.store.metrics.series_files import SeriesFiles
 from tests.contracts.engine_contract import launch
 
 pytestmark = pytest.mark.anyio

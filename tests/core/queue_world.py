@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from holdfast.core.backfill import Reckoning, reserved_starts
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Amount, Node, Placed, Quota, Request, Waiting
-from holdfast.core.placing import place
-from holdfast.core.queue import Queue
+from holdfast.core.scheduling.backfill import Reckoning, reserved_starts
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Amount, Node, Placed, Quota, Request, Waiting
+from holdfast.core.scheduling.placing import place
+from holdfast.core.scheduling.queue import Queue
 
 MIB = 1 << 20
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.core import backfill
-from holdfast.core.placement import Node, Quota
+from holdfast.core.scheduling import backfill
+from holdfast.core.scheduling.placement import Node, Quota
 
 from .queue_world import MIB, Spec, World
 

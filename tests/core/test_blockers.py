@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.core.blockers import BlockerKind, Holder
-from holdfast.core.estimating import AT_ONCE, LATEST, TOO_MANY
 from holdfast.core.job import GIB
-from holdfast.core.placement import Amount, Quota
-from holdfast.core.waits import MOST_AHEAD, MOST_HOLDERS, wait_for_try, wait_of
+from holdfast.core.scheduling.blockers import BlockerKind, Holder
+from holdfast.core.scheduling.estimates import AT_ONCE, LATEST, TOO_MANY
+from holdfast.core.scheduling.placement import Amount, Quota
+from holdfast.core.scheduling.waits import MOST_AHEAD, MOST_HOLDERS, wait_for_try, wait_of
 
 from .waiting_place import NOW, Job, Place, node
 

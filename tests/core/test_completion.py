@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.attempt import Result, TaskAttempt
 from holdfast.core.completion import decide_outcome
-from holdfast.core.exits import classify
+from holdfast.core.exits.exit import classify
 from holdfast.core.job import Completion, Job
 from holdfast.core.plan import fresh_tasks
 from holdfast.core.states import TaskState

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.exit_meanings import known_code, meaning_of
-from holdfast.core.exit_table import hint_for, spec_of, with_cause
-from holdfast.core.exits import Cause, Exit, ExitKind, classify
+from holdfast.core.exits.exit import Cause, Exit, ExitKind, classify
+from holdfast.core.exits.meanings import known_code, meaning_of
+from holdfast.core.exits.table import hint_for, spec_of, with_cause
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.core.exit_rows import OLD_ROWS, ROWS
-from holdfast.core.exit_table import CAUSES, ExitSpec, find_cause, hint_for, spec_for, spec_of, with_cause
-from holdfast.core.exit_texts import CAUSE_WORDS, TEXTS
-from holdfast.core.exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from holdfast.core.exits.exit import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from holdfast.core.exits.log_patterns import PATTERNS
+from holdfast.core.exits.rows import OLD_ROWS, ROWS
+from holdfast.core.exits.table import CAUSES, ExitSpec, find_cause, hint_for, spec_for, spec_of, with_cause
+from holdfast.core.exits.texts import CAUSE_WORDS, TEXTS
 from holdfast.core.job import Dialect
-from holdfast.core.log_patterns import PATTERNS
 
 CODES = [
     0, -100, -101, -110, -111, -120, -200, -210, -220, -230, -300, -310,

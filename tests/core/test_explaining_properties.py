@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.explaining import explain
 from holdfast.core.job import GIB, MIB
-from holdfast.core.placement import Node, Quota
-from holdfast.core.trying import Effort, ask_for_less, stuck_before
+from holdfast.core.scheduling.explanations import explain
+from holdfast.core.scheduling.placement import Node, Quota
+from holdfast.core.scheduling.what_if import Effort, ask_for_less, stuck_before
 from tests.longer import examples
 
 from .waiting_place import Job, Place, node

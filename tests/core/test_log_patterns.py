@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.exit_table import find_cause
-from holdfast.core.exits import Cause
-from holdfast.core.log_patterns import ONLY_WITH, PATTERNS
+from holdfast.core.exits.exit import Cause
+from holdfast.core.exits.log_patterns import ONLY_WITH, PATTERNS
+from holdfast.core.exits.table import find_cause
 
 FOUND = {
     Cause.SSH_BARRIER: [

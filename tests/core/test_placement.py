@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.explaining import explain, impossible
 from holdfast.core.job import GIB
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import (
+from holdfast.core.scheduling.explanations import explain, impossible
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import (
     Amount,
     Node,
     Placed,
@@ -21,8 +21,8 @@ from holdfast.core.placement import (
     show_cores,
     show_gpus,
 )
-from holdfast.core.placing import place
-from holdfast.core.queue import Queue
+from holdfast.core.scheduling.placing import place
+from holdfast.core.scheduling.queue import Queue
 from tests.longer import examples
 
 EPSILON = 1e-6

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
-from holdfast.core.exit_table import spec_of
-from holdfast.core.exits import Cause, ExitKind
+from holdfast.core.exits.exit import Cause, ExitKind
+from holdfast.core.exits.table import spec_of
 from holdfast.core.holding import Ask, HoldPolicy, HoldRequest
 from holdfast.core.job import GIB, Dialect, Job, Keep, Resources
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Amount, Node, Placed, Refused
-from holdfast.core.placing import place
 from holdfast.core.plan import Plan, Policy, Remove, Start, Stop, assignment_of, plan, waiting_of
-from holdfast.core.queue import Queue
 from holdfast.core.retry import PLATFORM_MAX
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Amount, Node, Placed, Refused
+from holdfast.core.scheduling.placing import place
+from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
 from tests.longer import examples
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Amount, Node, Quota
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Amount, Node, Quota
 from tests.longer import examples
 
 from .queue_world import MIB, Spec, World

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.exits import Behaviour, Exit, ExitKind, classify, platform_exit, refused_exit
+from holdfast.core.exits.exit import Behaviour, Exit, ExitKind, classify, platform_exit, refused_exit
 from holdfast.core.retry import GiveUp, RetryAfter, decide_retry
 
 FAILED = classify(1)

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.core.averaging import average, points_of
-from holdfast.core.metrics import CPU_STEPS, GpuReading, GpuSample, Reading, Sample, TaskSummary
-from holdfast.core.sampling import LONGEST, count, interval, last_reading, origin, sample, slot_of, slots
+from holdfast.core.metrics.averaging import average, points_of
+from holdfast.core.metrics.samples import CPU_STEPS, GpuReading, GpuSample, Reading, Sample, TaskSummary
+from holdfast.core.metrics.sampling import LONGEST, count, interval, last_reading, origin, sample, slot_of, slots
 
 MIB = 2**20
 

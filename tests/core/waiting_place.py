@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.backfill import Reckoning
-from holdfast.core.blockers import Known, Wait
 from holdfast.core.job import GIB
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Amount, Node, Placed, Quota, Request, Waiting
-from holdfast.core.placing import place
-from holdfast.core.queue import Queue
-from holdfast.core.waits import Scene, wait_of
+from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.blockers import Known, Wait
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Amount, Node, Placed, Quota, Request, Waiting
+from holdfast.core.scheduling.placing import place
+from holdfast.core.scheduling.queue import Queue
+from holdfast.core.scheduling.waits import Scene, wait_of
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

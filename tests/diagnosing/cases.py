@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from holdfast.core.exits import Exit, classify
+from holdfast.core.exits.exit import Exit, classify
 from holdfast.core.job import GIB, Dialect, Job, Resources, Role
 from holdfast.core.verdicts import Diagnosis
 from holdfast.diagnosis.case import Case, Piece, TaskCase

@@ -11,8 +11,8 @@ import pytest
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Confidence, Diagnosis
 from holdfast.engines.base import Stream
-from holdfast.services import diagnoses
-from holdfast.store import jobs as job_rows
+from holdfast.services.why import diagnoses
+from holdfast.store.jobs import records as job_rows
 from tests.services.house import House, open_house
 
 pytestmark = pytest.mark.anyio

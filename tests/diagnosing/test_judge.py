@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.core.exits import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from holdfast.core.exits.exit import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from holdfast.core.job import GIB, MIB, Dialect
 from holdfast.core.verdicts import Confidence, EvidenceKind, Fault
 from holdfast.diagnosis.case import Piece

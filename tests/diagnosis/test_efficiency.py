@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.core.metrics import GpuSummary, TaskSummary
+from holdfast.core.metrics.samples import GpuSummary, TaskSummary
 from holdfast.core.verdicts import Used
 from holdfast.diagnosis.efficiency import nice_size, summarise
 from holdfast.diagnosis.task_run import TaskRun

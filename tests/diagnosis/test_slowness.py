@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.core.metrics import CPU_STEPS, GpuSummary, TaskSummary
+from holdfast.core.metrics.samples import CPU_STEPS, GpuSummary, TaskSummary
 from holdfast.core.verdicts import Slowness
 from holdfast.diagnosis import slowness
 from holdfast.diagnosis.slowness import Least, find_slowness

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.metrics import TaskSummary
-from holdfast.store.series_files import SeriesFiles
+from holdfast.core.metrics.samples import TaskSummary
+from holdfast.store.metrics.series_files import SeriesFiles
 
 from .server import PATIENCE, Server
 

@@ -11,8 +11,9 @@ import pytest
 from holdfast.core.attempt import Seen
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, LeftOut, OutOfReach
-from holdfast.engines.embedded import EmbeddedOptions, artifacts
-from holdfast.engines.embedded.cleaning import remove_tree
+from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.lifecycle import artifacts
+from holdfast.engines.embedded.lifecycle.cleaning import remove_tree
 from tests.contracts.engine_contract import Basket, Rig, collect, launch
 
 from .playing import folder_of, need, play

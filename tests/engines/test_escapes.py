@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import Isolation, Stream
-from holdfast.engines.embedded import EmbeddedOptions, site
-from holdfast.engines.embedded.bubblewrap import find_bwrap, is_exposed
-from holdfast.engines.embedded.views import Views
+from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.sandbox import site
+from holdfast.engines.embedded.sandbox.bubblewrap import find_bwrap, is_exposed
+from holdfast.engines.embedded.sandbox.views import Views
 from tests.contracts.engine_contract import PATIENCE, Rig, read_all
 
 from .ordinary import ORDINARY, ROOT, only_root_can_become_another

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.engines.embedded import EmbeddedOptions, host, private_files
-from holdfast.engines.embedded.host import HostStamp, scan_host
-from holdfast.engines.embedded.mount_table import Mount, MountTable
-from holdfast.engines.embedded.package_scan import PackageScan
-from holdfast.engines.embedded.private_files import PrivateFiles, find_private_files
-from holdfast.engines.embedded.views import Views
+from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.sandbox import host, private_files
+from holdfast.engines.embedded.sandbox.host import HostStamp, scan_host
+from holdfast.engines.embedded.sandbox.mount_table import Mount, MountTable
+from holdfast.engines.embedded.sandbox.package_scan import PackageScan
+from holdfast.engines.embedded.sandbox.private_files import PrivateFiles, find_private_files
+from holdfast.engines.embedded.sandbox.views import Views
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.engines.embedded import roots, trial
-from holdfast.engines.embedded.isolation_level import (
+from holdfast.engines.embedded.sandbox import roots, trial
+from holdfast.engines.embedded.sandbox.isolation_level import (
     Level,
     best_isolation,
     find_required_level,
     raise_record,
     read_record,
 )
-from holdfast.engines.embedded.trial import Failure
+from holdfast.engines.embedded.sandbox.trial import Failure
 
 FULL = Level(isolation=Isolation.FULL, seccomp=True, own_devices=True)
 READ_ONLY = Level(isolation=Isolation.READ_ONLY, seccomp=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.embedded.cgroups import find_own_procs, remove
-from holdfast.engines.embedded.join_warmup import JoinWarmup
+from holdfast.engines.embedded.lifecycle.join_warmup import JoinWarmup
 
 PROGRAM = """
 import os, sys

@@ -10,7 +10,8 @@ import pytest
 from holdfast.core.attempt import Seen
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.engines.base import Stream
-from holdfast.engines.embedded import EmbeddedOptions, cgroups, ending
+from holdfast.engines.embedded import EmbeddedOptions, cgroups
+from holdfast.engines.embedded.lifecycle import ending
 from holdfast.engines.embedded.machine import find_memory, find_port_end
 from tests.contracts.engine_contract import Rig, launch, read_all
 

@@ -16,22 +16,22 @@ import pytest
 
 from holdfast.core.attempt import Seen
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.core.metrics import Reading
+from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Measures
-from holdfast.engines.embedded import (
-    EmbeddedEngine,
-    EmbeddedOptions,
-    cgroups,
-    packets,
-    process_figures,
-    rounds,
-    traffic,
+from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, cgroups
+from holdfast.engines.embedded.lifecycle.folder_content import StartNote
+from holdfast.engines.embedded.metrics import packets, rounds, traffic
+from holdfast.engines.embedded.metrics import process_metrics as process_figures
+from holdfast.engines.embedded.metrics.cgroup_metrics import (
+    GroupFigures,
+    GroupFiles,
+    find_files,
+    read_group,
+    read_processes,
 )
-from holdfast.engines.embedded.group_figures import GroupFigures, GroupFiles, find_files, read_group, read_processes
+from holdfast.engines.embedded.metrics.rounds import Rising, Subject
+from holdfast.engines.embedded.process_trees import Forest
 from holdfast.engines.embedded.processes import COOKIE, descendants
-from holdfast.engines.embedded.read import StartNote
-from holdfast.engines.embedded.rounds import Rising, Subject
-from holdfast.engines.embedded.trees import Forest
 from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
 
 from .measured_programs import BURNS_AND_ENDS, burns, fills, talks, task, writes_and_reads

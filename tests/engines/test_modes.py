@@ -19,7 +19,7 @@ from holdfast.core.errors import EngineError
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.engines.embedded.places import Places
+from holdfast.engines.embedded.lifecycle.places import Places
 from holdfast.engines.embedded.processes import with_cookie
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 

@@ -11,8 +11,8 @@ from holdfast.core.attempt import Seen
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation
 from holdfast.engines.embedded import engine
-from holdfast.engines.embedded.mounting import BadMount, open_source, plan_mounts
-from holdfast.engines.embedded.roots import follow_inside
+from holdfast.engines.embedded.sandbox.mounting import BadMount, open_source, plan_mounts
+from holdfast.engines.embedded.sandbox.roots import follow_inside
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .playing import need, play

@@ -9,7 +9,12 @@ import sys
 
 import pytest
 
-from holdfast.engines.embedded.port_holders import PortHolder, describe_holder, find_holder, report_port_in_use
+from holdfast.engines.embedded.lifecycle.port_holders import (
+    PortHolder,
+    describe_holder,
+    find_holder,
+    report_port_in_use,
+)
 
 LISTEN = (
     "import socket, sys; s = socket.socket(int(sys.argv[1])); s.bind((sys.argv[2], 0)); s.listen(); "

@@ -16,13 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.attempt import Seen
-from holdfast.engines.embedded.folder import is_safe_id
-from holdfast.engines.embedded.gpus import Gpu, device_binds, gpu_variables, parse_libraries
+from holdfast.engines.embedded.lifecycle.folder import is_safe_id
+from holdfast.engines.embedded.lifecycle.folder_content import (
+    Claim,
+    StartNote,
+    ended,
+    not_alive,
+    parse_claim,
+    parse_start,
+    running,
+)
 from holdfast.engines.embedded.machine import find_node
 from holdfast.engines.embedded.options import EmbeddedOptions
-from holdfast.engines.embedded.private_files import find_private_files
-from holdfast.engines.embedded.read import Claim, StartNote, ended, not_alive, parse_claim, parse_start, running
-from holdfast.engines.embedded.render import (
+from holdfast.engines.embedded.sandbox.gpus import Gpu, device_binds, gpu_variables, parse_libraries
+from holdfast.engines.embedded.sandbox.private_files import find_private_files
+from holdfast.engines.embedded.sandbox.render import (
     Bind,
     Guard,
     Overlay,
@@ -33,8 +41,8 @@ from holdfast.engines.embedded.render import (
     task_env,
     variable_name,
 )
-from holdfast.engines.embedded.roots import find_shell, resolve_inside
-from holdfast.engines.embedded.seccomp import render_filter
+from holdfast.engines.embedded.sandbox.roots import find_shell, resolve_inside
+from holdfast.engines.embedded.sandbox.seccomp import render_filter
 from holdfast.engines.embedded.threads import ready_threads
 from tests.contracts.engine_contract import launch
 

@@ -13,7 +13,7 @@ from holdfast.core.job import MIB, Mount, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.processes import descendants, start_ticks
-from holdfast.engines.embedded.render import CAPABILITIES
+from holdfast.engines.embedded.sandbox.render import CAPABILITIES
 from tests.contracts.engine_contract import Rig, launch, read_all
 
 from .ordinary import alone, bombing

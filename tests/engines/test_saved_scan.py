@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.embedded import host, package_scan, private_files, saved_scan
-from holdfast.engines.embedded.package_scan import PackageScan
-from holdfast.engines.embedded.private_files import Hidden, Listing
+from holdfast.engines.embedded.sandbox import host, package_scan, private_files, saved_scan
+from holdfast.engines.embedded.sandbox.package_scan import PackageScan
+from holdfast.engines.embedded.sandbox.private_files import Hidden, Listing
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.engines.base import Command, Inside, Isolation, ProcessInfo
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from holdfast.engines.embedded.exec.session import EmbeddedSession
 from holdfast.engines.embedded.processes import start_ticks
-from holdfast.engines.embedded.session import EmbeddedSession
 from tests.contracts.engine_contract import Rig
 
 from .archives import config, docker_archive, entry, folder, shell_entries, tar

@@ -14,9 +14,9 @@ import pytest
 from holdfast import disk_space
 from holdfast.core.job import MIB
 from holdfast.disk_space import DiskSpace
-from holdfast.engines.embedded import tars, unpacking
-from holdfast.engines.embedded.tars import BadArchive
-from holdfast.engines.embedded.unpacking import Unpacker
+from holdfast.engines.embedded.images import tars, unpacking
+from holdfast.engines.embedded.images.tars import BadArchive
+from holdfast.engines.embedded.images.unpacking import Unpacker
 
 from .archives import Entry, entry, folder, link, tar
 

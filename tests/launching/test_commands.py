@@ -14,7 +14,7 @@ from holdfast.core.identity import container_uid
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.engines.embedded.images import ImageShelf
+from holdfast.engines.embedded.images.image_store import ImageShelf
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.archives import config, docker_archive, shell_entries, tar
 from tests.engines.playing import need, play

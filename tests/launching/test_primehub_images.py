@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.engines.embedded.images import ImageShelf
+from holdfast.engines.embedded.images.image_store import ImageShelf
 from tests.engines.archives import Entry, config, docker_archive, entry, folder, link, shell_entries, tar
 from tests.engines.playing import health_here, need
 

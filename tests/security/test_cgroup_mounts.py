@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.attempt import Seen
-from holdfast.core.exits import Cause
+from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Resources
 from holdfast.engines.embedded import EmbeddedOptions, cgroups
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep

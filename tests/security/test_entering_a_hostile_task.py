@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from holdfast.engines.base import Command, Inside, Isolation
-from holdfast.engines.embedded.entering import _why
+from holdfast.engines.embedded.exec.exec_sessions import _why
 from holdfast.runtime import enter
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.playing import need, play

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.engines.embedded.bubblewrap import find_bwrap
+from holdfast.engines.embedded.sandbox.bubblewrap import find_bwrap
 from tests.engines.playing import health_here, need_isolation
 from tests.engines.test_modes import ASK, ROOT
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.services import log_search
-from holdfast.services.log_search import MAX_WAITING, Found, Question, Searches
+from holdfast.services.logs import search as log_search
+from holdfast.services.logs.search import MAX_WAITING, Found, Question, Searches
 from holdfast.services.refusals import TooManyRequests
 from tests.services.sources import FileSource
 

@@ -14,9 +14,9 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.server.app import create_app
 from holdfast.services.fair_slots import FairSlots
-from holdfast.services.login_devices import NEW_DEVICES
-from holdfast.services.login_throttle import ADDRESS, USER
-from holdfast.services.passwords import Passwords
+from holdfast.services.people.login_devices import NEW_DEVICES
+from holdfast.services.people.login_throttle import ADDRESS, USER
+from holdfast.services.people.passwords import Passwords
 from holdfast.services.refusals import TooManyRequests
 from holdfast.store import people
 from tests.e2e.server import Server

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.engines.embedded import EmbeddedOptions, package_scan, private_files
-from holdfast.engines.embedded.private_files import find_private_files
-from holdfast.engines.embedded.views import Views
+from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.sandbox import package_scan, private_files
+from holdfast.engines.embedded.sandbox.private_files import find_private_files
+from holdfast.engines.embedded.sandbox.views import Views
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.playing import need, play
 

@@ -16,8 +16,8 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.states import JobState
-from holdfast.services.log_search import MAX_PLAIN
-from holdfast.services.tokens import NewToken
+from holdfast.services.logs.search import MAX_PLAIN
+from holdfast.services.people.tokens import NewToken
 from tests.server.rig import Rig, error_of, open_rig
 from tests.server.test_http import PATIENCE, serving
 from tests.services.house import open_house

@@ -26,9 +26,10 @@ import pytest
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.engines.base import Stream
-from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, site, trial
-from holdfast.engines.embedded.bubblewrap import Bwrap, find_bwrap
-from holdfast.engines.embedded.isolation_level import read_record
+from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
+from holdfast.engines.embedded.sandbox import site, trial
+from holdfast.engines.embedded.sandbox.bubblewrap import Bwrap, find_bwrap
+from holdfast.engines.embedded.sandbox.isolation_level import read_record
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 from tests.engines.playing import health_here, need_isolation
 

@@ -17,9 +17,9 @@ from holdfast.core.codec import MASK
 from holdfast.core.records import Dataset, JobSummary
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault, Insight
 from holdfast.engines.base import Launch, Stream
-from holdfast.services.diagnoses import HEAD, TAIL
-from holdfast.store import insights as insight_rows
-from holdfast.store import jobs as job_rows
+from holdfast.services.why.diagnoses import HEAD, TAIL
+from holdfast.store.jobs import insights as insight_rows
+from holdfast.store.jobs import records as job_rows
 from holdfast.store.tables import metadata
 from tests.server.openpai.job_files import job as openpai_job
 from tests.server.openpai.job_files import role

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from holdfast.server.border import HEADERS
-from holdfast.services.place import Place
+from holdfast.services.installation.status import Place
 
 from .rig import Rig, begin, error_of
 

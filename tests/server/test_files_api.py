@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from holdfast.server.rest import models
-from holdfast.services import uploads
+from holdfast.services.files import uploads
 from tests.services.house import open_house
 from tests.services.trees import around, place
 

@@ -10,7 +10,7 @@ from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
 from holdfast.server.rest import models
 from holdfast.server.rest.logs import Characters
-from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import records as job_rows
 
 from .rig import Rig, begin, error_of
 

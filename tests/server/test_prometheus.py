@@ -16,18 +16,18 @@ from prometheus_client.samples import Sample
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import GIB, Job, Resources, Role
-from holdfast.core.metrics import Current, GpuReading, GpuState, Reading
-from holdfast.core.metrics import Sample as Used
+from holdfast.core.metrics.samples import Current, GpuReading, GpuState, Reading
+from holdfast.core.metrics.samples import Sample as Used
 from holdfast.core.notices import NoticeState
-from holdfast.core.placement import Amount, GroupUse, Node, NodeUse, Quota
 from holdfast.core.records import Group
+from holdfast.core.scheduling.placement import Amount, GroupUse, Node, NodeUse, Quota
 from holdfast.core.states import JobState, TaskState
 from holdfast.server.prometheus import render
 from holdfast.server.prometheus_figures import TASK_LABELS
 from holdfast.server.prometheus_requests import surface_of
-from holdfast.services.monitoring import Standing
-from holdfast.services.place import Disk, Health
-from holdfast.services.vitals import Vitals
+from holdfast.services.installation.status import Disk, Health
+from holdfast.services.metrics.monitoring import Standing
+from holdfast.services.metrics.server_metrics import Vitals
 from tests.services.house import open_house
 
 from .rig import Rig, error_of, open_rig

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.blockers import Wait
+from holdfast.core.scheduling.blockers import Wait
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import (
     Confidence,
@@ -24,7 +24,7 @@ from holdfast.sdk.reading import dump, read
 from holdfast.sdk.why_models import Why as WhyRecord
 from holdfast.server.rest import why_models
 from holdfast.server.rest.why import show_why
-from holdfast.services.why import Why
+from holdfast.services.why.service import Why
 
 from .rig import Rig, error_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.core.metrics import GpuReading, Reading
-from holdfast.store.series_files import SeriesFiles, Taken
+from holdfast.core.metrics.samples import GpuReading, Reading
+from holdfast.store.metrics.series_files import SeriesFiles, Taken
 
 MIB = 2**20
 GIB = 2**30

@@ -22,7 +22,7 @@ from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine
 from holdfast.engines.fake import FakeEngine
 from holdfast.services import Services, build_services
-from holdfast.services.passwords import Passwords
+from holdfast.services.people.passwords import Passwords
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people

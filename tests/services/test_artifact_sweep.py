@@ -14,10 +14,10 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden
 from holdfast.core.job import Job, Role
 from holdfast.core.records import NewEvent
-from holdfast.services.artifact_sweep import ArtifactSweep
+from holdfast.services.files.artifact_retention import ArtifactSweep
 from holdfast.shared_folders import SharedFolders
-from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
+from holdfast.store.jobs import records as job_rows
 from holdfast.store.vault import Vault
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

@@ -13,21 +13,21 @@ from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditEvent, AuditKind, AuditQuery
 from holdfast.core.catalogue import ImageAlias, InstanceType, Secret, SecretKind
 from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
-from holdfast.core.placement import Quota
 from holdfast.core.records import Dataset, Group, Mlflow
 from holdfast.core.schedule import Recurrence, RecurrenceKind
+from holdfast.core.scheduling.placement import Quota
 from holdfast.engines.base import ImageInfo
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.audit import CLIENT_ADDRESS, AuditedStore
-from holdfast.services.datasets import DatasetChange
-from holdfast.services.failed_logins import MOST_PER_HOUR, QUIET_FOR
-from holdfast.services.groups import GroupChange
-from holdfast.services.image_aliases import ImageAliasChange
-from holdfast.services.instance_types import InstanceTypeChange
+from holdfast.services.catalogue.image_aliases import ImageAliasChange
+from holdfast.services.catalogue.instance_types import InstanceTypeChange
+from holdfast.services.catalogue.secrets import SecretChange
+from holdfast.services.datasets.service import DatasetChange
+from holdfast.services.installation.audit import CLIENT_ADDRESS, AuditedStore
+from holdfast.services.people.failed_logins import MOST_PER_HOUR, QUIET_FOR
+from holdfast.services.people.groups import GroupChange
+from holdfast.services.people.users import UserChange
 from holdfast.services.refusals import TooManyRequests
-from holdfast.services.schedules import ScheduleChange
-from holdfast.services.secrets import SecretChange
-from holdfast.services.users import UserChange
+from holdfast.services.schedules.service import ScheduleChange
 
 from .house import House, open_house
 

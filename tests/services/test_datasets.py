@@ -8,7 +8,7 @@ import pytest
 from holdfast.core.catalogue import Secret
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.records import Dataset
-from holdfast.services.datasets import DatasetChange
+from holdfast.services.datasets.service import DatasetChange
 from holdfast.services.refusals import NoDataset
 
 from .house import House, open_house

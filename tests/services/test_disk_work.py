@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.services import disk_work
 from holdfast.services.disk_work import LONG_OF_ONE, LONG_WORKS, DiskWork
-from holdfast.services.file_tree import Tree
-from holdfast.services.incoming import Incoming
+from holdfast.services.files.incoming_file import Incoming
+from holdfast.services.files.tree import Tree
 from holdfast.services.refusals import Unavailable
 from holdfast.shared_folders import SharedFolders
 

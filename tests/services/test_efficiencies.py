@@ -19,8 +19,8 @@ from holdfast.core.verdicts import Efficiency, Finding, Slowness
 from holdfast.diagnosis.slowness import ONE_CORE_LEAST, THROTTLED, Least
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
-from holdfast.services.efficiencies import Efficiencies
-from holdfast.store import jobs as job_rows
+from holdfast.services.why.efficiency import Efficiencies
+from holdfast.store.jobs import records as job_rows
 from tests.server.ssh.conftest import _stopping
 
 from .house import House, open_house

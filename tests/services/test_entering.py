@@ -14,7 +14,7 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.states import JobState
 from holdfast.engines.base import Command, Launch, NoEntry, ProcessInfo, Session
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.entering import Entering, Places, PlacesBetween
+from holdfast.services.inside.service import Entering, Places, PlacesBetween
 from holdfast.services.refusals import Unavailable
 
 from .house import House, open_house

@@ -9,9 +9,9 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotFound, UserError
 from holdfast.launching.keys import job_pair
-from holdfast.services.extensions import DEEPEST, MOST_BYTES, check_extension, merge
-from holdfast.services.groups import GroupChange
-from holdfast.services.users import UserChange
+from holdfast.services.people.extensions import DEEPEST, MOST_BYTES, check_extension, merge
+from holdfast.services.people.groups import GroupChange
+from holdfast.services.people.users import UserChange
 
 from .house import House
 

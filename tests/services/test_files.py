@@ -15,9 +15,11 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.core.records import Dataset
-from holdfast.services import file_tree, file_walk, uploads
-from holdfast.services.file_tree import clear_uploads
-from holdfast.services.open_files import Shortened
+from holdfast.services.files import tree as file_tree
+from holdfast.services.files import uploads
+from holdfast.services.files import walk as file_walk
+from holdfast.services.files.open_file import Shortened
+from holdfast.services.files.tree import clear_uploads
 from holdfast.services.refusals import TooManyRequests, Unavailable
 
 from .house import House, open_house
@@ -196,7 +198,7 @@ async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path)
     place(house)
     script = (
         "import sys, pathlib; from holdfast.shared_folders import SharedFolders;"
-        "from holdfast.services.file_tree import Tree; from holdfast.services.incoming import Incoming\n"
+        "from holdfast.services.files.tree import Tree; from holdfast.services.files.incoming_file import Incoming\n"
         "coming = Incoming(Tree(SharedFolders(pathlib.Path(sys.argv[1])), 'default'), ('half',))\n"
         "coming.begin()\n"
         "while True:\n coming.write(b'x' * 100000); print(flush=True)"

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.core.catalogue import Secret
 from holdfast.core.records import Dataset
-from holdfast.services.git_program import _words
-from holdfast.services.git_sync import GitState
-from holdfast.services.secrets import SecretChange
+from holdfast.services.catalogue.secrets import SecretChange
+from holdfast.services.datasets.git_program import _words
+from holdfast.services.datasets.git_sync import GitState
 
 from .house import House
 from .repositories import HAS_SSH, HttpGit, Repository, SshGit, git_over_http, git_over_ssh, new_key

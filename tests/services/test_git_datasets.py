@@ -16,9 +16,10 @@ from holdfast.core.catalogue import Secret, SecretKind
 from holdfast.core.errors import Forbidden, NotFound, UserError
 from holdfast.core.records import Dataset
 from holdfast.core.states import JobState
-from holdfast.services import git_program, git_sync, git_trees
-from holdfast.services.datasets import DatasetChange
-from holdfast.services.git_sync import GitState
+from holdfast.services.datasets import git_checkouts as git_trees
+from holdfast.services.datasets import git_program, git_sync
+from holdfast.services.datasets.git_sync import GitState
+from holdfast.services.datasets.service import DatasetChange
 from holdfast.services.refusals import Unavailable
 
 from .house import House, open_house

@@ -11,10 +11,10 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.codec import MASK
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
+from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
-from holdfast.services.groups import GroupChange
+from holdfast.services.people.groups import GroupChange
 from holdfast.store import people
 
 from .house import House

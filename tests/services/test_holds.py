@@ -16,8 +16,8 @@ from holdfast.core.job import Hold, Job, Keep
 from holdfast.core.records import Group, JobFilter, JobSummary
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.groups import GroupChange
-from holdfast.services.intake import NO_HOLDS
+from holdfast.services.jobs.validation import NO_HOLDS
+from holdfast.services.people.groups import GroupChange
 
 from .house import House, open_house
 

@@ -12,10 +12,10 @@ from holdfast.core.access import Actor
 from holdfast.core.catalogue import ImageAlias, ImageKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Role
-from holdfast.services import image_aliases
-from holdfast.services.image_aliases import ImageAliasChange
+from holdfast.services.catalogue import image_aliases
+from holdfast.services.catalogue.image_aliases import ImageAliasChange
 from holdfast.services.refusals import NoImageAlias
-from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import records as job_rows
 
 from .house import House
 

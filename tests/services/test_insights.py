@@ -12,11 +12,11 @@ from sqlalchemy import text
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Confidence, Diagnosis, EvidenceKind, Fault, Insight
 from holdfast.engines.base import Stream
-from holdfast.services.diagnoses import HEAD, TAIL
-from holdfast.services.insights import Insights
-from holdfast.store import insights as insight_rows
-from holdfast.store import jobs as job_rows
-from holdfast.store.jobs import JobDetail
+from holdfast.services.why.diagnoses import HEAD, TAIL
+from holdfast.services.why.insights import Insights
+from holdfast.store.jobs import insights as insight_rows
+from holdfast.store.jobs import records as job_rows
+from holdfast.store.jobs.records import JobDetail
 
 from .house import PATIENCE, House
 
@@ -233,7 +233,7 @@ async def test_a_fault_of_ours_leaves_a_job_without_a_verdict_and_nothing_is_kep
 ) -> None:
     job = await house.run(BROKEN)
     with monkeypatch.context() as broken:
-        broken.setattr("holdfast.services.diagnoses.judge", lambda case: 1 / 0)
+        broken.setattr("holdfast.services.why.diagnoses.judge", lambda case: 1 / 0)
         assert (await house.services.reasons.of(house.admin, job.id)).failure is None
     assert "could not judge a job" in caplog.text
     with monkeypatch.context() as broken:

@@ -14,12 +14,12 @@ from holdfast.core.access import Actor
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import Conflict, Forbidden, InvalidJob, NotFound, UserError
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group
-from holdfast.services.groups import GroupChange
-from holdfast.services.instance_types import InstanceTypeChange
+from holdfast.core.scheduling.placement import Quota
+from holdfast.services.catalogue.instance_types import InstanceTypeChange
+from holdfast.services.people.groups import GroupChange
 from holdfast.services.refusals import NoInstanceType, OverQuota
-from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import records as job_rows
 from holdfast.store.tables import job_specs
 
 from .house import House, open_house

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.errors import Conflict
 from holdfast.launching.keys import job_pair
-from holdfast.services.users import UserChange
+from holdfast.services.people.users import UserChange
 
 from .house import House
 

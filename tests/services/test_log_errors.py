@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from holdfast.services.log_errors import ERROR_SIGNS, FIRST_ERROR
-from holdfast.services.log_search import MOST_QUERY
+from holdfast.services.logs.first_error import ERROR_SIGNS, FIRST_ERROR
+from holdfast.services.logs.search import MOST_QUERY
 
 PATTERN = re.compile(FIRST_ERROR)
 

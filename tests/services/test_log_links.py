@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.core.errors import Forbidden
-from holdfast.services.log_links import Linked, LogLinks
+from holdfast.services.logs.links import Linked, LogLinks
 
 from .house import Clock
 

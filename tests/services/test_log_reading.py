@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.services import log_reading
-from holdfast.services.log_reading import follow, last_lines_start, read_span, whole
+from holdfast.services.logs import reading as log_reading
+from holdfast.services.logs.reading import follow, last_lines_start, read_span, whole
 
 from .sources import FileSource
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.errors import UserError
-from holdfast.services import log_search
-from holdfast.services.log_errors import FIRST_ERROR
-from holdfast.services.log_search import Found, Question, Searches
+from holdfast.services.logs import search as log_search
+from holdfast.services.logs.first_error import FIRST_ERROR
+from holdfast.services.logs.search import Found, Question, Searches
 
 from .sources import FileSource
 

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.services import login_throttle
 from holdfast.services.client_network import plain_address
-from holdfast.services.login_devices import LIFETIME, NEW_DEVICES, LoginDevices
-from holdfast.services.login_throttle import ADDRESS, DEVICE, USER, LoginThrottle
+from holdfast.services.people import login_throttle
+from holdfast.services.people.login_devices import LIFETIME, NEW_DEVICES, LoginDevices
+from holdfast.services.people.login_throttle import ADDRESS, DEVICE, USER, LoginThrottle
 from holdfast.services.refusals import TooManyRequests
 
 from .house import Clock

@@ -10,10 +10,10 @@ from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import Expired, NotFound
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Launch, Stream
-from holdfast.services.log_reading import read_span
-from holdfast.services.logs import Chosen, Selection
+from holdfast.services.logs.reading import read_span
+from holdfast.services.logs.service import Chosen, Selection
 from holdfast.services.refusals import NoLog
-from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import records as job_rows
 
 from .house import House
 

@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.controller.retention import FigureRetention
 from holdfast.core.errors import NotFound, UserError
-from holdfast.core.metrics import RINGS
+from holdfast.core.metrics.samples import RINGS
 from holdfast.core.states import JobState
-from holdfast.services import metrics as under_test
-from holdfast.store.series_files import SHARDS, SeriesFiles
+from holdfast.services.metrics import service as under_test
+from holdfast.store.metrics.series_files import SHARDS, SeriesFiles
 
 from .figures import GIB, MIB, START, steady
 from .house import House

@@ -13,7 +13,7 @@ from holdfast.core.errors import NotFound, UserError
 from holdfast.core.job import GIB
 from holdfast.core.records import Dataset
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.nearest import nearest
+from holdfast.services.name_suggestions import nearest
 
 from .house import House, open_house
 

@@ -22,12 +22,12 @@ from holdfast.core.records import NewEvent
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
 from holdfast.jobspec.notifying import parse_notify
-from holdfast.services.intake import NO_MAILS
+from holdfast.services.jobs.validation import NO_MAILS
+from holdfast.services.notifications.smtp import mail_of
 from holdfast.services.refusals import TooManyRequests
-from holdfast.services.smtp import mail_of
-from holdfast.store import events as event_rows
-from holdfast.store import happenings
-from holdfast.store.notices import NewNotice
+from holdfast.store.jobs import events as event_rows
+from holdfast.store.notifications import occurrences as happenings
+from holdfast.store.notifications.records import NewNotice
 from holdfast.store.tables import notice_recipients as recipient_table
 from holdfast.store.tables import notices as notice_table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.notices import NoticeState
-from holdfast.services import posting
+from holdfast.services.notifications import webhook_request as posting
 
 from .certificates import make_certificate
 from .hooks import Hook, MailServer

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.services.passwords import Passwords
+from holdfast.services.people.passwords import Passwords
 
 pytestmark = pytest.mark.anyio
 

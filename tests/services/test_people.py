@@ -10,16 +10,16 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, NotLoggedIn, UserError
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group
+from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
 from holdfast.engines.base import Isolation
 from holdfast.engines.fake import FakeEngine
-from holdfast.services import login_throttle, tokens
-from holdfast.services.access_tokens import CACHED_FOR
-from holdfast.services.groups import GroupChange
+from holdfast.services.people import login_throttle, tokens
+from holdfast.services.people.access_tokens import CACHED_FOR
+from holdfast.services.people.groups import GroupChange
+from holdfast.services.people.users import UserChange
 from holdfast.services.refusals import TooManyRequests
-from holdfast.services.users import UserChange
 
 from .house import House, open_house
 

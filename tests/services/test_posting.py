@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.services.notice_sending import Came, Fate, Request
-from holdfast.services.posting import LONGEST_HEAD, post
-from holdfast.services.receivers import Receiver, Receivers
+from holdfast.services.notifications.sending import Came, Fate, Request
+from holdfast.services.notifications.webhook_request import LONGEST_HEAD, post
+from holdfast.services.notifications.webhook_targets import Receiver, Receivers
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ async def test_some_hints_and_then_an_answer_are_fine() -> None:
 
 
 async def test_every_port_of_this_machine_is_refused_by_any_spelling() -> None:
-    from holdfast.services.receivers import NotAllowed, _own_addresses
+    from holdfast.services.notifications.webhook_targets import NotAllowed, _own_addresses
 
     mine = sorted(address for address in _own_addresses() if "." in address and not address.startswith("127."))
     if not mine:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.core.errors import UserError
 from holdfast.core.schedule import PRESETS, Recurrence, RecurrenceKind
-from holdfast.services.recurrence import BadRecurrence, Timing, next_time, parse_cron
+from holdfast.services.schedules.recurrence import BadRecurrence, Timing, next_time, parse_cron
 from tests.longer import examples
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.services.remembered import Remembered
+from holdfast.services.cached_value import Remembered
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.core.blockers import BlockerKind
 from holdfast.core.errors import NotFound
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind, Schedule
+from holdfast.core.scheduling.blockers import BlockerKind
 from holdfast.core.states import JobState
-from holdfast.services.schedule_waits import BY_LIMIT
+from holdfast.services.schedules.idle_reasons import BY_LIMIT
 
 from .house import House
 

@@ -28,10 +28,10 @@ from holdfast.core.schedule import (
     ScheduleQuery,
 )
 from holdfast.core.states import JobState
-from holdfast.services.recurrence import BadRecurrence
 from holdfast.services.refusals import NoInstanceType
-from holdfast.services.schedules import ScheduleChange
-from holdfast.store import jobs as job_rows
+from holdfast.services.schedules.recurrence import BadRecurrence
+from holdfast.services.schedules.service import ScheduleChange
+from holdfast.store.jobs import records as job_rows
 
 from .house import House, open_house
 

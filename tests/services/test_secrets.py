@@ -19,7 +19,7 @@ from sqlalchemy import text
 from holdfast.core.catalogue import ImageAlias, Secret, SecretKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.records import Dataset
-from holdfast.services.secrets import SecretChange
+from holdfast.services.catalogue.secrets import SecretChange
 
 from .house import House
 

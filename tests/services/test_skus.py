@@ -12,13 +12,13 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob, NotFound
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.core.placement import Node, Quota
 from holdfast.core.records import Group
+from holdfast.core.scheduling.placement import Node, Quota
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.groups import GroupChange
-from holdfast.services.instance_types import seeded_types
+from holdfast.services.catalogue.instance_types import seeded_types
+from holdfast.services.catalogue.skus import Sku, sku_capacity, skus_of
+from holdfast.services.people.groups import GroupChange
 from holdfast.services.refusals import NameTaken, NoDataset, NotInGroup
-from holdfast.services.skus import Sku, sku_capacity, skus_of
 from holdfast.settings import Settings
 
 from .house import House, open_house

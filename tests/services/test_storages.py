@@ -12,7 +12,7 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import Mount
 from holdfast.core.records import Dataset
-from holdfast.services.datasets import DatasetChange
+from holdfast.services.datasets.service import DatasetChange
 from holdfast.services.refusals import NoDataset, Unavailable
 
 from .house import House

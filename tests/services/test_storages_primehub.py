@@ -18,12 +18,12 @@ from holdfast.core.access import Actor
 from holdfast.core.job import Mount
 from holdfast.core.records import Dataset, Group, Mlflow
 from holdfast.engines.base import Launch
-from holdfast.services import storages
-from holdfast.services.datasets import DatasetChange
-from holdfast.services.groups import GroupChange
-from holdfast.services.mounts import MountRules
+from holdfast.services.datasets import job_mounts as storages
+from holdfast.services.datasets.job_mounts import MOST_UNNAMED
+from holdfast.services.datasets.service import DatasetChange
+from holdfast.services.jobs.mounts import MountRules
+from holdfast.services.people.groups import GroupChange
 from holdfast.services.refusals import NoDataset, Unavailable
-from holdfast.services.storages import MOST_UNNAMED
 from holdfast.store import people
 
 from .house import House

@@ -12,14 +12,14 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.attempt import TaskAttempt
 from holdfast.core.errors import Forbidden, UserError
-from holdfast.core.exits import classify
+from holdfast.core.exits.exit import classify
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.records import NewEvent
 from holdfast.core.states import JobState, TaskState
-from holdfast.services.usage import Usage
-from holdfast.store import jobs
+from holdfast.services.metrics.usage import Usage
 from holdfast.store.database import Store
-from holdfast.store.jobs import NewJob, Saved
+from holdfast.store.jobs import records as jobs
+from holdfast.store.jobs.records import NewJob, Saved
 from holdfast.timezones import zone
 
 from .house import open_store
@@ -176,7 +176,7 @@ async def test_a_clock_that_went_back_takes_nothing_away(store: Store) -> None:
 
 
 async def test_details_come_in_portions_with_every_try_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.services.usage.PORTION", 3)
+    monkeypatch.setattr("holdfast.services.metrics.usage.PORTION", 3)
     begin = datetime(2026, 10, 5, tzinfo=UTC)
     ids = [await ran(store, (begin + number // 4 * HOUR, begin + 9 * HOUR)) for number in range(10)]
     long = await ran(store, (datetime(2026, 9, 1, tzinfo=UTC), begin))

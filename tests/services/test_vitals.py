@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from holdfast.services.vitals import Vitals
+from holdfast.services.metrics.server_metrics import Vitals
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
-from holdfast.services.waits import MOST_EXPLAINED, MOST_TASKS
+from holdfast.services.why.waits import MOST_EXPLAINED, MOST_TASKS
 
 from .house import House
 

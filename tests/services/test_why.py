@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.access import Actor
-from holdfast.core.blockers import Blocker, BlockerKind, Wait
 from holdfast.core.errors import NotFound
 from holdfast.core.job import GIB
-from holdfast.core.placement import Amount, Node, Quota
 from holdfast.core.records import Dataset, Group, JobSummary
+from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Wait
+from holdfast.core.scheduling.placement import Amount, Node, Quota
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import EvidenceKind
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.groups import GroupChange
-from holdfast.services.why import Why
+from holdfast.services.people.groups import GroupChange
+from holdfast.services.why.service import Why
 
 from .house import LIMITS, PATIENCE, House, open_house
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from holdfast.services.file_walk import Listing
+from holdfast.services.files.walk import Listing
 
 from .house import House
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from holdfast.core.metrics import Reading
-from holdfast.store.series_files import SeriesFiles, Taken
+from holdfast.core.metrics.samples import Reading
+from holdfast.store.metrics.series_files import SeriesFiles, Taken
 
 TASK = "job.0.worker-0.0"
 START = 1_700_000_000.0

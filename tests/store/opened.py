@@ -14,8 +14,8 @@ from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.job import Job, Role
 from holdfast.core.records import JobFilter, JobSummary, NewEvent, User
 from holdfast.core.states import JobState
-from holdfast.store import jobs
 from holdfast.store.database import Store
+from holdfast.store.jobs import records as jobs
 from holdfast.store.vault import Vault
 
 P = ParamSpec("P")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from holdfast.store import jobs
 from holdfast.store.database import Store
+from holdfast.store.jobs import records as jobs
 
 from .opened import VAULT, a_new_job
 

@@ -9,7 +9,8 @@ from bench.fill import fill
 
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
-from holdfast.store import events, jobs
+from holdfast.store.jobs import events
+from holdfast.store.jobs import records as jobs
 
 from .opened import VAULT, Opened
 

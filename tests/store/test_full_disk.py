@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from holdfast.core.records import JobFilter
-from holdfast.store import jobs
 from holdfast.store.errors import DiskFull, StoreError
+from holdfast.store.jobs import records as jobs
 
 from .opened import Opened, a_new_job
 

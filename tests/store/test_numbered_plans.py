@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, event
 
 from holdfast.core.records import NumberedQuery, Order, Phase
-from holdfast.store import jobs
+from holdfast.store.jobs import records as jobs
 
 from .opened import Opened
 

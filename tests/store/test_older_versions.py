@@ -17,8 +17,9 @@ from holdfast.core.codec import job_to_json
 from holdfast.core.errors import UserError
 from holdfast.core.job import Job, Role
 from holdfast.core.records import JobFilter, NumberedQuery
-from holdfast.store import jobs, people
+from holdfast.store import people
 from holdfast.store.connections import make_engine, parse_url
+from holdfast.store.jobs import records as jobs
 from holdfast.store.locks import drop_advisory_lock, take_advisory_lock
 from holdfast.store.rows import micros
 from holdfast.store.schema import HEAD, MIGRATIONS, current_version

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, event
 
 from holdfast.core.errors import UserError
 from holdfast.core.records import JobFilter
-from holdfast.store import jobs
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
+from holdfast.store.jobs import records as jobs
 from holdfast.store.tables import metadata
 from tests.postgres import Postgres
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.metrics import RINGS, GpuReading, Reading, Sample
-from holdfast.store.series_files import SeriesFiles, Taken
+from holdfast.core.metrics.samples import RINGS, GpuReading, Reading, Sample
+from holdfast.store.metrics.series_files import SeriesFiles, Taken
 
 from .measure_for_ever import START, TASK
 

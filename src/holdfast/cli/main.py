@@ -15,43 +15,22 @@ from typer.models import CommandInfo
 
 from holdfast.core.errors import HoldfastError, UserError
 
-from . import (
-    artifacts,
-    audit,
-    datasets,
-    debug,
-    files,
-    forward,
-    groups,
-    holds,
-    images,
-    instance_types,
-    jobs,
-    keys,
-    logs,
-    notices,
-    output,
-    people,
-    portal,
-    prune,
-    schedules,
-    secrets,
-    serve,
-    session,
-    simulate,
-    ssh,
-    stack,
-    submit,
-    top,
-    usage,
-    why,
-)
-from . import exec as execute
+from . import output
+from .catalogue import datasets, files, images, instance_types, secrets
 from .errors import COMMAND, show_error, show_usage
 from .exitcodes import ERROR, INTERRUPTED, OK, USAGE
-from .helping import explain_in_words
-from .inside import RunsInside
-from .quick import leave_out_httpx_cli, spare_conversions
+from .help_text import explain_in_words
+from .import_savings import leave_out_httpx_cli, spare_conversions
+from .inside import debug, forward, ssh, stack
+from .inside import exec as execute
+from .inside.target_task import RunsInside
+from .jobs import artifacts, holds, logs, schedules, simulate, submit, top, why
+from .jobs import commands as jobs
+from .people import groups, session
+from .people import notifications as notices
+from .people import ssh_keys as keys
+from .people import users as people
+from .server import audit, portal, prune, serve, usage
 
 JOBS, INSIDE, PLACE, SERVER = "Jobs", "Inside tasks", "People and place", "Server"
 

@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 
 from holdfast.disk_space import DiskMarks
 from holdfast.engines.base import KeepsArtifacts
-from holdfast.services.file_paths import ARTIFACTS, KEPT_APART
-from holdfast.services.file_tree import Tree
-from holdfast.services.file_walk import OPEN_FOLDER, LookedEnough, Walk, closing_fd
+from holdfast.services.files.paths import ARTIFACTS, KEPT_APART
+from holdfast.services.files.tree import Tree
+from holdfast.services.files.walk import OPEN_FOLDER, LookedEnough, Walk, closing_fd
 from holdfast.shared_folders import SharedFolders
 
 from .artifact_draft import Draft, Room, Tally, make_folders

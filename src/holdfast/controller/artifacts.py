@@ -20,8 +20,8 @@ from weakref import WeakValueDictionary
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.attempt_id import AttemptId
-from holdfast.core.placement import show_bytes
 from holdfast.core.records import NewEvent
+from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_space import DiskMarks
 from holdfast.engines.base import Engine, KeepsArtifacts, LeftOut, OutOfReach
 from holdfast.reach import Reach, Silent

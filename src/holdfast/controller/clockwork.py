@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from holdfast.core.errors import HoldfastError
-from holdfast.services.due_runs import DueRuns
-from holdfast.services.schedule_turns import CLOCK_SLIP
+from holdfast.services.schedules.due_actions import CLOCK_SLIP
+from holdfast.services.schedules.due_runs import DueRuns
 
 log = logging.getLogger(__name__)
 

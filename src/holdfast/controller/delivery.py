@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.notices import FEW, NoticeState, wait_after
-from holdfast.services.notice_sending import Came, Fate, Sending
-from holdfast.store import notices as notice_rows
+from holdfast.services.notifications.sending import Came, Fate, Sending
 from holdfast.store import people
 from holdfast.store.database import Store
-from holdfast.store.notices import Due, Result
+from holdfast.store.notifications import records as notice_rows
+from holdfast.store.notifications.records import Due, Result
 
 from .stirring import rest
 

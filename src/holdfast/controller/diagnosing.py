@@ -11,7 +11,7 @@ import logging
 from dataclasses import replace
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
-from holdfast.core.exit_table import find_cause, may_have_cause
+from holdfast.core.exits.table import find_cause, may_have_cause
 from holdfast.engines.base import Engine, LogSource, Stream
 
 log = logging.getLogger(__name__)

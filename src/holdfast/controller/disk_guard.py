@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.holding import Ask, HoldRequest
 from holdfast.core.job import Keep
-from holdfast.core.placement import show_bytes
+from holdfast.core.scheduling.placement import show_bytes
 from holdfast.reach import Reach
 from holdfast.services.control import Control
 

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import MIB
-from holdfast.core.placement import show_bytes
+from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_reserve import DiskReserve
 from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
 from holdfast.engines.base import DiskUse, Engine, LimitsDisk

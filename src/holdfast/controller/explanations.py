@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from holdfast.core.blockers import Wait
+from holdfast.core.scheduling.blockers import Wait
 from holdfast.services.control import Usual
 
 from .waits import Standing

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from holdfast.launching import Gateway
-from holdfast.services.ssh_gate import SshGate
+from holdfast.services.inside.ssh_gateway import SshGate
 
 PATIENCE = 10.0  # seconds for it to open
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from holdfast.core.attempt import Observation, Seen, TaskAttempt
-from holdfast.core.exits import Cause
+from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Job
 from holdfast.core.plan import Policy, Start
 from holdfast.engines.base import Launch

@@ -12,7 +12,7 @@ from holdfast.core.holding import HoldRequest
 from holdfast.core.plan import Plan
 from holdfast.core.records import NewEvent
 from holdfast.core.states import TaskState
-from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import records as job_rows
 
 from .debuggers import Debuggers
 from .holds import HoldLimits

@@ -15,25 +15,25 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
-from holdfast.core.blockers import Known, Wait
 from holdfast.core.conditions import Condition, ConditionKind, find_blocking
 from holdfast.core.errors import HoldfastError, NotFound
-from holdfast.core.exits import STOPPED_FOR_DISK
+from holdfast.core.exits.exit import STOPPED_FOR_DISK
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import GroupUse, JobUse, NodeUse, Placed, Quota, Refused, Verdict
-from holdfast.core.queue import Queue
 from holdfast.core.records import Group
+from holdfast.core.scheduling.blockers import Known, Wait
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import GroupUse, JobUse, NodeUse, Placed, Quota, Refused, Verdict
+from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine, LetsIn, PreparesStarts
 from holdfast.launching import Gateway, Launcher, Platform
-from holdfast.services.changes import Changes
 from holdfast.services.control import Usual
+from holdfast.services.jobs.changes import Changes
 from holdfast.shared_folders import SharedFolders
-from holdfast.store import jobs as job_rows
 from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion
+from holdfast.store.jobs import records as job_rows
 
 from .artifacts import Collecting
 from .attempts import STRAY_TIMEOUT, AttemptTracker

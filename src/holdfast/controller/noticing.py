@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import HoldfastError
-from holdfast.services.notice_making import Making
-from holdfast.services.notices import Notices
+from holdfast.services.notifications.creation import Making
+from holdfast.services.notifications.service import Notices
 
 from .stirring import rest
 

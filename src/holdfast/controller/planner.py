@@ -9,11 +9,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from holdfast.core.attempt import JobSnapshot, Seen
-from holdfast.core.backfill import Reckoning
 from holdfast.core.job import Job
-from holdfast.core.placement import Placed, Refused
 from holdfast.core.plan import Policy, plan
 from holdfast.core.records import Group, NewEvent
+from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.placement import Placed, Refused
 
 from .holds import held_tasks, with_room
 from .live import Limits, Live, Lives, Round

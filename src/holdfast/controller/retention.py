@@ -9,13 +9,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from holdfast.engines.base import Engine
-from holdfast.services.artifact_sweep import ArtifactSweep
-from holdfast.services.audit import Audit
 from holdfast.services.control import Control
-from holdfast.services.tokens import Tokens
-from holdfast.store import jobs as job_rows
+from holdfast.services.files.artifact_retention import ArtifactSweep
+from holdfast.services.installation.audit import Audit
+from holdfast.services.people.tokens import Tokens
 from holdfast.store.database import Store
-from holdfast.store.series_files import SHARDS, SeriesFiles
+from holdfast.store.jobs import records as job_rows
+from holdfast.store.metrics.series_files import SHARDS, SeriesFiles
 
 log = logging.getLogger(__name__)
 

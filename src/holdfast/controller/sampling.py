@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.engines.base import Measures
-from holdfast.store.series_files import SeriesFiles, Taken
+from holdfast.store.metrics.series_files import SeriesFiles, Taken
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from holdfast.core.attempt import JobSnapshot
-from holdfast.core.backfill import Reckoning
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Node, Placed, Quota, Refused
-from holdfast.core.placing import place
 from holdfast.core.plan import Plan, assignment_of, waiting_of
-from holdfast.core.queue import Queue
+from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Node, Placed, Quota, Refused
+from holdfast.core.scheduling.placing import place
+from holdfast.core.scheduling.queue import Queue
 
 from .live import Live
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from holdfast.core.attempt_id import job_id_of
-from holdfast.core.backfill import Reckoning
 from holdfast.core.job import Job, Keep
 from holdfast.core.plan import Policy
 from holdfast.core.records import Group
+from holdfast.core.scheduling.backfill import Reckoning
 
 from .live import Limits, Lives
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.core.attempt_id import job_id_of
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Assignment, GroupUse, JobUse, NodeUse, sum_of
 from holdfast.core.records import Group
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Assignment, GroupUse, JobUse, NodeUse, sum_of
 
 from .live import Live
 

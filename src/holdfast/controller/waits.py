@@ -9,17 +9,17 @@ from functools import cache
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.attempt_id import job_id_of
-from holdfast.core.backfill import Reckoning
-from holdfast.core.blockers import Blocker, BlockerKind, Estimate, Known, Wait
 from holdfast.core.conditions import Condition
-from holdfast.core.explaining import blockers, explain, impossible
 from holdfast.core.job import Job
-from holdfast.core.ledger import Ledger
-from holdfast.core.placement import Verdict, Waiting
 from holdfast.core.plan import Policy, waiting_of
-from holdfast.core.queue import Queue
+from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Estimate, Known, Wait
+from holdfast.core.scheduling.explanations import blockers, explain, impossible
+from holdfast.core.scheduling.ledger import Ledger
+from holdfast.core.scheduling.placement import Verdict, Waiting
+from holdfast.core.scheduling.queue import Queue
+from holdfast.core.scheduling.waits import Scene, in_the_way, wait_for_try, wait_of
 from holdfast.core.states import JobState
-from holdfast.core.waits import Scene, in_the_way, wait_for_try, wait_of
 
 from .holds import held_tasks
 from .live import Lives

@@ -8,9 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 
 from .attempt_id import AttemptId
-from .exits import Exit
+from .exits.exit import Exit
 from .job import Job, Keep
-from .metrics import Reading
+from .metrics.samples import Reading
 from .states import JobState, TaskState
 
 

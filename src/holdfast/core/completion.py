@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .attempt import Outcome, Result, TaskAttempt
-from .exits import Exit, ExitKind
+from .exits.exit import Exit, ExitKind
 from .job import Job
 from .states import TaskState
 

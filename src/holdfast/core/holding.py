@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from .exits import Exit, ExitKind
+from .exits.exit import Exit, ExitKind
 from .job import Hold, Keep
 
 DEFAULT = timedelta(days=7)  # OpenPAI's, and ours

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 
 from .attempt import Held, JobSnapshot, Observation, Outcome, Result, Seen, TaskAttempt
 from .completion import decide_outcome
-from .exit_table import spec_of, with_cause
-from .exits import STOPPED_FOR_DISK, Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from .exits.exit import STOPPED_FOR_DISK, Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
+from .exits.table import spec_of, with_cause
 from .holding import Ask, HoldPolicy, HoldRequest, banner, can_be_held, warned_from
 from .job import Job, Keep, Role
-from .placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
 from .records import JobAttempt, NewEvent
 from .retry import CONFLICT_MAX, GiveUp, decide_retry
+from .scheduling.placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
 from .states import Change, JobState, TaskState, transition
 
 NEVER_STARTED = "Never started. "  # before why, in what is said of a task that was stopped before it ran

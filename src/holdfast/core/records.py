@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from .attempt import Outcome, TaskAttempt
 from .job import Dialect, Hold
-from .placement import Quota
+from .scheduling.placement import Quota
 from .states import JobState
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from .exits import Behaviour, Exit, ExitKind
+from .exits.exit import Behaviour, Exit, ExitKind
 
 EVERY_FAILURE = -1
 ALWAYS = -2

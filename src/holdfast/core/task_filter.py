@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .attempt import TaskAttempt
-from .exits import ExitKind
+from .exits.exit import ExitKind
 from .states import TaskState
 
 

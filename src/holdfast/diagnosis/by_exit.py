@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.core.exits import SIGNAL_NAMES, Cause, ExitKind
+from holdfast.core.exits.exit import SIGNAL_NAMES, Cause, ExitKind
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
 from . import phrases

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.core.attempt import Outcome
-from holdfast.core.exits import Exit
+from holdfast.core.exits.exit import Exit
 from holdfast.core.job import Job, Role
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.core.placement import show_bytes, show_cores, show_gpus
+from holdfast.core.scheduling.placement import show_bytes, show_cores, show_gpus
 from holdfast.core.verdicts import Efficiency, Used
 
 from .slowness import GPU_IDLE, Least

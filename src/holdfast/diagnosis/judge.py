@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from holdfast.core.exits import ExitKind
+from holdfast.core.exits.exit import ExitKind
 from holdfast.core.job import Dialect
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 

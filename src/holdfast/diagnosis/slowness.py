@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from holdfast.core.job import MIB
-from holdfast.core.metrics import CPU_STEPS
-from holdfast.core.placement import show_bytes, show_cores, show_gpus
+from holdfast.core.metrics.samples import CPU_STEPS
+from holdfast.core.scheduling.placement import show_bytes, show_cores, show_gpus
 from holdfast.core.verdicts import Finding, Slowness
 
 from .stragglers import find_stragglers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.core.job import Resources
-from holdfast.core.metrics import TaskSummary
+from holdfast.core.metrics.samples import TaskSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

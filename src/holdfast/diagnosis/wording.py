@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from holdfast.core.exits import SIGNAL_NAMES, ExitKind
+from holdfast.core.exits.exit import SIGNAL_NAMES, ExitKind
 from holdfast.core.job import GIB, MIB
-from holdfast.core.placement import show_bytes
+from holdfast.core.scheduling.placement import show_bytes
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
 from . import phrases

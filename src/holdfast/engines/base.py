@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 from holdfast.core.attempt import Observation
 from holdfast.core.conditions import Condition
 from holdfast.core.job import Mount, Resources
-from holdfast.core.metrics import GpuState, Reading
-from holdfast.core.placement import Node
+from holdfast.core.metrics.samples import GpuState, Reading
+from holdfast.core.scheduling.placement import Node
 
 # Shell options that every POSIX shell knows; others are left out where there is no bash.
 POSIX_OPTIONS = frozenset(

@@ -18,10 +18,10 @@ from functools import partial
 
 from holdfast.core.attempt import Debugger, Observation, Seen
 from holdfast.core.conditions import Condition
-from holdfast.core.exits import Cause
+from holdfast.core.exits.exit import Cause
 from holdfast.core.job import GIB, HOST_IMAGE
-from holdfast.core.metrics import Reading
-from holdfast.core.placement import Node
+from holdfast.core.metrics.samples import Reading
+from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import (
     ArtifactSink,
     EngineHealth,

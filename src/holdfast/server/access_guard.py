@@ -17,7 +17,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden, NotFound
 from holdfast.core.records import JobSummary
 from holdfast.services import Services
-from holdfast.services.tokens import Tokens
+from holdfast.services.people.tokens import Tokens
 from holdfast.store.errors import StoreError
 
 from .auth import token_of

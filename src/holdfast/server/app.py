@@ -29,7 +29,7 @@ from .openpai.cross_origin import CrossOrigin, is_open
 from .openpai.endpoints import Who
 from .openpai.errors import PaiError
 from .openpai.errors import render_outermost as render_for_openpai
-from .openpai.log_manager import log_routes
+from .openpai.jobs.log_manager import log_routes
 from .openpai.routes import takes_job
 from .primehub.app import is_primehub, most_bytes, primehub_routes
 from .primehub.errors import render_outermost as render_for_primehub

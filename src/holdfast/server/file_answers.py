@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from holdfast.services.open_files import OpenFile
+from holdfast.services.files.open_file import OpenFile
 
 from .errors import BadRange
 from .streams import Guard, Stream

@@ -9,7 +9,7 @@ from dataclasses import replace
 from starlette.responses import Response
 
 from holdfast.engines.base import LogSource
-from holdfast.services.log_reading import Span, read_span
+from holdfast.services.logs.reading import Span, read_span
 
 from .errors import BadRange
 from .streams import Guard, Stream

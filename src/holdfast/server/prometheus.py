@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from holdfast.services.monitoring import Standing
-from holdfast.services.vitals import Vitals
+from holdfast.services.metrics.monitoring import Standing
+from holdfast.services.metrics.server_metrics import Vitals
 
 from .auth import actor_of, services_of
 from .prometheus_figures import Together, collect

@@ -14,10 +14,10 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.conditions import ConditionKind
 from holdfast.core.identity import attempt_uid, framework_name
-from holdfast.core.metrics import Current
-from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
+from holdfast.core.metrics.samples import Current
+from holdfast.core.scheduling.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.states import FINAL, JobState, TaskState
-from holdfast.services.monitoring import Standing
+from holdfast.services.metrics.monitoring import Standing
 
 from .prometheus_gpus import clean, gpu_families
 

@@ -6,7 +6,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.services.vitals import Vitals
+from holdfast.services.metrics.server_metrics import Vitals
 
 from .openpai.cross_origin import is_open
 from .portal.static_files import PREFIX as STATIC

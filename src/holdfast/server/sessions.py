@@ -15,8 +15,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden
-from holdfast.services.login_devices import LIFETIME, MAX_TOKEN_LENGTH
-from holdfast.services.tokens import NewToken
+from holdfast.services.people.login_devices import LIFETIME, MAX_TOKEN_LENGTH
+from holdfast.services.people.tokens import NewToken
 
 from .origin import origin_of, public_origin
 

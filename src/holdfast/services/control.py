@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import Protocol
 
 from holdfast.core.attempt import Debugger, JobSnapshot, TaskAttempt
-from holdfast.core.blockers import Known, Wait
 from holdfast.core.conditions import Condition
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
-from holdfast.core.placement import GroupUse, JobUse, NodeUse, Verdict
 from holdfast.core.records import Group
+from holdfast.core.scheduling.blockers import Known, Wait
+from holdfast.core.scheduling.placement import GroupUse, JobUse, NodeUse, Verdict
 
-from .changes import Changes
+from .jobs.changes import Changes
 
 Usual = Callable[[Mapping[str, Known]], Awaitable[Mapping[str, float]]]  # jobs -> seconds that such ones took before
 

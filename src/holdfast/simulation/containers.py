@@ -19,13 +19,13 @@ import psutil
 from holdfast.bootstrap import engine_options
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import UserError, quoted
-from holdfast.core.exits import Cause
+from holdfast.core.exits.exit import Cause
 from holdfast.core.job import HOST_IMAGE, MIB
-from holdfast.core.placement import Node
+from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import POSIX_OPTIONS, Launch
-from holdfast.engines.embedded.gpus import find_gpus
 from holdfast.engines.embedded.machine import find_node
-from holdfast.engines.embedded.render import HOME, variable_name
+from holdfast.engines.embedded.sandbox.gpus import find_gpus
+from holdfast.engines.embedded.sandbox.render import HOME, variable_name
 from holdfast.settings import Settings
 
 LABEL = "holdfast.simulation"

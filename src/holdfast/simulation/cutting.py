@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import Completion, Job, Resources, Role
-from holdfast.core.placement import Node, show_bytes, show_cores, show_gpus
+from holdfast.core.scheduling.placement import Node, show_bytes, show_cores, show_gpus
 from holdfast.jobspec.fields import guess_or_list
 
 from .report import About, Remarks

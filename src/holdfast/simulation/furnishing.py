@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.job import FILES, Dialect, Job, Mount, Role
-from holdfast.core.placement import Node
+from holdfast.core.scheduling.placement import Node
 from holdfast.launching import Gateway, Platform, PrimeHub, Surroundings
 from holdfast.launching.volumes import volume_path
 

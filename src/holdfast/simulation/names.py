@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core.job import Job, Role
 from holdfast.engines.base import Launch
-from holdfast.engines.embedded.render import variable_name
+from holdfast.engines.embedded.sandbox.render import variable_name
 from holdfast.jobspec.fields import guess
 from holdfast.jobspec.templates import Filler, has_secrets
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.attempt import JobSnapshot, Observation, Outcome, Seen, StopRequest
-from holdfast.core.placement import Placed
 from holdfast.core.plan import Plan, Policy, Start, Stop, plan
+from holdfast.core.scheduling.placement import Placed
 from holdfast.engines.base import Launch
 
 from .heard import Heard, Mask

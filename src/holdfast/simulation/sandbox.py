@@ -13,11 +13,11 @@ from pathlib import Path
 from holdfast.bootstrap import engine_options
 from holdfast.core.attempt import Observation
 from holdfast.core.job import HOST_IMAGE
-from holdfast.core.placement import Node
+from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import Isolation, Launch, NoEntry, Stream
 from holdfast.engines.embedded import cgroups
 from holdfast.engines.embedded.engine import EmbeddedEngine
-from holdfast.services.nearest import nearest
+from holdfast.services.name_suggestions import nearest
 from holdfast.settings import Settings
 
 _MOST = 1 << 20  # bytes of output read at once

@@ -17,8 +17,8 @@ from pathlib import Path
 from holdfast.bootstrap import platform_of
 from holdfast.core.attempt import JobSnapshot, Seen, TaskAttempt
 from holdfast.core.job import Job, Role
-from holdfast.core.placement import Assignment, Node, Placed
 from holdfast.core.plan import amount_of, fresh_tasks, waiting_of
+from holdfast.core.scheduling.placement import Assignment, Node, Placed
 from holdfast.engines.base import Launch
 from holdfast.launching import Launcher, Platform, Surroundings
 from holdfast.launching.surroundings import plugin_calls

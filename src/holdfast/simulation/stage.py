@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from holdfast.core.attempt import Observation
-from holdfast.core.placement import Node
+from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import Launch
 
 

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from holdfast.core.attempt import JobSnapshot, Result, TaskAttempt
-from holdfast.core.exits import ExitKind
+from holdfast.core.exits.exit import ExitKind
 from holdfast.core.job import Dialect, Job
 from holdfast.core.states import TaskState
 from holdfast.core.verdicts import Diagnosis, Fault
 from holdfast.diagnosis.case import Case, TaskCase
 from holdfast.diagnosis.judge import judge
 from holdfast.engines.base import Launch
-from holdfast.engines.embedded.render import variable_name
+from holdfast.engines.embedded.sandbox.render import variable_name
 
 from .heard import Mask
 from .listening import is_chosen_by_kernel

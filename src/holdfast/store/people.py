@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from holdfast.core.access import usual_group
 from holdfast.core.codec import hold_from_json, hold_to_json
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow, User
+from holdfast.core.scheduling.placement import Quota
 
 from .connections import vault_of
 from .rows import duration_micros, instant, micros, storable, to_json

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from holdfast.core.attempt import Held, JobSnapshot, Outcome, Result, StopRequest, TaskAttempt
-from holdfast.core.exits import Behaviour, Exit, ExitKind
+from holdfast.core.exits.exit import Behaviour, Exit, ExitKind
 from holdfast.core.job import Dialect, Job, Keep
 from holdfast.core.records import JobAttempt, JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState

@@ -35,8 +35,8 @@ from holdfast.core.schedule import (
 from holdfast.core.states import JobState
 
 from .connections import vault_of
-from .happenings import runs_removed
-from .jobs import Inserted, NewJob, insert_job, insert_jobs
+from .jobs.records import Inserted, NewJob, insert_job, insert_jobs
+from .notifications.occurrences import runs_removed
 from .rows import instant, maybe_instant, maybe_micros, micros, storable, to_json
 from .tables import jobs, schedule_runs, schedules
 

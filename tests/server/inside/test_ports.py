@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.records import JobSummary
 from holdfast.server.rest import port_sockets
-from holdfast.services.entering import Places
+from holdfast.services.inside.service import Places
 from tests.server.portal.wire import PATIENCE
 from tests.server.rig import Rig
 

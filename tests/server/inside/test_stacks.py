@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import Engine, LetsIn, NoEntry
-from holdfast.services import stacks
+from holdfast.services.inside import stacks
 from tests.engines.hostile_programs import LIBRARY_THAT_WAITS
 from tests.server.rig import Rig
 from tests.services.house import PATIENCE

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.server.rest import exec_socket, task_lines
-from holdfast.services.entering import Places
+from holdfast.services.inside.service import Places
 from tests.server.rig import Rig, error_of
 
 from .lines import open_line, running

@@ -11,11 +11,11 @@ import pytest
 
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.job import GIB
-from holdfast.core.placement import Node, Quota
 from holdfast.core.records import Dataset
+from holdfast.core.scheduling.placement import Node, Quota
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.groups import GroupChange
+from holdfast.services.people.groups import GroupChange
 
 from .pai import Pai, open_pai, refused
 from .test_groups import add_dataset

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.job import Hold
 from holdfast.core.states import JobState
-from holdfast.services.groups import GroupChange
+from holdfast.services.people.groups import GroupChange
 
 from .job_files import job, role
 from .pai import Pai

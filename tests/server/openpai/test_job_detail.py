@@ -12,11 +12,11 @@ import pytest
 
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.identity import container_uid, task_uid
-from holdfast.core.placement import Node
+from holdfast.core.scheduling.placement import Node
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeEngine
-from holdfast.server.openpai.error_logs import ErrorLogs, pick_lines
-from holdfast.store import jobs as job_rows
+from holdfast.server.openpai.jobs.error_logs import ErrorLogs, pick_lines
+from holdfast.store.jobs import records as job_rows
 
 from .job_files import job, role
 from .pai import Pai, open_pai, refused

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from holdfast.core.identity import container_uid
-from holdfast.core.placement import Node
+from holdfast.core.scheduling.placement import Node
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeEngine
-from holdfast.server.openpai import job_events
+from holdfast.server.openpai.jobs import events as job_events
 
 from .job_files import job, role
 from .pai import Pai, open_pai

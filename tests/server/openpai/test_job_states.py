@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.core.attempt import TaskAttempt
-from holdfast.core.exits import Exit, ExitKind, classify
+from holdfast.core.exits.exit import Exit, ExitKind, classify
 from holdfast.core.job import Dialect
 from holdfast.core.records import JobSummary, Phase
 from holdfast.core.states import JobState, TaskState
-from holdfast.server.openpai import states
-from holdfast.server.openpai.job_list import HELD_TAG, job_part, list_item
+from holdfast.server.openpai.jobs import states
+from holdfast.server.openpai.jobs.listing import HELD_TAG, job_part, list_item
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.openpai.log_manager import TAIL
-from holdfast.store import jobs as job_rows
+from holdfast.server.openpai.jobs.log_manager import TAIL
+from holdfast.store.jobs import records as job_rows
 
 from .job_files import job, role
 from .pai import Pai, open_pai, refused

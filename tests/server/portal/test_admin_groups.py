@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from holdfast.core.job import GIB
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group
+from holdfast.core.scheduling.placement import Quota
 from tests.server.rig import Rig
 
 from .desk import open_desk, text_of

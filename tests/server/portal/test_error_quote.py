@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.server.portal.error_quote import LONGEST, first_error
-from holdfast.server.portal.pages.job_quote import TAIL
+from holdfast.server.portal.jobs.error_quote import LONGEST, first_error
+from holdfast.server.portal.pages.job.log_quote import TAIL
 from tests.server.rig import Rig
 
 from .desk import open_desk, text_of

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.core.job import GIB, Hold, Keep
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
-from holdfast.services.groups import GroupChange
+from holdfast.core.scheduling.placement import Quota
+from holdfast.services.people.groups import GroupChange
 from tests.server.rig import Rig
 
 from .desk import PASSWORD, Desk, open_desk, text_of

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from holdfast.core.conditions import Condition, ConditionKind
-from holdfast.core.placement import Quota
 from holdfast.core.schedule import Recurrence, RecurrenceKind
+from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
-from holdfast.services.groups import GroupChange
+from holdfast.services.people.groups import GroupChange
 
 from ..rig import Rig
 from .desk import PASSWORD, open_desk, text_of

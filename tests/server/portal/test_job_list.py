@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.server.portal.job_filters import LIMITS
+from holdfast.server.portal.jobs.filters import LIMITS
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
 

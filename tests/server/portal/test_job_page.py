@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.controller.holds import HoldLimits
-from holdfast.core.exit_table import spec_for
+from holdfast.core.exits.table import spec_for
 from holdfast.core.states import JobState
-from holdfast.server.portal.pages.job_sections import SECTIONS
+from holdfast.server.portal.pages.job.sections import SECTIONS
 from tests.server.rig import Rig, open_rig
 from tests.services.house import open_house
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from holdfast.core.attempt import TaskAttempt
-from holdfast.core.exits import classify
+from holdfast.core.exits.exit import classify
 from holdfast.core.job import Job, Role
 from holdfast.core.records import NewEvent
 from holdfast.core.states import JobState, TaskState
-from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import records as job_rows
 from tests.server.rig import Rig
 
 from .desk import open_desk, text_of

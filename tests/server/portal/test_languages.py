@@ -11,12 +11,12 @@ import pytest
 from babel.messages.pofile import read_po
 
 from holdfast.core.errors import InvalidJob, UserError
-from holdfast.core.placement import Quota
+from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
 from holdfast.server.portal import languages
 from holdfast.server.portal.languages import CODES, Words, choose_language, words_in
 from holdfast.server.portal.telling import LONGEST, Teller, read_sentence
-from holdfast.services.groups import GroupChange
+from holdfast.services.people.groups import GroupChange
 
 from ..rig import Rig
 from .desk import PASSWORD, open_desk, text_of

@@ -12,7 +12,7 @@ from holdfast.engines.base import Stream
 from holdfast.server.portal import sockets
 from holdfast.server.portal.pages import log_live
 from holdfast.server.portal.pages.log_live import BACKLOG, FRAME, IN_FLIGHT
-from holdfast.store import jobs as job_rows
+from holdfast.store.jobs import records as job_rows
 from tests.server.rig import Rig
 
 from .desk import PASSWORD, Desk, open_desk

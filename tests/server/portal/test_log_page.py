@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.portal.log_text import FOLD, MOST_NAMED, readable
-from holdfast.store import jobs as job_rows
+from holdfast.server.portal.jobs.log_text import FOLD, MOST_NAMED, readable
+from holdfast.store.jobs import records as job_rows
 from tests.server.rig import Rig
 
 from .desk import PASSWORD, open_desk, text_of

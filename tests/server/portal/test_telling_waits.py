@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.core.blockers import Wait
+from holdfast.core.scheduling.blockers import Wait
 from holdfast.server.portal.telling import Teller, has_blanks, read_sentence
 
 from ...core.test_blockers import SITUATIONS, A, X

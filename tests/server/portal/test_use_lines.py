@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.core.placement import Amount, Quota
+from holdfast.core.scheduling.placement import Amount, Quota
 from holdfast.server.portal.use_lines import quota_lines
 from holdfast.server.portal.visit import Visit
 

@@ -7,8 +7,8 @@ import re
 import httpx
 import pytest
 
-from holdfast.services import token_codes
-from holdfast.services.users import UserChange
+from holdfast.services.people import login_codes as token_codes
+from holdfast.services.people.users import UserChange
 
 from .hub import Hub
 

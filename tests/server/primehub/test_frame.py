@@ -10,9 +10,9 @@ import pytest
 from graphql import get_introspection_query
 
 from holdfast.core.access import Actor
-from holdfast.server.primehub import documents
-from holdfast.server.primehub.documents import Documents, Refused
-from holdfast.server.primehub.schema import build_schema
+from holdfast.server.primehub.graphql import documents
+from holdfast.server.primehub.graphql.documents import Documents, Refused
+from holdfast.server.primehub.graphql.schema import build_schema
 from holdfast.store.errors import StoreError
 
 from .hub import Caller, Hub
@@ -120,7 +120,7 @@ async def test_without_a_database_clients_are_told_so(hub: Hub, monkeypatch: pyt
     async def fail(self: Any, *_: Any) -> None:
         raise StoreError("the disk is full")
 
-    for place in ("holdfast.services.users.Users.get", "holdfast.services.tokens.Tokens.actor"):
+    for place in ("holdfast.services.people.users.Users.get", "holdfast.services.people.tokens.Tokens.actor"):
         with monkeypatch.context() as patched:
             patched.setattr(place, fail)
             assert (await hub.ann.refused(ME))[0] == "API_UNAVAILABLE"
@@ -197,7 +197,7 @@ async def test_fragments_that_stand_for_billions_are_counted_not_written_out() -
 async def test_lists_within_lists_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = "{ me { effectiveGroups { users { effectiveGroups { users { id } } } } } }"
     assert "errors" not in await hub.ann.ask(deep)
-    monkeypatch.setattr("holdfast.server.primehub.call.BUDGET", 10)
+    monkeypatch.setattr("holdfast.server.primehub.graphql.call.BUDGET", 10)
     code, message = await hub.ann.refused(deep)
     assert code == "REQUEST_BODY_INVALID"
     assert "too much at once" in message
@@ -224,7 +224,7 @@ async def test_what_we_did_not_foresee_is_told_by_its_number_alone(
     async def fail(self: Any, *_: Any) -> None:
         raise RuntimeError("the secret of the house")
 
-    monkeypatch.setattr("holdfast.services.users.Users.get", fail)
+    monkeypatch.setattr("holdfast.services.people.users.Users.get", fail)
     response = await hub.ann.http.post("/api/graphql", data={"query": ME})
     assert code_of(response.json()) == "INTERNAL_SERVER_ERROR"
     assert "secret" not in response.text

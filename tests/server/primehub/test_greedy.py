@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from holdfast.core.access import Actor
-from holdfast.server.primehub import call, writing
-from holdfast.server.primehub.call import Call
 from holdfast.server.primehub.errors import PhError
-from holdfast.server.primehub.graphql_api import NARROW
+from holdfast.server.primehub.graphql import call, writing
+from holdfast.server.primehub.graphql.call import Call
+from holdfast.server.primehub.graphql.endpoint import NARROW
 from holdfast.server.primehub.turns import Turns
-from holdfast.services.artifacts import Artifacts
+from holdfast.services.files.artifacts import Artifacts
 
 from .hub import Hub
 

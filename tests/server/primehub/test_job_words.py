@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.exits import Cause, ExitKind
+from holdfast.core.exits.exit import Cause, ExitKind
 from holdfast.core.job import Dialect
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
-from holdfast.server.primehub.job_words import FAILURES, NEVER_QUOTA, OVER_DEADLINE, PHASES, Words, words_of
+from holdfast.server.primehub.jobs.states import FAILURES, NEVER_QUOTA, OVER_DEADLINE, PHASES, Words, words_of
 
 PRIMEHUB_PHASES = {"Pending", "Preparing", "Running", "Succeeded", "Failed", "Cancelled", "Unknown"}
 PRIMEHUB_REASONS = set(

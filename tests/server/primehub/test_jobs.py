@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import GIB, Hold
-from holdfast.core.placement import Quota
+from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
-from holdfast.services.groups import GroupChange
+from holdfast.services.people.groups import GroupChange
 from tests.services.figures import MIB, START, steady
 
 from .hub import JOB, Hub, open_hub

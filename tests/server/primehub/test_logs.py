@@ -11,7 +11,7 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.primehub.logs import PIECE, cut, in_pieces
+from holdfast.server.primehub.jobs.logs import PIECE, cut, in_pieces
 
 from .hub import Hub, watch
 

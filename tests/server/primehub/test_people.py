@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.core.catalogue import ImageAlias, ImageKind, InstanceType, Secret, SecretKind
 from holdfast.core.job import GIB
-from holdfast.core.placement import Quota
 from holdfast.core.records import Dataset
+from holdfast.core.scheduling.placement import Quota
 from holdfast.core.states import JobState
-from holdfast.services.groups import GroupChange
+from holdfast.services.people.groups import GroupChange
 
 from .hub import Caller, Hub
 

@@ -10,13 +10,13 @@ import asyncssh
 import pytest
 
 from holdfast.core.access import Actor
-from holdfast.core.placement import Quota
+from holdfast.core.scheduling.placement import Quota
 from holdfast.launching.keys import job_pair, job_purpose
 from holdfast.server.ssh import visitor
 from holdfast.server.ssh.door import Door
 from holdfast.server.ssh.gateway import SPARE
-from holdfast.services.groups import GroupChange
-from holdfast.services.users import UserChange
+from holdfast.services.people.groups import GroupChange
+from holdfast.services.people.users import UserChange
 from holdfast.store import people
 from holdfast.store.errors import StoreError
 from holdfast.store.vault import Vault

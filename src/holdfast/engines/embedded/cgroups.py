@@ -17,8 +17,8 @@ from pathlib import Path
 
 from holdfast.core.job import Resources
 
-from .mount_table import Mount, parse_mounts
-from .render import CGROUP_POINT
+from .sandbox.mount_table import Mount, parse_mounts
+from .sandbox.render import CGROUP_POINT
 
 logger = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import EngineError, quoted
-from holdfast.core.exits import Cause
-from holdfast.core.metrics import GpuState, Reading
-from holdfast.core.placement import Node
+from holdfast.core.exits.exit import Cause
+from holdfast.core.metrics.samples import GpuState, Reading
+from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import (
     ArtifactSink,
     Command,
@@ -42,30 +42,32 @@ from holdfast.engines.base import (
 from holdfast.reach import Reach, Silent
 from holdfast.supervision import supervise
 
-from . import artifacts, ending, machine, read
+from . import machine
 from .cgroups import find_own_procs
-from .disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_ended, scan_logs
-from .entering import Entering
-from .folder import TaskFolder, is_safe_id
-from .images import ImageShelf
-from .join_warmup import JoinWarmup
-from .live import LiveTask
-from .logs import READERS, FileLog, MergedLog
-from .measuring import Measuring
-from .mounting import try_source
-from .notes import read_notes
+from .exec.exec_sessions import Entering
+from .images.image_store import ImageShelf
+from .lifecycle import artifacts, ending
+from .lifecycle import folder_content as read
+from .lifecycle.disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_ended, scan_logs
+from .lifecycle.folder import TaskFolder, is_safe_id
+from .lifecycle.join_warmup import JoinWarmup
+from .lifecycle.live_tasks import LiveTask
+from .lifecycle.logs import READERS, FileLog, MergedLog
+from .lifecycle.notes import read_notes
+from .lifecycle.places import Places, delete, was_out_of_memory
+from .lifecycle.recorder import Recorder
+from .lifecycle.reviving import Reviver
+from .lifecycle.spawning import keep_descriptors_private
+from .lifecycle.starting import Refusal, Started, Starter, refused
+from .lifecycle.watching import Watch, uptime
+from .metrics.measuring import Measuring
+from .metrics.rounds import Subject
 from .options import EmbeddedOptions
-from .places import Places, delete, was_out_of_memory
 from .processes import open_child, open_pidfd
-from .recorder import Recorder
-from .reviving import Reviver
-from .rounds import Subject
-from .site import Site, find_site
-from .spawning import keep_descriptors_private
-from .starting import Refusal, Started, Starter, refused
+from .sandbox.mounting import try_source
+from .sandbox.site import Site, find_site
+from .sandbox.views import Views
 from .threads import ready_threads
-from .views import Views
-from .watching import Watch, uptime
 
 T = TypeVar("T")
 

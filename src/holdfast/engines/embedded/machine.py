@@ -7,10 +7,10 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.core.placement import Node
+from holdfast.core.scheduling.placement import Node
 
-from .gpus import Gpu
 from .options import EmbeddedOptions
+from .sandbox.gpus import Gpu
 
 LAST_PORT = 40000  # exclusive
 FEWEST_PORTS = 1000

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.placement import NodeUse
+from holdfast.core.scheduling.placement import NodeUse
 from holdfast.server.answers import answer
 
 from .call import Call

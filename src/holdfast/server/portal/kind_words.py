@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.catalogue import ImageKind
-from holdfast.services.dataset_kinds import ENV, FOLDER, GIT, NFS, VOLUME
+from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
 
 from .visit import Visit
 

@@ -11,7 +11,7 @@ from zoneinfo import available_timezones
 from holdfast.core.access import Actor, may_act, may_run_again
 from holdfast.core.schedule import RecurrenceKind, Run, Schedule
 from holdfast.services import Services
-from holdfast.services.recurrence import BadRecurrence
+from holdfast.services.schedules.recurrence import BadRecurrence
 
 UPCOMING = 5
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from holdfast.core.records import Token
-from holdfast.services.access_tokens import kind_of
+from holdfast.services.people.access_tokens import kind_of
 
 from .visit import Visit
 

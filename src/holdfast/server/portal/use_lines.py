@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from holdfast.core.placement import Amount, Quota, show_bytes
+from holdfast.core.scheduling.placement import Amount, Quota, show_bytes
 from holdfast.core.verdicts import Used
 
 from .visit import Visit

@@ -6,9 +6,9 @@ from typing import Any
 
 from ariadne import MutationType, QueryType
 
-from .call import Info
 from .errors import NOT_FOUND, PhError, not_found
-from .paging import connect
+from .graphql.call import Info
+from .graphql.paging import connect
 
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)

@@ -14,12 +14,12 @@ from holdfast.server.answers import answer
 from holdfast.services import Services
 from holdfast.settings import Settings
 
-from .auth_flow import auth_routes
-from .bodies import LONGEST_QUERY
 from .errors import GRAPHQL, PhError, answer_plainly
-from .graphql_later import GraphQLLater
+from .graphql.bodies import LONGEST_QUERY
+from .graphql.lazy_endpoint import GraphQLLater
 from .http_files import FILES, refuse_address, refuse_method, refuse_share, send_file, take_file
-from .logs import refuse_log, send_job_log, send_notebook_log
+from .jobs.logs import refuse_log, send_job_log, send_notebook_log
+from .people.auth_flow import auth_routes
 from .report_files import REPORTS, report_routes
 
 SMALL_BODY = 64 * 1024  # bytes

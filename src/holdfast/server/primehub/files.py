@@ -8,8 +8,8 @@ from ariadne import MutationType, QueryType
 
 from holdfast.core.identity import group_path
 
-from .call import Call, Info, call_of
-from .scalars import exact_instant
+from .graphql.call import Call, Info, call_of
+from .graphql.scalars import exact_instant
 
 Shape = dict[str, Any]
 

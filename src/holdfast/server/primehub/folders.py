@@ -7,13 +7,13 @@ from typing import Any
 from ariadne import MutationType, QueryType
 
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.services.folders import TaggedFolder
+from holdfast.services.files.tagged_folders import TaggedFolder
 
-from .call import Info, call_of
 from .errors import NOT_FOUND, PhError, resource_exists
 from .files import group_named
-from .paging import ROWS, asks_cursor, numbered, page_number
-from .scalars import exact_instant
+from .graphql.call import Info, call_of
+from .graphql.paging import ROWS, asks_cursor, numbered, page_number
+from .graphql.scalars import exact_instant
 
 Shape = dict[str, Any]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from ariadne import QueryType
 
-from .call import Info, call_of
-from .paging import connect
+from .graphql.call import Info, call_of
+from .graphql.paging import connect
 from .report_files import REPORTS
 
 query = QueryType()

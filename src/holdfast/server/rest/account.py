@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from holdfast.services.keys import SshKey
-from holdfast.services.token_codes import LASTS
+from holdfast.services.people.login_codes import LASTS
+from holdfast.services.people.ssh_keys import SshKey
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from holdfast.core.access import Actor
 from holdfast.core.records import Dataset
 from holdfast.services import Services
-from holdfast.services.datasets import DatasetChange
+from holdfast.services.datasets.service import DatasetChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from holdfast.core.errors import UserError
 from holdfast.services import Services
-from holdfast.services.entering import Entrance
+from holdfast.services.inside.service import Entrance
+from holdfast.services.inside.ssh_gateway import SshGate
+from holdfast.services.inside.tickets import LASTS
 from holdfast.services.refusals import Unavailable
-from holdfast.services.ssh_gate import SshGate
-from holdfast.services.tickets import LASTS
 
 from ..answers import answer
 from ..auth import Ask, Caller, token_of

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from holdfast.services.files import MOST_ITEMS
+from holdfast.services.files.service import MOST_ITEMS
 
 from .. import any_path  # noqa: F401 - {path:any}
 from ..access_guard import guard_request, require_files

@@ -8,10 +8,10 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.core.job import Hold, Keep
-from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
+from holdfast.core.scheduling.placement import Quota
 from holdfast.jobspec.holds import parse_hold
-from holdfast.services.groups import UNSET, GroupChange
+from holdfast.services.people.groups import UNSET, GroupChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.core.catalogue import ImageAlias, ImageKind
-from holdfast.services.image_aliases import ImageAliasChange
+from holdfast.services.catalogue.image_aliases import ImageAliasChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.core.catalogue import InstanceType
-from holdfast.services.instance_types import InstanceTypeChange
+from holdfast.services.catalogue.instance_types import InstanceTypeChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller

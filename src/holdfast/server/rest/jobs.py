@@ -15,7 +15,7 @@ from holdfast.core.notices import Notify
 from holdfast.core.records import JobFilter, TaskRecord
 from holdfast.jobspec.holds import parse_hold
 from holdfast.jobspec.notifying import parse_notify
-from holdfast.services.jobs import Detail, Submitted
+from holdfast.services.jobs.service import Detail, Submitted
 
 from ..access_guard import guard_request, require_job
 from ..answers import answer, answer_text

@@ -19,9 +19,9 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import LogSource
 from holdfast.engines.base import Stream as LogStream
 from holdfast.services import Services
-from holdfast.services.log_reading import Span
-from holdfast.services.log_search import Question
-from holdfast.services.logs import Chosen, Ended, Selection
+from holdfast.services.logs.reading import Span
+from holdfast.services.logs.search import Question
+from holdfast.services.logs.service import Chosen, Ended, Selection
 
 from ..access_guard import AccessGuard, guard_request, require_job
 from ..answers import answer

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from fastapi import Header, Query
 from starlette.responses import Response
 
-from holdfast.core.averaging import Point
-from holdfast.core.metrics import RINGS, Current
-from holdfast.services.metrics import JobSeries, Load, TaskNow
+from holdfast.core.metrics.averaging import Point
+from holdfast.core.metrics.samples import RINGS, Current
+from holdfast.services.metrics.service import JobSeries, Load, TaskNow
 
 from ..answers import answer
 from ..auth import Ask, Caller

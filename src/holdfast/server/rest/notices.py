@@ -10,8 +10,8 @@ from starlette.responses import Response
 from holdfast.core.access import Actor
 from holdfast.core.notices import KnownRecipient, NoticeRecord, Way, in_order, shown_address
 from holdfast.services import Services
-from holdfast.services.notice_sending import Fate
-from holdfast.services.notices import UNREADABLE, UNREADABLE_HINT, NoticePage
+from holdfast.services.notifications.sending import Fate
+from holdfast.services.notifications.service import UNREADABLE, UNREADABLE_HINT, NoticePage
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller

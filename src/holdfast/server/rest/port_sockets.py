@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.errors import NotFound, UserError
-from holdfast.services.entering import Entrance, Places, PortStream
+from holdfast.services.inside.service import Entrance, Places, PortStream
 
 from ..sockets import until_one_ends
 from .addresses import rest_router

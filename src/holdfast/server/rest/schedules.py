@@ -18,9 +18,9 @@ from holdfast.core.schedule import (
     ScheduleQuery,
 )
 from holdfast.services import Services
-from holdfast.services.groups import UNSET
-from holdfast.services.recurrence import BadRecurrence
-from holdfast.services.schedules import ScheduleChange
+from holdfast.services.people.groups import UNSET
+from holdfast.services.schedules.recurrence import BadRecurrence
+from holdfast.services.schedules.service import ScheduleChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller

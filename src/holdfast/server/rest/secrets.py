@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from holdfast.core.catalogue import Secret, SecretKind
-from holdfast.services.secrets import SecretChange
+from holdfast.services.catalogue.secrets import SecretChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.services.stacks import Process, Thread
+from holdfast.services.inside.stacks import Process, Thread
 
 from ..answers import answer
 from ..auth import Ask, Caller

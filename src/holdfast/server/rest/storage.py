@@ -7,8 +7,8 @@ from datetime import timedelta
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
-from holdfast.services.disk_report import PRUNABLE, StorageKind
-from holdfast.services.pruning import PruneRequest
+from holdfast.services.installation.disk_report import PRUNABLE, StorageKind
+from holdfast.services.installation.pruning import PruneRequest
 
 from ..answers import answer
 from ..auth import Ask, Caller

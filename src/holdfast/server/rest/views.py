@@ -11,17 +11,17 @@ from holdfast.core.attempt import Debugger, Held
 from holdfast.core.catalogue import Secret
 from holdfast.core.codec import job_to_json
 from holdfast.core.conditions import Condition
-from holdfast.core.exit_meanings import known_code
-from holdfast.core.exit_table import hint_for
-from holdfast.core.exits import Exit
+from holdfast.core.exits.exit import Exit
+from holdfast.core.exits.meanings import known_code
+from holdfast.core.exits.table import hint_for
 from holdfast.core.job import Job, Mount
-from holdfast.core.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.records import Dataset, Event, Group, JobSummary, Token, User
+from holdfast.core.scheduling.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.verdicts import Diagnosis
 from holdfast.engines.base import EngineHealth, ImageInfo
 from holdfast.jobspec.holds import hold_word
-from holdfast.services.file_walk import Item, Listing
-from holdfast.services.git_sync import GitState
+from holdfast.services.datasets.git_sync import GitState
+from holdfast.services.files.walk import Item, Listing
 
 
 def show_time(at: datetime | None) -> str | None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.blockers import Ahead, Blocker, Estimate, Holder, Wait
-from holdfast.core.placement import Amount
+from holdfast.core.scheduling.blockers import Ahead, Blocker, Estimate, Holder, Wait
+from holdfast.core.scheduling.placement import Amount
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Used
-from holdfast.services.why import Why
+from holdfast.services.why.service import Why
 
 from ..answers import answer
 from ..auth import Ask, Caller

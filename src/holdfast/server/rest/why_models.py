@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from holdfast.core.blockers import BlockerKind
+from holdfast.core.scheduling.blockers import BlockerKind
 from holdfast.core.verdicts import Confidence, EvidenceKind, Fault, Slowness
 
 from .models import Given, ResourcesView, StateName

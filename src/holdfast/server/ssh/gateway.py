@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import asyncssh
 
 from holdfast.services import Services
-from holdfast.services.entering import Places, PlacesBetween, once
+from holdfast.services.inside.service import Places, PlacesBetween, once
 
 from .ports import is_loopback, neighbourhood
 from .visitor import Visitor

@@ -13,9 +13,9 @@ import asyncssh
 from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import NotFound, NotLoggedIn, UserError
 from holdfast.engines.base import Command, Session
-from holdfast.services.audit import CLIENT_ADDRESS
-from holdfast.services.entering import Entrance, once
-from holdfast.services.ssh_logins import Proof
+from holdfast.services.inside.service import Entrance, once
+from holdfast.services.inside.ssh_logins import Proof
+from holdfast.services.installation.audit import CLIENT_ADDRESS
 from holdfast.store.errors import StoreError
 
 from .flow import Gate, PortChannel, SessionChannel, gate_of

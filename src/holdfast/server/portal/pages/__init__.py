@@ -7,10 +7,6 @@ from . import (
     debugger,
     groups,
     home,
-    job,
-    job_acts,
-    job_holds,
-    job_list,
     keys,
     live,
     log,
@@ -30,6 +26,10 @@ from . import (
     tokens,
     told,
 )
+from .job import actions as job_acts
+from .job import holds as job_holds
+from .job import listing as job_list
+from .job import page as job
 
 # new_job comes first, job last: its /jobs/{ref} takes what the others leave.
 PAGES = (

@@ -13,7 +13,7 @@ from holdfast.core.records import JobSummary
 from ..routes import page
 from ..visit import Visit, own_path
 from ..waiting_debuggers import debugger_address
-from .job_inside import Inside, inside
+from .job.inside import Inside, inside
 
 LONGEST = 300  # characters of the name of a task or of a debugger
 

@@ -8,24 +8,24 @@ from datetime import datetime
 from starlette.responses import Response
 
 from holdfast.core.conditions import Condition
-from holdfast.core.exits import Exit, ExitKind
-from holdfast.core.placement import Amount, Quota
+from holdfast.core.exits.exit import Exit, ExitKind
 from holdfast.core.records import JobSummary
 from holdfast.core.schedule import ScheduleOrder, ScheduleQuery
+from holdfast.core.scheduling.placement import Amount, Quota
 from holdfast.core.states import JobState
 from holdfast.engines.base import Isolation
-from holdfast.services.overview import MOST_COUNTED, OwnJobs
-from holdfast.services.place import Capacity
+from holdfast.services.installation.status import Capacity
+from holdfast.services.jobs.overview import MOST_COUNTED, OwnJobs
 
 from ...origin import origin_of
-from ..first_job import FirstJob, first_job
-from ..job_filters import Filters
+from ..jobs.filters import Filters
+from ..jobs.first_job import FirstJob, first_job
 from ..routes import page
 from ..schedule_views import ScheduleView, view_of
 from ..use_lines import UseLine, machine_lines, quota_lines
 from ..visit import Visit
-from .job_verdict import FailureView, failure_view
-from .job_view import ExitWords, exit_words
+from .job.verdict import FailureView, failure_view
+from .job.view import ExitWords, exit_words
 
 SPAN = "7d"  # as the job list names services.overview.RECENT
 NOW = (JobState.RUNNING, JobState.PENDING, JobState.PREPARING, JobState.HELD)

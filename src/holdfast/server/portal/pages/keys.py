@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
-from holdfast.services.keys import SshKey
+from holdfast.services.people.ssh_keys import SshKey
 
 from ..forms import Form
 from ..routes import act, page

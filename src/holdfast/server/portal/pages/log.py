@@ -18,12 +18,12 @@ from holdfast.core.errors import Expired, NotFound
 from holdfast.core.job import Job
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.engines.base import LogSource, Stream
-from holdfast.services.log_errors import FIRST_ERROR
-from holdfast.services.log_reading import Span
-from holdfast.services.logs import Chosen, Selection
+from holdfast.services.logs.first_error import FIRST_ERROR
+from holdfast.services.logs.reading import Span
+from holdfast.services.logs.service import Chosen, Selection
 from holdfast.services.refusals import NoLog
 
-from ..log_text import readable
+from ..jobs.log_text import readable
 from ..routes import page
 from ..visit import Visit
 

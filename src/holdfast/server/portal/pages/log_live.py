@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.core.access import Verb, may
 from holdfast.core.errors import NotFound, UserError
 from holdfast.engines.base import LogSource, Stream
-from holdfast.services.logs import Chosen, Selection
+from holdfast.services.logs.service import Chosen, Selection
 
 from ...access_guard import require_job
 from ..sockets import Line, socket, until_one_ends

@@ -8,8 +8,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from holdfast.core.errors import NotLoggedIn, UserError
+from holdfast.services.people.tokens import NewToken
 from holdfast.services.refusals import TooManyRequests
-from holdfast.services.tokens import NewToken
 
 from ... import sessions
 from ...auth import address_of

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden, UserError
 from holdfast.core.records import User
+from holdfast.services.people.users import UserChange
 from holdfast.services.refusals import TooManyRequests
-from holdfast.services.users import UserChange
 
 from ... import sessions
 from ...auth import address_of

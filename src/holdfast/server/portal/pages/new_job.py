@@ -13,14 +13,14 @@ from starlette.responses import JSONResponse, Response
 
 from holdfast.core.errors import NotLoggedIn, UserError
 from holdfast.core.records import Group
-from holdfast.services.jobs import Submitted
+from holdfast.services.jobs.service import Submitted
 
 from ...errors import STATUS
 from ..amounts import duration_text
 from ..forms import Form
-from ..job_check import Checked, check, need_size, refused
-from ..job_choices import Choices, choices_of, groups_to_choose
-from ..job_starts import Example, Start, examples, first_text, notes_on, secret_names, start_from, usual_group
+from ..jobs.check import Checked, check, need_size, refused
+from ..jobs.choices import Choices, choices_of, groups_to_choose
+from ..jobs.templates import Example, Start, examples, first_text, notes_on, secret_names, start_from, usual_group
 from ..rendering import render
 from ..routes import act, page
 from ..visit import Visit

@@ -19,7 +19,7 @@ from holdfast.core.notices import (
     Way,
     shown_address,
 )
-from holdfast.services.notice_sending import Fate
+from holdfast.services.notifications.sending import Fate
 
 from ..forms import Form
 from ..routes import act, page

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from holdfast.core.placement import NodeUse
-from holdfast.services.place import Disk, Inspection
+from holdfast.core.scheduling.placement import NodeUse
+from holdfast.services.installation.status import Disk, Inspection
 
 from ..routes import page
 from ..visit import Visit

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from holdfast.core.access import Verb, may
 from holdfast.core.errors import InvalidJob, UserError
 from holdfast.core.schedule import PRESETS, Missed, Overlap, RecurrenceKind, Schedule
-from holdfast.services.groups import UNSET
-from holdfast.services.schedules import ScheduleChange
+from holdfast.services.people.groups import UNSET
+from holdfast.services.schedules.service import ScheduleChange
 
 from ..forms import Form
-from ..job_check import Checked, check
+from ..jobs.check import Checked, check
 from ..routes import act, page
 from ..schedule_typed import FIELDS, Typed, same_text, times_of, typed_in, typed_of
 from ..schedule_views import UPCOMING, DueTime, due_times, zone_names

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from starlette.responses import Response
 
-from holdfast.services.configuration import SettingView
+from holdfast.services.installation.configuration import SettingView
 
 from ..routes import page
 from ..visit import Visit

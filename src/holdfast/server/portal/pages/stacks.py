@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from holdfast.core.records import JobSummary
-from holdfast.services.stacks import Process, Thread
+from holdfast.services.inside.stacks import Process, Thread
 
 from ..routes import page
 from ..visit import Visit

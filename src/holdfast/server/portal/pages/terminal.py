@@ -11,7 +11,7 @@ from holdfast.core.records import JobSummary
 
 from ..routes import page
 from ..visit import Visit, own_path
-from .job_inside import Inside, inside
+from .job.inside import Inside, inside
 
 LONGEST = 300  # characters of a task's name
 

@@ -10,7 +10,7 @@ from holdfast.core.errors import NotLoggedIn
 from holdfast.services.refusals import TooManyRequests
 
 from ...auth import address_of
-from ...primehub.auth_flow import PAGES, TOKEN_NAME
+from ...primehub.people.auth_flow import PAGES, TOKEN_NAME
 from ...sessions import device_of
 from ..forms import Form
 from ..routes import act, page

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden, UserError
-from holdfast.services.access_tokens import Kind, kind_of
+from holdfast.services.people.access_tokens import Kind, kind_of
 
 from ...origin import origin_of
 from ...primehub.errors import GRAPHQL

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.catalogue import SecretKind
 from holdfast.core.records import Dataset
-from holdfast.services.dataset_kinds import ENV, FOLDER, GIT, NFS, VOLUME
+from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
 
 from ...amounts import read_variables, variables_text
 from ...fields import Choice, Field, Section, read_grants

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Dataset
-from holdfast.services.dataset_kinds import ENV, FOLDER, GIT, NFS, VOLUME
-from holdfast.services.datasets import DatasetChange
-from holdfast.services.git_sync import GitState
+from holdfast.services.datasets.git_sync import GitState
+from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
+from holdfast.services.datasets.service import DatasetChange
 
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, mark_of, try_confirm, try_form
 from ...forms import Form

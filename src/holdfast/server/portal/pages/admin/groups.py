@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.placement import Amount, Quota
 from holdfast.core.records import Group
-from holdfast.services.groups import GroupChange
+from holdfast.core.scheduling.placement import Amount, Quota
+from holdfast.services.people.groups import GroupChange
 
 from ...amounts import duration_text, number_text, read_duration, read_size, size_text
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, Section, mark_of, try_confirm, try_form

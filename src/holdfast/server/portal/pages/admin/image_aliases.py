@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from holdfast.core.catalogue import ImageAlias, ImageKind, SecretKind
 from holdfast.core.errors import NotFound, UserError
-from holdfast.services.image_aliases import ImageAliasChange
+from holdfast.services.catalogue.image_aliases import ImageAliasChange
 
 from ...fields import (
     FORM,

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB
-from holdfast.services.instance_type_rules import GPU_RESOURCES
-from holdfast.services.instance_types import InstanceTypeChange
+from holdfast.services.catalogue.instance_type_rules import GPU_RESOURCES
+from holdfast.services.catalogue.instance_types import InstanceTypeChange
 
 from ...amounts import number_text, read_size, read_variables, size_text, variables_text
 from ...fields import (

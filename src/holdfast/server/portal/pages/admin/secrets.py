@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from holdfast.core.catalogue import Secret, SecretKind
 from holdfast.core.errors import NotFound
-from holdfast.services.secrets import SecretChange
+from holdfast.services.catalogue.secrets import SecretChange
 
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, Section, mark_of, try_confirm, try_form
 from ...forms import Form

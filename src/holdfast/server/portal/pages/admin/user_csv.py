@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from holdfast.core.errors import UserError
 from holdfast.services.names import LONGEST_EMAIL, check_text, check_user_name
-from holdfast.services.passwords import check_password
+from holdfast.services.people.passwords import check_password
 
 MOST_LINES = 500  # each new password costs the server a moment
 _COLUMNS = {

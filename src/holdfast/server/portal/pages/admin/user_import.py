@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import DEFAULT_GROUP
-from holdfast.services.passwords import generate_password
+from holdfast.services.people.passwords import generate_password
 
 from ...fields import FORM, Field, FormPage, Link, Section, try_form
 from ...forms import Form

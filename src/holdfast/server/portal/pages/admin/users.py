@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from holdfast.core.job import DEFAULT_GROUP
 from holdfast.core.records import User
-from holdfast.services.passwords import generate_password
-from holdfast.services.users import UserChange
+from holdfast.services.people.passwords import generate_password
+from holdfast.services.people.users import UserChange
 
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, Section, mark_of, read_grants, try_confirm, try_form
 from ...forms import Form

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from holdfast.core.errors import NotFound, UserError
-from holdfast.services.file_walk import Listing
+from holdfast.services.files.walk import Listing
 
 from ...fields import Tab
 from ...routes import page

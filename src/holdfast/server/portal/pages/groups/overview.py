@@ -9,8 +9,8 @@ from datetime import timedelta
 from starlette.responses import Response
 
 from holdfast.core.catalogue import ImageAlias, InstanceType
-from holdfast.core.placement import Amount, GroupUse
 from holdfast.core.records import Dataset, Group
+from holdfast.core.scheduling.placement import Amount, GroupUse
 
 from ...amounts import duration_text
 from ...fields import Tab

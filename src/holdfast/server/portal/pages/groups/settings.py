@@ -11,7 +11,7 @@ from holdfast.core.catalogue import ImageAlias
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.records import Group, Mlflow
 from holdfast.jobspec.holds import NOT_HELD, hold_word, parse_hold
-from holdfast.services.groups import GroupChange
+from holdfast.services.people.groups import GroupChange
 
 from ...amounts import duration_text, read_duration, read_variables, variables_text
 from ...fields import FORM, Field, FormPage, Link, Section, Tab, Wrong, mark_of, try_form, wrong_of

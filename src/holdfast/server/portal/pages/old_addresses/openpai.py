@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from holdfast.core.states import JobState
 
-from ...job_filters import LONGEST, Filters
+from ...jobs.filters import LONGEST, Filters
 from ...routes import page
 from ...visit import Visit
-from ..job_view import job_address
+from ..job.view import job_address
 
 ME = "@Me"  # as its job list names whoever looks
 STATES = {  # its words for states -> ours

@@ -11,13 +11,13 @@ from holdfast.core.errors import NotFound
 from holdfast.core.identity import group_path
 
 from ....any_path import AnyPath  # noqa: F401 - {path:any}
-from ...job_choices import groups_to_choose
-from ...job_filters import LONGEST, Filters
+from ...jobs.choices import groups_to_choose
+from ...jobs.filters import LONGEST, Filters
 from ...routes import page
 from ...visit import Visit
 from ..group_pages import group_path_of
 from ..groups.files import files_path
-from ..job_view import job_address
+from ..job.view import job_address
 
 _ADMIN = {  # its places for admins -> ours
     "group": "groups",

@@ -1,0 +1,1 @@
+"""Commands about datasets, files, images, instance types and secrets."""

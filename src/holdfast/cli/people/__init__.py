@@ -1,0 +1,1 @@
+"""Commands about users, groups, keys, notifications and the login."""

@@ -1,0 +1,1 @@
+"""Commands that start, stop, check and maintain the server."""

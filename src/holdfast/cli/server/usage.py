@@ -1,0 +1,56 @@
+"""`holdfast usage`: reports by month."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from .. import output
+from ..options import Json, connect
+
+
+def usage(
+    month: Annotated[str | None, typer.Argument(metavar="MONTH", help="2026-11. Default: say which there are.")] = None,
+    details: Annotated[bool, typer.Option("--details", help="A line for each try of each task.")] = False,
+    json: Json = False,
+) -> None:
+    """Print what users were given in a month, as CSV. For admins."""
+    if month is None:
+        _list_months(json)
+        return
+    found = re.fullmatch(r"(\d{4})[-/](\d{1,2})", month)
+    if found is None:
+        raise typer.BadParameter(f"{month!r} is not a month such as 2026-11", param_hint="MONTH")
+    year, number = int(found[1]), int(found[2])
+    with connect() as client:
+        if json:
+            text = b"".join(client.usage_details(year, number)).decode() if details else client.usage(year, number)
+            output.emit_json({"items": _rows(text)})
+        elif details:
+            for piece in client.usage_details(year, number):
+                output.emit_bytes(piece)
+        else:
+            output.emit_bytes(client.usage(year, number).encode())
+
+
+def _list_months(json: bool) -> None:
+    with connect() as client:
+        months = client.usage_months()
+    if json:
+        output.emit_json({"items": months})
+        return
+    for each in months:
+        output.emit(f"{each.year}-{each.month:02}")
+    if not months:
+        output.note("Nothing has run yet.")
+    else:
+        output.hint(f"holdfast usage {months[0].year}-{months[0].month:02}")
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    import csv
+    import io
+
+    return list(csv.DictReader(io.StringIO(text)))

@@ -1,0 +1,1 @@
+"""How tasks end: exit codes, signals, causes, and OpenPAI's table of them."""

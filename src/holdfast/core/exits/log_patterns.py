@@ -1,0 +1,85 @@
+"""Signs in the end of a failed task's log that tell more than its exit code does.
+
+Tried in this order; the first that is found wins. A log is written by anyone, so every pattern must take time in
+proportion to its length: no repeat without a bound, and none inside another. Patterns are used in lower case, where a
+class such as `\\S` would mean its opposite.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from .exit import Cause
+
+# Signs that count only beside this exit code: a shell's for a command it lacks, and that of our ssh plugin.
+ONLY_WITH = {Cause.COMMAND_NOT_FOUND: 127, Cause.SSH_BARRIER: 249}
+
+
+def _raised(*errors: str) -> str:
+    """As a traceback ends: the error's name and a colon, or the name alone on the line."""
+    return rf"\b(?:{'|'.join(errors)})(?::|\s{{0,5}}$)"
+
+
+PATTERNS: tuple[tuple[Cause, str], ...] = (
+    (Cause.SSH_BARRIER, r"\[openpai-runtime\] \[ERROR\] (?:SSH barrier reaches|The SSH barrier can never)"),
+    # Not commands of the plugin `cmd` that failed: they are the user's, and tell as much as any others.
+    (Cause.PLUGIN_FAILED, r"\[openpai-runtime\] \[ERROR\] The runtime plugin (?!cmd failed )"),
+    (Cause.COMMAND_NOT_FOUND, r"command not found|: not found\s{0,5}$"),
+    (
+        Cause.TENSORFLOW_OOM,
+        r"ResourceExhaustedError: OOM|OOM when allocating tensor|ran out of memory trying to allocate",
+    ),
+    (Cause.MPI_SEGFAULT, r"Signal code: Address not mapped"),
+    (Cause.GPU_MEMORY_ERROR, r"CUDA_ERROR_ECC_UNCORRECTABLE|uncorrectable ECC error"),
+    (
+        Cause.CUDA_MISMATCH,
+        r"CUDA driver version is insufficient for CUDA runtime version|NVIDIA driver on your system is too old",
+    ),
+    (
+        Cause.CUDNN_MISMATCH,
+        r"dropout supported only in cudnn v|dropout[^\n]{0,100}requires cudnn|cudnn[^\n]{0,100}\bdropout\b"
+        r"|Loaded runtime CuDNN library: [^\n]{0,40}but source was compiled with",
+    ),
+    (
+        Cause.CUDA_OOM,
+        r"cuda runtime error \(2\)|CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY",
+    ),
+    (
+        Cause.BAD_ARGUMENT,
+        r"unknown option|unrecognized option|unrecognized arguments?:|invalid argument:|bad argument #2 to ",
+    ),
+    (
+        Cause.BAD_DATA,
+        # Of EOFErrors only this one: others come from helpers that were killed, and may well pass.
+        _raised("UnicodeDecodeError", "UnicodeEncodeError", "UnicodeError")
+        + r"|\beoferror: ran out of input|input/output error|perhaps your file is in a different file format",
+    ),
+    (Cause.BAD_SAVE_PATH, r"called with invalid save path|save_path is not a valid checkpoint"),
+    (
+        Cause.SYNTAX_ERROR,
+        _raised("SyntaxError", "IndentationError", "TabError", "AttributeError", "NameError", "UnpicklingError")
+        + r"|assign requires shapes of both tensors to match",
+    ),
+    (Cause.IMPORT_ERROR, _raised("ImportError")),
+    (Cause.INDEX_ERROR, r"\bIndexError: [^\n]{0,100}out of (?:range|bounds)"),
+    (Cause.SEGFAULT, r"segmentation fault"),
+    (Cause.CORE_DUMPED, r"core dumped"),
+    (Cause.UNSET_VARIABLE, r": unbound variable\s{0,5}$|: parameter not set\s{0,5}$"),
+)
+
+
+@cache
+def _compiled() -> tuple[tuple[Cause, re.Pattern[str]], ...]:
+    return tuple((cause, re.compile(pattern.lower(), re.MULTILINE)) for cause, pattern in PATTERNS)
+
+
+def match_log(tail: str, code: int) -> Cause | None:
+    """Case does not matter; to lower it on both sides is three times as fast as to ignore it."""
+    tail = tail.lower()
+    for cause, pattern in _compiled():
+        if ONLY_WITH.get(cause, code) != code:
+            continue
+        if pattern.search(tail):
+            return cause
+    return None

@@ -1,0 +1,1 @@
+"""Readings, samples and usage of tasks."""

@@ -1,0 +1,1 @@
+"""Which job runs where and when, and why the others wait."""

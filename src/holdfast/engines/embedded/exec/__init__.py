@@ -1,0 +1,1 @@
+"""Commands and connections inside running and held tasks."""

@@ -1,0 +1,1 @@
+"""Imported images: archives read, unpacked and stored."""

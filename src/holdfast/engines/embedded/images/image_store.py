@@ -1,0 +1,179 @@
+"""Images on the shelf: unpacked root filesystems in home/images, and what their archives said of them.
+
+`NAME.json` names a folder in `roots/`; a new import of the same name makes a new folder and then replaces the file,
+so a name is always whole. Folders no name points to are garbage, removed once no task stands on them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from holdfast.core.errors import UserError
+from holdfast.core.job import HOST_IMAGE
+from holdfast.disk_space import DiskMarks, is_disk_full
+from holdfast.engines.base import ImageInfo
+
+from ..lifecycle.cleaning import remove_tree
+from ..sandbox.roots import find_shell
+from .archives import unpack_image
+from .tars import BadArchive
+from .unpacking import Unpacker, no_room
+
+_LONGEST_FILE = 200
+_DRAFT = "new-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    name: str
+    rootfs: str
+    shell: str | None  # a path inside; None when it has none
+    size: int
+    created_at: datetime
+    source: str
+    env: dict[str, str] = field(default_factory=dict)
+    workdir: str = ""
+
+    @property
+    def info(self) -> ImageInfo:
+        return ImageInfo(name=self.name, size=self.size, created_at=self.created_at, source=self.source)
+
+
+class ImageShelf:
+    """Blocking: call it from a thread."""
+
+    def __init__(self, folder: Path, marks: DiskMarks | None = None) -> None:
+        self._folder = folder
+        self._marks = marks or DiskMarks()
+        self._roots = folder / "roots"
+        self._lock = threading.Lock()
+
+    def find(self, name: str) -> Image | None:
+        """By its name; as elsewhere, no tag means `latest`."""
+        bare = name.removesuffix(":latest")
+        for candidate in dict.fromkeys((name, f"{name}:latest", bare)):
+            path = self._index_file(candidate)
+            if path is not None and (image := self._read(path)) is not None:
+                return image
+        return None
+
+    def names(self) -> list[str]:
+        return [HOST_IMAGE, *sorted(image.name for image in self._all())]
+
+    def infos(self) -> list[ImageInfo]:
+        host = ImageInfo(name=HOST_IMAGE, size=None, created_at=None, source="this machine")
+        return [host, *sorted((image.info for image in self._all()), key=lambda info: info.name)]
+
+    def add(self, name: str, file: Path, *, needs_shell: bool = False) -> ImageInfo:
+        index = self._index_file(name)
+        if index is None or name == HOST_IMAGE:
+            raise UserError(f"{name[:100]!r} cannot be the name of an image.", field="name")
+        self._roots.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._roots / f"{_DRAFT}{secrets.token_hex(8)}"
+        try:
+            image = self._unpack(name, file, folder)
+            if needs_shell and image.shell is None:
+                raise _no_shell()
+            final = self._roots / folder.name.removeprefix(_DRAFT)
+            image = replace(image, rootfs=str(final / "rootfs"))
+            with self._lock:
+                folder.rename(final)
+                self._write(index, image)
+        except OSError as error:
+            remove_tree(str(folder))
+            if is_disk_full(error):
+                raise no_room() from error
+            raise BadArchive(f"The image could not be unpacked: {error.strerror or error}.") from error
+        except BaseException:
+            remove_tree(str(folder))
+            raise
+        return image.info
+
+    def remove(self, name: str) -> bool:
+        path = self._index_file(name)
+        try:
+            if path is not None:
+                path.unlink()
+                return True
+        except FileNotFoundError:
+            pass
+        return False
+
+    def clean(self, in_use: Collection[str]) -> None:
+        """Remove folders no image points to and no task in `in_use` stands on."""
+        with self._lock:
+            wanted = {image.rootfs for image in self._all()} | set(in_use)
+            folders = [folder for folder in self._folders() if not folder.name.startswith(_DRAFT)]
+        for folder in folders:
+            if str(folder / "rootfs") not in wanted:
+                remove_tree(str(folder))
+
+    def unfinished(self) -> list[str]:
+        """Half imports. Of a server that died, as long as none has been begun by this one."""
+        return [str(folder) for folder in self._folders() if folder.name.startswith(_DRAFT)]
+
+    def _folders(self) -> list[Path]:
+        return list(self._roots.iterdir()) if self._roots.is_dir() else []
+
+    def _unpack(self, name: str, file: Path, folder: Path) -> Image:
+        rootfs = folder / "rootfs"
+        rootfs.mkdir(parents=True)
+        rootfs.chmod(0o755)
+        unpacker = Unpacker(str(rootfs), self._marks)
+        config = unpack_image(file, unpacker)
+        unpacker.finish()
+        return Image(
+            name=name,
+            rootfs=str(rootfs),
+            shell=find_shell(str(rootfs)),
+            size=unpacker.size,
+            created_at=datetime.now(UTC),
+            source=config.kind,
+            env=config.env,
+            workdir=config.workdir,
+        )
+
+    def _all(self) -> list[Image]:
+        files = self._folder.glob("*.json") if self._folder.is_dir() else ()
+        return [image for path in files if (image := self._read(path)) is not None]
+
+    def _index_file(self, name: str) -> Path | None:
+        """None for what cannot be a name here."""
+        if not name or name == HOST_IMAGE or "\0" in name:
+            return None
+        file = quote(name, safe="").replace(".", "%2E")
+        return self._folder / f"{file}.json" if len(file) <= _LONGEST_FILE else None
+
+    def _read(self, path: Path) -> Image | None:
+        try:
+            fields: dict[str, Any] = json.loads(path.read_bytes())
+            fields["created_at"] = datetime.fromisoformat(fields["created_at"])
+            return Image(**fields)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _write(self, path: Path, image: Image) -> None:
+        fields = {name: getattr(image, name) for name in Image.__dataclass_fields__}
+        fields["created_at"] = image.created_at.isoformat()
+        draft = path.with_suffix(".draft")
+        with open(draft, "w") as file:
+            json.dump(fields, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+
+
+def _no_shell() -> BadArchive:
+    return BadArchive(
+        "The image has no shell: neither bash nor sh was found in it, and the commands of jobs run in one.",
+        hint="Build it on an image that has one, such as debian:stable-slim or alpine.",
+    )

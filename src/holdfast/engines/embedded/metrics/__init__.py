@@ -1,0 +1,1 @@
+"""Resource usage of tasks: control groups, processes, GPUs and TCP traffic."""

@@ -1,0 +1,1 @@
+"""The sandbox of a task: root filesystem, mounts, devices, system call filter."""

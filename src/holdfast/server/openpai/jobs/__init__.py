@@ -1,0 +1,1 @@
+"""OpenPAI's job endpoints, of both protocols."""

@@ -1,0 +1,1 @@
+"""OpenPAI's endpoints for users, groups, tokens and virtual clusters."""

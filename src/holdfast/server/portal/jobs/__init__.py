@@ -1,0 +1,1 @@
+"""Job files and job rows as pages show them."""

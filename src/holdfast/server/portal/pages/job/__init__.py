@@ -1,0 +1,1 @@
+"""The job list, and the page of one job with its sections."""

@@ -1,0 +1,1 @@
+"""PrimeHub's images, instance types, volumes and secrets."""

@@ -1,0 +1,1 @@
+"""The GraphQL endpoint: requests, schema, paging and errors."""

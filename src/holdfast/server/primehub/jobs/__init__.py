@@ -1,0 +1,1 @@
+"""PrimeHub's jobs, schedules and logs."""

@@ -1,0 +1,38 @@
+"""What a job used, in the form that PrimeHub's agent wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.job import Job
+from holdfast.core.metrics.samples import RINGS, Sample
+from holdfast.store.metrics.series_files import Series
+
+from ..graphql.scalars import whole_numbers
+
+Shape = dict[str, Any]
+
+
+def show_figures(series: Series, job: Job) -> Shape:
+    """Of one task: PrimeHub's jobs have no more."""
+    reading = series.reading
+    limit = job.roles[0].resources.memory if reading.memory_limit is None else reading.memory_limit
+    spec = {
+        "mem_total": limit,
+        "GPU": [{"index": gpu.index, "mem_total": gpu.memory_total} for gpu in reading.gpus],
+    }
+    datasets = {ring.name: [_record(sample) for sample in series.rings[ring.name]] for ring in RINGS}
+    found: Shape = whole_numbers({"spec": spec, "datasets": datasets})
+    return found
+
+
+def _record(sample: Sample) -> Shape:
+    return {
+        "timestamp": round(sample.at),
+        "cpu_util": round(sample.cpu, 2),
+        "mem_used": round(sample.memory),
+        "GPU": [
+            {"index": gpu.index, "gpu_util": round(gpu.percent, 2), "mem_used": round(gpu.memory)}
+            for gpu in sample.gpus
+        ],
+    }

@@ -1,0 +1,1 @@
+"""PrimeHub's users and groups."""

@@ -1,0 +1,1 @@
+"""What admins offer to jobs by name: images, instance types, secrets."""

@@ -1,0 +1,136 @@
+"""What an instance type may be: every problem at once, in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.catalogue import InstanceType
+from holdfast.core.errors import UserError
+from holdfast.core.job import GIB, MIB
+
+from ..names import check_prose, check_text
+
+MOST_CPU = 1_000_000
+MOST_MEMORY = 2**50
+MOST_GPU = 10_000
+MOST_RULES = 100  # tolerations, and labels of a machine, of one type
+SHORTEST_LABEL, LONGEST_LABEL = 3, 63  # PrimeHub's form takes no others
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+OPERATORS = ("Equal", "Exists")
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+ANY_EFFECT = "None"  # as PrimeHub's form writes it
+_TOLERATION_KEYS = {"operator", "key", "value", "effect"}
+
+
+def tidy(type: InstanceType) -> InstanceType:
+    """One spelling for what means the same: groups in order and once, no empty parts of tolerations."""
+    return replace(
+        type,
+        display_name=type.display_name.strip(),
+        groups=tuple(sorted(set(type.groups))),
+        tolerations=tuple(_tidy_toleration(each) for each in type.tolerations),
+        node_selector=dict(type.node_selector),
+    )
+
+
+def check_instance_type(type: InstanceType) -> None:
+    """UserError with everything that is wrong."""
+    check_text(type.display_name, "display_name", longest=255)
+    check_prose(type.description, "description")
+    found = [*_limits(type), *_requests(type), *_tolerations(type), *_node_selector(type)]
+    if found:
+        field, _ = found[0]
+        raise UserError("; ".join(message for _, message in found), field=field)
+
+
+def _limits(type: InstanceType) -> Iterator[tuple[str, str]]:
+    if not _within(type.cpu, MOST_CPU) or type.cpu < 0.01:
+        yield "cpu", f"cpu must be from 0.01 to {MOST_CPU} cores, not {type.cpu}"
+    if not MIB <= type.memory <= MOST_MEMORY:
+        yield "memory", f"memory must be from {MIB} to {MOST_MEMORY} bytes, not {type.memory}"
+    if not 0 <= type.gpu <= MOST_GPU:
+        yield "gpu", f"gpu must be a whole number from 0 to {MOST_GPU}, not {type.gpu}"
+    if type.gpu_resource not in GPU_RESOURCES:
+        known = " or ".join(GPU_RESOURCES)
+        yield "gpu_resource", f"gpu_resource must be {known}, not {type.gpu_resource[:80]!r}"
+
+
+def _requests(type: InstanceType) -> Iterator[tuple[str, str]]:
+    for name, request, limit in (("cpu", type.cpu_request, type.cpu), ("memory", type.memory_request, type.memory)):
+        if request is None:
+            continue
+        if not _within(request, math.inf):
+            yield f"{name}_request", f"{name}_request must be more than 0, not {request}"
+        elif request > limit:
+            asked, most = _amount(name, request), _amount(name, limit)
+            yield (
+                f"{name}_request",
+                f"{name}_request asks a machine for {asked}, more than its limit of {most}",
+            )
+
+
+def _amount(name: str, value: float) -> str:
+    if name == "memory":
+        return f"{value / GIB:g} GiB" if value >= GIB else f"{value / MIB:g} MiB"
+    return "1 core" if value == 1 else f"{value:g} cores"
+
+
+def _within(value: float, most: float) -> bool:
+    return math.isfinite(value) and 0 < value <= most
+
+
+def _tidy_toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in toleration.items() if value not in (None, "")}
+    return {key: value for key, value in kept.items() if (key, value) != ("effect", ANY_EFFECT)}
+
+
+def _tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
+    if len(type.tolerations) > MOST_RULES:
+        yield "tolerations", f"tolerations may be at most {MOST_RULES}, not {len(type.tolerations)}"
+        return
+    for number, toleration in enumerate(type.tolerations):
+        field = f"tolerations[{number}]"
+        for problem in _toleration(toleration):
+            yield field, f"{field} {problem}"
+
+
+def _toleration(toleration: Mapping[str, Any]) -> Iterator[str]:
+    if strange := sorted(set(toleration) - _TOLERATION_KEYS):
+        yield f"has no {str(strange[0])[:50]!r}: it holds operator, key, value and effect"
+    for key in sorted(_TOLERATION_KEYS & set(toleration)):
+        value = toleration[key]
+        if not isinstance(value, str) or len(value) > 253 or not value.isprintable():
+            yield f"has a {key} that is no text on one line of at most 253 characters"
+            return
+    operator = toleration.get("operator")
+    if operator not in OPERATORS:
+        yield "needs the operator Equal or Exists"
+    if operator == "Equal" and not ("key" in toleration and "value" in toleration):
+        yield "is Equal, so it needs a key and a value"
+    if operator == "Exists" and "value" in toleration:
+        yield "is Exists, so it cannot have a value"
+    if "effect" in toleration and toleration["effect"] not in EFFECTS:
+        yield f"has an effect that is none of {', '.join(EFFECTS)}"
+
+
+def _node_selector(type: InstanceType) -> Iterator[tuple[str, str]]:
+    if len(type.node_selector) > MOST_RULES:
+        yield "node_selector", f"node_selector may hold at most {MOST_RULES} labels, not {len(type.node_selector)}"
+        return
+    for key, value in type.node_selector.items():
+        if not _is_label(key):
+            yield "node_selector", f"{str(key)[:80]!r} cannot be a label: {_LABEL}"
+        if not _is_label(value):
+            yield "node_selector", f"{str(value)[:80]!r} cannot be the value of a label: {_LABEL}"
+
+
+_LABEL = f"it takes {SHORTEST_LABEL} to {LONGEST_LABEL} characters on one line, without spaces"
+
+
+def _is_label(text: Any) -> bool:
+    if not isinstance(text, str) or not SHORTEST_LABEL <= len(text) <= LONGEST_LABEL:
+        return False
+    return text.isprintable() and " " not in text

@@ -1,0 +1,1 @@
+"""Datasets, the git checkouts behind some of them, and how jobs mount them."""

@@ -1,0 +1,1 @@
+"""Files that groups share, uploads, and artifacts kept from jobs."""

@@ -1,0 +1,1 @@
+"""Access to running and held tasks: exec, SSH logins, debuggers, stack dumps."""

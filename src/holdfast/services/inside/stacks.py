@@ -1,0 +1,232 @@
+"""Where the programs of a task are right now: the Python stacks of all its processes, by py-spy, without a change to
+the job. Of other programs, what the kernel says they wait for.
+
+What py-spy looks at belongs to the job, which may be hostile: it runs inside the task, with the task's files and
+rights, bounded in time, memory and in what it may say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from holdfast.core.access import Actor
+from holdfast.core.errors import Conflict, UserError
+from holdfast.engines.base import Command, Engine, Inside, LetsIn, NoEntry, ProcessInfo
+
+from .service import Entering, Entrance
+
+AT_ONCE = 16  # processes looked into, for all who ask together
+AT_ONCE_EACH = 4
+MOST = 64  # processes looked into, of one task
+MOST_LISTED = 500
+TIME = 20.0  # seconds for all of them
+MOST_OUTPUT = 1024 * 1024  # bytes that are read of one py-spy's output
+MOST_THREADS = 500
+MOST_FRAMES = 200  # of one thread, the innermost
+LONGEST = 500  # characters of any text
+SMALL = 4096  # bytes of a file in /proc
+
+STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "waiting for a device",
+    "T": "stopped",
+    "t": "traced",
+    "Z": "ended",
+    "I": "idle",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    id: int
+    name: str
+    active: bool  # it was on a CPU, or about to be
+    owns_gil: bool
+    frames: tuple[Frame, ...]  # the innermost first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    pid: int  # as the task numbers it
+    parent: int  # the same; 0: not one of these
+    command: str
+    python: bool
+    state: str = ""
+    waits_in: str = ""  # the kernel's name for what it waits for
+    threads: tuple[Thread, ...] = ()
+    error: str = ""  # why there are no threads of a Python program
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStacks:
+    entrance: Entrance
+    processes: tuple[Process, ...]
+    left_out: int = 0  # processes
+
+
+class Stacks:
+    def __init__(self, entering: Entering, engine: Engine) -> None:
+        self._entering = entering
+        self._engine = engine if isinstance(engine, LetsIn) else None
+        self._turns = _Turns()
+
+    async def dump(self, actor: Actor, ref: str, task: str | None = None) -> TaskStacks:
+        """Of a task that runs or is held, for those who may enter it; it stands still meanwhile, for milliseconds."""
+        entrance = await self._entering.find(actor, ref, task)
+        found = await self._processes(entrance)
+        shown = found[:MOST_LISTED]
+        looked_into = {info.pid for info in [each for each in shown if each.python][:MOST]}
+        inner = {info.pid: info.inner_pid for info in shown}
+        until = asyncio.get_running_loop().time() + TIME
+        processes = await asyncio.gather(
+            *(self._look(actor, entrance, info, inner, until if info.pid in looked_into else None) for info in shown)
+        )
+        # A number that was given to another process meanwhile would tell of somebody else's.
+        still = {(info.pid, info.inner_pid) for info in await self._processes(entrance)}
+        kept = [each for info, each in zip(shown, processes, strict=True) if (info.pid, info.inner_pid) in still]
+        return TaskStacks(entrance, tuple(kept), len(found) - len(shown))
+
+    async def _processes(self, entrance: Entrance) -> Sequence[ProcessInfo]:
+        if self._engine is None:
+            raise UserError("What runs the jobs here does not tell what runs in them")
+        try:
+            return await self._engine.processes(entrance.attempt_id)
+        except NoEntry as error:
+            raise Conflict(f"{entrance.task} of {entrance.job.id}: {error}") from None
+
+    async def _look(
+        self, actor: Actor, entrance: Entrance, info: ProcessInfo, inner: dict[int, int], until: float | None
+    ) -> Process:
+        command = " ".join(info.command)[:LONGEST]
+        state, waits_in = await asyncio.to_thread(_by_kernel, info.pid)
+        found = Process(
+            pid=info.inner_pid,
+            parent=inner.get(info.parent, 0),
+            command=command,
+            python=info.python,
+            state=state,
+            waits_in=waits_in,
+        )
+        if not info.python:
+            return found
+        if until is None:
+            return replace(found, error=f"Not looked into: only the first {MOST} of a task are")
+        try:
+            async with asyncio.timeout_at(until), self._turns.of(actor.name):
+                return replace(found, threads=await self._spy(entrance.attempt_id, info.inner_pid))
+        except _Failed as error:
+            return replace(found, error=str(error))
+        except TimeoutError:
+            return replace(found, error=f"It took longer than {TIME:g} s")
+
+    async def _spy(self, attempt_id: str, process: int) -> tuple[Thread, ...]:
+        assert self._engine is not None
+        try:
+            session = await self._engine.enter(attempt_id, Command(kind=Inside.STACKS, process=process))
+        except NoEntry as error:
+            raise _Failed(str(error)) from None
+        try:
+            session.end_input()
+            out, err = await asyncio.gather(_bounded(session.read), _bounded(session.read_errors))
+            status = await session.wait()
+        finally:
+            session.signal(signal.SIGKILL)
+            session.close()
+        if status != 0:
+            raise _Failed(_said(err))
+        return _read(out)
+
+
+class _Turns:
+    """Who asks for much waits behind themselves, not in front of others."""
+
+    def __init__(self) -> None:
+        self._all = asyncio.Semaphore(AT_ONCE)
+        self._users: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # who wait or have a turn
+
+    @asynccontextmanager
+    async def of(self, user: str) -> AsyncIterator[None]:
+        own = self._users.get(user)
+        if own is None:
+            own = self._users[user] = asyncio.Semaphore(AT_ONCE_EACH)
+        async with own, self._all:
+            yield
+
+
+class _Failed(Exception):
+    """In words for people."""
+
+
+async def _bounded(read: Callable[[], Awaitable[bytes]]) -> bytes:
+    parts, size = [], 0
+    while part := await read():
+        parts.append(part)
+        size += len(part)
+        if size > MOST_OUTPUT:
+            raise _Failed("Its stacks are too long to be shown")
+    return b"".join(parts)
+
+
+def _said(err: bytes) -> str:
+    lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = " ".join(lines).removeprefix("Error: ")[:LONGEST]
+    if "ermission" in text or "not permitted" in text:
+        return (
+            "The machine does not let the server look into it. Run the server as root, "
+            "or set the kernel's kernel.yama.ptrace_scope to 0"
+        )
+    return text or "py-spy said nothing"
+
+
+def _read(out: bytes) -> tuple[Thread, ...]:
+    try:
+        return tuple(_thread(each) for each in json.loads(out)[:MOST_THREADS])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise _Failed("What py-spy said could not be read") from None
+
+
+def _thread(data: dict[str, Any]) -> Thread:
+    return Thread(
+        id=int(data.get("os_thread_id") or 0),
+        name=str(data.get("thread_name") or "")[:LONGEST],
+        active=bool(data.get("active")),
+        owns_gil=bool(data.get("owns_gil")),
+        frames=tuple(_frame(each) for each in data["frames"][:MOST_FRAMES]),
+    )
+
+
+def _frame(data: dict[str, Any]) -> Frame:
+    return Frame(str(data["name"])[:LONGEST], str(data["filename"])[:LONGEST], int(data.get("line") or 0))
+
+
+def _by_kernel(pid: int) -> tuple[str, str]:
+    """Its state in words, and the kernel's name for what it waits for; empty where that is not told."""
+    try:
+        letter = _proc(pid, "stat").rpartition(b") ")[2][:1].decode("ascii", "replace")
+    except OSError:
+        return "", ""
+    try:
+        waits_in = _proc(pid, "wchan").decode("ascii", "replace").strip("0\n")[:LONGEST]
+    except OSError:
+        waits_in = ""
+    return STATES.get(letter, letter), waits_in
+
+
+def _proc(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+        return file.read(SMALL)

@@ -1,0 +1,1 @@
+"""The installation itself: status, settings in force, audit, disk usage."""

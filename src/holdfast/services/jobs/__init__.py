@@ -1,0 +1,1 @@
+"""Jobs: submission, lookup, detail, holds and change notifications."""

@@ -1,0 +1,1 @@
+"""Logs: reading, following, searching and signed links."""

@@ -1,0 +1,1 @@
+"""Notifications: creation, texts, and delivery by mail or webhook."""

@@ -1,0 +1,117 @@
+"""One try to send a notice, and what is to be made of what came back."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from holdfast.core.notices import Way, address_problem
+from holdfast.store.notifications.records import NewNotice
+
+from .mailing import Mailing
+from .texts import slack_body, webhook_body
+from .webhook_targets import NotAllowed, NotFoundByName, Receivers
+
+AGENT = b"holdfast-notices/1"
+
+
+class Fate(StrEnum):
+    SENT = "sent"
+    LATER = "later"  # it did not arrive, and may the next time
+    REFUSED = "refused"  # it did not arrive, and most likely will not
+    UNSURE = "unsure"  # all of it was sent, and no answer came
+    TAKEN = "taken"  # somebody else is sending it
+
+
+Claim = Callable[[], Awaitable[bool]]  # right before anything is sent; False: it must not be
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """Of one try."""
+
+    fate: Fate
+    said: str = ""
+    wait: timedelta = timedelta()  # at least, before the next try
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    url: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Sending:
+    def __init__(
+        self,
+        receivers: Receivers,
+        mailing: Mailing,
+        derive: Callable[[bytes], bytes] | None,
+        *,
+        timeout: float,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._receivers = receivers
+        self._mailing = mailing
+        self._derive = derive or (lambda purpose: hashlib.sha256(purpose).digest())
+        self._timeout = timeout
+        self._clock = clock
+
+    async def send(self, notice: NewNotice, claim: Claim, *, anywhere: bool = False) -> Came:
+        """`anywhere`: to whatever the server can reach."""
+        problem = address_problem(notice.way, notice.address)
+        if problem:
+            return Came(Fate.REFUSED, f"the address {problem}")
+        if notice.way is Way.MAIL:
+            return await self._mail(notice, claim)
+        return await self._post(notice, claim, anywhere)
+
+    def secret(self, user: str, address: str) -> str:
+        """What a receiver checks signatures with: one for each user and address, so that no receiver can pretend to be
+        another's sender."""
+        return self._derive(b"notices\0" + user.encode() + b"\0" + address.encode()).hex()
+
+    async def _mail(self, notice: NewNotice, claim: Claim) -> Came:
+        refusal = self._mailing.refusal(notice.address)
+        if refusal:
+            return Came(Fate.REFUSED, refusal)
+        tried = await self._mailing.send(notice, claim)
+        if tried.sent:
+            return Came(Fate.SENT, tried.said)
+        if tried.taken:
+            return Came(Fate.TAKEN)
+        if tried.unsure:
+            return Came(Fate.UNSURE, tried.said)
+        return Came(Fate.REFUSED if tried.refused else Fate.LATER, tried.said)
+
+    async def _post(self, notice: NewNotice, claim: Claim, anywhere: bool) -> Came:
+        from .webhook_request import post  # most servers send nothing, and start quicker without
+
+        try:
+            receiver = await self._receivers.find(notice.address, anywhere=anywhere)
+        except NotAllowed as error:
+            return Came(Fate.REFUSED, str(error))
+        except NotFoundByName as error:
+            return Came(Fate.LATER, str(error))
+        return await post(receiver, self._request(notice), claim, self._timeout, self._clock())
+
+    def _request(self, notice: NewNotice) -> Request:
+        body = webhook_body(notice) if notice.way is Way.WEBHOOK else slack_body(notice)
+        text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        moment = str(int(self._clock().timestamp())).encode()
+        key = self.secret(notice.user, notice.address).encode()
+        signature = hmac.new(key, moment + b"." + text, "sha256").hexdigest().encode()
+        headers = [
+            (b"Content-Type", b"application/json"),
+            (b"User-Agent", AGENT),
+            (b"Holdfast-Notice", notice.id.encode()),
+            (b"Holdfast-Signature", b"t=" + moment + b",v1=" + signature),
+            (b"Connection", b"close"),
+        ]
+        return Request(notice.address.partition("#")[0], headers, text)

@@ -1,0 +1,111 @@
+"""One mail, over one connection to the mail server. Everything here blocks, and is called in threads."""
+
+from __future__ import annotations
+
+import re
+import smtplib
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from email.message import EmailMessage
+from email.policy import SMTP
+from pathlib import Path
+
+from holdfast.settings import MailSettings
+from holdfast.store.notifications.records import NewNotice
+
+from .mailing import Tried
+from .texts import one_line
+
+_LINE_START = re.compile(rb"^\.", re.MULTILINE)
+_POLICY = SMTP.clone(cte_type="7bit")  # for mail servers of every age
+
+
+class Smtp:
+    def __init__(self, settings: MailSettings, timeout: float) -> None:
+        self._settings = settings
+        self._timeout = timeout
+
+    def send(self, notice: NewNotice, claim_now: Callable[[], bool]) -> Tried:
+        try:
+            server = self._connected()
+        except smtplib.SMTPResponseException as error:
+            return Tried(said=f"the mail server answered {error.smtp_code}")
+        except (OSError, smtplib.SMTPException):
+            return Tried(said="the mail server could not be reached")
+        try:
+            return self._hand_over(server, notice, claim_now)
+        finally:
+            with suppress(OSError, smtplib.SMTPException):
+                server.quit()
+            server.close()
+
+    def _connected(self) -> smtplib.SMTP:
+        settings = self._settings
+        context = ssl.create_default_context() if settings.security != "none" else None
+        if settings.security == "tls":
+            server: smtplib.SMTP = smtplib.SMTP_SSL(
+                settings.host, settings.port, timeout=self._timeout, context=context
+            )
+        else:
+            server = smtplib.SMTP(settings.host, settings.port, timeout=self._timeout)
+        try:
+            server.ehlo_or_helo_if_needed()
+            if settings.security == "starttls":
+                server.starttls(context=context)
+            if settings.user:
+                server.login(settings.user, self._password())
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    def _password(self) -> str:
+        if self._settings.password or not self._settings.password_file:
+            return self._settings.password
+        return Path(self._settings.password_file).read_text().partition("\n")[0].strip()
+
+    def _hand_over(self, server: smtplib.SMTP, notice: NewNotice, claim_now: Callable[[], bool]) -> Tried:
+        before = (lambda: server.mail(self._settings.sender), lambda: server.rcpt(notice.address))
+        for step in before:
+            refusal = _refusal(step)
+            if refusal:
+                return refusal
+        if not claim_now():
+            return Tried(said="", taken=True)
+        return (
+            _refusal(lambda: server.docmd("DATA"))
+            or _refusal(lambda: self._give(server, notice), last=True)
+            or Tried(said="the mail server took it", sent=True)
+        )
+
+    def _give(self, server: smtplib.SMTP, notice: NewNotice) -> tuple[int, bytes]:
+        text = mail_of(notice, self._settings.sender).as_bytes()
+        server.send(_LINE_START.sub(b"..", text) + b".\r\n")
+        return server.getreply()
+
+
+def _refusal(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> Tried | None:
+    """None: the server agrees. After the `last` step it has the whole mail."""
+    try:
+        code, _ = step()
+    except smtplib.SMTPException as error:
+        late = last and isinstance(error.__context__, TimeoutError)
+        said = "the mail server did not answer in time" if late else "the mail server hung up"
+        return Tried(said=said, unsure=late)
+    if 200 <= code < 400:
+        return None
+    return Tried(said=f"the mail server answered {code}", refused=500 <= code < 600)
+
+
+def mail_of(notice: NewNotice, sender: str) -> EmailMessage:
+    message = EmailMessage(policy=_POLICY)
+    message["From"] = sender
+    message["To"] = notice.address
+    message["Subject"] = f"[holdfast] {one_line(notice.subject)}"
+    message["Date"] = notice.created_at
+    message["Message-ID"] = f"<{notice.id}@{sender.rpartition('@')[2]}>"
+    message["Auto-Submitted"] = "auto-generated"
+    message["Holdfast-Notice"] = notice.id
+    message.set_content(f"{notice.body['text']}\n")
+    return message

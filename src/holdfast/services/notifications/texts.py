@@ -1,0 +1,195 @@
+"""What a notice says: in words, as JSON for webhooks and as Slack's text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+from holdfast.core.notices import TOLD, NoticeEvent
+from holdfast.core.schedule import RunResult
+from holdfast.store.notifications.occurrences import Happening, MissedRun
+from holdfast.store.notifications.records import NewNotice
+
+VERSION = 1  # of the JSON; it changes when something is taken away or means something else
+LONGEST_SUBJECT = 200
+LONGEST_TEXT = 4000
+_NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+_SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+_HAPPENED = {
+    NoticeEvent.STARTED: "has started",
+    NoticeEvent.SUCCEEDED: "succeeded",
+    NoticeEvent.FAILED: "failed",
+    NoticeEvent.STOPPED: "was stopped",
+    NoticeEvent.RETRIED: "failed, and is tried again",
+    NoticeEvent.HELD: "failed, and is held for debugging",
+    NoticeEvent.DEBUGGER_WAITING: "has a debugger that waits for you",
+    NoticeEvent.HOLD_ENDING: "is held only a short time more",
+}
+_NEXT = {
+    NoticeEvent.STARTED: "holdfast logs -f {}",
+    NoticeEvent.SUCCEEDED: "holdfast show {}",
+    NoticeEvent.FAILED: "holdfast why {}",
+    NoticeEvent.STOPPED: "holdfast show {}",
+    NoticeEvent.RETRIED: "holdfast events {}",
+    NoticeEvent.HELD: "holdfast ssh {}",
+    NoticeEvent.DEBUGGER_WAITING: "holdfast debug {}",
+    NoticeEvent.HOLD_ENDING: "holdfast extend {}",
+}
+_DID_NOT_RUN = {
+    RunResult.SKIPPED: "was skipped",
+    RunResult.MISSED: "was missed",
+    RunResult.FAILED: "could not begin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One thing that happened, ready for every recipient."""
+
+    event: NoticeEvent
+    job_id: str | None
+    subject: str
+    body: Mapping[str, Any]  # without what differs between recipients
+
+
+def tell_of_job(happening: Happening, *, verdict: str | None, base: str) -> Told:
+    """`base` is the portal's address, or empty. `verdict`: why it failed, in a line."""
+    event = TOLD[happening.kind]
+    name, link = one_line(happening.name), _link(base, "jobs", happening.job_id)
+    span = _span(happening, event)
+    subject = f"{name} {_HAPPENED[event]}" + (f" after {_show(span)}" if span is not None else "")
+    command = _NEXT[event].format(happening.job_id)
+    why = None if event in (NoticeEvent.STARTED, NoticeEvent.SUCCEEDED) else one_line(happening.message)
+    lines = [
+        f"{subject}.",
+        f"Why: {one_line(verdict)}" if verdict else "",
+        why or "",
+        "",
+        f"Job {happening.job_id} of {happening.user} in the group {one_line(happening.group)}.",
+        f"Next: {command}",
+        link or "",
+    ]
+    return Told(event, happening.job_id, subject[:LONGEST_SUBJECT], {
+        "version": VERSION,
+        "event": event.value,
+        "at": happening.at.isoformat(),
+        "user": happening.user,
+        "subject": subject[:LONGEST_SUBJECT],
+        "text": _text(lines),
+        "link": link,
+        "command": command,
+        "job": _job(happening, event, verdict, span),
+        "schedule": None,
+    })  # fmt: skip
+
+
+def tell_of_schedule(missed: MissedRun, *, base: str) -> Told:
+    run, name = missed.run, one_line(missed.name)
+    subject = f"The run of {name} due at {run.due_at:%Y-%m-%d %H:%M} UTC {_DID_NOT_RUN[run.result]}"
+    link, command = _link(base, "schedules", run.schedule_id), f"holdfast schedule runs {run.schedule_id}"
+    lines = [
+        f"{subject}.",
+        one_line(run.message),
+        "",
+        f"Schedule {run.schedule_id} of {missed.user} in the group {one_line(missed.group)}.",
+        f"Next: {command}",
+        link or "",
+    ]
+    return Told(NoticeEvent.SCHEDULE_SKIPPED, None, subject[:LONGEST_SUBJECT], {
+        "version": VERSION,
+        "event": NoticeEvent.SCHEDULE_SKIPPED.value,
+        "at": run.at.isoformat(),
+        "user": missed.user,
+        "subject": subject[:LONGEST_SUBJECT],
+        "text": _text(lines),
+        "link": link,
+        "command": command,
+        "job": None,
+        "schedule": {
+            "id": run.schedule_id,
+            "name": missed.name,
+            "group": missed.group,
+            "due_at": run.due_at.isoformat(),
+            "result": run.result.value,
+            "message": run.message,
+        },
+    })  # fmt: skip
+
+
+def tell_of_test(user: str, now: datetime) -> Told:
+    subject = "A test of your notices"
+    text = f"{subject}. {user} asked for it; nothing happened to any job."
+    return Told(NoticeEvent.TEST, None, subject, {
+        "version": VERSION,
+        "event": NoticeEvent.TEST.value,
+        "at": now.isoformat(),
+        "user": user,
+        "subject": subject,
+        "text": text,
+        "link": None,
+        "command": "holdfast notices",
+        "job": None,
+        "schedule": None,
+    })  # fmt: skip
+
+
+def webhook_body(notice: NewNotice) -> dict[str, Any]:
+    return {"id": notice.id, **notice.body}
+
+
+def slack_body(notice: NewNotice) -> dict[str, str]:
+    """Nothing that a job is called can become a link or call everybody in the channel."""
+    return {"text": str(notice.body["text"]).translate(_SLACK)}
+
+
+def one_line(text: str) -> str:
+    """Without anything that could begin another line, or another header."""
+    return _NOT_PRINTED.sub(" ", text.encode("utf-8", "replace").decode()).strip()
+
+
+def _text(lines: list[str]) -> str:
+    kept = [line for at, line in enumerate(lines) if line or at == 3]
+    return "\n".join(kept).replace("\n\n\n", "\n\n").rstrip()[:LONGEST_TEXT]
+
+
+def _job(happening: Happening, event: NoticeEvent, verdict: str | None, span: timedelta | None) -> dict[str, Any]:
+    ended = happening.finished_at if span is not None else None
+    return {
+        "id": happening.job_id,
+        "name": happening.name,
+        "group": happening.group,
+        "user": happening.user,
+        "state": happening.state,
+        "message": happening.message,
+        "verdict": verdict,
+        "task": happening.task,
+        "attempt": happening.attempt,
+        "exit_code": happening.exit_code if span is not None else None,
+        "submitted_at": happening.submitted_at.isoformat(),
+        "started_at": happening.started_at.isoformat() if happening.started_at else None,
+        "finished_at": ended.isoformat() if ended else None,
+        "seconds": span.total_seconds() if span is not None else None,
+    }
+
+
+def _span(happening: Happening, event: NoticeEvent) -> timedelta | None:
+    """How long it ran, of one that has ended."""
+    ends = event in (NoticeEvent.SUCCEEDED, NoticeEvent.FAILED, NoticeEvent.STOPPED)
+    if not ends or happening.started_at is None or happening.finished_at is None:
+        return None
+    return max(happening.finished_at - happening.started_at, timedelta())
+
+
+def _show(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    parts = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
+
+
+def _link(base: str, kind: str, id: str) -> str | None:
+    return f"{base}/{kind}/{quote(id)}" if base else None

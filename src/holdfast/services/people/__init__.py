@@ -1,0 +1,1 @@
+"""Users, groups, tokens, passwords and SSH keys."""

@@ -1,0 +1,113 @@
+"""What a group may be: its name and the path made of it, its quotas, and where it keeps its experiments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from holdfast.core.codec import MASK
+from holdfast.core.errors import Conflict, UserError
+from holdfast.core.identity import group_path
+from holdfast.core.records import Group, Mlflow
+from holdfast.core.scheduling.placement import Quota, show_bytes
+
+from ..names import check_name, check_prose, check_text
+
+EVERYONE = "everyone"  # to PrimeHub's clients the group that all are in
+MOST_GIGABYTES = 10**9
+LONGEST_ADDRESS = 2048
+MOST_VARIABLES = 100
+MOST_CHARACTERS = 64 * 1024  # of all variables together
+_MOST: Mapping[str, float] = {"cpu": 1_000_000, "memory": 2**60, "gpu": 1_000_000}  # of a quota
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+
+
+def check_group_name(name: str) -> None:
+    check_name(name, "group")
+    if group_path(name) == EVERYONE:
+        raise UserError(f"The name {name} is reserved: it stands for all users", field="name", hint="Choose another.")
+
+
+def check_path(name: str, groups: Iterable[Group]) -> None:
+    """No two groups may have their folders at the same place in a task."""
+    path = group_path(name)
+    for other in groups:
+        if other.name != name and group_path(other.name) == path:
+            raise Conflict(
+                f"{name} is too much like the group {other.name}: tasks would find both at /project/{path}",
+                field="name",
+                hint="Choose a name that differs in more than capitals, dashes and underscores.",
+            )
+
+
+def check_group(group: Group) -> None:
+    check_text(group.display_name, "display_name", longest=255)
+    check_prose(group.description, "description")
+    if group.hold is not None and group.hold.duration is not None and group.hold.duration <= timedelta(0):
+        raise UserError("A hold takes some time", field="hold", hint="Set it to none to hold no jobs of the group.")
+    size = group.volume_capacity
+    if size is not None and not 1 <= size <= MOST_GIGABYTES:
+        raise UserError(f"volume_capacity must be from 1 to {MOST_GIGABYTES} GB, not {size}", field="volume_capacity")
+
+
+def check_quotas(group: Group) -> None:
+    """One user's part cannot be more than the whole."""
+    for name in Quota.__slots__:
+        whole, part = getattr(group.quota, name), getattr(group.user_quota, name)
+        for field, value in ((f"quota.{name}", whole), (f"user_quota.{name}", part)):
+            if value is not None and not 0 <= value <= _MOST[name]:
+                raise UserError(f"A quota is from 0 to {_amount(name, _MOST[name])}", field=field)
+        if whole is not None and part is not None and part > whole:
+            shown, most = _amount(name, part), _amount(name, whole)
+            raise UserError(
+                f"The {name} quota of each user ({shown}) must not be more than the group's ({most})",
+                field=f"user_quota.{name}",
+                hint="Raise the group's quota, or lower that of its users.",
+            )
+
+
+def _amount(name: str, value: float) -> str:
+    return show_bytes(int(value)) if name == "memory" else f"{value:g}"
+
+
+def check_mlflow(mlflow: Mlflow) -> None:
+    for field in ("tracking_uri", "ui_url"):
+        check_text(getattr(mlflow, field), field, longest=LONGEST_ADDRESS)
+    if not mlflow.tracking_uri.strip():
+        raise UserError("MLflow needs the address of its tracking server", field="tracking_uri")
+    for field in ("tracking_envs", "artifact_envs"):
+        _check_variables(getattr(mlflow, field), field)
+
+
+def _check_variables(variables: Mapping[str, str], field: str) -> None:
+    if len(variables) > MOST_VARIABLES:
+        raise UserError(f"{field} may hold at most {MOST_VARIABLES} variables", field=field)
+    if sum(len(name) + len(value) for name, value in variables.items()) > MOST_CHARACTERS:
+        raise UserError(f"{field} may hold at most {MOST_CHARACTERS} characters", field=field)
+    for name, value in variables.items():
+        if not _VARIABLE.fullmatch(name):
+            said = f"{name[:80]!r} cannot be the name of a variable"
+            raise UserError(said, field=field, hint="Use letters, digits and _, not a digit first.")
+        if "\0" in value or not _is_unicode(value):
+            raise UserError(f"The value of {name} cannot be that of a variable", field=field)
+        if value == MASK:
+            raise UserError(f"The value of {name} is masked", field=field, hint="Write the true one in its place.")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def mask_mlflow(mlflow: Mlflow) -> Mlflow:
+    """As members see it."""
+    return replace(
+        mlflow,
+        tracking_envs=dict.fromkeys(mlflow.tracking_envs, MASK),
+        artifact_envs=dict.fromkeys(mlflow.artifact_envs, MASK),
+    )

@@ -1,0 +1,1 @@
+"""Schedules: recurrence, due runs and why the next run waits."""

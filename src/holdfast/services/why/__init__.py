@@ -1,0 +1,1 @@
+"""Why a job waits, failed or is slow: evidence gathered, judged and cached."""

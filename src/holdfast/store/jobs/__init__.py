@@ -1,0 +1,1 @@
+"""Jobs, their attempts, events and everything derived from them."""

@@ -1,0 +1,63 @@
+"""Tags of jobs. A job's own row has them in order, for showing; `job_tags` has them the other way round, for finding.
+Both are written here, together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from holdfast.core.errors import NotFound, UserError
+from holdfast.core.records import NewEvent
+
+from ..rows import event_values, storable, to_json
+from .events import insert_events
+
+MOST_TAGS = 100  # of one job
+
+_TAGS_OF = text("SELECT seq, tags_json FROM jobs WHERE id = :id")
+_SET_TAGS = text("UPDATE jobs SET tags_json = :tags_json WHERE seq = :seq")
+_INSERT = text("INSERT INTO job_tags (tag, job_seq) VALUES (:tag, :seq) ON CONFLICT (tag, job_seq) DO NOTHING")
+_DELETE = text("DELETE FROM job_tags WHERE tag = :tag AND job_seq = :seq")
+
+
+def insert_tags(conn: Connection, job_seq: int, tags: Sequence[str]) -> None:
+    """For a job that was just inserted with these tags."""
+    conn.execute(_INSERT, [{"tag": storable(tag), "seq": job_seq} for tag in tags])
+
+
+def add_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> bool:
+    """With its event. False, and nothing written, when the job has the tag."""
+    row, tags = _tags_of(conn, job_id)
+    if tag in tags:
+        return False
+    if len(tags) >= MOST_TAGS:
+        raise UserError(f"A job has at most {MOST_TAGS} tags", hint="Remove one first.")
+    insert_tags(conn, row.seq, [tag])
+    _set_tags(conn, row.seq, [*tags, tag], event)
+    return True
+
+
+def remove_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> bool:
+    """With its event. False, and nothing written, when the job does not have the tag."""
+    row, tags = _tags_of(conn, job_id)
+    if tag not in tags:
+        return False
+    conn.execute(_DELETE, {"tag": storable(tag), "seq": row.seq})
+    _set_tags(conn, row.seq, [each for each in tags if each != tag], event)
+    return True
+
+
+def _tags_of(conn: Connection, job_id: str) -> tuple[Row[Any], list[str]]:
+    row = conn.execute(_TAGS_OF, {"id": storable(job_id)}).one_or_none()
+    if row is None:
+        raise NotFound(f"There is no job {job_id}")
+    return row, json.loads(row.tags_json) if row.tags_json else []
+
+
+def _set_tags(conn: Connection, seq: int, tags: Sequence[str], event: NewEvent) -> None:
+    conn.execute(_SET_TAGS, {"seq": seq, "tags_json": to_json(tags) if tags else None})
+    insert_events(conn, [event_values(seq, event)])

@@ -1,0 +1,1 @@
+"""Samples of tasks' resource usage."""

@@ -1,0 +1,1 @@
+"""Notifications, their recipients and the events they are made from."""

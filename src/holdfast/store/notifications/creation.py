@@ -1,0 +1,193 @@
+"""Making notices, within what one user is told of in an hour.
+
+What happens is counted, not the notices of it: one event that three recipients are told of counts once. Above the
+limit events are left out for a while; every recipient that misses some is told so at once, and how many afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, func, select, update
+
+from holdfast.core.notices import URGENT, NoticeEvent, Way
+
+from ..rows import instant, micros, storable, to_json
+from ..tables import notices
+from .occurrences import Mark, move_mark
+from .records import NewNotice, address_of, insert_notice
+
+SPAN = timedelta(hours=1)
+URGENT_TIMES = 10  # as many of those that somebody has to act upon
+MOST_WARNED = 100  # addresses of one user that are told of what they miss
+
+Target = tuple[Way, str]
+
+
+def make_notices(
+    conn: Connection, before: Mark, after: Mark, made: Sequence[NewNotice], most_per_hour: int
+) -> int | None:
+    """How many there are, with how far was looked; None, and nothing is done, when somebody else did it before."""
+    if not move_mark(conn, before, after):
+        return None
+    hours: dict[str, _Hour] = {}
+    for notice in made:
+        if notice.user not in hours:
+            hours[notice.user] = _Hour(conn, notice.user, notice.created_at, most_per_hour)
+        hours[notice.user].take(notice)
+    return sum(hour.made for hour in hours.values())
+
+
+def count_recent(conn: Connection, user: str, now: datetime) -> int:
+    """What a user was told of in the last hour, but for what somebody has to act upon."""
+    return len(_moments(conn, user, now)[False])
+
+
+@dataclass(slots=True)
+class _Summary:
+    """A notice that waits until events are told again, and says then how many were not."""
+
+    seq: int
+    notice: NewNotice
+    count: int
+
+
+class _Hour:
+    """The last one of a user."""
+
+    def __init__(self, conn: Connection, user: str, now: datetime, most: int) -> None:
+        self._conn = conn
+        self._bounds = {False: most, True: most * URGENT_TIMES}
+        self._moments = _moments(conn, user, now)
+        self._told: dict[str, bool] = {}  # what happened -> whether it is told
+        self._until, self._summaries = _pause(conn, user, now)
+        self.made = 0
+
+    def take(self, notice: NewNotice) -> None:
+        if notice.happening not in self._told:
+            self._told[notice.happening] = self._has_room(notice)
+        if self._told[notice.happening]:
+            self._insert(notice)
+        else:
+            self._leave_out(notice)
+
+    def _has_room(self, notice: NewNotice) -> bool:
+        urgent, now = notice.event in URGENT, notice.created_at
+        moments = self._moments[urgent]
+        if len(moments) < self._bounds[urgent] and (urgent or self._until is None or self._until <= now):
+            moments.append(now)
+            return True
+        if self._until is None or self._until <= now:
+            # When half of them are an hour old: so there is one pause for many events, not one for each.
+            self._until = moments[(len(moments) - 1) // 2] + SPAN
+        return False
+
+    def _leave_out(self, notice: NewNotice) -> None:
+        target = (notice.way, notice.address)
+        known = self._summaries.get(target)
+        assert self._until is not None
+        if known is not None:
+            known.count += 1
+            self._count(known)
+        elif len(self._summaries) < MOST_WARNED:
+            self._insert(_warning(notice, self._until, self._bounds[notice.event in URGENT]))
+            summary = _summary(notice, self._until, 1)
+            self._summaries[target] = _Summary(self._insert(summary, self._until), summary, 1)
+
+    def _count(self, known: _Summary) -> None:
+        assert self._until is not None
+        counted = _summary(known.notice, self._until, known.count)
+        values = {"subject": storable(counted.subject), "body_json": to_json(dict(counted.body))}
+        self._conn.execute(update(notices).where(notices.c.seq == known.seq).values(values))
+
+    def _insert(self, notice: NewNotice, due_at: datetime | None = None) -> int:
+        self.made += 1
+        return insert_notice(self._conn, notice, due_at=due_at)
+
+
+def _moments(conn: Connection, user: str, now: datetime) -> dict[bool, list[datetime]]:
+    """When what a user was told of was noticed, oldest first; and the same of what is urgent."""
+    first = func.min(notices.c.created_at).label("first")
+    recent = select(notices.c.happening, notices.c.event, first).where(
+        notices.c.user_name == storable(user),
+        notices.c.created_at > micros(now - SPAN),
+        notices.c.event != NoticeEvent.LEFT_OUT.value,
+    )
+    found: dict[bool, list[datetime]] = {False: [], True: []}
+    for row in conn.execute(recent.group_by(notices.c.happening, notices.c.event).order_by(first)):
+        found[NoticeEvent(row.event) in URGENT].append(instant(row.first))
+    return found
+
+
+def _pause(conn: Connection, user: str, now: datetime) -> tuple[datetime | None, dict[Target, _Summary]]:
+    """Until when events are left out, and who will be told how many were; None: they are told."""
+    told = select(notices).where(
+        notices.c.user_name == storable(user),
+        notices.c.created_at > micros(now - SPAN),
+        notices.c.event == NoticeEvent.LEFT_OUT.value,
+    )
+    until: datetime | None = None
+    found: dict[Target, _Summary] = {}
+    for row in conn.execute(told).all():
+        body = json.loads(row.body_json)
+        ends = datetime.fromisoformat(body["left_out"]["until"])
+        if ends <= now:
+            continue
+        until = max(ends, until or ends)
+        address = address_of(conn, row)
+        if body["left_out"]["count"] is not None and address is not None:
+            notice = NewNotice(
+                id=row.id,
+                user=row.user_name,
+                way=Way(row.way),
+                address=address,
+                event=NoticeEvent.LEFT_OUT,
+                happening=row.happening,
+                job_id=None,
+                subject=row.subject,
+                body=body,
+                created_at=instant(row.created_at),
+            )
+            found[notice.way, address] = _Summary(row.seq, notice, body["left_out"]["count"])
+    return until, found
+
+
+# -- what is said
+
+
+def _warning(notice: NewNotice, until: datetime, most: int) -> NewNotice:
+    subject = f"More than {most} events in an hour: others are left out here until {_show(until)}"
+    but = "" if notice.event in URGENT else " Held tasks and debuggers that wait for you are told of all the same."
+    text = f"{subject}.{but} Afterwards you are told how many were left out."
+    return _of_left_out(notice, subject, text, until, None)
+
+
+def _summary(notice: NewNotice, until: datetime, count: int) -> NewNotice:
+    what = "1 event was" if count == 1 else f"{count} events were"
+    subject = f"{what} left out here from {_show(notice.created_at)} until {_show(until)}"
+    return _of_left_out(notice, subject, f"{subject}.\nNext: holdfast ls", until, count)
+
+
+def _of_left_out(notice: NewNotice, subject: str, text: str, until: datetime, count: int | None) -> NewNotice:
+    id = f"notice-{secrets.token_hex(8)}" if notice.event is not NoticeEvent.LEFT_OUT else notice.id
+    body = {
+        **notice.body,
+        "event": NoticeEvent.LEFT_OUT.value,
+        "at": notice.created_at.isoformat(),
+        "subject": subject,
+        "text": text,
+        "link": None,
+        "command": "holdfast ls",
+        "job": None,
+        "schedule": None,
+        "left_out": {"until": until.isoformat(), "count": count},
+    }
+    return replace(notice, id=id, event=NoticeEvent.LEFT_OUT, happening=id, subject=subject, job_id=None, body=body)
+
+
+def _show(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
