@@ -24,8 +24,8 @@ from holdfast.core.states import FINAL, TRANSITIONS, Change, JobState, TaskState
 from holdfast.server.openpai import handlers as handlers  # declares every address
 from holdfast.server.openpai.endpoints import ENDPOINTS, Endpoint
 from holdfast.server.openpai.endpoints import Who as Asker
-from holdfast.server.primehub.graphql.schema import build_schema
 from holdfast.server.primehub.jobs.states import FAILURES, PHASES
+from holdfast.server.primehub.schema import build_schema
 from holdfast.settings import Section, Settings
 
 FOLDER = Path(__file__).parent / "reference"

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.engines.base import EngineHealth, Isolation
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from holdfast.engines.embedded.lifecycle.folder import TaskFolder
+from holdfast.engines.embedded.task_folder import TaskFolder
 from tests.contracts.engine_contract import PATIENCE, Rig, sweep
 
 

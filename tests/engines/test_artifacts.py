@@ -13,7 +13,7 @@ from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, LeftOut, OutOfReach
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import artifacts
-from holdfast.engines.embedded.lifecycle.cleaning import remove_tree
+from holdfast.engines.embedded.tree_removal import remove_tree
 from tests.contracts.engine_contract import Basket, Rig, collect, launch
 
 from .playing import folder_of, need, play

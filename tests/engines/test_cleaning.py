@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from holdfast.engines.embedded.lifecycle.cleaning import remove_tree
+from holdfast.engines.embedded.tree_removal import remove_tree
 
 
 def test_any_depth(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from holdfast.core.job import Mount, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import find_cgroups
-from holdfast.engines.embedded.lifecycle.folder import TaskFolder, is_locked, try_lock
-from holdfast.engines.embedded.lifecycle.folder_content import StartNote, parse_start
+from holdfast.engines.embedded.folder_content import StartNote, parse_start
 from holdfast.engines.embedded.lifecycle.places import Places
 from holdfast.engines.embedded.processes import boot_id
+from holdfast.engines.embedded.task_folder import TaskFolder, is_locked, try_lock
 from tests.contracts.engine_contract import Rig, launch, read_all, sweep
 
 from .playing import folder_of, need, play

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.mount_table import Mount, MountTable
 from holdfast.engines.embedded.sandbox import host, private_files
 from holdfast.engines.embedded.sandbox.host import HostStamp, scan_host
-from holdfast.engines.embedded.sandbox.mount_table import Mount, MountTable
 from holdfast.engines.embedded.sandbox.package_scan import PackageScan
 from holdfast.engines.embedded.sandbox.private_files import PrivateFiles, find_private_files
 from holdfast.engines.embedded.sandbox.views import Views

@@ -14,7 +14,8 @@ from holdfast.core.attempt import Seen
 from holdfast.core.errors import UserError
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
-from holdfast.engines.embedded.images.image_store import Image, ImageShelf
+from holdfast.engines.embedded.image import Image
+from holdfast.engines.embedded.images.image_store import ImageShelf
 from holdfast.engines.embedded.images.tars import BadArchive
 from tests.contracts.engine_contract import Rig, launch, read_all
 

@@ -19,10 +19,10 @@ from holdfast.core.job import MIB, Mount
 from holdfast.engines.base import Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import logs, recorder
-from holdfast.engines.embedded.lifecycle.folder import TaskFolder
 from holdfast.engines.embedded.lifecycle.logs import READERS, FileLog, MergedLog
 from holdfast.engines.embedded.lifecycle.recorder import Recorder
 from holdfast.engines.embedded.lifecycle.timeline import RECORD
+from holdfast.engines.embedded.task_folder import TaskFolder
 from holdfast.services.logs.reading import follow
 from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
 from tests.longer import examples

@@ -19,7 +19,7 @@ from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Measures
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, cgroups
-from holdfast.engines.embedded.lifecycle.folder_content import StartNote
+from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.metrics import packets, rounds, traffic
 from holdfast.engines.embedded.metrics import process_metrics as process_figures
 from holdfast.engines.embedded.metrics.cgroup_metrics import (
@@ -29,8 +29,8 @@ from holdfast.engines.embedded.metrics.cgroup_metrics import (
     read_group,
     read_processes,
 )
+from holdfast.engines.embedded.metrics.process_trees import Forest
 from holdfast.engines.embedded.metrics.rounds import Rising, Subject
-from holdfast.engines.embedded.process_trees import Forest
 from holdfast.engines.embedded.processes import COOKIE, descendants
 from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.engines.embedded.lifecycle.folder import TaskFolder
 from holdfast.engines.embedded.lifecycle.notes import make_notes, read_notes
+from holdfast.engines.embedded.task_folder import TaskFolder
 
 WAITS = {
     "version": 1, "pid": 7, "file": "/home/jovyan/train.py", "line": 42, "function": "step", "why": "breakpoint",

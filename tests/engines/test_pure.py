@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.attempt import Seen
-from holdfast.engines.embedded.lifecycle.folder import is_safe_id
-from holdfast.engines.embedded.lifecycle.folder_content import (
+from holdfast.engines.embedded.folder_content import (
     Claim,
     StartNote,
     ended,
@@ -43,6 +42,7 @@ from holdfast.engines.embedded.sandbox.render import (
 )
 from holdfast.engines.embedded.sandbox.roots import find_shell, resolve_inside
 from holdfast.engines.embedded.sandbox.seccomp import render_filter
+from holdfast.engines.embedded.task_folder import is_safe_id
 from holdfast.engines.embedded.threads import ready_threads
 from tests.contracts.engine_contract import launch
 

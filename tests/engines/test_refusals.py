@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.base import NoEntry
-from holdfast.engines.embedded.lifecycle.folder import TaskFolder
 from holdfast.engines.embedded.lifecycle.reviving import _wait_until_up
+from holdfast.engines.embedded.task_folder import TaskFolder
 
 
 def test_no_words_of_a_task_reach_a_terminal_as_they_are(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from holdfast.core.job import MIB, Mount
 from holdfast.disk_space import DiskSpace
 from holdfast.engines.base import DiskUse, Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
+from holdfast.engines.embedded.folder_content import DiskExcess, ExcessKind, parse_excess, parse_start
 from holdfast.engines.embedded.lifecycle import emergency
-from holdfast.engines.embedded.lifecycle.cleaning import remove_tree
-from holdfast.engines.embedded.lifecycle.folder_content import DiskExcess, ExcessKind, parse_excess, parse_start
 from holdfast.engines.embedded.lifecycle.live_tasks import LiveTask
 from holdfast.engines.embedded.lifecycle.places import Places
 from holdfast.engines.embedded.lifecycle.scratch import Pace, held_in, measure_task
 from holdfast.engines.embedded.lifecycle.unlinked_files import measure_unlinked
+from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.tree_size import MAX_OPEN_LEVELS
 from tests.contracts.engine_contract import Rig, collect
 

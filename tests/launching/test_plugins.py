@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.job import Job, Mount
-from holdfast.engines.embedded.sandbox.render import PATH
+from holdfast.engines.embedded.sandbox_paths import PATH
 from holdfast.jobspec.openpai_prerequisites import PLUGINS
 from holdfast.launching.openpai.plugins import _MAKERS
 from tests.contracts.engine_contract import Rig, read_all

@@ -9,8 +9,8 @@ import pytest
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import cgroups
+from holdfast.engines.embedded.mount_table import parse_mounts, top_mounts
 from holdfast.engines.embedded.sandbox.guard import cover_sys
-from holdfast.engines.embedded.sandbox.mount_table import parse_mounts, top_mounts
 from holdfast.engines.embedded.sandbox.render import Bind, Guard
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.playing import folder_of, need, play

@@ -25,8 +25,8 @@ from holdfast.core.states import JobState, TaskState
 from holdfast.server.prometheus import render
 from holdfast.server.prometheus_figures import TASK_LABELS
 from holdfast.server.prometheus_requests import surface_of
+from holdfast.services.installation.monitoring import Standing
 from holdfast.services.installation.status import Disk, Health
-from holdfast.services.metrics.monitoring import Standing
 from holdfast.services.metrics.server_metrics import Vitals
 from tests.services.house import open_house
 

@@ -14,7 +14,7 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden
 from holdfast.core.job import Job, Role
 from holdfast.core.records import NewEvent
-from holdfast.services.files.artifact_retention import ArtifactSweep
+from holdfast.services.jobs.artifact_retention import ArtifactSweep
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows

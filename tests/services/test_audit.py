@@ -18,11 +18,11 @@ from holdfast.core.schedule import Recurrence, RecurrenceKind
 from holdfast.core.scheduling.placement import Quota
 from holdfast.engines.base import ImageInfo
 from holdfast.engines.fake import FakeEngine
+from holdfast.services.audit import CLIENT_ADDRESS, AuditedStore
 from holdfast.services.catalogue.image_aliases import ImageAliasChange
 from holdfast.services.catalogue.instance_types import InstanceTypeChange
 from holdfast.services.catalogue.secrets import SecretChange
 from holdfast.services.datasets.service import DatasetChange
-from holdfast.services.installation.audit import CLIENT_ADDRESS, AuditedStore
 from holdfast.services.people.failed_logins import MOST_PER_HOUR, QUIET_FOR
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.people.users import UserChange

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.services.jobs.changes import Change, Changes
+from holdfast.services.job_changes import Change, Changes
 
 from .house import PATIENCE, House
 

@@ -8,8 +8,8 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob
 from holdfast.core.job import Job, Mount, Role
-from holdfast.services.jobs import mounts
-from holdfast.services.jobs.mounts import MountRules
+from holdfast.services.datasets import mount_rules as mounts
+from holdfast.services.datasets.mount_rules import MountRules
 from holdfast.services.refusals import Unavailable
 
 pytestmark = pytest.mark.anyio

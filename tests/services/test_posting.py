@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.services.notifications.sending import Came, Fate, Request
+from holdfast.services.notifications.delivery import DeliveryAttempt, DeliveryResult, Request
 from holdfast.services.notifications.webhook_request import LONGEST_HEAD, post
 from holdfast.services.notifications.webhook_targets import Receiver, Receivers
 
@@ -36,7 +36,7 @@ async def receiver(answer: Callable[[asyncio.StreamWriter], Awaitable[None]]) ->
         yield server.sockets[0].getsockname()[1]
 
 
-async def told(port: int) -> Came:
+async def told(port: int) -> DeliveryAttempt:
     async def claim() -> bool:
         return True
 
@@ -55,8 +55,8 @@ async def test_hints_without_end_are_not_listened_to() -> None:
             await writer.drain()
 
     async with receiver(flood) as port:
-        came = await told(port)
-    assert came.fate is Fate.UNSURE
+        attempt = await told(port)
+    assert attempt.result is DeliveryResult.UNSURE
     assert sent < 1000 * LONGEST_HEAD  # what the kernel takes, and no more
 
 
@@ -67,7 +67,7 @@ async def test_what_is_no_answer_is_not_told_again(said: bytes) -> None:
         await writer.drain()
 
     async with receiver(answer) as port:
-        assert (await told(port)).fate is Fate.UNSURE
+        assert (await told(port)).result is DeliveryResult.UNSURE
 
 
 async def test_who_hangs_up_without_a_word_is_told_again() -> None:
@@ -75,7 +75,7 @@ async def test_who_hangs_up_without_a_word_is_told_again() -> None:
         return
 
     async with receiver(answer) as port:
-        assert (await told(port)).fate is Fate.LATER
+        assert (await told(port)).result is DeliveryResult.LATER
 
 
 async def test_some_hints_and_then_an_answer_are_fine() -> None:
@@ -84,7 +84,7 @@ async def test_some_hints_and_then_an_answer_are_fine() -> None:
         await writer.drain()
 
     async with receiver(answer) as port:
-        assert (await told(port)).fate is Fate.SENT
+        assert (await told(port)).result is DeliveryResult.SENT
 
 
 async def test_every_port_of_this_machine_is_refused_by_any_spelling() -> None:

@@ -20,8 +20,8 @@ from holdfast.core.records import Dataset, Group, Mlflow
 from holdfast.engines.base import Launch
 from holdfast.services.datasets import job_mounts as storages
 from holdfast.services.datasets.job_mounts import MOST_UNNAMED
+from holdfast.services.datasets.mount_rules import MountRules
 from holdfast.services.datasets.service import DatasetChange
-from holdfast.services.jobs.mounts import MountRules
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.refusals import NoDataset, Unavailable
 from holdfast.store import people

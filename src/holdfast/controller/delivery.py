@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.notices import FEW, NoticeState, wait_after
-from holdfast.services.notifications.sending import Came, Fate, Sending
+from holdfast.services.notifications.delivery import DeliveryAttempt, DeliveryResult
+from holdfast.services.notifications.sending import Sending
 from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.notifications import records as notice_rows
@@ -158,12 +159,12 @@ class Delivery:
 
         try:
             user = await self._store.read(people.get_user, due.notice.user)
-            came = await self._sending.send(due.notice, claim, anywhere=user is not None and user.admin)
+            attempt = await self._sending.send(due.notice, claim, anywhere=user is not None and user.admin)
         except Exception as error:  # a bug of ours
             log.exception("could not send a notice", extra={"event": "notices", "notice": due.notice.id})
-            came = Came(Fate.LATER, f"an internal error: {type(error).__name__}")
-        if came.fate is not Fate.TAKEN:
-            await self._keep(self._result(due, came, claimed))
+            attempt = DeliveryAttempt(DeliveryResult.LATER, f"an internal error: {type(error).__name__}")
+        if attempt.result is not DeliveryResult.TAKEN:
+            await self._keep(self._result(due, attempt, claimed))
 
     async def _give_up(self, due: Due) -> None:
         """Nobody knows where it was to go."""
@@ -182,20 +183,22 @@ class Delivery:
                 log.error("could not note what came of a notice", extra={"event": "notices", "error": str(error)})
                 await asyncio.sleep(TRY_AGAIN)
 
-    def _result(self, due: Due, came: Came, claimed: bool) -> Result:
+    def _result(self, due: Due, attempt: DeliveryAttempt, claimed: bool) -> Result:
         now, tries = self._clock(), due.tries + 1
-        state, next_at = self._after(due, came, tries, now)
-        said = "" if state is NoticeState.SENT else came.said
+        state, next_at = self._after(due, attempt, tries, now)
+        said = "" if state is NoticeState.SENT else attempt.said
         return Result(seq=due.seq, tries=tries, claimed=claimed, state=state, at=now, error=said, next_at=next_at)
 
-    def _after(self, due: Due, came: Came, tries: int, now: datetime) -> tuple[NoticeState, datetime | None]:
-        if came.fate is Fate.SENT:
+    def _after(
+        self, due: Due, attempt: DeliveryAttempt, tries: int, now: datetime
+    ) -> tuple[NoticeState, datetime | None]:
+        if attempt.result is DeliveryResult.SENT:
             return NoticeState.SENT, None
-        if came.fate is Fate.UNSURE:
+        if attempt.result is DeliveryResult.UNSURE:
             return NoticeState.UNCONFIRMED, None
         chance = random.random()  # noqa: S311 - spreads tries, guards nothing
-        next_at = now + max(wait_after(tries, self._patience.first_wait, chance), came.wait)
+        next_at = now + max(wait_after(tries, self._patience.first_wait, chance), attempt.wait)
         over = next_at - due.notice.created_at > self._patience.give_up
-        if over or (came.fate is Fate.REFUSED and tries >= FEW):
+        if over or (attempt.result is DeliveryResult.REFUSED and tries >= FEW):
             return NoticeState.FAILED, None
         return NoticeState.WAITING, next_at

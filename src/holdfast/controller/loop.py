@@ -29,7 +29,7 @@ from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Engine, LetsIn, PreparesStarts
 from holdfast.launching import Gateway, Launcher, Platform
 from holdfast.services.control import Usual
-from holdfast.services.jobs.changes import Changes
+from holdfast.services.job_changes import Changes
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 from holdfast.store.errors import StaleVersion

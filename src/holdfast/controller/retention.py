@@ -9,9 +9,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from holdfast.engines.base import Engine
+from holdfast.services.audit import Audit
 from holdfast.services.control import Control
-from holdfast.services.files.artifact_retention import ArtifactSweep
-from holdfast.services.installation.audit import Audit
+from holdfast.services.jobs.artifact_retention import ArtifactSweep
 from holdfast.services.people.tokens import Tokens
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows

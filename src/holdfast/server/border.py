@@ -18,8 +18,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import TooLarge, UserError
+from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.files.open_file import Shortened
-from holdfast.services.installation.audit import CLIENT_ADDRESS
 
 from .errors import TooLargeBody, render_outermost
 from .slow_clients import SENDER_KNOWN

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from holdfast.services.metrics.monitoring import Standing
+from holdfast.services.installation.monitoring import Standing
 from holdfast.services.metrics.server_metrics import Vitals
 
 from .auth import actor_of, services_of

@@ -17,7 +17,7 @@ from holdfast.core.identity import attempt_uid, framework_name
 from holdfast.core.metrics.samples import Current
 from holdfast.core.scheduling.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.states import FINAL, JobState, TaskState
-from holdfast.services.metrics.monitoring import Standing
+from holdfast.services.installation.monitoring import Standing
 
 from .prometheus_gpus import clean, gpu_families
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from holdfast.core.metrics.samples import GpuState
-from holdfast.services.metrics.monitoring import Standing
+from holdfast.services.installation.monitoring import Standing
 
 VENDOR = "nvidia"
 SHARED_LABELS = ("node", "minor_number", "vender")  # of names that OpenPAI has for GPUs of all makers

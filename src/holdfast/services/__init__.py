@@ -15,6 +15,7 @@ from holdfast.store.database import Store
 from holdfast.store.metrics.series_files import SeriesFiles
 from holdfast.timezones import machine_timezone, zone
 
+from .audit import Audit, AuditedStore
 from .catalogue.image_aliases import ImageAliases
 from .catalogue.images import Images
 from .catalogue.instance_types import InstanceTypes
@@ -25,34 +26,33 @@ from .control import Control
 from .cursors import Cursors
 from .datasets.git_sync import GitSync
 from .datasets.job_mounts import Storages
+from .datasets.mount_rules import MountRules
 from .datasets.service import Datasets
 from .disk_work import DiskWork
-from .files.artifact_retention import ArtifactSweep
-from .files.artifacts import Artifacts
 from .files.service import Files
 from .files.tagged_folders import TaggedFolders
 from .inside.debuggers import Debuggers
+from .inside.holds import Holds
 from .inside.service import Entering
 from .inside.ssh_gateway import SshGate
 from .inside.ssh_logins import SshLogins
 from .inside.stacks import Stacks
 from .inside.tickets import Tickets
-from .installation.audit import Audit, AuditedStore
 from .installation.configuration import Configuration
 from .installation.disk_report import DiskReports
+from .installation.monitoring import Monitoring
 from .installation.pruning import Pruning
 from .installation.status import Place
-from .jobs.changes import Changes
+from .job_changes import Changes
+from .jobs.artifact_retention import ArtifactSweep
+from .jobs.artifacts import Artifacts
 from .jobs.detail import JobCloseup
 from .jobs.hold_defaults import GroupHolds
-from .jobs.holds import Holds
-from .jobs.mounts import MountRules
 from .jobs.overview import Overview
 from .jobs.service import Jobs
 from .jobs.validation import Intake
 from .logs.links import LogLinks
 from .logs.service import Logs
-from .metrics.monitoring import Monitoring
 from .metrics.server_metrics import Vitals
 from .metrics.service import Metrics
 from .metrics.usage import Usage

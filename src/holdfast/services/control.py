@@ -14,7 +14,7 @@ from holdfast.core.records import Group
 from holdfast.core.scheduling.blockers import Known, Wait
 from holdfast.core.scheduling.placement import GroupUse, JobUse, NodeUse, Verdict
 
-from .jobs.changes import Changes
+from .job_changes import Changes
 
 Usual = Callable[[Mapping[str, Known]], Awaitable[Mapping[str, float]]]  # jobs -> seconds that such ones took before
 

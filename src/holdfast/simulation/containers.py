@@ -25,7 +25,8 @@ from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import POSIX_OPTIONS, Launch
 from holdfast.engines.embedded.machine import find_node
 from holdfast.engines.embedded.sandbox.gpus import find_gpus
-from holdfast.engines.embedded.sandbox.render import HOME, variable_name
+from holdfast.engines.embedded.sandbox.render import variable_name
+from holdfast.engines.embedded.sandbox_paths import HOME
 from holdfast.settings import Settings
 
 LABEL = "holdfast.simulation"

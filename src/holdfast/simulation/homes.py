@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.core.errors import UserError
-from holdfast.engines.embedded.lifecycle.cleaning import remove_tree
+from holdfast.engines.embedded.tree_removal import remove_tree
 
 FOLDER = "simulations"
 _TRIES = 20  # others may remove the folder of all simulations just when one is to be made in it

@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.server.portal import sockets
 from holdfast.server.portal.pages.live import MOST_NAMED, message_of
-from holdfast.services.jobs.changes import Change, News
+from holdfast.services.job_changes import Change, News
 from tests.server.rig import Rig
 
 from .desk import PASSWORD, open_desk

@@ -12,7 +12,7 @@ from graphql import get_introspection_query
 from holdfast.core.access import Actor
 from holdfast.server.primehub.graphql import documents
 from holdfast.server.primehub.graphql.documents import Documents, Refused
-from holdfast.server.primehub.graphql.schema import build_schema
+from holdfast.server.primehub.schema import build_schema
 from holdfast.store.errors import StoreError
 
 from .hub import Caller, Hub

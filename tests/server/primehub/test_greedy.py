@@ -11,9 +11,9 @@ from holdfast.core.access import Actor
 from holdfast.server.primehub.errors import PhError
 from holdfast.server.primehub.graphql import call, writing
 from holdfast.server.primehub.graphql.call import Call
-from holdfast.server.primehub.graphql.endpoint import NARROW
+from holdfast.server.primehub.graphql_endpoint import NARROW
 from holdfast.server.primehub.turns import Turns
-from holdfast.services.files.artifacts import Artifacts
+from holdfast.services.jobs.artifacts import Artifacts
 
 from .hub import Hub
 

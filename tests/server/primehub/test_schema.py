@@ -10,7 +10,7 @@ from graphql import GraphQLSchema
 
 from holdfast.server.primehub.app import primehub_routes
 from holdfast.server.primehub.graphql.documents import Refused, read_document
-from holdfast.server.primehub.graphql.schema import build_schema
+from holdfast.server.primehub.schema import build_schema
 
 from .hub import Hub
 from .sdk_documents import sdk_documents

@@ -4,12 +4,10 @@ import code
 import contextlib
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 from .port import the_port
-
-if TYPE_CHECKING:
-    from .debugger import Debugger
+from .prompt import Prompt
 
 
 class Console:
@@ -18,7 +16,7 @@ class Console:
     encoding = "utf-8"
     errors = "replace"
 
-    def __init__(self, debugger: "Debugger") -> None:
+    def __init__(self, debugger: Prompt) -> None:
         self._debugger = debugger
         self._thread = threading.get_ident()
         self._early: List[str] = []

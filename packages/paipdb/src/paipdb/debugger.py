@@ -13,12 +13,13 @@ from .console import Console, Interpreter
 from .ending import end, flush_output
 from .peers import peers_held
 from .port import Port, the_port
+from .prompt import Prompt
 from .task import DEFAULT_TIMEOUT, log, seconds_to_wait
 
 QUIT_CODE = 2  # of a program that was ended by `q`; 1 is that of a crash and of a wait in vain
 
 
-class Debugger(pdb.Pdb):
+class Debugger(pdb.Pdb, Prompt):
     """One for each thread that stops."""
 
     on_timeout = "continue"  # or "exit", which is what `python -m paipdb` does

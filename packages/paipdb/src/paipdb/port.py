@@ -9,15 +9,13 @@ import sys
 import threading
 import time
 import types
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, Optional
+from typing import Any, Callable, Deque, Dict, Iterator, Optional
 
 from .clients import EVENTS, Client
 from .door import Door
 from .notes import Note
+from .prompt import Prompt
 from .task import job_and_task, log, shown
-
-if TYPE_CHECKING:
-    from .debugger import Debugger
 
 _MOST_LINES = 1000  # sent ahead of the prompts they are for
 _MOST_UNSENT = 64 * 1024  # characters kept for a client that is yet to come
@@ -154,7 +152,7 @@ class Port:
 
     # --- the prompt
 
-    def read_line(self, debugger: "Debugger") -> Optional[str]:
+    def read_line(self, debugger: Prompt) -> Optional[str]:
         """The client's next line; waits for a client where there is none. None: none came in time."""
         self._reading = True
         try:
@@ -162,7 +160,7 @@ class Port:
         finally:
             self._reading = False
 
-    def _wait_for_line(self, debugger: "Debugger") -> Optional[str]:
+    def _wait_for_line(self, debugger: Prompt) -> Optional[str]:
         until: Optional[float] = None
         with self._changed:
             while True:
@@ -187,7 +185,7 @@ class Port:
                 else:
                     self._changed.wait(60.0)
 
-    def _greet(self, debugger: "Debugger") -> None:
+    def _greet(self, debugger: Prompt) -> None:
         unsent, self._unsent = self._unsent, ""
         self._greeted = self.client
         self._note.until = None

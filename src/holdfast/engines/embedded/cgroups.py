@@ -17,8 +17,8 @@ from pathlib import Path
 
 from holdfast.core.job import Resources
 
-from .sandbox.mount_table import Mount, parse_mounts
-from .sandbox.render import CGROUP_POINT
+from .mount_table import Mount, parse_mounts
+from .sandbox_paths import CGROUP_POINT
 
 logger = logging.getLogger(__name__)
 

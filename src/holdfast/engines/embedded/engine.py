@@ -42,14 +42,13 @@ from holdfast.engines.base import (
 from holdfast.reach import Reach, Silent
 from holdfast.supervision import supervise
 
+from . import folder_content as read
 from . import machine
 from .cgroups import find_own_procs
 from .exec.exec_sessions import Entering
 from .images.image_store import ImageShelf
 from .lifecycle import artifacts, ending
-from .lifecycle import folder_content as read
 from .lifecycle.disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_ended, scan_logs
-from .lifecycle.folder import TaskFolder, is_safe_id
 from .lifecycle.join_warmup import JoinWarmup
 from .lifecycle.live_tasks import LiveTask
 from .lifecycle.logs import READERS, FileLog, MergedLog
@@ -57,16 +56,17 @@ from .lifecycle.notes import read_notes
 from .lifecycle.places import Places, delete, was_out_of_memory
 from .lifecycle.recorder import Recorder
 from .lifecycle.reviving import Reviver
-from .lifecycle.spawning import keep_descriptors_private
 from .lifecycle.starting import Refusal, Started, Starter, refused
-from .lifecycle.watching import Watch, uptime
+from .lifecycle.watching import Watch
 from .metrics.measuring import Measuring
 from .metrics.rounds import Subject
 from .options import EmbeddedOptions
-from .processes import open_child, open_pidfd
+from .processes import open_child, open_pidfd, uptime
 from .sandbox.mounting import try_source
 from .sandbox.site import Site, find_site
+from .sandbox.spawning import keep_descriptors_private
 from .sandbox.views import Views
+from .task_folder import TaskFolder, is_safe_id
 from .threads import ready_threads
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -144,3 +145,8 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+
+
+def uptime() -> float:
+    """Seconds after boot, suspended time included; the clock of process start times."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

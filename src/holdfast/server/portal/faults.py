@@ -14,7 +14,6 @@ from holdfast.core.errors import UserError
 from ..auth import services_of
 from ..errors import STATUS
 from .error_page import PART, ErrorPage, put_above
-from .rendering import render
 from .visit import visit_of
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ def _show(request: Request, status: int, message: str, hint: str, request_id: st
         request_id=request_id,
     )
     template = PART if visit.wants_part else "fault.html"
-    response = Response(render(template, visit, page), status, media_type="text/html")
+    response = Response(visit.render(template, page), status, media_type="text/html")
     response.headers["Content-Security-Policy"] = visit.policy()
     if visit.wants_part:
         put_above(response)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,12 +15,9 @@ from .code_spans import coded
 from .languages import CODES, words_in
 from .static_files import FOLDER, assets
 
-if TYPE_CHECKING:
-    from .visit import Visit
 
-
-def render(template: str, visit: Visit, page: Any) -> str:
-    return environment(visit.words.code).get_template(template).render(page=page, visit=visit)
+def render(template: str, language: str, **variables: object) -> str:
+    return environment(language).get_template(template).render(variables)
 
 
 @cache

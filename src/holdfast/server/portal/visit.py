@@ -101,9 +101,12 @@ class Visit:
 
     # -- answers
 
+    def render(self, template: str, page: Any) -> str:
+        return render(template, self.words.code, page=page, visit=self)
+
     async def show(self, template: str, page: Any, status: int = 200) -> Response:
         """A page, or with a name that begins with _ a part of one. The template reads `page` and `visit` alone."""
-        response = Response(render(template, self, page), status, media_type="text/html")
+        response = Response(self.render(template, page), status, media_type="text/html")
         response.headers["Content-Security-Policy"] = self.policy()
         response.headers["Vary"] = "HX-Request, Cookie"
         response.headers["Referrer-Policy"] = "same-origin"

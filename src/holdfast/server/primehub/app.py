@@ -16,9 +16,9 @@ from holdfast.settings import Settings
 
 from .errors import GRAPHQL, PhError, answer_plainly
 from .graphql.bodies import LONGEST_QUERY
-from .graphql.lazy_endpoint import GraphQLLater
 from .http_files import FILES, refuse_address, refuse_method, refuse_share, send_file, take_file
 from .jobs.logs import refuse_log, send_job_log, send_notebook_log
+from .lazy_graphql import GraphQLLater
 from .people.auth_flow import auth_routes
 from .report_files import REPORTS, report_routes
 

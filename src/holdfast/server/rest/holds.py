@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from holdfast.core.errors import UserError
 from holdfast.jobspec.quantities import LONGEST_DURATION, parse_duration
-from holdfast.services.jobs.holds import HeldJob
+from holdfast.services.inside.holds import HeldJob
 
 from ..answers import answer
 from ..auth import Ask, Caller

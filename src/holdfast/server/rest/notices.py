@@ -10,7 +10,7 @@ from starlette.responses import Response
 from holdfast.core.access import Actor
 from holdfast.core.notices import KnownRecipient, NoticeRecord, Way, in_order, shown_address
 from holdfast.services import Services
-from holdfast.services.notifications.sending import Fate
+from holdfast.services.notifications.delivery import DeliveryResult
 from holdfast.services.notifications.service import UNREADABLE, UNREADABLE_HINT, NoticePage
 
 from ..answers import answer, answer_nothing
@@ -70,8 +70,8 @@ async def remove_recipient(id: str, actor: Caller, services: Ask) -> Response:
 @router.post("/me/notices/recipients/{id}/test", response_model=models.NoticeTestView)
 async def try_recipient(id: str, actor: Caller, services: Ask) -> Response:
     """Send a notice there now, once. Says what came back, never more of it than a status."""
-    came = await services.notices.test(actor, id)
-    return answer({"arrived": came.fate is Fate.SENT, "said": came.said})
+    attempt = await services.notices.test(actor, id)
+    return answer({"arrived": attempt.result is DeliveryResult.SENT, "said": attempt.said})
 
 
 @router.post("/me/notices/secret", response_model=models.NoticeSecretView)

@@ -20,8 +20,8 @@ from holdfast.core.access import Actor, may_enter, refuse_entry
 from holdfast.core.errors import NotFound, NotLoggedIn, UserError
 from holdfast.core.records import JobSummary
 from holdfast.services import Services
+from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.inside.service import Entrance, Places
-from holdfast.services.installation.audit import CLIENT_ADDRESS
 from holdfast.services.refusals import store_unavailable
 from holdfast.store.errors import StoreError
 

@@ -6,24 +6,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import asyncssh
 
 from holdfast.services import Services
-from holdfast.services.inside.service import Places, PlacesBetween, once
 
-from .ports import is_loopback, neighbourhood
+from .connections import Connections
 from .visitor import Visitor
 
 LOGIN_TIME = 30.0  # seconds that somebody has to log in
 ALIVE_EVERY = 60.0  # seconds after which a silent client is asked whether it is there
 MOST_SILENT = 10  # such questions without an answer
-MOST_UNKNOWN = 300  # connections that have not logged in
-MOST_UNKNOWN_FROM_ONE = 128  # address; all of this machine's loopback is one
-MOST_IN_ALL = 2000
-SPARE = 20  # connections that one user may have besides one for each session
 FAREWELL = 2.0  # seconds that clients get to hear that the server stops
 
 KEY_EXCHANGES = (
@@ -51,13 +45,8 @@ SIGNATURES = (
 
 class Gateway:
     def __init__(self, services: Services) -> None:
-        self.services = services
-        most = services.settings.ssh.sessions_per_user + SPARE
-        self.places = Places("SSH connections", most, MOST_IN_ALL)
-        self.places_between = PlacesBetween("SSH connections between tasks", most, MOST_IN_ALL // 2)
-        self._visitors: set[Visitor] = set()
-        self._unknown: dict[Visitor, str] = {}  # -> where from; the oldest first
-        self._addresses: Counter[str] = Counter()  # of those
+        self._services = services
+        self._connections = Connections(services)
         self._acceptors: list[asyncssh.SSHAcceptor] = []
 
     # -- open and shut
@@ -69,10 +58,10 @@ class Gateway:
             self._acceptors.append(await self._serve(listener))
 
     async def _serve(self, listener: socket.socket) -> asyncssh.SSHAcceptor:
-        pair = self.services.ssh_gate.pair()
+        pair = self._services.ssh_gate.pair()
         return await asyncssh.listen(
             sock=listener,
-            server_factory=lambda: Visitor(self),
+            server_factory=lambda: Visitor(self._services, self._connections),
             server_host_keys=[asyncssh.import_private_key(pair.private)],
             server_version="Holdfast",
             config=None,
@@ -96,53 +85,8 @@ class Gateway:
     async def close(self) -> None:
         for acceptor in self._acceptors:
             acceptor.close()
-        for visitor in list(self._visitors):
-            visitor.send_away("The server stops; tasks run on")
+        self._connections.send_all_away("The server stops; tasks run on")
         waited = 0.0
-        while self._visitors and waited < FAREWELL:
+        while len(self._connections) and waited < FAREWELL:
             await asyncio.sleep(0.02)
             waited += 0.02
-
-    # -- who is here
-
-    def welcome(self, visitor: Visitor) -> Callable[[], None] | None:
-        """Somebody connected: what to do when they leave; None when they may not stay. Where too many have not logged
-        in, the one who has had most time for it makes room: who only waits keeps nobody out."""
-        address = neighbourhood(visitor.address)
-        if self._addresses[address] >= MOST_UNKNOWN_FROM_ONE:
-            self._drop_oldest(address)
-        elif len(self._unknown) >= MOST_UNKNOWN:
-            self._drop_oldest(self._addresses.most_common(1)[0][0])
-        if len(self._visitors) >= MOST_IN_ALL:
-            return None
-        self._visitors.add(visitor)
-        self._unknown[visitor] = address
-        self._addresses[address] += 1
-        return once(lambda: self._left(visitor))
-
-    def _drop_oldest(self, address: str) -> None:
-        oldest = next(visitor for visitor, where in self._unknown.items() if where == address)
-        self._left(oldest)
-        oldest.drop()
-
-    def known(self, visitor: Visitor) -> None:
-        """They have logged in."""
-        address = self._unknown.pop(visitor, None)
-        if address is not None:
-            self._addresses[address] -= 1
-            if not self._addresses[address]:
-                del self._addresses[address]
-
-    def _left(self, visitor: Visitor) -> None:
-        self.known(visitor)
-        self._visitors.discard(visitor)
-
-    def addresses(self) -> Iterator[str]:
-        """By which tasks are reached, as they share the machine's."""
-        for node in self.services.place.engine.nodes():
-            yield node.name
-            yield node.address
-
-    def is_of_tasks(self, address: str) -> bool:
-        """Whether tasks come from there: this machine, and others that run them."""
-        return is_loopback(address) or address in (node.address for node in self.services.place.engine.nodes())

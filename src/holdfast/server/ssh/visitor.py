@@ -6,25 +6,23 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import asyncssh
 
 from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import NotFound, NotLoggedIn, UserError
 from holdfast.engines.base import Command, Session
+from holdfast.services import Services
+from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.inside.service import Entrance, once
 from holdfast.services.inside.ssh_logins import Proof
-from holdfast.services.installation.audit import CLIENT_ADDRESS
 from holdfast.store.errors import StoreError
 
+from .connections import Connections
 from .flow import Gate, PortChannel, SessionChannel, gate_of
 from .names import Goal, readings
 from .ports import LISTENED_ON, LOWEST_PORT, Listener, Relay, is_loopback, plain_address
 from .shells import WENT_WRONG, Shell
-
-if TYPE_CHECKING:
-    from .gateway import Gateway
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +45,9 @@ class _Inside:
 
 
 class Visitor(asyncssh.SSHServer):
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._services = gateway.services
+    def __init__(self, services: Services, connections: Connections) -> None:
+        self._services = services
+        self._connections = connections
         self._connection: asyncssh.SSHServerConnection
         self._clear: Gate
         self.address = "unknown"
@@ -75,7 +73,7 @@ class Visitor(asyncssh.SSHServer):
         self._clear = gate_of(conn)
         peer = conn.get_extra_info("peername")
         self.address = plain_address(str(peer[0])) if peer else "unknown"
-        leave = self._gateway.welcome(self)
+        leave = self._connections.welcome(self)
         if leave is None:
             conn.abort()
             return
@@ -129,7 +127,7 @@ class Visitor(asyncssh.SSHServer):
         """Where tasks run: from nowhere else is the key of a job taken. To itself, the machine has one address."""
         here = self._connection.get_extra_info("sockname")
         own = bool(here) and plain_address(str(here[0])) == self.address
-        return own or self._gateway.is_of_tasks(self.address)
+        return own or self._connections.is_of_tasks(self.address)
 
     async def validate_password(self, username: str, password: str) -> bool:
         self._claim = None
@@ -160,7 +158,7 @@ class Visitor(asyncssh.SSHServer):
         if self._has_left:
             return
         self._proof = self._claim
-        self._gateway.known(self)
+        self._connections.known(self)
         self._watching = asyncio.create_task(self._watch())
 
     @property
@@ -229,7 +227,7 @@ class Visitor(asyncssh.SSHServer):
         """It counts as one of its user's, or of its job's."""
         name = actors[0].name if len(actors) == 1 else await self._who_enters(actors)
         try:
-            between, places = self._gateway.places_between, self._gateway.places
+            between, places = self._connections.places_between, self._connections.places
             self._give_back = between.take(self._own_job, name) if self._own_job else places.take(name)
         except UserError as error:
             self.send_away(error.message)
@@ -281,7 +279,7 @@ class Visitor(asyncssh.SSHServer):
         return Relay(stream, self._clear, release)
 
     def _is_own(self, host: str, entrance: Entrance) -> bool:
-        return is_loopback(host) or host in (entrance.task, *self._gateway.addresses())
+        return is_loopback(host) or host in (entrance.task, *self._connections.addresses())
 
     async def server_requested(self, listen_host: str, listen_port: int) -> Listener | bool:
         own = self._proof is not None and not self._own_job

@@ -15,8 +15,8 @@ from holdfast.core.errors import Forbidden, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
 from holdfast.store import image_aliases as rows
 
+from ..audit import AuditedStore, Deed, given
 from ..cached_value import Remembered
-from ..installation.audit import AuditedStore, Deed, given
 from ..name_suggestions import nearest, need_group
 from ..names import check_dns_name, check_prose, check_text
 from ..people.groups import UNSET, Unset

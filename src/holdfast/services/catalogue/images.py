@@ -17,7 +17,7 @@ from holdfast.core.job import HOST_IMAGE
 from holdfast.disk_space import DiskMarks, is_disk_full, require_room
 from holdfast.engines.base import Engine, ImageInfo
 
-from ..installation.audit import AuditedStore, Deed
+from ..audit import AuditedStore, Deed
 from ..name_suggestions import nearest
 from ..refusals import Unavailable
 

@@ -18,8 +18,8 @@ from holdfast.core.errors import Forbidden, NotFound
 from holdfast.settings import Settings
 from holdfast.store import instance_types as rows
 
+from ..audit import AuditedStore, Deed, given
 from ..cached_value import Remembered
-from ..installation.audit import AuditedStore, Deed, given
 from ..name_suggestions import nearest, need_group
 from ..names import check_dns_name
 from ..people.groups import UNSET, Unset

@@ -14,7 +14,7 @@ from holdfast.core.catalogue import Secret, SecretKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.store import secrets as secret_rows
 
-from ..installation.audit import AuditedStore, Deed, given
+from ..audit import AuditedStore, Deed, given
 from ..name_suggestions import nearest
 from ..names import check_name, check_text
 from ..people.groups import UNSET, Unset

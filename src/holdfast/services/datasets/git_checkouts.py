@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ..folder_removal import remove_folder
+from ..files.folder_removal import remove_folder
 
 MARGIN = timedelta(minutes=10)  # between opening a checkout and the record that a job began
 _libc = ctypes.CDLL(None, use_errno=True)

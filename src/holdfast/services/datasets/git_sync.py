@@ -30,7 +30,7 @@ from holdfast.store import secrets as secret_rows
 from holdfast.store.database import Store
 
 from ..disk_work import ended
-from ..folder_removal import remove_folder
+from ..files.folder_removal import remove_folder
 from ..refusals import Unavailable
 from . import git_checkouts as git_trees
 from .git_program import GitFailed, GitProgram, Source, Tip, check_git_there

@@ -25,11 +25,11 @@ from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import Dialect, Job, Mount, Role
 from holdfast.core.records import Dataset
 
-from ..jobs.mounts import MountRules
 from ..name_suggestions import nearest
 from ..names import check_user_name
 from ..refusals import NoDataset, Unavailable
 from .kinds import ENV, GIT
+from .mount_rules import MountRules
 from .service import Datasets
 
 MOST = 32  # per job

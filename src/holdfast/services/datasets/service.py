@@ -26,16 +26,16 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import secrets as secret_rows
 
+from ..audit import AuditedStore, Deed, given
 from ..disk_work import DiskWork
-from ..folder_removal import remove_folder
-from ..installation.audit import AuditedStore, Deed, given
-from ..jobs.mounts import MountRules
+from ..files.folder_removal import remove_folder
 from ..name_suggestions import nearest, need_group
 from ..names import check_name, check_text
 from ..people.groups import UNSET, Unset
 from ..refusals import NoDataset, Unavailable
 from . import kinds
 from .git_sync import GitState, GitSync
+from .mount_rules import MountRules
 
 SYNC_PATIENCE = 60.0  # seconds
 PURGED = ".purged"  # no dataset's name begins with a dot

@@ -23,7 +23,7 @@ from holdfast.store.jobs import events as event_rows
 from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
-from ..jobs.lookup import LONGEST_REF, find_job, newest_live, readable_groups
+from ..job_lookup import LONGEST_REF, find_job, newest_live, readable_groups
 from ..name_suggestions import nearest
 from ..refusals import Unavailable
 

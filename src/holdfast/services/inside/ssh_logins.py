@@ -18,7 +18,7 @@ from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
 
-from ..installation.audit import AuditedStore
+from ..audit import AuditedStore
 from ..people.access_tokens import AccessTokens
 from ..people.failed_logins import FailedLogins
 from ..people.ssh_keys import check_public_key, key_blobs, others_key

@@ -24,7 +24,7 @@ from holdfast.store.jobs import endings
 from holdfast.tree_size import measure_tree
 
 from ..control import Control
-from ..files.artifact_retention import ArtifactSweep
+from ..jobs.artifact_retention import ArtifactSweep
 from ..refusals import Unavailable
 
 T = TypeVar("T")

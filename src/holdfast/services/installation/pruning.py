@@ -17,10 +17,10 @@ from holdfast.store.jobs import endings
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.metrics.series_files import SHARDS, SeriesFiles
 
+from ..audit import AuditedStore, Deed
 from ..catalogue.images import Images
 from ..control import Control
-from ..files.artifact_retention import ArtifactSweep
-from .audit import AuditedStore, Deed
+from ..jobs.artifact_retention import ArtifactSweep
 from .disk_report import PRUNABLE, DiskReports, StorageKind
 
 BATCH = 200  # logs removed at one time

@@ -23,8 +23,8 @@ from holdfast.store.jobs import records as job_rows
 from holdfast.store.jobs import task_pages
 
 from ..control import Control
-from .holds import held_until
-from .lookup import find_job
+from ..inside.holds import held_until
+from ..job_lookup import find_job
 
 MOST_TASKS = 500  # of one page
 MOST_EVENTS = 200

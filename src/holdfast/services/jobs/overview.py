@@ -14,8 +14,8 @@ from holdfast.store.database import Store
 from holdfast.store.jobs import insights as insight_rows
 from holdfast.store.jobs import own_jobs
 
+from ..job_lookup import readable_groups
 from ..why.secret_masks import load_masker, mask_diagnosis
-from .lookup import readable_groups
 from .service import Jobs
 
 RECENT = timedelta(days=7)

@@ -39,13 +39,13 @@ from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
 from ..cursors import Cursors
+from ..inside.holds import with_hold
+from ..job_lookup import LONGEST_REF, find_job, find_own_job, readable_groups
 from ..name_suggestions import nearest
 from ..refusals import NoTag, name_taken
 from ..why.blockers import Blockers
 from ..why.feasibility import Prospects, missing_image
 from ..why.waits import with_reasons
-from .holds import with_hold
-from .lookup import LONGEST_REF, find_job, find_own_job, readable_groups
 from .validation import Intake, Ready
 
 LONGEST_KEY = 200

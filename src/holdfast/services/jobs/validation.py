@@ -25,11 +25,11 @@ from holdfast.store.jobs import records as job_rows
 from ..catalogue.resolution import Catalogue
 from ..catalogue.skus import Skus
 from ..datasets.job_mounts import Storages, Wishes, wishes_of, without_datasets
+from ..datasets.mount_rules import MountRules
 from ..name_suggestions import nearest, no_group
 from ..refusals import NoInstanceType, NotInGroup, Unavailable, name_taken
 from ..why.feasibility import image_names, missing_image, similar_image
 from .hold_defaults import GroupHolds
-from .mounts import MountRules
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
 NO_HOLDS = "failed tasks are not kept on this server, whatever a job asks for"

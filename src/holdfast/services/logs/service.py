@@ -22,7 +22,7 @@ from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
-from ..jobs.lookup import find_job
+from ..job_lookup import find_job
 from ..people.tokens import Tokens
 from ..refusals import NoLog
 from ..why.secret_masks import load_masker

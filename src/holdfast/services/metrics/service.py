@@ -22,7 +22,7 @@ from holdfast.store.jobs import records as job_rows
 from holdfast.store.metrics.series_files import Series, SeriesFiles
 
 from ..control import Control
-from ..jobs.lookup import find_job, readable_groups
+from ..job_lookup import find_job, readable_groups
 
 MOST_POINTS = 60_000  # of all tasks together that are averaged for one answer
 MOST_TASKS = 1000  # told of one job

@@ -5,21 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from holdfast.settings import MailSettings
 from holdfast.store.notifications.records import NewNotice
 
+from .delivery import MailAttempt
+
 AT_ONCE = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    said: str
-    sent: bool = False
-    refused: bool = False  # for good
-    unsure: bool = False  # all of it was sent, and no answer came
-    taken: bool = False  # somebody else is sending it
 
 
 class Mailing:
@@ -42,7 +34,7 @@ class Mailing:
             return f"this server sends no mails to {domain}"
         return None
 
-    async def send(self, notice: NewNotice, claim: Callable[[], Awaitable[bool]]) -> Tried:
+    async def send(self, notice: NewNotice, claim: Callable[[], Awaitable[bool]]) -> MailAttempt:
         """`claim` is asked right before anything of the mail is sent; without it nothing is."""
         from .smtp import Smtp  # most servers send no mails, and start quicker without
 

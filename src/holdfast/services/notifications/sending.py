@@ -5,46 +5,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from collections.abc import Callable
+from datetime import datetime
 
 from holdfast.core.notices import Way, address_problem
 from holdfast.store.notifications.records import NewNotice
 
+from .delivery import Claim, DeliveryAttempt, DeliveryResult, Request
 from .mailing import Mailing
 from .texts import slack_body, webhook_body
 from .webhook_targets import NotAllowed, NotFoundByName, Receivers
 
 AGENT = b"holdfast-notices/1"
-
-
-class Fate(StrEnum):
-    SENT = "sent"
-    LATER = "later"  # it did not arrive, and may the next time
-    REFUSED = "refused"  # it did not arrive, and most likely will not
-    UNSURE = "unsure"  # all of it was sent, and no answer came
-    TAKEN = "taken"  # somebody else is sending it
-
-
-Claim = Callable[[], Awaitable[bool]]  # right before anything is sent; False: it must not be
-
-
-@dataclass(frozen=True, slots=True)
-class Came:
-    """Of one try."""
-
-    fate: Fate
-    said: str = ""
-    wait: timedelta = timedelta()  # at least, before the next try
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    url: str
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
 
 
 class Sending:
@@ -63,11 +35,11 @@ class Sending:
         self._timeout = timeout
         self._clock = clock
 
-    async def send(self, notice: NewNotice, claim: Claim, *, anywhere: bool = False) -> Came:
+    async def send(self, notice: NewNotice, claim: Claim, *, anywhere: bool = False) -> DeliveryAttempt:
         """`anywhere`: to whatever the server can reach."""
         problem = address_problem(notice.way, notice.address)
         if problem:
-            return Came(Fate.REFUSED, f"the address {problem}")
+            return DeliveryAttempt(DeliveryResult.REFUSED, f"the address {problem}")
         if notice.way is Way.MAIL:
             return await self._mail(notice, claim)
         return await self._post(notice, claim, anywhere)
@@ -77,28 +49,28 @@ class Sending:
         another's sender."""
         return self._derive(b"notices\0" + user.encode() + b"\0" + address.encode()).hex()
 
-    async def _mail(self, notice: NewNotice, claim: Claim) -> Came:
+    async def _mail(self, notice: NewNotice, claim: Claim) -> DeliveryAttempt:
         refusal = self._mailing.refusal(notice.address)
         if refusal:
-            return Came(Fate.REFUSED, refusal)
+            return DeliveryAttempt(DeliveryResult.REFUSED, refusal)
         tried = await self._mailing.send(notice, claim)
         if tried.sent:
-            return Came(Fate.SENT, tried.said)
+            return DeliveryAttempt(DeliveryResult.SENT, tried.said)
         if tried.taken:
-            return Came(Fate.TAKEN)
+            return DeliveryAttempt(DeliveryResult.TAKEN)
         if tried.unsure:
-            return Came(Fate.UNSURE, tried.said)
-        return Came(Fate.REFUSED if tried.refused else Fate.LATER, tried.said)
+            return DeliveryAttempt(DeliveryResult.UNSURE, tried.said)
+        return DeliveryAttempt(DeliveryResult.REFUSED if tried.refused else DeliveryResult.LATER, tried.said)
 
-    async def _post(self, notice: NewNotice, claim: Claim, anywhere: bool) -> Came:
+    async def _post(self, notice: NewNotice, claim: Claim, anywhere: bool) -> DeliveryAttempt:
         from .webhook_request import post  # most servers send nothing, and start quicker without
 
         try:
             receiver = await self._receivers.find(notice.address, anywhere=anywhere)
         except NotAllowed as error:
-            return Came(Fate.REFUSED, str(error))
+            return DeliveryAttempt(DeliveryResult.REFUSED, str(error))
         except NotFoundByName as error:
-            return Came(Fate.LATER, str(error))
+            return DeliveryAttempt(DeliveryResult.LATER, str(error))
         return await post(receiver, self._request(notice), claim, self._timeout, self._clock())
 
     def _request(self, notice: NewNotice) -> Request:

@@ -29,11 +29,12 @@ from holdfast.store.notifications import recipients as recipient_rows
 from holdfast.store.notifications import records as notice_rows
 from holdfast.store.notifications.records import NewNotice, Result
 
-from ..installation.audit import AuditedStore, Deed
+from ..audit import AuditedStore, Deed
 from ..name_suggestions import nearest
 from ..refusals import TooManyRequests
 from .creation import Making, notice_id
-from .sending import Came, Fate, Sending
+from .delivery import DeliveryAttempt, DeliveryResult
+from .sending import Sending
 from .texts import tell_of_test
 
 MOST_RECIPIENTS = 20  # of each user
@@ -43,11 +44,11 @@ UNREADABLE = "The address of this recipient cannot be read"
 UNREADABLE_HINT = "Remove it, and add it again."
 
 _AFTER_TEST = {
-    Fate.SENT: NoticeState.SENT,
-    Fate.LATER: NoticeState.FAILED,
-    Fate.REFUSED: NoticeState.FAILED,
-    Fate.UNSURE: NoticeState.UNCONFIRMED,
-    Fate.TAKEN: NoticeState.FAILED,
+    DeliveryResult.SENT: NoticeState.SENT,
+    DeliveryResult.LATER: NoticeState.FAILED,
+    DeliveryResult.REFUSED: NoticeState.FAILED,
+    DeliveryResult.UNSURE: NoticeState.UNCONFIRMED,
+    DeliveryResult.TAKEN: NoticeState.FAILED,
 }
 
 
@@ -144,7 +145,7 @@ class Notices:
 
     # -- trying one out
 
-    async def test(self, actor: Actor, id: str) -> Came:
+    async def test(self, actor: Actor, id: str) -> DeliveryAttempt:
         """Send a notice now, once, and say what came back."""
         known = await self._own(actor, id)
         if not known.readable:
@@ -160,7 +161,7 @@ class Notices:
         finally:
             self._testing.discard(actor.name)
 
-    async def _try_out(self, actor: Actor, known: KnownRecipient, now: datetime) -> Came:
+    async def _try_out(self, actor: Actor, known: KnownRecipient, now: datetime) -> DeliveryAttempt:
         told = tell_of_test(actor.name, now)
         id = notice_id()
         notice = NewNotice(
@@ -176,13 +177,13 @@ class Notices:
             created_at=now,
         )
         seq = await self._store.write_quietly(notice_rows.insert_notice, notice, NoticeState.SENDING)
-        came = await self.sending.send(notice, _at_once, anywhere=actor.admin)
-        state = _AFTER_TEST[came.fate]
-        error = "" if state is NoticeState.SENT else came.said
+        attempt = await self.sending.send(notice, _at_once, anywhere=actor.admin)
+        state = _AFTER_TEST[attempt.result]
+        error = "" if state is NoticeState.SENT else attempt.said
         await self._store.write_quietly(
             notice_rows.settle, Result(seq=seq, tries=1, claimed=True, state=state, at=self._clock(), error=error)
         )
-        return came
+        return attempt
 
     # -- what was sent
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.settings import MailSettings
 from holdfast.store.notifications.records import NewNotice
 
-from .mailing import Tried
+from .delivery import MailAttempt
 from .texts import one_line
 
 _LINE_START = re.compile(rb"^\.", re.MULTILINE)
@@ -26,13 +26,13 @@ class Smtp:
         self._settings = settings
         self._timeout = timeout
 
-    def send(self, notice: NewNotice, claim_now: Callable[[], bool]) -> Tried:
+    def send(self, notice: NewNotice, claim_now: Callable[[], bool]) -> MailAttempt:
         try:
             server = self._connected()
         except smtplib.SMTPResponseException as error:
-            return Tried(said=f"the mail server answered {error.smtp_code}")
+            return MailAttempt(said=f"the mail server answered {error.smtp_code}")
         except (OSError, smtplib.SMTPException):
-            return Tried(said="the mail server could not be reached")
+            return MailAttempt(said="the mail server could not be reached")
         try:
             return self._hand_over(server, notice, claim_now)
         finally:
@@ -65,18 +65,18 @@ class Smtp:
             return self._settings.password
         return Path(self._settings.password_file).read_text().partition("\n")[0].strip()
 
-    def _hand_over(self, server: smtplib.SMTP, notice: NewNotice, claim_now: Callable[[], bool]) -> Tried:
+    def _hand_over(self, server: smtplib.SMTP, notice: NewNotice, claim_now: Callable[[], bool]) -> MailAttempt:
         before = (lambda: server.mail(self._settings.sender), lambda: server.rcpt(notice.address))
         for step in before:
             refusal = _refusal(step)
             if refusal:
                 return refusal
         if not claim_now():
-            return Tried(said="", taken=True)
+            return MailAttempt(said="", taken=True)
         return (
             _refusal(lambda: server.docmd("DATA"))
             or _refusal(lambda: self._give(server, notice), last=True)
-            or Tried(said="the mail server took it", sent=True)
+            or MailAttempt(said="the mail server took it", sent=True)
         )
 
     def _give(self, server: smtplib.SMTP, notice: NewNotice) -> tuple[int, bytes]:
@@ -85,17 +85,17 @@ class Smtp:
         return server.getreply()
 
 
-def _refusal(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> Tried | None:
+def _refusal(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> MailAttempt | None:
     """None: the server agrees. After the `last` step it has the whole mail."""
     try:
         code, _ = step()
     except smtplib.SMTPException as error:
         late = last and isinstance(error.__context__, TimeoutError)
         said = "the mail server did not answer in time" if late else "the mail server hung up"
-        return Tried(said=said, unsure=late)
+        return MailAttempt(said=said, unsure=late)
     if 200 <= code < 400:
         return None
-    return Tried(said=f"the mail server answered {code}", refused=500 <= code < 600)
+    return MailAttempt(said=f"the mail server answered {code}", refused=500 <= code < 600)
 
 
 def mail_of(notice: NewNotice, sender: str) -> EmailMessage:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpcore
 
-from .sending import Came, Claim, Fate, Request
+from .delivery import Claim, DeliveryAttempt, DeliveryResult, Request
 from .webhook_targets import Receiver
 
 CONNECT_SECONDS = 10.0
@@ -22,9 +22,9 @@ LONGEST_HEAD = 16 * 1024  # bytes of an answer; a receiver that says more before
 PIECE = 2048  # bytes of it that are taken apart before others have their turn
 
 
-async def post(receiver: Receiver, request: Request, claim: Claim, timeout: float, now: datetime) -> Came:
+async def post(receiver: Receiver, request: Request, claim: Claim, timeout: float, now: datetime) -> DeliveryAttempt:
     progress = _Progress(claim)
-    came: Came | None = None
+    attempt: DeliveryAttempt | None = None
     try:
         async with (
             asyncio.timeout(CONNECT_SECONDS + timeout),
@@ -37,18 +37,18 @@ async def post(receiver: Receiver, request: Request, claim: Claim, timeout: floa
                 extensions={"timeout": _limits(timeout), "trace": progress.trace},
             ) as response,
         ):
-            came = _judge(response.status, response.headers, now)
+            attempt = _judge(response.status, response.headers, now)
     except _Taken:
-        return Came(Fate.TAKEN)
+        return DeliveryAttempt(DeliveryResult.TAKEN)
     except (httpcore.TimeoutException, TimeoutError):
-        came = came or _late(progress, timeout)
+        attempt = attempt or _late(progress, timeout)
     except httpcore.ConnectError as error:
-        came = came or Came(Fate.LATER, _plain(error))
+        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, _plain(error))
     except httpcore.RemoteProtocolError:
-        came = came or _garbled(progress)
+        attempt = attempt or _garbled(progress)
     except (httpcore.NetworkError, httpcore.ProtocolError):
-        came = came or Came(Fate.LATER, "the connection was closed without an answer")
-    return came
+        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, "the connection was closed without an answer")
+    return attempt
 
 
 def _limits(timeout: float) -> dict[str, float]:
@@ -60,29 +60,29 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _judge(status: int, headers: Iterable[tuple[bytes, bytes]], now: datetime) -> Came:
+def _judge(status: int, headers: Iterable[tuple[bytes, bytes]], now: datetime) -> DeliveryAttempt:
     said = f"answered {status}"
     if 200 <= status < 300:
-        return Came(Fate.SENT, said)
+        return DeliveryAttempt(DeliveryResult.SENT, said)
     if status in AGAIN or status >= 500:
         asked = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
-        return Came(Fate.LATER, said, _asked_wait(asked.decode("latin-1"), now))
+        return DeliveryAttempt(DeliveryResult.LATER, said, _asked_wait(asked.decode("latin-1"), now))
     if 300 <= status < 400:
         said += ", and redirects are not followed"
-    return Came(Fate.REFUSED, said)
+    return DeliveryAttempt(DeliveryResult.REFUSED, said)
 
 
-def _late(progress: _Progress, timeout: float) -> Came:
+def _late(progress: _Progress, timeout: float) -> DeliveryAttempt:
     if progress.whole:
-        return Came(Fate.UNSURE, f"no answer within {timeout:g} seconds")
-    return Came(Fate.LATER, "could not connect in time")
+        return DeliveryAttempt(DeliveryResult.UNSURE, f"no answer within {timeout:g} seconds")
+    return DeliveryAttempt(DeliveryResult.LATER, "could not connect in time")
 
 
-def _garbled(progress: _Progress) -> Came:
+def _garbled(progress: _Progress) -> DeliveryAttempt:
     """It hung up, or said something that is no answer: then it may well have taken the notice."""
     if progress.whole and progress.heard:
-        return Came(Fate.UNSURE, "what it answered is not HTTP")
-    return Came(Fate.LATER, "the connection was closed without an answer")
+        return DeliveryAttempt(DeliveryResult.UNSURE, "what it answered is not HTTP")
+    return DeliveryAttempt(DeliveryResult.LATER, "the connection was closed without an answer")
 
 
 def _plain(error: BaseException | None) -> str:
@@ -119,7 +119,7 @@ class _Progress:
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self.whole = False  # all of it has left
-        self.heard = False  # something came back
+        self.heard = False  # something attempt back
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
         if event == "http11.send_request_headers.started" and not await self._claim():

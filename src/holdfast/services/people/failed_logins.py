@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from holdfast.core.audit import Act, AuditKind
 from holdfast.store.errors import StoreError
 
-from ..installation.audit import AuditedStore, Deed
+from ..audit import AuditedStore, Deed
 
 log = logging.getLogger(__name__)
 

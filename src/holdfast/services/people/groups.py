@@ -22,11 +22,11 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
 
+from ..audit import AuditedStore, Deed, given
 from ..control import Control
-from ..installation.audit import AuditedStore, Deed, given
-from ..jobs.unfinished import has_jobs, has_unfinished
 from ..name_suggestions import no_group, no_user
 from ..refusals import Unavailable
+from ..unfinished_jobs import has_jobs, has_unfinished
 from .extensions import check_extension, merge
 from .group_rules import check_group, check_group_name, check_mlflow, check_path, check_quotas, mask_mlflow
 

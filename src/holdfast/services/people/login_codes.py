@@ -13,7 +13,7 @@ from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Forbidden, NotLoggedIn
 
-from ..installation.audit import AuditedStore, Deed
+from ..audit import AuditedStore, Deed
 from .tokens import NewToken, Tokens
 
 LASTS = 600.0  # seconds

@@ -17,7 +17,7 @@ from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.launching.keys import sane_keys
 from holdfast.store import people
 
-from ..installation.audit import AuditedStore, Deed
+from ..audit import AuditedStore, Deed
 from ..names import check_text
 from .extensions import MOST_KEYS, check_extension
 

@@ -17,7 +17,7 @@ from holdfast.settings import Settings
 from holdfast.store import people
 from holdfast.store import tokens as token_rows
 
-from ..installation.audit import AuditedStore, Deed
+from ..audit import AuditedStore, Deed
 from ..names import check_text
 from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, kind_of, mint
 from .failed_logins import FailedLogins

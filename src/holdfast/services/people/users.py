@@ -19,10 +19,10 @@ from holdfast.settings import Settings
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
 
-from ..installation.audit import AuditedStore, Deed, given
-from ..jobs.unfinished import has_unfinished
+from ..audit import AuditedStore, Deed, given
 from ..name_suggestions import need_group, no_user
 from ..names import LONGEST_EMAIL, check_text, check_user_name
+from ..unfinished_jobs import has_unfinished
 from .access_tokens import AccessTokens, Kind, end_tokens
 from .extensions import check_extension, merge
 from .login_throttle import LoginThrottle

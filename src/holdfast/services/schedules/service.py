@@ -34,10 +34,10 @@ from holdfast.store import schedules as schedule_rows
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.schedules import NewRun, Stored
 
+from ..audit import AuditedStore, Deed, given
 from ..control import Control
 from ..datasets.job_mounts import without_datasets
-from ..installation.audit import AuditedStore, Deed, given
-from ..jobs.lookup import readable_groups
+from ..job_lookup import readable_groups
 from ..jobs.service import Submitted
 from ..jobs.validation import Intake, Ready
 from ..people.groups import UNSET, Unset

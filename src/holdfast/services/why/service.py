@@ -14,8 +14,8 @@ from holdfast.store.jobs.records import JobDetail
 
 from ..control import Control
 from ..inside.debuggers import Debuggers
-from ..jobs.holds import with_hold
-from ..jobs.lookup import find_job
+from ..inside.holds import with_hold
+from ..job_lookup import find_job
 from .blockers import LONG, Blockers
 from .insights import Insights
 

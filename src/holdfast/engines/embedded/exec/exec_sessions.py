@@ -22,18 +22,19 @@ from holdfast.engines.base import Command, Inside, Isolation, NoEntry, ProcessIn
 from holdfast.tcp_listeners import list_listeners
 
 from .. import libc
+from ..folder_content import Claim, StartNote
 from ..libc import Dup, Open
 from ..lifecycle import ending
-from ..lifecycle.folder import TaskFolder, is_safe_id
-from ..lifecycle.folder_content import Claim, StartNote
 from ..lifecycle.live_tasks import pids_of
 from ..lifecycle.places import Places
 from ..lifecycle.reviving import revived_of
-from ..lifecycle.spawning import memory_file
 from ..processes import COOKIE
 from ..sandbox.interpreter import Interpreter
-from ..sandbox.render import CAPABILITIES, HOME, PATH
+from ..sandbox.render import CAPABILITIES
 from ..sandbox.site import Site
+from ..sandbox.spawning import memory_file
+from ..sandbox_paths import HOME, PATH
+from ..task_folder import TaskFolder, is_safe_id
 from . import py_spy as spy
 from .session import EmbeddedSession, Helper, bounded
 from .task_listeners import list_namespace_pids, own_hosts

@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,30 +22,15 @@ from holdfast.core.job import HOST_IMAGE
 from holdfast.disk_space import DiskMarks, is_disk_full
 from holdfast.engines.base import ImageInfo
 
-from ..lifecycle.cleaning import remove_tree
+from ..image import Image
 from ..sandbox.roots import find_shell
+from ..tree_removal import remove_tree
 from .archives import unpack_image
 from .tars import BadArchive
 from .unpacking import Unpacker, no_room
 
 _LONGEST_FILE = 200
 _DRAFT = "new-"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
-    name: str
-    rootfs: str
-    shell: str | None  # a path inside; None when it has none
-    size: int
-    created_at: datetime
-    source: str
-    env: dict[str, str] = field(default_factory=dict)
-    workdir: str = ""
-
-    @property
-    def info(self) -> ImageInfo:
-        return ImageInfo(name=self.name, size=self.size, created_at=self.created_at, source=self.source)
 
 
 class ImageShelf:

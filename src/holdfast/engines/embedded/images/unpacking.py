@@ -14,8 +14,8 @@ from typing import IO
 
 from holdfast.disk_space import DiskMarks, read_disk_space, require_room
 
-from ..lifecycle.cleaning import remove_tree
 from ..sandbox.roots import resolve_inside
+from ..tree_removal import remove_tree
 from .tars import BadArchive, Tar
 
 _WHITEOUT = ".wh."

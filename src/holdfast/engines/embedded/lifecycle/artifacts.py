@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 from holdfast.engines.base import ArtifactSink, LeftOut, OutOfReach
 
-from .folder import TaskFolder
-from .folder_content import StartNote
+from ..folder_content import StartNote
+from ..task_folder import TaskFolder
 from .task_paths import Inside
 
 NAME = "artifacts"

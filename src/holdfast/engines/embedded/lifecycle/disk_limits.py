@@ -20,10 +20,10 @@ from holdfast.core.attempt_id import job_id_of
 from holdfast.disk_space import DiskMarks, read_disk_space
 from holdfast.engines.base import DiskUse, LogUse
 
+from ..folder_content import DiskExcess, ExcessKind
 from ..options import EmbeddedOptions
+from ..task_folder import TaskFolder
 from .ending import Target, list_pids
-from .folder import TaskFolder
-from .folder_content import DiskExcess, ExcessKind
 from .live_tasks import LiveTask
 from .places import Places
 from .recorder import Recorder, stream_size

@@ -14,11 +14,11 @@ from holdfast.core.job import MIB
 from holdfast.disk_space import read_disk_space
 from holdfast.engines.base import DiskUse
 
+from ..folder_content import DiskExcess, ExcessKind
+from ..task_folder import KEPT, TaskFolder, is_safe_id
+from ..tree_removal import remove_tree
 from . import ending
-from .cleaning import remove_tree
 from .disk_limits import measure_all_files
-from .folder import KEPT, TaskFolder, is_safe_id
-from .folder_content import DiskExcess, ExcessKind
 from .places import Places
 from .recorder import Recorder
 

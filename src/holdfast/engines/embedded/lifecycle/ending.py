@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .. import cgroups
+from ..folder_content import StartNote
 from ..metrics.process_metrics import divide
 from ..processes import (
     children,
@@ -20,8 +21,7 @@ from ..processes import (
     start_ticks,
     with_cookie,
 )
-from .folder import TaskFolder
-from .folder_content import StartNote
+from ..task_folder import TaskFolder
 from .live_tasks import pids_of
 
 _ROUNDS = 50

@@ -8,8 +8,8 @@ from resource import struct_rusage
 
 from holdfast.engines.base import DiskUse
 
-from .folder import TaskFolder
-from .folder_content import Claim, Notes, StartNote
+from ..folder_content import Claim, Notes, StartNote
+from ..task_folder import TaskFolder
 from .recorder import Recorder
 
 

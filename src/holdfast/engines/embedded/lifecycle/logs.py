@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.engines.base import Stream, Written
 
-from .folder import TaskFolder
+from ..task_folder import TaskFolder
 from .recorder import Recorder, read_at, read_first, stream_size
 from .timeline import MOST, ZERO, Mark, Piece, Timeline, joined, pieces, times
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from holdfast.core.attempt import Debugger
 
-from .folder import TaskFolder
-from .folder_content import Notes
+from ..folder_content import Notes
+from ..task_folder import TaskFolder
 
 FOLDER = "notes"
 HELD = "held"

@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.core.attempt_id import AttemptId
 
 from ..processes import COOKIE
-from .folder import TaskFolder
+from ..task_folder import TaskFolder
 from .live_tasks import pids_of
 from .places import REVIVED, Places
 

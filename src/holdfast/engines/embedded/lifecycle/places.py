@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from .. import cgroups
-from .cleaning import remove_tree
-from .folder import KEPT, TaskFolder
-from .folder_content import StartNote
+from ..folder_content import StartNote
+from ..task_folder import KEPT, TaskFolder
+from ..tree_removal import remove_tree
 
 REVIVED = "revived"  # in a task's folder: of the sandbox laid over its files after it has ended
 

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 from ..libc import punch_hole
-from .folder import TaskFolder
+from ..task_folder import TaskFolder
 from .timeline import MOST, RECORD, ZERO, Mark, Timeline
 
 _TAIL = 4096  # how far back a line end is looked for

@@ -22,15 +22,15 @@ from holdfast.core.job import GIB, HOST_IMAGE, MIB, Resources
 from holdfast.engines.base import Launch, NoEntry
 
 from .. import cgroups
+from ..folder_content import StartNote
 from ..processes import children, open_namespace_init
 from ..sandbox.render import Bind, Overlay, Root
+from ..sandbox.spawning import spawn
+from ..task_folder import TaskFolder, is_safe_id, try_lock
+from ..tree_removal import remove_tree
 from . import ending
-from .cleaning import remove_tree
-from .folder import TaskFolder, is_safe_id, try_lock
-from .folder_content import StartNote
 from .live_tasks import pids_of
 from .places import REVIVED
-from .spawning import spawn
 from .starting import Refusal, Starter
 
 _ENTRY = """trap 'exit 0' TERM INT HUP

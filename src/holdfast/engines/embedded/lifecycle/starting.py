@@ -22,6 +22,7 @@ from holdfast.core.job import HOST_IMAGE, Resources
 from holdfast.engines.base import Isolation, Launch
 
 from .. import cgroups
+from ..folder_content import StartNote
 from ..images.image_store import ImageShelf
 from ..options import EmbeddedOptions
 from ..processes import COOKIE, COUNTS_BY_NAMESPACE
@@ -30,13 +31,7 @@ from ..sandbox.gpus import LIBRARIES, PROGRAMS, device_binds, gpu_variables
 from ..sandbox.guard import cover_sys
 from ..sandbox.mounting import BadMount, open_source, plan_mounts, within
 from ..sandbox.render import (
-    CGROUP_POINT,
-    ENTRY,
-    HOME,
-    LIBRARY,
     MOUNT_FD,
-    NOTES,
-    PATH,
     Bind,
     Root,
     limit_processes,
@@ -47,14 +42,14 @@ from ..sandbox.render import (
     task_env,
 )
 from ..sandbox.site import Site, host_root, image_root
+from ..sandbox.spawning import Order, spawn
 from ..sandbox.views import Views
-from .cleaning import remove_tree
-from .folder import TaskFolder, try_lock
-from .folder_content import StartNote
+from ..sandbox_paths import CGROUP_POINT, ENTRY, HOME, LIBRARY, NOTES, PATH
+from ..task_folder import TaskFolder, try_lock
+from ..tree_removal import remove_tree
 from .notes import make_notes
 from .places import Places
 from .port_holders import report_port_in_use
-from .spawning import Order, spawn
 
 logger = logging.getLogger(__name__)
 

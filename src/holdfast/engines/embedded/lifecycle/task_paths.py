@@ -13,11 +13,11 @@ from pathlib import PurePosixPath
 
 from holdfast.engines.base import OutOfReach
 
+from ..folder_content import StartNote
 from ..sandbox.mounting import BadMount, open_source
-from ..sandbox.render import HOME
 from ..sandbox.roots import PLACES
-from .folder import TaskFolder
-from .folder_content import StartNote
+from ..sandbox_paths import HOME
+from ..task_folder import TaskFolder
 
 _MOST_PARTS = 256  # on the way through all links
 _MOST_LINKS = 40  # as the kernel has it

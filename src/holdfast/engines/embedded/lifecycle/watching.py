@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -172,8 +171,3 @@ class Watch:
     def _record_held_back(self, task: LiveTask) -> None:
         task.record_timer = None
         self._record(task)
-
-
-def uptime() -> float:
-    """Seconds after boot, suspended time included; the clock of process start times."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -18,7 +18,7 @@ from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.reach import Reach, Silent
 
 from ..cgroups import Cgroups
-from ..lifecycle.folder_content import StartNote
+from ..folder_content import StartNote
 from .gpu_metrics import GpuFigures
 from .packets import open_counter
 from .rounds import Rounds, Subject

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from holdfast.core.metrics.samples import Reading
 
-from ..lifecycle.folder_content import StartNote
-from ..lifecycle.watching import uptime
-from ..process_trees import Forest
+from ..folder_content import StartNote
+from ..processes import uptime
 from . import process_metrics as process_figures
 from .cgroup_metrics import GroupFigures, GroupFiles, find_files, read_group, read_processes
 from .packets import PacketCounter
 from .process_metrics import TooMany
+from .process_trees import Forest
 from .traffic import Closed, Files, Flow, NoTraffic, Traffic
 
 _MOST_SCANNED = 50_000  # processes of this machine, where there are no control groups

@@ -10,9 +10,10 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ..mount_table import Mount, MountTable, is_folder, top_mounts
+from ..sandbox_paths import CGROUP_POINT
 from .host import SHOWN
-from .mount_table import Mount, MountTable, is_folder, top_mounts
-from .render import CGROUP_POINT, Bind, Guard
+from .render import Bind, Guard
 
 # The lists that container runtimes use by default.
 _READ_ONLY_PATHS = ("/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger")

@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..lifecycle.cleaning import remove_tree
-from .mount_table import REAL_FILESYSTEMS, Mount, is_folder, top_mounts
+from ..mount_table import REAL_FILESYSTEMS, Mount, is_folder, top_mounts
+from ..sandbox_paths import ENTRY, HOME, OWN, SCRIPT
+from ..tree_removal import remove_tree
 from .private_files import Hidden, Listing, PrivateFiles, find_private_files
-from .render import ENTRY, HOME, OWN, SCRIPT
 
 # Shown of the root folder; everything else there is hidden unless an admin shows it.
 SHOWN = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "var", "nix")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
+from ..sandbox_paths import PATH
 from .bubblewrap import is_exposed
-from .render import PATH
 from .sealed import SealedCopy
 
 

@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 
 from holdfast.core.job import Mount
 
-from .render import OWN, Bind
+from ..sandbox_paths import OWN
+from .render import Bind
 from .roots import follow_inside
 
 MOST = 64  # descriptors set aside for them

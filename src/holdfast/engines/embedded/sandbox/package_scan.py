@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..mount_table import Mount
 from . import host
-from .mount_table import Mount
 from .private_files import Listing, PrivateFiles
 from .saved_scan import load_scan, save_scan
 

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from holdfast.engines.base import POSIX_OPTIONS, Launch
 
-HOME = "/home/jovyan"
-OWN = "/run/holdfast"  # what bubblewrap lays there last must meet no link: it would follow it out of the sandbox
-SCRIPT = f"{OWN}/script"
-ENTRY = f"{OWN}/entry"
-HOLD = f"{OWN}/hold"
-NOTES = f"{OWN}/notes"
-LIBRARY = f"{OWN}/lib"
-CGROUP_POINT = "/sys/fs/cgroup"
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+from ..sandbox_paths import CGROUP_POINT, ENTRY, HOLD, HOME, LIBRARY, NOTES, PATH, SCRIPT
 
 # File descriptors the runner hands through.
 HOLD_FD = 3

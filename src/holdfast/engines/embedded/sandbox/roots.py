@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..lifecycle.folder import TaskFolder
+from ..sandbox_paths import HOME, LIBRARY
+from ..task_folder import TaskFolder
 from ..temporary_errors import TEMPORARY_ERRORS
 from .host import FRESH, SHOWN, HostView
 from .library import DEBUG_TOOLS
-from .render import HOME, LIBRARY, Bind, Overlay, Root
+from .render import Bind, Overlay, Root
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")  # the harmless ones
 

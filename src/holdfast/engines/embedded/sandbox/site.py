@@ -16,10 +16,10 @@ from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.engines.base import Isolation
 
 from .. import cgroups
-from ..images.image_store import Image
-from ..lifecycle.folder import TaskFolder
+from ..image import Image
 from ..options import EmbeddedOptions
 from ..processes import boot_id
+from ..task_folder import TaskFolder
 from . import roots
 from .bubblewrap import Bwrap, find_bwrap
 from .gpus import Gpu, find_driver, find_gpus

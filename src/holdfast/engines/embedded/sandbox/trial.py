@@ -18,13 +18,13 @@ from pathlib import Path
 from holdfast.core.job import Resources
 from holdfast.engines.base import Launch
 
-from ..lifecycle.cleaning import remove_tree
-from ..lifecycle.folder import TaskFolder
-from ..lifecycle.spawning import Order, spawn
+from ..task_folder import TaskFolder
 from ..temporary_errors import TEMPORARY_ERRORS
+from ..tree_removal import remove_tree
 from . import roots
 from .bubblewrap import Bwrap
 from .render import Guard, Root, render_args, render_command, task_env
+from .spawning import Order, spawn
 
 TRIAL_TIMEOUT = 30.0  # seconds
 _POLL_INTERVAL = 0.001  # seconds

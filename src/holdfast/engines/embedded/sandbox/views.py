@@ -20,11 +20,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ..lifecycle.cleaning import remove_tree
+from ..mount_table import Mount, MountTable
 from ..options import EmbeddedOptions
+from ..tree_removal import remove_tree
 from . import host, package_scan, saved_scan
 from .library import DEBUG_TOOLS, Library
-from .mount_table import Mount, MountTable
 from .private_files import Listing
 from .roots import HostLayers
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.services import Services
-from holdfast.services.jobs.changes import News
+from holdfast.services.job_changes import News
 
 from ..sockets import Line, socket
 

@@ -21,7 +21,6 @@ from ..forms import Form
 from ..jobs.check import Checked, check, need_size, refused
 from ..jobs.choices import Choices, choices_of, groups_to_choose
 from ..jobs.templates import Example, Start, examples, first_text, notes_on, secret_names, start_from, usual_group
-from ..rendering import render
 from ..routes import act, page
 from ..visit import Visit
 
@@ -115,7 +114,7 @@ async def check_job(visit: Visit, form: Form) -> Response:
 async def show_choices(visit: Visit) -> Response:
     """For scripts, when another group is chosen: what its jobs can name, and its panel."""
     choices = await choices_of(visit, visit.request.query_params.get("group", ""), await groups_to_choose(visit))
-    return JSONResponse({**choices.for_scripts(), "panel": render("jobs/_group_panel.html", visit, choices)})
+    return JSONResponse({**choices.for_scripts(), "panel": visit.render("jobs/_group_panel.html", choices)})
 
 
 # -- submitting

@@ -19,7 +19,7 @@ from holdfast.core.notices import (
     Way,
     shown_address,
 )
-from holdfast.services.notifications.sending import Fate
+from holdfast.services.notifications.delivery import DeliveryResult
 
 from ..forms import Form
 from ..routes import act, page
@@ -182,10 +182,10 @@ async def remove_recipient(visit: Visit, form: Form) -> Response:
 
 
 async def test_recipient(visit: Visit, form: Form) -> Response:
-    came = await visit.services.notices.test(visit.who, visit.request.path_params["id"])
-    if came.fate is Fate.SENT:
+    attempt = await visit.services.notices.test(visit.who, visit.request.path_params["id"])
+    if attempt.result is DeliveryResult.SENT:
         return visit.go("/me/notices", visit.say("The test arrived."))
-    return visit.go("/me/notices", visit.say("The test did not arrive: {why}", why=visit.tell(came.said)))
+    return visit.go("/me/notices", visit.say("The test did not arrive: {why}", why=visit.tell(attempt.said)))
 
 
 def _chosen(form: Form) -> Sequence[str]:

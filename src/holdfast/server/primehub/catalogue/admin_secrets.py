@@ -15,7 +15,7 @@ from ..errors import NOT_FOUND, PhError, resource_exists
 from ..graphql.call import Call, Info, call_of
 from ..graphql.lists import show_page
 from ..graphql.paging import asks_cursor, numbered
-from ..graphql.relations import need_admin
+from ..people.relations import need_admin
 from .shapes import SECRET_TYPES, read_secret_id, show_secret
 
 Shape = dict[str, Any]

@@ -13,7 +13,7 @@ from holdfast.services.catalogue.image_aliases import ImageAliasChange, may_keep
 from ..errors import NOT_AUTH, NOT_FOUND, PhError, not_found, resource_exists
 from ..graphql.call import Call, Info, call_of
 from ..graphql.lists import show_all, show_page
-from ..graphql.relations import check_groups, keep_name, read_links, relink
+from ..people.relations import check_groups, keep_name, read_links, relink
 from .shapes import read_secret_id, show_image
 
 Shape = dict[str, Any]

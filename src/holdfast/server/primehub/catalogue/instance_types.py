@@ -15,8 +15,8 @@ from holdfast.services.catalogue.instance_types import InstanceTypeChange
 from ..errors import PhError, not_found, resource_exists
 from ..graphql.call import Call, Info, call_of
 from ..graphql.lists import show_all, show_page
-from ..graphql.relations import check_groups, keep_name, need_admin, read_links, relink
 from ..graphql.scalars import size_in_bytes
+from ..people.relations import check_groups, keep_name, need_admin, read_links, relink
 from .sizes import show_type
 
 Shape = dict[str, Any]

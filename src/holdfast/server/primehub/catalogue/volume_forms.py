@@ -12,7 +12,7 @@ from holdfast.services.datasets import kinds
 from holdfast.services.datasets.service import DatasetChange
 
 from ..errors import NOT_FOUND, PhError
-from ..graphql.relations import Links
+from ..people.relations import Links
 from .shapes import VOLUME_TYPES, read_secret_id
 
 Shape = dict[str, Any]

@@ -16,7 +16,7 @@ from holdfast.services.datasets.service import DatasetChange
 from ..errors import not_found, resource_exists
 from ..graphql.call import Call, Info, call_of
 from ..graphql.lists import show_all, show_page
-from ..graphql.relations import Links, check_groups, keep_name, need_admin, read_links
+from ..people.relations import Links, check_groups, keep_name, need_admin, read_links
 from .shapes import show_volume
 from .volume_forms import no_upload_server, read_change, read_variables, read_volume
 

@@ -13,9 +13,9 @@ from holdfast.core.records import Group
 from ..errors import PhError, say
 from ..graphql.call import Call, Info, call_of
 from ..graphql.lists import show_all, show_page
-from ..graphql.relations import need_admin
 from .group_forms import read_group
 from .groups import check_users, need_group, plan_members
+from .relations import need_admin
 from .shapes import show_group
 
 Shape = dict[str, Any]

@@ -15,7 +15,7 @@ from ..errors import USER_NOT_EXIST, PhError, say
 from ..graphql.call import Call, Info, call_of
 from ..graphql.lists import show_all, show_page
 from ..graphql.paging import Node, arrange, narrow, rows_asked
-from ..graphql.relations import check_groups, keep_name, need_admin, related
+from .relations import check_groups, keep_name, need_admin, related
 from .shapes import EVERYONE, KEPT, kept_with, show_user
 
 Shape = dict[str, Any]

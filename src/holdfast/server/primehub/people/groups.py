@@ -17,9 +17,9 @@ from holdfast.services.people.groups import GroupChange
 
 from ..errors import NOT_FOUND, PhError, not_auth
 from ..graphql.call import Call, Info, call_of
-from ..graphql.relations import keep_name, related
 from ..graphql.scalars import gigabytes
 from .group_forms import read_change
+from .relations import keep_name, related
 from .shapes import EVERYONE, show_everyone, show_group
 
 Shape = dict[str, Any]

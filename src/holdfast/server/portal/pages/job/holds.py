@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import Keep
+from holdfast.services.inside.holds import HeldTask
 from holdfast.services.jobs.detail import Closeup
-from holdfast.services.jobs.holds import HeldTask
 
 from ...forms import Form
 from ...routes import act

@@ -13,11 +13,11 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 
 from ..disk_work import DiskWork
-from ..jobs.lookup import find_job
-from .open_file import OpenFile, open_file
-from .paths import ARTIFACTS, is_own, parse_path
-from .tree import Tree
-from .walk import Item, Walk, closing_fd, collect
+from ..files.open_file import OpenFile, open_file
+from ..files.paths import ARTIFACTS, is_own, parse_path
+from ..files.tree import Tree
+from ..files.walk import Item, Walk, closing_fd, collect
+from ..job_lookup import find_job
 
 MOST_ITEMS = 10_000
 

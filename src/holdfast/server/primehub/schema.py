@@ -12,13 +12,12 @@ from pathlib import Path
 from ariadne import load_schema_from_path, make_executable_schema
 from graphql import GraphQLSchema
 
-from .. import absent, files, folders, reports
-from ..catalogue import admin_secrets, images, instance_types, secrets, volumes
-from ..jobs import resolvers as jobs
-from ..jobs import schedules
-from ..people import admin_groups, admin_users, groups, me, users
-from . import links
-from .scalars import json_type
+from . import absent, files, folders, links, reports
+from .catalogue import admin_secrets, images, instance_types, secrets, volumes
+from .graphql.scalars import json_type
+from .jobs import resolvers as jobs
+from .jobs import schedules
+from .people import admin_groups, admin_users, groups, me, users
 
 NOUNS = (
     absent,

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from .. import libc
 from ..libc import Dup, Open
-from ..sandbox.bubblewrap import Bwrap
-from ..sandbox.render import ARGS_FD, BWRAP_FD, ENTRY_FD, HOLD_FD, MOUNT_FD, PATH, SCRIPT_FD, SECCOMP_FD
-from .folder import TaskFolder
+from ..sandbox_paths import PATH
+from ..task_folder import TaskFolder
+from .bubblewrap import Bwrap
+from .render import ARGS_FD, BWRAP_FD, ENTRY_FD, HOLD_FD, MOUNT_FD, SCRIPT_FD, SECCOMP_FD
 
 RUNNER = str(Path(__file__).parents[3] / "runtime" / "runner.sh")
 _CLAIM_FD = 9

@@ -20,14 +20,14 @@ from holdfast.server.errors import request_id_of
 from holdfast.services import Services
 from holdfast.store.errors import StoreError
 
-from ..errors import PhError, answer_not_logged_in, answer_refusal, store_failed
-from ..turns import Turns
-from .bodies import Asked, read_asked
-from .call import Call
-from .documents import Document, Documents, Refused
-from .field_errors import describe
+from .errors import PhError, answer_not_logged_in, answer_refusal, store_failed
+from .graphql.bodies import Asked, read_asked
+from .graphql.call import Call
+from .graphql.documents import Document, Documents, Refused
+from .graphql.field_errors import describe
+from .graphql.writing import Writer
 from .schema import build_schema
-from .writing import Writer
+from .turns import Turns
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import NotFound
 
 from ..errors import NOT_FOUND, PhError, not_auth
-from ..people.shapes import EVERYONE
-from .call import Call
+from ..graphql.call import Call
+from .shapes import EVERYONE
 
 Shape = dict[str, Any]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from .lifecycle.folder_content import StartNote
-from .metrics.cgroup_metrics import read_file
-from .metrics.process_metrics import Scan, scan
-from .processes import COOKIE
+from ..folder_content import StartNote
+from ..processes import COOKIE
+from .cgroup_metrics import read_file
+from .process_metrics import Scan, scan
 
 _LONGEST_ENVIRONMENT = 2 << 20
 

@@ -18,8 +18,8 @@ from holdfast.store.errors import StoreError
 from holdfast.store.notifications import records as notices
 
 from ..control import Control
-from ..installation.status import Disk, Health, Place
-from .service import Metrics
+from ..metrics.service import Metrics
+from .status import Disk, Health, Place
 
 Running = tuple[JobSnapshot, TaskAttempt, Current]  # a task, with its newest figures
 

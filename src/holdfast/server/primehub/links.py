@@ -9,10 +9,10 @@ from ariadne import ObjectType
 
 from holdfast.core.records import Group
 
-from ..catalogue.shapes import show_image, show_volume
-from ..catalogue.sizes import show_type
-from ..people.shapes import EVERYONE, show_everyone, show_group
-from .call import Call, Info, call_of
+from .catalogue.shapes import show_image, show_volume
+from .catalogue.sizes import show_type
+from .graphql.call import Call, Info, call_of
+from .people.shapes import EVERYONE, show_everyone, show_group
 
 Shape = dict[str, Any]
 

@@ -23,9 +23,9 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 from holdfast.store.jobs import endings
 
-from .paths import ARTIFACTS
-from .tree import Tree, clear_removed
-from .walk import OPEN_FOLDER, Stopped, closing_fd
+from ..files.paths import ARTIFACTS
+from ..files.tree import Tree, clear_removed
+from ..files.walk import OPEN_FOLDER, Stopped, closing_fd
 
 T = TypeVar("T")
 

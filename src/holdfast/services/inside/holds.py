@@ -18,8 +18,8 @@ from holdfast.settings import HoldSettings
 from holdfast.store.database import Store
 
 from ..control import Control
+from ..job_lookup import find_job, find_own_job, newest_live
 from ..name_suggestions import nearest
-from .lookup import find_job, find_own_job, newest_live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from holdfast.services import Services
 
 if TYPE_CHECKING:
-    from .endpoint import GraphQLApi
+    from .graphql_endpoint import GraphQLApi
 
 
 class GraphQLLater:
@@ -31,6 +31,6 @@ class GraphQLLater:
             return self._api
 
     def _build(self) -> GraphQLApi:
-        from .endpoint import GraphQLApi
+        from .graphql_endpoint import GraphQLApi
 
         return GraphQLApi(self._services)

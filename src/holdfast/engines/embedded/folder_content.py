@@ -14,7 +14,7 @@ from holdfast.core.attempt import Debugger, Observation, Seen
 from holdfast.core.exits.exit import Cause
 from holdfast.core.scheduling.placement import show_bytes
 
-from ..sandbox.render import HOME
+from .sandbox_paths import HOME
 
 TICKS = 100  # USER_HZ: the unit of start times in /proc, on every Linux
 _BIGGEST_CLAIM = 16 * 1024

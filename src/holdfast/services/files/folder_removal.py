@@ -7,8 +7,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from .files.tree import empty
-from .files.walk import OPEN_FOLDER, closing_fd
+from .tree import empty
+from .walk import OPEN_FOLDER, closing_fd
 
 
 def remove_folder(path: Path, stop: threading.Event) -> None:
