@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 from asyncssh.packet import String, UInt32
 
-from holdfast.server.ssh import gateway, ports, visitor
+from holdfast.server.ssh import connections, gateway, ports, visitor
 
 from .rig import SshRig, open_gateway
 
@@ -58,24 +58,24 @@ async def test_nonsense_ends_the_connection(rig: SshRig, user: str, sent: bytes)
             pass
     writer.close()
     await still_works(rig, user)
-    assert not rig.gateway._unknown
+    assert not rig.gateway._connections._unknown
 
 
 async def test_strangers_who_wait_keep_few_places_and_not_for_long(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "MOST_UNKNOWN_FROM_ONE", 3)
+    monkeypatch.setattr(connections, "MOST_UNKNOWN_FROM_ONE", 3)
     silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (1, 2, 3, 1)]  # one machine, whatever it is called
     reader, _ = silent[0]
     with suppress(ConnectionError):  # who has waited longest makes room
         while await asyncio.wait_for(reader.read(1000), SOON):
             pass
-    assert len(rig.gateway._unknown) == 3
+    assert len(rig.gateway._connections._unknown) == 3
     await still_works(rig, user)  # and so for those who log in
     for _, each in silent:
         each.close()
     async with asyncio.timeout(SOON):
-        while rig.gateway._unknown:
+        while rig.gateway._connections._unknown:
             await asyncio.sleep(0.01)
     await still_works(rig, user)
 
@@ -89,14 +89,14 @@ async def wait_silently(rig: SshRig, address: str) -> tuple[asyncio.StreamReader
 async def test_strangers_from_many_places_keep_nobody_out(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "MOST_UNKNOWN", 3)
-    monkeypatch.setattr(gateway, "neighbourhood", lambda address: address)
+    monkeypatch.setattr(connections, "MOST_UNKNOWN", 3)
+    monkeypatch.setattr(connections, "neighbourhood", lambda address: address)
     silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (2, 3, 2, 4)]
     reader, _ = silent[0]  # of those from where most are, the oldest
     with suppress(ConnectionError):
         while await asyncio.wait_for(reader.read(1000), SOON):
             pass
-    assert sorted(rig.gateway._unknown.values()) == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    assert sorted(rig.gateway._connections._unknown.values()) == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
     await still_works(rig, user)
     for _, each in silent:
         each.close()
@@ -179,7 +179,7 @@ async def test_a_client_that_takes_nothing_is_sent_little(rig: SshRig, user: str
         flood = await client.create_process("cat /dev/zero", encoding=None, window=2**31 - 1)
         transport: Any = client._transport
         transport.pause_reading()
-        [inside] = rig.gateway._visitors
+        [inside] = rig.gateway._connections._open
         ours: Any = inside._connection._transport
         before, same = -1, 0
         async with asyncio.timeout(SOON):
@@ -269,7 +269,7 @@ async def test_who_asks_to_listen_and_leaves_at_once_leaves_no_listener(rig: Ssh
             client.abort()
     await still_works(rig, user)  # whatever they asked for is done with
     async with asyncio.timeout(SOON):
-        while rig.gateway._visitors:
+        while rig.gateway._connections._open:
             await asyncio.sleep(0.01)
     assert listening() == before
 
@@ -296,7 +296,7 @@ async def test_one_who_left_while_it_was_made_ready(
         await asyncio.wait_for(made.wait(), SOON)
         client.abort()
     async with asyncio.timeout(SOON):
-        while rig.gateway._visitors:
+        while rig.gateway._connections._open:
             await asyncio.sleep(0.01)
     gone.set()
     await asyncio.wait_for(over.wait(), SOON)
