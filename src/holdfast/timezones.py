@@ -9,6 +9,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 _FALLBACK = "UTC"
 _FOLDER = "zoneinfo/"  # whatever lies above it, the name of a zone is what comes after
@@ -25,11 +26,14 @@ def zone(name: str) -> ZoneInfo:
     found = _find(name)
     if found is None:
         close = get_close_matches(name[:_LONGEST], available_timezones(), n=1)
-        guess = f"Did you mean {close[0]}? " if close and not any(map(str.isdigit, name)) else ""
+        guess = msg("Did you mean {x1}? ", x1=close[0]) if close and not any(map(str.isdigit, name)) else ""
         raise UserError(
-            f"There is no time zone {name[:_LONGEST]!r}",
+            msg("There is no time zone {name}", name=repr(name[:_LONGEST])),
             field="timezone",
-            hint=f"{guess}Names are like Europe/Berlin, Asia/Taipei, UTC, or Etc/GMT-2 for two hours ahead of it.",
+            hint=msg(
+                "{guess}Names are like Europe/Berlin, Asia/Taipei, UTC, or Etc/GMT-2 for two hours ahead of it.",
+                guess=guess,
+            ),
         )
     return found
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, require_room
 from holdfast.engines.base import LeftOut
 
@@ -131,7 +132,7 @@ class Draft:
         at = 0
         while at < size and (data := _read(source, min(_BLOCK, size - at))):
             if self._is_over():
-                raise OSError(errno.ECANCELED, "Nobody waits for it any more")
+                raise OSError(errno.ECANCELED, msg("Nobody waits for it any more"))
             if data != _ZEROS[: len(data)]:
                 _write_at(fd, data, at)
             at += len(data)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks
 from holdfast.engines.base import KeepsArtifacts
 from holdfast.services.files.paths import ARTIFACTS, KEPT_APART
@@ -194,7 +195,7 @@ def _set_aside(folder: int, name: str) -> str:
 
 
 def _in_the_way() -> OSError:
-    return OSError(errno.EBUSY, f"something in {ARTIFACTS} is in the way again and again")
+    return OSError(errno.EBUSY, msg("something in {artifacts} is in the way again and again", artifacts=ARTIFACTS))
 
 
 def _write(folder: int, name: str, text: str) -> None:

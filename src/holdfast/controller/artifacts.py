@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.attempt_id import AttemptId
+from holdfast.core.messages import msg
 from holdfast.core.records import NewEvent
 from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_space import DiskMarks
@@ -96,17 +97,23 @@ class Collecting:
                 await self._reach.look(self._root, Path(self._root).stat, LOOK)
                 return told(await self._in_turn(parcel), self._limits)
         except OutOfReach as problem:
-            return f"No artifacts were kept: {problem}"
+            return msg("No artifacts were kept: {problem}", problem=problem)
         except (Silent, TimeoutError):
-            return "Artifacts were not kept: it took too long. The disk they are kept on may not answer; ask an admin."
+            return msg(
+                "Artifacts were not kept: it took too long. The disk they are kept on may not answer; ask an admin."
+            )
         except OSError as error:
             said = {"event": "artifacts", "attempt": parcel.attempt_id, "error": str(error)}
             log.warning("could not keep artifacts", extra=said)
-            why = "the disk of shared files is full" if error.errno in _FULL else error.strerror or "a disk error"
-            return f"Artifacts were not kept: {why}."
+            why = (
+                msg("the disk of shared files is full")
+                if error.errno in _FULL
+                else error.strerror or msg("a disk error")
+            )
+            return msg("Artifacts were not kept: {why}.", why=why)
         except Exception:
             log.exception("could not keep artifacts", extra={"event": "artifacts", "attempt": parcel.attempt_id})
-            return "Artifacts were not kept, through a fault of the platform. The server's log says more."
+            return msg("Artifacts were not kept, through a fault of the platform. The server's log says more.")
 
     async def _in_turn(self, parcel: Parcel) -> Tally:
         """Of one job, one task after the other: they share what may be kept."""
@@ -168,16 +175,26 @@ def told(tally: Tally, limits: ArtifactLimits) -> str:
     """What is said of it in the job's events; empty when there was nothing at all."""
     if not tally.files and not tally.left and not tally.more:
         return ""
-    files = "1 file" if tally.files == 1 else f"{tally.files} files" if tally.files else "No files"
-    parts = [f"{files} ({show_bytes(tally.bytes)}) kept as artifacts" if tally.files else "No artifacts were kept"]
+    files = (
+        "1 file" if tally.files == 1 else msg("{files} files", files=tally.files) if tally.files else msg("No files")
+    )
+    parts = [
+        msg("{files} ({bytes}) kept as artifacts", files=files, bytes=show_bytes(tally.bytes))
+        if tally.files
+        else msg("No artifacts were kept")
+    ]
     if tally.left:
         reasons = ", ".join(f"{count} ({why})" for why, count in sorted(tally.left.items()))
-        size = f", {show_bytes(tally.left_bytes)} in all" if tally.left_bytes else ""
-        parts.append(f"left out{size}: {reasons}, such as {', '.join(tally.named)}")
+        size = msg(", {left_bytes} in all", left_bytes=show_bytes(tally.left_bytes)) if tally.left_bytes else ""
+        parts.append(
+            msg("left out{size}: {reasons}, such as {named}", size=size, reasons=reasons, named=", ".join(tally.named))
+        )
     if tally.more:
-        parts.append("there was more that was not looked at")
+        parts.append(msg("there was more that was not looked at"))
     if any(tally.left[why] for why in _LIMITS) or tally.more:
-        most = f"at most {limits.files} files and {show_bytes(limits.bytes)} are kept of a job"
-        parts.append(f"{most}; an admin can raise files.artifact_files and files.artifact_bytes")
-    parts += [f"what was in their place is now {path} of the shared files" for path in tally.moved]
+        most = msg(
+            "at most {files} files and {bytes} are kept of a job", files=limits.files, bytes=show_bytes(limits.bytes)
+        )
+        parts.append(msg("{most}; an admin can raise files.artifact_files and files.artifact_bytes", most=most))
+    parts += [msg("what was in their place is now {path} of the shared files", path=path) for path in tally.moved]
     return "; ".join(parts) + "."

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import EngineError
+from holdfast.core.messages import msg
 from holdfast.core.plan import Announce, Remove, Start, Step, Stop
 from holdfast.engines.base import Engine, Launch
 from holdfast.launching import Launcher
@@ -367,7 +368,7 @@ class AttemptTracker:
     async def _look(self, attempt: TrackedAttempt) -> None:
         await self._observe_some([attempt])
         if attempt.newest is None:
-            raise TimeoutError("No answer from the engine")
+            raise TimeoutError(msg("No answer from the engine"))
 
     async def _start(self, attempt: TrackedAttempt) -> None:
         async with self._starts:
@@ -383,7 +384,7 @@ class AttemptTracker:
             async with asyncio.timeout(START_TIMEOUT):
                 observation = await self._engine.start(launch)
             if observation.seen is Seen.ABSENT:
-                raise EngineError("The engine did not start it")
+                raise EngineError(msg("The engine did not start it"))
             return observation
         except Exception as error:
             self._handler.note_failed_start(attempt.id, error)

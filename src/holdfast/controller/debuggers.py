@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen
 from holdfast.core.attempt_id import AttemptId
+from holdfast.core.messages import msg
 from holdfast.core.records import NewEvent
 
 LATE = timedelta(seconds=10)  # that a program may take to go on by itself
@@ -70,6 +71,6 @@ def _is_over(debugger: Debugger, now: datetime) -> bool:
 
 def _event(attempt_id: str, snapshot: JobSnapshot, debugger: Debugger, now: datetime) -> NewEvent:
     task = _task_of(attempt_id)
-    until = f" until {debugger.until:%Y-%m-%d %H:%M:%S} UTC" if debugger.until else ""
-    text = f"A debugger waits at {place_of(debugger)} in {task}{until}"
+    until = msg(" until {until} UTC", until=f"{debugger.until:%Y-%m-%d %H:%M:%S}") if debugger.until else ""
+    text = msg("A debugger waits at {debugger} in {task}{until}", debugger=place_of(debugger), task=task, until=until)
     return NewEvent(kind="debugger-waiting", message=text, at=now, task=task, attempt=snapshot.attempt)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.errors import HoldfastError
+from holdfast.core.messages import msg
 from holdfast.core.notices import FEW, NoticeState, wait_after
 from holdfast.services.notifications.delivery import DeliveryAttempt, DeliveryResult
 from holdfast.services.notifications.sending import Sending
@@ -33,8 +34,8 @@ PER_USER = 8
 LONGEST_SLEEP = 60.0  # seconds; the clock on the wall may be set meanwhile
 TRY_AGAIN = 5.0  # seconds after the store failed
 LAST_MOMENT = 2.0  # seconds, when the server ends
-UNREADABLE = "its address cannot be read"
-CUT_OFF = "the server ended while it was being sent"
+UNREADABLE = msg("its address cannot be read")
+CUT_OFF = msg("the server ended while it was being sent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class Delivery:
                     pause = await self._pause()
                 except Exception as error:
                     unknown = None if isinstance(error, HoldfastError) else error
-                    text = "could not send notices; trying again"
+                    text = msg("could not send notices; trying again")
                     log.error(text, extra={"event": "notices", "error": str(error)}, exc_info=unknown)
                     pause = TRY_AGAIN
                 await rest(self._stirred, pause)
@@ -162,7 +163,7 @@ class Delivery:
             attempt = await self._sending.send(due.notice, claim, anywhere=user is not None and user.admin)
         except Exception as error:  # a bug of ours
             log.exception("could not send a notice", extra={"event": "notices", "notice": due.notice.id})
-            attempt = DeliveryAttempt(DeliveryResult.LATER, f"an internal error: {type(error).__name__}")
+            attempt = DeliveryAttempt(DeliveryResult.LATER, msg("an internal error: {name}", name=type(error).__name__))
         if attempt.result is not DeliveryResult.TAKEN:
             await self._keep(self._result(due, attempt, claimed))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.holding import Ask, HoldRequest
 from holdfast.core.job import Keep
+from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import show_bytes
 from holdfast.reach import Reach
 from holdfast.services.control import Control
@@ -60,9 +61,11 @@ def decide(held: HeldTasks, room: Room, least: MinFree, now: datetime) -> tuple[
     if room.free >= wanted or not oldest:
         return None
     ((snapshot, task),) = oldest
-    why = (
-        f"The files of {task.task} were let go to make room on the disk: {show_bytes(room.free)} were free, "
-        f"{show_bytes(wanted)} are wanted"
+    why = msg(
+        "The files of {task} were let go to make room on the disk: {free} were free, {wanted} are wanted",
+        task=task.task,
+        free=show_bytes(room.free),
+        wanted=show_bytes(wanted),
     )
     return snapshot.id, HoldRequest(actor="holdfast", at=now, ask=Ask.RELEASE, task=task.task, why=why)
 

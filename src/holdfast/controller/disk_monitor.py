@@ -19,6 +19,7 @@ from typing import Protocol
 
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import MIB
+from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_reserve import DiskReserve
 from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
@@ -287,24 +288,28 @@ class DiskMonitor:
 def describe_full(state: DiskState, marks: DiskMarks) -> Condition:
     """Without current figures: each change of the text would be told again."""
     if lacks_files(state, marks):
-        why = "it can hold almost no more files"
+        why = msg("it can hold almost no more files")
     else:
-        why = f"fewer than {show_bytes(marks.full(state.space))} are free"
+        why = msg("fewer than {space} are free", space=show_bytes(marks.full(state.space)))
     return Condition(
         kind=ConditionKind.DISK_FULL,
-        message=f"The server's disk is full: {why}. No task starts until there is room.",
-        hint="Free room: `holdfast prune` shows what takes it, and removes what is not needed.",
+        message=msg("The server's disk is full: {why}. No task starts until there is room.", why=why),
+        hint=msg("Free room: `holdfast prune` shows what takes it, and removes what is not needed."),
         blocks_starts=True,
     )
 
 
 def describe_low(state: DiskState, marks: DiskMarks) -> Condition:
     low = marks.low(state.space)
-    why = f"fewer than {show_bytes(low)} are free" if state.free < low else "it can hold only a few more files"
+    why = (
+        msg("fewer than {low} are free", low=show_bytes(low))
+        if state.free < low
+        else msg("it can hold only a few more files")
+    )
     return Condition(
         kind=ConditionKind.DISK_LOW,
-        message=f"The server's disk is nearly full: {why}.",
-        hint="Free room before jobs have to wait: `holdfast prune` shows what takes it.",
+        message=msg("The server's disk is nearly full: {why}.", why=why),
+        hint=msg("Free room before jobs have to wait: `holdfast prune` shows what takes it."),
         warning=True,
     )
 
@@ -335,7 +340,7 @@ class FilesDiskMonitor:
 
 FILES_DISK_FULL = Condition(
     kind=ConditionKind.FILES_DISK_FULL,
-    message="The disk of the groups' files is full: uploads are refused, and artifacts are not kept.",
-    hint="Free room: `holdfast prune --artifacts` removes artifacts; ask groups to remove shared files.",
+    message=msg("The disk of the groups' files is full: uploads are refused, and artifacts are not kept."),
+    hint=msg("Free room: `holdfast prune --artifacts` removes artifacts; ask groups to remove shared files."),
     warning=True,
 )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from holdfast.core.messages import msg
 from holdfast.launching import Gateway
 from holdfast.services.inside.ssh_gateway import SshGate
 
@@ -24,10 +25,10 @@ class GatewayOf:
     async def __call__(self) -> Gateway:
         gate = self._gate()
         if not gate.settings.enabled:
-            return Gateway(trouble="The SSH gateway is switched off on this server.")
+            return Gateway(trouble=msg("The SSH gateway is switched off on this server."))
         with suppress(TimeoutError):
             await asyncio.wait_for(gate.settled.wait(), PATIENCE)
         if gate.port is not None:
             host = _EVERYWHERE.get(gate.settings.host, gate.settings.host)
             self._open = Gateway(host=host, port=gate.port, host_key=await gate.find_key())
-        return self._open or Gateway(trouble=gate.trouble or "The SSH gateway is not open.")
+        return self._open or Gateway(trouble=gate.trouble or msg("The SSH gateway is not open."))

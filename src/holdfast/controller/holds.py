@@ -9,6 +9,7 @@ from datetime import timedelta
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.holding import DEFAULT, HoldPolicy, held_for
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.core.states import JobState, TaskState
 
 
@@ -43,7 +44,16 @@ def with_room(
     room, room_of_all = limits.per_user - own, limits.total - len(held)
     if room <= room_of_all:
         own = max(own, limits.per_user)  # by the time that one is refused, others may have taken the room there was
-        refusal = f"{user} has {own} held tasks, and may have {limits.per_user}. `holdfast release` lets one go."
+        refusal = msg(
+            "{user} has {own} held tasks, and may have {per_user}. `holdfast release` lets one go.",
+            user=user,
+            own=own,
+            per_user=limits.per_user,
+        )
         return replace(policy, room=room, refusal=refusal)
-    refusal = f"{max(len(held), limits.total)} tasks are held here, and no more than {limits.total} may be"
+    refusal = msg(
+        "{held} tasks are held here, and no more than {total} may be",
+        held=max(len(held), limits.total),
+        total=limits.total,
+    )
     return replace(policy, room=room_of_all, refusal=refusal)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from holdfast.core.attempt import Observation, Seen, TaskAttempt
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.core.plan import Policy, Start
 from holdfast.engines.base import Launch
 from holdfast.launching import Launcher
@@ -41,7 +42,7 @@ class LaunchBuilder:
             launch = await self.build(launcher, start.task)
         except Exception as error:
             log.exception("could not start a task", extra={"event": "start", "attempt": start.attempt_id})
-            text = f"could not be started: {error}"
+            text = msg("could not be started: {error}", error=error)
             return Observation(
                 attempt_id=start.attempt_id, seen=Seen.REFUSED, message=text, transient=True, cause=Cause.START_FAILED
             )

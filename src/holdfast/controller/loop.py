@@ -20,6 +20,7 @@ from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.exits.exit import STOPPED_FOR_DISK
 from holdfast.core.holding import HoldRequest
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.core.records import Group
 from holdfast.core.scheduling.blockers import Known, Wait
 from holdfast.core.scheduling.ledger import Ledger
@@ -57,8 +58,8 @@ COLLECTING_LOOK = 1.0  # seconds at least between looks at a job whose time stan
 SLOWEST_LOOK = 3600.0  # seconds; a timer is never set further off
 NOT_SAVED = Condition(
     kind=ConditionKind.DATABASE,
-    message="Changes to jobs cannot be saved.",
-    hint="See the server's log for the database's error. Changes are kept and saved once it works again.",
+    message=msg("Changes to jobs cannot be saved."),
+    hint=msg("See the server's log for the database's error. Changes are kept and saved once it works again."),
 )
 
 
@@ -152,7 +153,7 @@ class Controller:
                 await self._round()
             except Exception as error:
                 known = isinstance(error, HoldfastError)
-                text = "could not save; trying again"
+                text = msg("could not save; trying again")
                 log.error(text, extra={"event": "save", "error": str(error)}, exc_info=None if known else error)
                 self.report_condition(NOT_SAVED)
                 await self._make_room()
@@ -220,7 +221,7 @@ class Controller:
         live = self._live.get(job_id)
         found = next((each for each in live.snapshot.tasks if each.task == task), None) if live else None
         if live is None or found is None or found.state is not TaskState.HELD or not isinstance(self.engine, LetsIn):
-            raise NotFound(f"{task} is not held any more")
+            raise NotFound(msg("{task} is not held any more", task=task))
         await self.engine.revive(await self._launches.build(Launcher(live.snapshot), found))
 
     def debuggers(self, job_id: str) -> dict[str, tuple[Debugger, ...]]:

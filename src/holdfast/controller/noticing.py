@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import HoldfastError
+from holdfast.core.messages import msg
 from holdfast.services.notifications.creation import Making
 from holdfast.services.notifications.service import Notices
 
@@ -47,7 +48,7 @@ class Noticing:
                     self._made()
             except Exception as error:
                 unknown = None if isinstance(error, HoldfastError) else error
-                text = "could not make notices; trying again"
+                text = msg("could not make notices; trying again")
                 log.error(text, extra={"event": "notices", "error": str(error)}, exc_info=unknown)
                 pause = TRY_AGAIN
             await rest(self._stirred, pause)

@@ -15,6 +15,7 @@ from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import EngineError
 from holdfast.core.identity import group_path
 from holdfast.core.job import Dialect, Job
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset, Group
 from holdfast.engines.base import Engine, Isolation
 from holdfast.launching import (
@@ -70,7 +71,7 @@ class SurroundingsOf:
         self._folders = folders
         self._platform = platform or Platform()
         self._gateway = gateway
-        self._reach = Reach("shared folders")
+        self._reach = Reach(msg("shared folders"))
         self._slow: set[str] = set()  # folders that did not answer quickly when they were last looked at
         self._same: Surroundings | None = None  # what most jobs need, once the engine is open
 
@@ -119,9 +120,11 @@ class SurroundingsOf:
         try:
             made = await self._reach.run(lambda: [folders.make(path) for path in paths], PATIENCE)
         except Silent:
-            raise EngineError(f"the folder of groups' files, {folders.root}, does not answer") from None
+            raise EngineError(msg("the folder of groups' files, {root}, does not answer", root=folders.root)) from None
         except OSError as error:
-            raise EngineError(f"the folders of its group cannot be made: {error.strerror}") from error
+            raise EngineError(
+                msg("the folders of its group cannot be made: {strerror}", strerror=error.strerror)
+            ) from error
         return [str(folder) for folder in made]
 
     # -- PrimeHub's

@@ -15,6 +15,7 @@ from datetime import datetime
 from holdfast.core.attempt import JobSnapshot, Observation
 from holdfast.core.attempt_id import AttemptId, job_id_of
 from holdfast.core.masking import SecretMasker, secret_values
+from holdfast.core.messages import msg
 from holdfast.core.plan import Start
 from holdfast.core.records import NewEvent
 from holdfast.engines.base import Engine, Launch
@@ -115,7 +116,9 @@ class TaskReports:
         if live is not None and attempt_id not in live.failed_starts:
             live.failed_starts.add(attempt_id)
             id = AttemptId.parse(attempt_id)
-            text = f"{id.task} has not started yet: {str(error) or type(error).__name__}. Retrying."
+            text = msg(
+                "{task} has not started yet: {error}. Retrying.", task=id.task, error=str(error) or type(error).__name__
+            )
             live.told.append(NewEvent(kind="warning", message=text, at=self._clock(), task=id.task, attempt=id.attempt))
             self._mark(live.snapshot.id)
 

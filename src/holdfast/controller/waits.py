@@ -11,6 +11,7 @@ from holdfast.core.attempt import JobSnapshot
 from holdfast.core.attempt_id import job_id_of
 from holdfast.core.conditions import Condition
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.core.plan import Policy, waiting_of
 from holdfast.core.scheduling.backfill import Reckoning
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Estimate, Known, Wait
@@ -26,8 +27,8 @@ from .live import Lives
 from .times import expected_of
 
 MOST_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
-BLOCKED = "It starts once this is resolved."
-NOT_YET = "That is not worked out yet, for many ask at once: ask again in a moment."
+BLOCKED = msg("It starts once this is resolved.")
+NOT_YET = msg("That is not worked out yet, for many ask at once: ask again in a moment.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

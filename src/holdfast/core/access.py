@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from .errors import Forbidden
 from .job import DEFAULT_GROUP
+from .messages import msg
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,27 +36,27 @@ class Verb(StrEnum):
 
 
 class Who(StrEnum):
-    MEMBER = "a member of the group"
-    OWNER = "the one whose it is, an admin of the group"
-    GROUP_ADMIN = "an admin of the group"
-    ADMIN = "an admin"
+    MEMBER = msg("a member of the group")
+    OWNER = msg("the one whose it is, an admin of the group")
+    GROUP_ADMIN = msg("an admin of the group")
+    ADMIN = msg("an admin")
 
 
 # verb -> (who may, what it covers). Admins may do everything.
 RULES: dict[Verb, tuple[Who, str]] = {
-    Verb.SEE_JOB: (Who.MEMBER, "see a job, its logs, events, attempts and artifacts"),
-    Verb.SUBMIT_JOB: (Who.MEMBER, "submit a job to the group"),
-    Verb.ACT_ON_JOB: (Who.MEMBER, "stop, rerun or tag a job of the group, or change a schedule of it"),
+    Verb.SEE_JOB: (Who.MEMBER, msg("see a job, its logs, events, attempts and artifacts")),
+    Verb.SUBMIT_JOB: (Who.MEMBER, msg("submit a job to the group")),
+    Verb.ACT_ON_JOB: (Who.MEMBER, msg("stop, rerun or tag a job of the group, or change a schedule of it")),
     Verb.ENTER_JOB: (
         Who.OWNER,
-        "enter a job's tasks: a shell, files, ports, debuggers; whoever is inside reads the secrets of its owner",
+        msg("enter a job's tasks: a shell, files, ports, debuggers; whoever is inside reads the secrets of its owner"),
     ),
-    Verb.USE_FILES: (Who.MEMBER, "read, put and remove the group's shared files"),
-    Verb.MOUNT_ANY_PATH: (Who.ADMIN, "mount a folder of the machine that the settings do not allow for all"),
-    Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, "manage the group's members, image aliases, MLflow, time limit and hold"),
+    Verb.USE_FILES: (Who.MEMBER, msg("read, put and remove the group's shared files")),
+    Verb.MOUNT_ANY_PATH: (Who.ADMIN, msg("mount a folder of the machine that the settings do not allow for all")),
+    Verb.MANAGE_GROUP: (Who.GROUP_ADMIN, msg("manage the group's members, image aliases, MLflow, time limit and hold")),
     Verb.MANAGE_PLACE: (
         Who.ADMIN,
-        "manage users, groups, quotas, instance types, datasets, secrets, images and settings",
+        msg("manage users, groups, quotas, instance types, datasets, secrets, images and settings"),
     ),
 }
 
@@ -99,8 +100,8 @@ def may_enter(actor: Actor, group: str, owner: str) -> bool:
 def refuse_entry(group: str, owner: str) -> Forbidden:
     """What is said where `may_enter` is not given to somebody who sees the job."""
     return Forbidden(
-        f"It is {owner}'s: only {owner} and admins of {group} may get inside",
-        hint="Run one of your own: `holdfast clone` gives a job's file.",
+        msg("It is {owner}'s: only {owner} and admins of {group} may get inside", owner=owner, group=group),
+        hint=msg("Run one of your own: `holdfast clone` gives a job's file."),
     )
 
 
@@ -112,8 +113,8 @@ def may_run_again(actor: Actor, group: str, owner: str, *, secrets: bool) -> boo
 def refuse_act(group: str, owner: str, *, member: bool) -> Forbidden:
     """What is said where `may_act` is not given to somebody who sees the thing."""
     if not member:
-        return Forbidden(f"Only members of {group} act on its jobs")
+        return Forbidden(msg("Only members of {group} act on its jobs", group=group))
     return Forbidden(
-        f"It is {owner}'s: only {owner} and admins of {group} may do that",
-        hint="Submit one of your own: `holdfast clone` gives a job's file.",
+        msg("It is {owner}'s: only {owner} and admins of {group} may do that", owner=owner, group=group),
+        hint=msg("Submit one of your own: `holdfast clone` gives a job's file."),
     )

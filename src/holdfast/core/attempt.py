@@ -10,6 +10,7 @@ from enum import StrEnum
 from .attempt_id import AttemptId
 from .exits.exit import Exit
 from .job import Job, Keep
+from .messages import msg
 from .metrics.samples import Reading
 from .states import JobState, TaskState
 
@@ -74,11 +75,11 @@ class StopRequest:
     @property
     def cancelled(self) -> str:
         """What a job that ended so says."""
-        return f"Cancelled: {self.why}" if self.why else f"Cancelled by {self.actor}"
+        return msg("Cancelled: {why}", why=self.why) if self.why else msg("Cancelled by {actor}", actor=self.actor)
 
     @property
     def asked(self) -> str:
-        return f"{self.actor} asked for it to stop{f': {self.why}' if self.why else ''}"
+        return msg("{actor} asked for it to stop{x1}", actor=self.actor, x1=f": {self.why}" if self.why else "")
 
 
 class Result(StrEnum):

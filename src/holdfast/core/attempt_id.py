@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .messages import msg
+
 _NUMBER = "(0|[1-9][0-9]{0,8})"
 _TEXT = re.compile(rf"([^.]+)\.{_NUMBER}\.(.+)-{_NUMBER}\.{_NUMBER}", re.DOTALL)
 
@@ -27,7 +29,7 @@ class AttemptId:
         """ValueError when it is none."""
         found = _TEXT.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r} is not the id of a task attempt")
+            raise ValueError(msg("{text} is not the id of a task attempt", text=repr(text)))
         return cls(found[1], int(found[2]), found[3], int(found[4]), int(found[5]))
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .attempt import Outcome, Result, TaskAttempt
 from .exits.exit import Exit, ExitKind
 from .job import Job
+from .messages import msg
 from .states import TaskState
 
 
@@ -25,10 +26,15 @@ def decide_outcome(job: Job, tasks: Sequence[TaskAttempt]) -> Outcome | None:
         succeeded = _ended(tasks, role.name, TaskState.SUCCEEDED)
         needed = role.completion.min_succeeded
         if _reached(len(succeeded), needed):
-            text = f"{len(succeeded)} succeeded of role {role.name} are enough ({needed} needed)"
+            text = msg(
+                "{succeeded} succeeded of role {name} are enough ({needed} needed)",
+                succeeded=len(succeeded),
+                name=role.name,
+                needed=needed,
+            )
             return _succeeded(_told(text, tasks), succeeded[-1], len(succeeded), needed)
     if all(task.state.ended for task in tasks):
-        return _succeeded(_told(f"All {len(tasks)} tasks ended", tasks), None, len(tasks), None)
+        return _succeeded(_told(msg("All {tasks} tasks ended", tasks=len(tasks)), tasks), None, len(tasks), None)
     return None
 
 
@@ -52,7 +58,12 @@ def _failed(failed: list[TaskAttempt], needed: int) -> Outcome:
     assert cause.exit is not None
     text = f"{cause.task}: {cause.exit.message}"
     if needed > 1:
-        text += f" ({len(failed)} failed of role {cause.role}, {needed} are too many)"
+        text += msg(
+            " ({failed} failed of role {role}, {needed} are too many)",
+            failed=len(failed),
+            role=cause.role,
+            needed=needed,
+        )
     return Outcome(
         result=Result.FAILED,
         message=text,

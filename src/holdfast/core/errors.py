@@ -19,6 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .messages import msg
+
 
 class HoldfastError(Exception):
     """Root of every error raised on purpose."""
@@ -80,7 +82,7 @@ class InvalidJob(UserError):
     def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
         first = problems[0]
         where = f"{first.field}: " if first.field else ""
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        more = msg(" (and {x1} more)", x1=len(problems) - 1) if len(problems) > 1 else ""
         super().__init__(f"{where}{first.message}{more}", field=first.field or None, hint=first.hint)
         self.problems = tuple(problems)
 

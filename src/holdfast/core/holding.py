@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from .exits.exit import Exit, ExitKind
 from .job import Hold, Keep
+from .messages import msg
 
 DEFAULT = timedelta(days=7)  # OpenPAI's, and ours
 _EARLIEST = timedelta(hours=1)  # before its end, a hold is told to end soon
@@ -66,15 +67,15 @@ def warned_from(since: datetime, until: datetime) -> datetime | None:
 
 def banner(code: int, policy: HoldPolicy) -> str:
     """What the log of a held task ends with, as OpenPAI's users know it."""
-    kept = "it will be reserved" if policy.keep is Keep.ALL else "its files will be kept"
+    kept = msg("it will be reserved") if policy.keep is Keep.ALL else msg("its files will be kept")
     lines = [
-        f"The job container failed, so {kept} for {spell_out(policy.duration)}",
-        "After debugging, please stop the job manually.",
+        msg("The job container failed, so {kept} for {duration}", kept=kept, duration=spell_out(policy.duration)),
+        msg("After debugging, please stop the job manually."),
     ]
     inner = max(_INNER, *(len(line) + 2 for line in lines))
     edge = "=" * (inner + 12)
     boxed = [f"======{line.rjust(len(line) + (inner - len(line) + 1) // 2).ljust(inner)}======" for line in lines]
-    return "\n".join([f"job has finished with exit code {code}", edge, *boxed, edge, ""])
+    return "\n".join([msg("job has finished with exit code {code}", code=code), edge, *boxed, edge, ""])
 
 
 def spell_out(span: timedelta) -> str:

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from urllib.parse import SplitResult, urlsplit
 
+from .messages import msg
+
 
 class NoticeEvent(StrEnum):
     STARTED = "started"
@@ -131,20 +133,20 @@ def _mail_problem(address: str) -> str | None:
     local = address.partition("@")[0]
     dots = local.startswith(".") or local.endswith(".") or ".." in local
     if len(address) > LONGEST_MAIL or not _MAIL.fullmatch(address) or dots:
-        return "is not a mail address such as ann@example.org"
+        return msg("is not a mail address such as ann@example.org")
     return None
 
 
 def _http_problem(address: str) -> str | None:
     if len(address) > LONGEST_ADDRESS:
-        return f"is too long: at most {LONGEST_ADDRESS} characters"
+        return msg("is too long: at most {longest_address} characters", longest_address=LONGEST_ADDRESS)
     parts = _parts(address)
     if parts is None or not parts.hostname:
-        return "is not an address such as https://hooks.example.org/a/b"
+        return msg("is not an address such as https://hooks.example.org/a/b")
     if parts.scheme not in ("http", "https"):
-        return "must begin with https:// or http://"
+        return msg("must begin with https:// or http://")
     if parts.username is not None or parts.password is not None:
-        return "must not hold a user name and password before the host"
+        return msg("must not hold a user name and password before the host")
     return None
 
 

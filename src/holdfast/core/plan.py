@@ -16,12 +16,13 @@ from .exits.exit import STOPPED_FOR_DISK, Behaviour, Cause, Exit, ExitKind, clas
 from .exits.table import spec_of, with_cause
 from .holding import Ask, HoldPolicy, HoldRequest, banner, can_be_held, warned_from
 from .job import Job, Keep, Role
+from .messages import msg
 from .records import JobAttempt, NewEvent
 from .retry import CONFLICT_MAX, GiveUp, decide_retry
 from .scheduling.placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
 from .states import Change, JobState, TaskState, transition
 
-NEVER_STARTED = "Never started. "  # before why, in what is said of a task that was stopped before it ran
+NEVER_STARTED = msg("Never started. ")  # before why, in what is said of a task that was stopped before it ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +207,9 @@ class _Work:
             retry_at=None,
             outcome=None,
             attempt_started_at=None,
-            message="Waits for room",
+            message=msg("Waits for room"),
         )
-        self.note("attempt", f"Attempt {self.after.attempt} begins")
+        self.note("attempt", msg("Attempt {attempt} begins", attempt=self.after.attempt))
 
     def absorb(self, seen: Mapping[str, Observation]) -> None:
         for i, task in enumerate(self.tasks):
@@ -230,13 +231,13 @@ class _Work:
                 self.place(i, task, place)
         if self.after.state is JobState.PENDING and any(task.state.live for task in self.tasks):
             nodes = sorted({task.node for task in self.tasks if task.node})
-            self.move(Change.PLACE, "placed", f"Placed on {', '.join(nodes)}")
+            self.move(Change.PLACE, "placed", msg("Placed on {nodes}", nodes=", ".join(nodes)))
 
     def honour_stop(self) -> None:
         stop = self.after.stop
         if stop is None:
             return
-        told = f"Stopped: {stop.why}" if stop.why else f"Stopped by {stop.actor}"
+        told = msg("Stopped: {why}", why=stop.why) if stop.why else msg("Stopped by {actor}", actor=stop.actor)
         reason = Exit(kind=ExitKind.CANCELLED, message=told, behaviour=Behaviour.PERMANENT)
         self.stop_tasks(reason)
         for i, task in enumerate(self.tasks):
@@ -253,7 +254,7 @@ class _Work:
         for i, task in enumerate(self.tasks):
             held = task.held
             if task.state is TaskState.HELD and held and task.stop is None and self.now >= held.until:
-                self.note("hold-ended", f"{task.task} was held long enough", task)
+                self.note("hold-ended", msg("{task} was held long enough", task=task.task), task)
                 self.let_go(i, task)
 
     def warn_of_ends(self) -> None:
@@ -266,7 +267,13 @@ class _Work:
             if at is not None and self.now >= at:
                 self.put(i, replace(task, held=replace(held, warned=True)))
                 self.note(
-                    "hold-ending", f"{task.task} is held until {held.until:%Y-%m-%d %H:%M} UTC, and ends then", task
+                    "hold-ending",
+                    msg(
+                        "{task} is held until {until} UTC, and ends then",
+                        task=task.task,
+                        until=f"{held.until:%Y-%m-%d %H:%M}",
+                    ),
+                    task,
                 )
 
     def enforce_time_limit(self, elapsed: timedelta | None) -> None:
@@ -276,7 +283,7 @@ class _Work:
             return
         if not self.works():
             return
-        text = f"Ran longer than its time limit of {_show_duration(limit)}"
+        text = msg("Ran longer than its time limit of {limit}", limit=_show_duration(limit))
         reason = Exit(kind=ExitKind.TIME_LIMIT, message=text, behaviour=Behaviour.PERMANENT)
         self.after = replace(self.after, outcome=Outcome(result=Result.FAILED, message=text, exit=reason))
         self.note("time-limit", text)
@@ -297,7 +304,7 @@ class _Work:
         if outcome is None:
             return
         self.after = replace(self.after, outcome=outcome)
-        self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message="Stopped: the attempt is over"))
+        self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message=msg("Stopped: the attempt is over")))
 
     def settle(self) -> None:
         if not all(task.state.ended for task in self.tasks):
@@ -323,10 +330,10 @@ class _Work:
         held = [task for task in self.tasks if task.state is TaskState.HELD]
         if self.after.state is JobState.RUNNING and held:
             first = f"{held[0].task}: {held[0].held.exit.message}" if held[0].held else held[0].task
-            others = f" with {len(held) - 1} more" if len(held) > 1 else ""
-            self.move(Change.HOLD, "held", f"{first}; held{others}")
+            others = msg(" with {x1} more", x1=len(held) - 1) if len(held) > 1 else ""
+            self.move(Change.HOLD, "held", msg("{first}; held{others}", first=first, others=others))
         elif self.after.state is JobState.HELD and not held:
-            self.move(Change.RESUME, "resumed", "Nothing of it is held any more")
+            self.move(Change.RESUME, "resumed", msg("Nothing of it is held any more"))
 
     # -- what the phases are made of
 
@@ -339,11 +346,11 @@ class _Work:
         elif seen is Seen.ABSENT and task.stop is not None:
             self.finish(i, task, task.stop)
         elif seen is Seen.ABSENT:
-            self.finish(i, task, platform_exit("Its files on the machine are gone", Cause.FILES_GONE))
+            self.finish(i, task, platform_exit(msg("Its files on the machine are gone"), Cause.FILES_GONE))
         elif seen is Seen.REFUSED and observation.transient:
             self.finish(i, task, task.stop or platform_exit(observation.message, observation.cause))
         elif seen is Seen.REFUSED:
-            text = f"System Error: {observation.message}"
+            text = msg("System Error: {message}", message=observation.message)
             self.finish(i, task, task.stop or refused_exit(text, observation.cause))
         elif seen is Seen.LOST:
             lost = platform_exit(observation.message, observation.cause or Cause.LOST)
@@ -370,7 +377,7 @@ class _Work:
         if self.after.state in (JobState.PREPARING, JobState.UNKNOWN):
             self.move(Change.START, "started", "Running")
         if len(self.tasks) > 1:
-            self.note("task-started", f"{task.task} runs on {task.node}", task)
+            self.note("task-started", msg("{task} runs on {node}", task=task.task, node=task.node), task)
         if observation.warning:
             self.note("warning", observation.warning, task)
         return task
@@ -378,7 +385,7 @@ class _Work:
     def look_at_held(self, i: int, task: TaskAttempt, held: Held, seen: Seen) -> None:
         """Whatever ends its processes, by us or from within: its files stay until the hold is over."""
         if seen is Seen.ABSENT:
-            self.note("hold-ended", f"The files of {task.task} are gone from the machine", task)
+            self.note("hold-ended", msg("The files of {task} are gone from the machine", task=task.task), task)
             self.finish(i, task, held.exit, task.finished_at)
         elif seen in (Seen.EXITED, Seen.LOST):
             if task.stop is not None:
@@ -386,7 +393,11 @@ class _Work:
             elif not held.ended:
                 ended = replace(held, keep=Keep.FILES, ended=True)
                 self.put(i, replace(task, held=ended, finished_at=self.now))
-                self.note("hold-files", f"Only the files of {task.task} are kept on: its processes have ended", task)
+                self.note(
+                    "hold-files",
+                    msg("Only the files of {task} are kept on: its processes have ended", task=task.task),
+                    task,
+                )
         elif task.stop is not None or held.keep is Keep.FILES:
             self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
         else:
@@ -403,14 +414,20 @@ class _Work:
         if task.stop is None:
             task = self.put(i, replace(task, stop=reason))
             if hold is not None and can_be_held(reason):
-                self.note("not-held", f"{task.task} is not held: {hold.refusal}", task)
+                self.note("not-held", msg("{task} is not held: {refusal}", task=task.task, refusal=hold.refusal), task)
         self.steps.append(Stop(self.after.attempt_id(task), timedelta()))
 
     def hold(self, i: int, task: TaskAttempt, reason: Exit, hold: HoldPolicy) -> None:
         held = Held(since=self.now, until=self.now + hold.duration, exit=reason, keep=hold.keep)
         task = self.put(i, replace(task, state=TaskState.HELD, held=held))
-        kept = "with all it has" if hold.keep is Keep.ALL else "its files only"
-        text = f"{task.task}: {reason.message}; held for {_show_duration(hold.duration)}, {kept}"
+        kept = msg("with all it has") if hold.keep is Keep.ALL else msg("its files only")
+        text = msg(
+            "{task}: {message}; held for {duration}, {kept}",
+            task=task.task,
+            message=reason.message,
+            duration=_show_duration(hold.duration),
+            kept=kept,
+        )
         self.note("task-held", text, task)
         self.announce(task, held)
         if hold.keep is Keep.FILES:
@@ -423,7 +440,7 @@ class _Work:
     def answer(self, i: int, task: TaskAttempt, request: HoldRequest) -> None:
         assert task.held is not None
         if request.ask is Ask.RELEASE:
-            text = request.why or f"{task.task} was released by {request.actor}"
+            text = request.why or msg("{task} was released by {actor}", task=task.task, actor=request.actor)
             self.note("hold-ended", text, task, request.actor)
             self.let_go(i, task)
         elif request.ask is Ask.EXTEND and request.until is not None:
@@ -431,11 +448,20 @@ class _Work:
             if self.policy.hold is not None:
                 until = min(until, task.held.since + self.policy.hold.longest)
             self.put(i, replace(task, held=replace(task.held, until=until, warned=False)))
-            text = f"{task.task} is held until {until:%Y-%m-%d %H:%M} UTC: {request.actor} asked for it"
+            text = msg(
+                "{task} is held until {until} UTC: {actor} asked for it",
+                task=task.task,
+                until=f"{until:%Y-%m-%d %H:%M}",
+                actor=request.actor,
+            )
             self.note("hold-extended", text, task, request.actor)
         elif request.ask is Ask.KEEP_FILES and task.held.keep is Keep.ALL:
             self.put(i, replace(task, held=replace(task.held, keep=Keep.FILES)))
-            self.note("hold-files", f"Only the files of {task.task} are kept on: {request.actor} asked for it", task)
+            self.note(
+                "hold-files",
+                msg("Only the files of {task} are kept on: {actor} asked for it", task=task.task, actor=request.actor),
+                task,
+            )
             self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))
 
     def let_go(self, i: int, task: TaskAttempt) -> None:
@@ -491,10 +517,10 @@ class _Work:
         self.start(place.attempt_id, task)
 
     def refuse(self, decision: Refused) -> None:
-        text = f"System Error: {'; '.join(decision.reasons)}"
+        text = msg("System Error: {reasons}", reasons="; ".join(decision.reasons))
         reason = refused_exit(text, Cause.TOO_LARGE)
         self.after = replace(self.after, outcome=Outcome(result=Result.FAILED, message=text, exit=reason))
-        self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message="The job was refused"))
+        self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message=msg("The job was refused")))
 
     def stop_tasks(self, reason: Exit) -> None:
         """Everything that has not ended is to end for `reason`."""
@@ -527,7 +553,11 @@ class _Work:
                 retry_at=self.now + verdict.delay if verdict.delay else None,
             ),
         )
-        self.note("task-retry", f"{task.task} is tried again{_in(verdict.delay)}: {verdict.why}", task)
+        self.note(
+            "task-retry",
+            msg("{task} is tried again{delay}: {why}", task=task.task, delay=_in(verdict.delay), why=verdict.why),
+            task,
+        )
 
     def end_attempt(self, outcome: Outcome) -> None:
         verdict = decide_retry(
@@ -548,7 +578,12 @@ class _Work:
             outcome=outcome,
             counted=verdict.counted,
         )
-        text = f"{outcome.message.removesuffix('.')}; tried again{_in(verdict.delay)}: {verdict.why}"
+        text = msg(
+            "{x1}; tried again{delay}: {why}",
+            x1=outcome.message.removesuffix("."),
+            delay=_in(verdict.delay),
+            why=verdict.why,
+        )
         self.after = replace(
             self.after,
             retry_at=self.now + verdict.delay,
@@ -633,7 +668,7 @@ _END_STATES = {
 
 
 def _in(delay: timedelta) -> str:
-    return f" in {_show_duration(delay)}" if delay else ""
+    return msg(" in {delay}", delay=_show_duration(delay)) if delay else ""
 
 
 def _show_duration(span: timedelta) -> str:

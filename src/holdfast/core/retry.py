@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from .exits.exit import Behaviour, Exit, ExitKind
+from .messages import msg
 
 EVERY_FAILURE = -1
 ALWAYS = -2
@@ -34,29 +35,29 @@ def decide_retry(
 ) -> RetryAfter | GiveUp:
     """`limit` is the job's or task's own count; `chance` in [0, 1) picks the wait after a conflict."""
     if exit.kind in (ExitKind.CANCELLED, ExitKind.ATTEMPT_OVER):
-        return GiveUp("it was asked to stop")
+        return GiveUp(msg("it was asked to stop"))
     if limit == ALWAYS:
-        return _counted(user_retries, "it is to be run again whatever happens")
+        return _counted(user_retries, msg("it is to be run again whatever happens"))
     if exit.kind is ExitKind.SUCCEEDED:
-        return GiveUp("it succeeded")
+        return GiveUp(msg("it succeeded"))
     if exit.behaviour is Behaviour.TRANSIENT:
         ours = exit.kind is ExitKind.PLATFORM
         why = (
-            "the platform failed, not the job"
+            msg("the platform failed, not the job")
             if ours
-            else "an end like this is tried again until it goes well or is stopped"
+            else msg("an end like this is tried again until it goes well or is stopped")
         )
         return RetryAfter(_backoff(platform_retries, PLATFORM_MAX), False, why)
     if exit.behaviour is Behaviour.TRANSIENT_CONFLICT:
         seconds = CONFLICT_MIN + chance * (CONFLICT_MAX - CONFLICT_MIN)
-        return RetryAfter(timedelta(seconds=seconds), False, "it conflicted with other jobs")
+        return RetryAfter(timedelta(seconds=seconds), False, msg("it conflicted with other jobs"))
     if exit.behaviour is Behaviour.PERMANENT:
-        return GiveUp("another try would end the same way")
+        return GiveUp(msg("another try would end the same way"))
     if limit == EVERY_FAILURE:
-        return _counted(user_retries, "every failure is to be retried")
+        return _counted(user_retries, msg("every failure is to be retried"))
     if user_retries < limit:
-        return _counted(user_retries, f"retry {user_retries + 1} of {limit}")
-    return GiveUp("no retries are left" if limit else "no retries were asked for")
+        return _counted(user_retries, msg("retry {x1} of {limit}", x1=user_retries + 1, limit=limit))
+    return GiveUp(msg("no retries are left") if limit else msg("no retries were asked for"))
 
 
 def _counted(user_retries: int, why: str) -> RetryAfter:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.job import GIB, MIB, Resources
+from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import show_bytes, show_cores, show_gpus
 from holdfast.core.verdicts import Efficiency, Used
 
@@ -138,7 +139,12 @@ def _about_memory(tasks: Sequence[_Task]) -> str | None:
     enough = nice_size(int(peak * MEMORY_ROOM))
     if not peak or enough > MUCH_LESS * asked or asked - enough < MEMORY_SAVED:
         return None
-    return f"{show_bytes(enough)} of memory would have been enough (peak {show_bytes(peak)} of {show_bytes(asked)})."
+    return msg(
+        "{enough} of memory would have been enough (peak {peak} of {asked}).",
+        enough=show_bytes(enough),
+        peak=show_bytes(peak),
+        asked=show_bytes(asked),
+    )
 
 
 def _about_cores(tasks: Sequence[_Task]) -> str | None:
@@ -146,7 +152,12 @@ def _about_cores(tasks: Sequence[_Task]) -> str | None:
     enough = max(1, math.ceil(round(most, 1)))
     if enough > MUCH_LESS * asked:
         return None
-    return f"{show_cores(enough)} would have been enough (it used {most:.1f} of {show_cores(asked)} on the average)."
+    return msg(
+        "{enough} would have been enough (it used {most} of {asked} on the average).",
+        enough=show_cores(enough),
+        most=f"{most:.1f}",
+        asked=show_cores(asked),
+    )
 
 
 def _about_gpus(tasks: Sequence[_Task]) -> str | None:
@@ -158,8 +169,13 @@ def _about_gpus(tasks: Sequence[_Task]) -> str | None:
     if enough >= asked:
         return None
     if enough == 0:
-        return f"It would have needed no GPU (it computed on none of {show_gpus(asked)})."
-    return f"{show_gpus(enough)} would have been enough ({asked - enough} of {show_gpus(asked)} did nothing)."
+        return msg("It would have needed no GPU (it computed on none of {asked}).", asked=show_gpus(asked))
+    return msg(
+        "{enough} would have been enough ({x1} of {asked} did nothing).",
+        enough=show_gpus(enough),
+        x1=asked - enough,
+        asked=show_gpus(asked),
+    )
 
 
 def nice_size(count: int) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from holdfast.core.job import MIB
+from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import CPU_STEPS
 from holdfast.core.scheduling.placement import show_bytes, show_cores, show_gpus
 from holdfast.core.verdicts import Finding, Slowness
@@ -116,9 +117,16 @@ def _never_opened(run: TaskRun) -> bool:
 def _tell_never_opened(runs: Sequence[TaskRun]) -> Told:
     asked, seconds = runs[0].asked.gpu, max(run.seconds for run in runs)
     return Told(
-        f"Asked for {show_gpus(asked)}, and the program never opened one in {show_time(seconds)}.",
-        "See whether the program finds a GPU (in PyTorch: torch.cuda.is_available()), and whether its packages are "
-        "those for GPUs. If it needs none, leave gpu out: it starts sooner, and others can use the GPU.",
+        msg(
+            "Asked for {asked}, and the program never opened one in {seconds}.",
+            asked=show_gpus(asked),
+            seconds=show_time(seconds),
+        ),
+        msg(
+            "See whether the program finds a GPU (in PyTorch: torch.cuda.is_available()), and "
+            "whether its packages are those for GPUs. If it needs none, leave gpu out: it starts "
+            "sooner, and others can use the GPU."
+        ),
         {"gpus": asked, "seconds": seconds},
     )
 
@@ -138,17 +146,30 @@ def _tell_gpu_unused(runs: Sequence[TaskRun]) -> Told:
     figures = {"gpus": asked, "idle": idle, "percent": percent}
     if idle >= asked:
         return Told(
-            f"Asked for {show_gpus(asked)}, opened it, and computed on it {percent:.1f} % of the time."
+            msg(
+                "Asked for {asked}, opened it, and computed on it {percent} % of the time.",
+                asked=show_gpus(asked),
+                percent=f"{percent:.1f}",
+            )
             if asked == 1
-            else f"Asked for {show_gpus(asked)}, and hardly computed on any of them: {percent:.1f} % of the time.",
-            "See whether model and data are moved to the GPU (in PyTorch: .to('cuda')), and what the program waits for "
-            "before it computes.",
+            else msg(
+                "Asked for {asked}, and hardly computed on any of them: {percent} % of the time.",
+                asked=show_gpus(asked),
+                percent=f"{percent:.1f}",
+            ),
+            msg(
+                "See whether model and data are moved to the GPU (in PyTorch: .to('cuda')), and what the "
+                "program waits for before it computes."
+            ),
             figures,
         )
     return Told(
-        f"Asked for {show_gpus(asked)}, and {idle} of them did nothing.",
-        f"Make the program use all of them (in PyTorch: torchrun --nproc_per_node={asked}), "
-        f"or ask for {show_gpus(asked - idle)}.",
+        msg("Asked for {asked}, and {idle} of them did nothing.", asked=show_gpus(asked), idle=idle),
+        msg(
+            "Make the program use all of them (in PyTorch: torchrun --nproc_per_node={asked}), or ask for {x1}.",
+            asked=asked,
+            x1=show_gpus(asked - idle),
+        ),
         figures,
     )
 
@@ -161,9 +182,16 @@ def _gpu_low(run: TaskRun) -> bool:
 def _tell_gpu_low(runs: Sequence[TaskRun]) -> Told:
     percent, cores, asked = _mean(run.gpu_percent for run in runs), _cores(runs), runs[0].asked.cpu
     return Told(
-        f"The GPU was busy {percent:.0f} % of the time, while {_number(cores)} of {show_cores(asked)} worked.",
-        "It waits for its data: read and prepare them in more processes (in PyTorch: num_workers of the DataLoader), "
-        "ask for more cores, take larger batches, or keep the data nearer.",
+        msg(
+            "The GPU was busy {percent} % of the time, while {cores} of {asked} worked.",
+            percent=f"{percent:.0f}",
+            cores=_number(cores),
+            asked=show_cores(asked),
+        ),
+        msg(
+            "It waits for its data: read and prepare them in more processes (in PyTorch: num_workers "
+            "of the DataLoader), ask for more cores, take larger batches, or keep the data nearer."
+        ),
         {"percent": percent, "cores": cores, "cores_asked": asked},
     )
 
@@ -196,9 +224,11 @@ def _steadily_one(run: TaskRun) -> bool:
 def _tell_one_core(runs: Sequence[TaskRun]) -> Told:
     cores, asked = _cores(runs), runs[0].asked.cpu
     return Told(
-        f"One core was busy ({cores * 100:.0f} %) of {show_cores(asked)} asked for.",
-        "The program works in one thread. Let it use more (threads, processes, OMP_NUM_THREADS, make -j, num_workers), "
-        "or ask for 1 core.",
+        msg("One core was busy ({x1} %) of {asked} asked for.", x1=f"{cores * 100:.0f}", asked=show_cores(asked)),
+        msg(
+            "The program works in one thread. Let it use more (threads, processes, OMP_NUM_THREADS, "
+            "make -j, num_workers), or ask for 1 core."
+        ),
         {"cores": cores, "cores_asked": asked},
     )
 
@@ -214,9 +244,18 @@ def _tell_cpu_unused(runs: Sequence[TaskRun]) -> Told:
     cores, asked = _cores(runs), runs[0].asked.cpu
     enough = max(1, round(cores + 0.49))
     return Told(
-        f"Used {_number(cores)} of {show_cores(asked)} on the average ({cores / asked * 100:.0f} %).",
-        "See what it waits for: another task, a service, a lock, a sleep, a machine that others keep busy (`holdfast "
-        f"stack` shows where its programs stand). If that is how it works, ask for {show_cores(enough)}.",
+        msg(
+            "Used {cores} of {asked} on the average ({x1} %).",
+            cores=_number(cores),
+            asked=show_cores(asked),
+            x1=f"{cores / asked * 100:.0f}",
+        ),
+        msg(
+            "See what it waits for: another task, a service, a lock, a sleep, a machine that others "
+            "keep busy (`holdfast stack` shows where its programs stand). If that is how it works, "
+            "ask for {enough}.",
+            enough=show_cores(enough),
+        ),
         {"cores": cores, "cores_asked": asked},
     )
 
@@ -234,10 +273,17 @@ def _throttled_share(run: TaskRun) -> float | None:
 def _tell_throttled(runs: Sequence[TaskRun]) -> Told:
     share, cores, asked = _mean(_throttled_share(run) for run in runs), _cores(runs), runs[0].asked.cpu
     return Told(
-        f"Kept from running by its limit of {show_cores(asked)} for {min(share, 1) * 100:.0f} % of the time, "
-        f"at {_number(cores)} used.",
-        "It could use more: ask for more cores. If it starts a thread for every core of the machine, as many libraries "
-        f"do, tell it how many it has: OMP_NUM_THREADS={max(1, int(asked))}.",
+        msg(
+            "Kept from running by its limit of {asked} for {x1} % of the time, at {cores} used.",
+            asked=show_cores(asked),
+            x1=f"{min(share, 1) * 100:.0f}",
+            cores=_number(cores),
+        ),
+        msg(
+            "It could use more: ask for more cores. If it starts a thread for every core of the "
+            "machine, as many libraries do, tell it how many it has: OMP_NUM_THREADS={x1}.",
+            x1=max(1, int(asked)),
+        ),
         {"throttled": share, "cores": cores, "cores_asked": asked},
     )
 
@@ -258,9 +304,18 @@ def _tell_memory_near(runs: Sequence[TaskRun]) -> Told:
     worst = max(runs, key=lambda run: run.used.memory_peak)
     peak, limit = worst.used.memory_peak, _memory_limit(worst)
     return Told(
-        f"Memory came to {show_bytes(peak)} of {show_bytes(limit)} ({peak / limit * 100:.0f} %).",
-        "With little left, files are read again and again instead of being kept in memory, and a little more ends it. "
-        f"Ask for {show_bytes(_roomier(limit))}, or let it keep less at one time (smaller batches, fewer workers).",
+        msg(
+            "Memory came to {peak} of {limit} ({x1} %).",
+            peak=show_bytes(peak),
+            limit=show_bytes(limit),
+            x1=f"{peak / limit * 100:.0f}",
+        ),
+        msg(
+            "With little left, files are read again and again instead of being kept in memory, and a "
+            "little more ends it. Ask for {limit}, or let it keep less at one time (smaller batches, "
+            "fewer workers).",
+            limit=show_bytes(_roomier(limit)),
+        ),
         {"peak": peak, "limit": limit},
     )
 
@@ -278,9 +333,11 @@ def _swapping(run: TaskRun) -> bool:
 def _tell_swapping(runs: Sequence[TaskRun]) -> Told:
     swap = max(run.used.swap_peak or 0 for run in runs)
     return Told(
-        f"Up to {show_bytes(swap)} of its memory lay on the disk, in swap space.",
-        "Reading it back takes a thousand times as long as from memory. Ask for more memory, or let it keep less at "
-        "one time.",
+        msg("Up to {swap} of its memory lay on the disk, in swap space.", swap=show_bytes(swap)),
+        msg(
+            "Reading it back takes a thousand times as long as from memory. Ask for more memory, or "
+            "let it keep less at one time."
+        ),
         {"swap": swap},
     )
 
@@ -302,9 +359,15 @@ def _tell_disk_wait(runs: Sequence[TaskRun]) -> Told:
     share = _mean(run.used.disk_wait_share for run in runs)
     rate = _mean((run.disk_bytes or 0) / run.used.seconds for run in runs)
     return Told(
-        f"Stood still for disks {min(share, 1) * 100:.0f} % of the time, at {show_bytes(round(rate))} a second.",
-        "Read ahead in other processes, read fewer and larger files, keep what is read often in memory (/dev/shm) or "
-        "on a nearer disk, and write less often.",
+        msg(
+            "Stood still for disks {x1} % of the time, at {rate} a second.",
+            x1=f"{min(share, 1) * 100:.0f}",
+            rate=show_bytes(round(rate)),
+        ),
+        msg(
+            "Read ahead in other processes, read fewer and larger files, keep what is read often in "
+            "memory (/dev/shm) or on a nearer disk, and write less often."
+        ),
         {"disk_wait": share, "bytes_per_second": rate},
     )
 
@@ -319,10 +382,19 @@ def _tell_network_wait(runs: Sequence[TaskRun]) -> Told:
     cores, rate = _cores(runs), _mean((run.net_bytes or 0) / run.used.seconds for run in runs)
     total = sum(run.net_bytes or 0 for run in runs)
     return Told(
-        f"Worked little ({_number(cores)} of {show_cores(runs[0].asked.cpu)}) while {show_bytes(round(rate))} a second "
-        f"went over its connections, {show_bytes(total)} in all: it seems to wait for whom it talks to.",
-        "Data from other machines: keep them on this one (a dataset, or the group's files), or fetch them once and in "
-        "parallel. Between its own tasks and processes, which counts too: send less, or see which of them is slow.",
+        msg(
+            "Worked little ({cores} of {cpu}) while {rate} a second went over its connections, "
+            "{total} in all: it seems to wait for whom it talks to.",
+            cores=_number(cores),
+            cpu=show_cores(runs[0].asked.cpu),
+            rate=show_bytes(round(rate)),
+            total=show_bytes(total),
+        ),
+        msg(
+            "Data from other machines: keep them on this one (a dataset, or the group's files), or "
+            "fetch them once and in parallel. Between its own tasks and processes, which counts too: "
+            "send less, or see which of them is slow."
+        ),
         {"cores": cores, "bytes_per_second": rate, "bytes": total},
     )
 
@@ -339,9 +411,15 @@ def _tell_late_start(runs: Sequence[TaskRun]) -> Told:
     worst = max(runs, key=lambda run: run.first_output or 0.0)
     first = worst.first_output or 0.0
     return Told(
-        f"{show_time(first)} of {show_time(worst.seconds)} went by before its first output.",
-        "If it installs packages or fetches data then, put them into the image or a dataset. If it works then, let it "
-        "say so: Python shows prints at once with PYTHONUNBUFFERED=1.",
+        msg(
+            "{first} of {seconds} went by before its first output.",
+            first=show_time(first),
+            seconds=show_time(worst.seconds),
+        ),
+        msg(
+            "If it installs packages or fetches data then, put them into the image or a dataset. If "
+            "it works then, let it say so: Python shows prints at once with PYTHONUNBUFFERED=1."
+        ),
         {"first_output": first, "seconds": worst.seconds},
     )
 

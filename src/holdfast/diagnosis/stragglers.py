@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from holdfast.core.messages import msg
 from holdfast.core.verdicts import Finding, Slowness
 
 from .task_run import TaskRun, show_time
@@ -39,10 +40,17 @@ def _longer(runs: Sequence[TaskRun]) -> list[Finding]:
     return [
         Finding(
             kind=Slowness.STRAGGLER,
-            text=f"{worst.task} ran for {show_time(worst.seconds)}, most others of {worst.role} "
-            f"for {show_time(usual)}.",
-            remedy="See whether it was given more work than the others, or harder work. Give all tasks equal shares, "
-            "or let each take the next small piece when it is done with one.",
+            text=msg(
+                "{task} ran for {seconds}, most others of {role} for {usual}.",
+                task=worst.task,
+                seconds=show_time(worst.seconds),
+                role=worst.role,
+                usual=show_time(usual),
+            ),
+            remedy=msg(
+                "See whether it was given more work than the others, or harder work. Give all tasks "
+                "equal shares, or let each take the next small piece when it is done with one."
+            ),
             tasks=tuple(run.task for run in late),
             figures={"seconds": worst.seconds, "others": usual},
         )
@@ -65,8 +73,16 @@ def _less(runs: Sequence[TaskRun]) -> list[Finding]:
     return [
         Finding(
             kind=Slowness.STRAGGLER,
-            text=f"{worst.task} used {worst.cores:.2f} cores, the others of {worst.role} {usual:.2f} each.",
-            remedy="See in its log what it waits for, and whether its share of the work is as large as that of others.",
+            text=msg(
+                "{task} used {cores} cores, the others of {role} {usual} each.",
+                task=worst.task,
+                cores=f"{worst.cores:.2f}",
+                role=worst.role,
+                usual=f"{usual:.2f}",
+            ),
+            remedy=msg(
+                "See in its log what it waits for, and whether its share of the work is as large as that of others."
+            ),
             tasks=tuple(run.task for run in low),
             figures={"cores": worst.cores or 0.0, "others": usual},
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.core.job import Resources
+from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import TaskSummary
 
 
@@ -54,9 +55,13 @@ def show_time(seconds: float) -> str:
     """95 -> 1 min 35 s."""
     whole = round(seconds)
     if whole < 60:
-        return f"{whole} s"
+        return msg("{whole} s", whole=whole)
     minutes, rest = divmod(whole, 60)
     if minutes < 60:
-        return f"{minutes} min {rest} s" if rest and minutes < 10 else f"{minutes} min"
+        return (
+            msg("{minutes} min {rest} s", minutes=minutes, rest=rest)
+            if rest and minutes < 10
+            else msg("{minutes} min", minutes=minutes)
+        )
     hours, rest = divmod(minutes, 60)
-    return f"{hours} h {rest} min" if rest and hours < 10 else f"{hours} h"
+    return msg("{hours} h {rest} min", hours=hours, rest=rest) if rest and hours < 10 else msg("{hours} h", hours=hours)

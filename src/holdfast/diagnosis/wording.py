@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from holdfast.core.exits.exit import SIGNAL_NAMES, ExitKind
 from holdfast.core.job import GIB, MIB
+from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import show_bytes
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
@@ -110,7 +111,7 @@ class Wording:
             "image": role.image,
             "gpus": str(role.resources.gpu),
             "code": str(exit.code) if exit and exit.code is not None else "",
-            "signal": SIGNAL_NAMES.get(signal, f"signal {signal}") if signal else "",
+            "signal": SIGNAL_NAMES.get(signal, msg("signal {signal}", signal=signal)) if signal else "",
             "memory_limit": show_bytes(limit),
             "memory_peak": show_bytes(min(peak, limit) if peak else limit),
             "memory_more": show_bytes(more_memory(limit)),

@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 from holdfast.core.attempt import Observation
 from holdfast.core.conditions import Condition
 from holdfast.core.job import Mount, Resources
+from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
 
@@ -122,14 +123,14 @@ class LogSource(Protocol):
 class LeftOut(StrEnum):
     """Why something among artifacts was not kept, in words for people."""
 
-    TOO_MANY = "above the number of files that are kept"
-    TOO_LARGE = "above the bytes that are kept"
-    NO_ROOM = "no room on the disk"
-    LINK = "links are not followed"
-    SPECIAL = "not a plain file"
-    NAME = "a name that is too long or not UTF-8"
-    DEEP = "nested too deep"
-    UNREADABLE = "could not be read"
+    TOO_MANY = msg("above the number of files that are kept")
+    TOO_LARGE = msg("above the bytes that are kept")
+    NO_ROOM = msg("no room on the disk")
+    LINK = msg("links are not followed")
+    SPECIAL = msg("not a plain file")
+    NAME = msg("a name that is too long or not UTF-8")
+    DEEP = msg("nested too deep")
+    UNREADABLE = msg("could not be read")
 
 
 class ArtifactSink(Protocol):

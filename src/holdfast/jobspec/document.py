@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 import yaml
 
 from holdfast.core.errors import InvalidJob, Problem
+from holdfast.core.messages import msg
 
 from .paths import clip, render_path
 from .scalars import NumberTooLong, Scalar, resolve
@@ -123,27 +124,31 @@ def _decode(data: str | bytes) -> str:
     at = text.find("\0")
     if at >= 0:
         line = text.count("\n", 0, at) + 1
-        _refuse("The file holds a NUL byte", hint="Job files are plain text.", line=line)
+        _refuse(msg("The file holds a NUL byte"), hint=msg("Job files are plain text."), line=line)
     if not text.strip():
-        _refuse("The file is empty", hint="A job needs at least a name and a command.", line=1)
+        _refuse(msg("The file is empty"), hint=msg("A job needs at least a name and a command."), line=1)
     return text
 
 
 def _decode_bytes(data: bytes) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        _refuse("The file is UTF-16 text", hint="Save it as UTF-8.", line=1)
+        _refuse(msg("The file is UTF-16 text"), hint=msg("Save it as UTF-8."), line=1)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        _refuse("The file is not UTF-8 text", hint="Save it as UTF-8.", line=line)
+        _refuse(msg("The file is not UTF-8 text"), hint=msg("Save it as UTF-8."), line=line)
 
 
 def _check_size(size: int) -> None:
     if size > MAX_BYTES:
         _refuse(
-            f"The file is too large: {size:,} bytes; at most {MAX_BYTES:,} are read",
-            hint="Put data and programs into files the job reads, not into the job file.",
+            msg(
+                "The file is too large: {size} bytes; at most {max_bytes} are read",
+                size=f"{size:,}",
+                max_bytes=f"{MAX_BYTES:,}",
+            ),
+            hint=msg("Put data and programs into files the job reads, not into the job file."),
         )
 
 
@@ -161,14 +166,14 @@ class _Budget:
         self.nodes += nodes
         self.chars += chars
         if self.nodes > MAX_NODES:
-            _refuse(f"The file holds more than {MAX_NODES} values", line=line)
+            _refuse(msg("The file holds more than {max_nodes} values", max_nodes=MAX_NODES), line=line)
         if self.chars > MAX_BYTES:
-            _refuse("The file's anchors repeat too much text", line=line)
+            _refuse(msg("The file's anchors repeat too much text"), line=line)
 
 
 def _check_depth(depth: int, line: int | None = None) -> None:
     if depth > MAX_DEPTH:
-        _refuse(f"The file is nested more than {MAX_DEPTH} levels deep", line=line)
+        _refuse(msg("The file is nested more than {max_depth} levels deep", max_depth=MAX_DEPTH), line=line)
 
 
 # -- YAML -------------------------------------------------------------------------------------------------------------
@@ -181,18 +186,24 @@ _TAGGED_TYPES: dict[str, type | tuple[type, ...]] = {
 
 # What libyaml says -> what helps.
 _HINTS = (
-    ("found a tab character", "Indent with spaces, not tabs."),
-    ("cannot start any token", "Indent with spaces, not tabs, and quote text that starts with a special sign."),
+    (msg("found a tab character"), msg("Indent with spaces, not tabs.")),
     (
-        "mapping values are not allowed",
-        "Check the indentation of this line, and quote text that holds a colon and a space.",
+        msg("cannot start any token"),
+        msg("Indent with spaces, not tabs, and quote text that starts with a special sign."),
     ),
-    ("could not find expected ':'", "Every key is followed by a colon and a space; check quotes and indentation."),
-    ("did not find expected key", "Check the indentation of this line against its neighbours."),
-    ("did not find expected '-'", "Check the indentation of this list against its neighbours."),
-    ("unexpected end of stream", "A quote or a bracket is opened and never closed."),
-    ("expected <document start>", "A file holds one job; check the lines that start with --- or three dots."),
-    ("did not find expected ','", "A bracket is opened and never closed."),
+    (
+        msg("mapping values are not allowed"),
+        msg("Check the indentation of this line, and quote text that holds a colon and a space."),
+    ),
+    (
+        msg("could not find expected ':'"),
+        msg("Every key is followed by a colon and a space; check quotes and indentation."),
+    ),
+    (msg("did not find expected key"), msg("Check the indentation of this line against its neighbours.")),
+    (msg("did not find expected '-'"), msg("Check the indentation of this list against its neighbours.")),
+    (msg("unexpected end of stream"), msg("A quote or a bracket is opened and never closed.")),
+    (msg("expected <document start>"), msg("A file holds one job; check the lines that start with --- or three dots.")),
+    (msg("did not find expected ','"), msg("A bracket is opened and never closed.")),
 )
 
 
@@ -200,14 +211,14 @@ def _read_yaml(text: str, *, spelling: bool = True) -> Document:
     bad = _FORBIDDEN.search(text)
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
-        _refuse(f"The file holds a control character (U+{ord(bad.group()):04X})", line=line)
+        _refuse(msg("The file holds a control character (U+{bad})", bad=f"{ord(bad.group()):04X}"), line=line)
     reader = _YamlReader(text, spelling)
     try:
         root = reader.read()
     except yaml.MarkedYAMLError as error:
         _refuse_syntax(error)
     except yaml.YAMLError as error:
-        _refuse(f"The file is not valid YAML: {error}")
+        _refuse(msg("The file is not valid YAML: {error}", error=error))
     return Document(root, tuple(reader.problems))
 
 
@@ -215,7 +226,7 @@ def _refuse_syntax(error: yaml.MarkedYAMLError) -> NoReturn:
     said = ", ".join(part for part in (error.context, error.problem) if part)
     mark = error.problem_mark or error.context_mark
     hint = next((hint for words, hint in _HINTS if words in said), None)
-    _refuse(f"The file is not valid YAML: {said}", hint=hint, line=mark.line + 1 if mark else None)
+    _refuse(msg("The file is not valid YAML: {said}", said=said), hint=hint, line=mark.line + 1 if mark else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +250,13 @@ class _YamlReader:
     def read(self) -> Node:
         next(self._events)  # stream start
         if not isinstance(next(self._events), yaml.DocumentStartEvent):
-            _refuse("The file is empty", hint="A job needs at least a name and a command.", line=1)
+            _refuse(msg("The file is empty"), hint=msg("A job needs at least a name and a command."), line=1)
         root = self._node(next(self._events), 0)
         next(self._events)  # document end
         after: Any = next(self._events)
         if not isinstance(after, yaml.StreamEndEvent):
             line = after.start_mark.line + 1
-            _refuse("The file holds more than one document", hint="Submit one job per file.", line=line)
+            _refuse(msg("The file holds more than one document"), hint=msg("Submit one job per file."), line=line)
         return root
 
     def _node(self, event: Any, depth: int) -> Node:
@@ -275,17 +286,17 @@ class _YamlReader:
 
     def _alias(self, name: str, line: int) -> Node:
         if name not in self._anchors:
-            _refuse(f"There is no anchor &{clip(name)} above this line", line=line)
+            _refuse(msg("There is no anchor &{name} above this line", name=clip(name)), line=line)
         known = self._anchors[name]
         if known is None:
-            _refuse(f"The anchor &{clip(name)} repeats itself without end", line=line)
+            _refuse(msg("The anchor &{name} repeats itself without end", name=clip(name)), line=line)
         self._budget.spend(known.nodes, known.chars, line)
         return replace(known.node, line=line)
 
     def _scalar(self, event: Any, line: int) -> Node:
         text: str = event.value
         if "\0" in text:
-            _refuse("The file holds a NUL character", hint="Job files are plain text.", line=line)
+            _refuse(msg("The file holds a NUL character"), hint=msg("Job files are plain text."), line=line)
         if event.tag is None:
             if not event.implicit[0]:
                 return Node(text, line)
@@ -329,7 +340,7 @@ class _YamlReader:
         line = event.start_mark.line + 1
         node = self._node(event, MAX_DEPTH - 1) if isinstance(event, yaml.AliasEvent | yaml.ScalarEvent) else None
         if node is None or isinstance(node.value, dict | list):
-            _refuse("A key must be plain text", hint="Quote keys that start with [ or {.", line=line)
+            _refuse(msg("A key must be plain text"), hint=msg("Quote keys that start with [ or {."), line=line)
         if isinstance(node.value, str):
             return node.value
         return node.written if node.written is not None else str(node.value)
@@ -339,15 +350,15 @@ class _YamlReader:
         sources = child.value if isinstance(child.value, list) else [child]
         for source in sources:
             if not isinstance(source.value, dict):
-                _refuse("<< takes a mapping or a list of mappings", line=child.line)
+                _refuse(msg("<< takes a mapping or a list of mappings"), line=child.line)
             for key, node in source.value.items():
                 entries.setdefault(key, node)
 
     def _duplicate(self, first: int | None, second: int) -> None:
         if len(self.problems) < 20:
-            message = f"is written twice, on lines {first} and {second}"
+            message = msg("is written twice, on lines {first} and {second}", first=first, second=second)
             self.problems.append(
-                Problem(render_path(self._path), message, "Keep one of the two.", second, "uniqueKeys")
+                Problem(render_path(self._path), message, msg("Keep one of the two."), second, "uniqueKeys")
             )
 
 
@@ -355,7 +366,11 @@ def _resolve(text: str, line: int) -> Scalar:
     try:
         return resolve(text)
     except NumberTooLong:
-        _refuse(f"The number {clip(text)} is too large", hint="Quote it if it is meant as text.", line=line)
+        _refuse(
+            msg("The number {text} is too large", text=clip(text)),
+            hint=msg("Quote it if it is meant as text."),
+            line=line,
+        )
 
 
 def _tagged(tag: str, text: str, line: int) -> Scalar:
@@ -364,7 +379,14 @@ def _tagged(tag: str, text: str, line: int) -> Scalar:
         _refuse_tag(tag, line)
     value = _resolve(text, line)
     if not isinstance(value, wanted):
-        _refuse(f"{clip(text)!r} does not fit its tag !!{tag.removeprefix(_STANDARD_TAG)}", line=line)
+        _refuse(
+            msg(
+                "{text} does not fit its tag !!{standard_tag}",
+                text=repr(clip(text)),
+                standard_tag=tag.removeprefix(_STANDARD_TAG),
+            ),
+            line=line,
+        )
     return value
 
 
@@ -375,7 +397,11 @@ def _check_tag(tag: str | None, standard: str, line: int) -> None:
 
 def _refuse_tag(tag: str, line: int) -> NoReturn:
     shown = tag.replace(_STANDARD_TAG, "!!")
-    _refuse(f"The tag {clip(shown)} is not accepted", hint="Job files are plain data: leave tags out.", line=line)
+    _refuse(
+        msg("The tag {shown} is not accepted", shown=clip(shown)),
+        hint=msg("Job files are plain data: leave tags out."),
+        line=line,
+    )
 
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
@@ -388,11 +414,11 @@ def _read_json(text: str) -> Node:
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=partial(_refuse_constant, text))
     except RecursionError:
-        _refuse(f"The file is nested more than {MAX_DEPTH} levels deep")
+        _refuse(msg("The file is nested more than {max_depth} levels deep", max_depth=MAX_DEPTH))
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer of thousands of digits
-        _refuse("The file holds a number that is too large")
+        _refuse(msg("The file holds a number that is too large"))
     return _json_node(value, 0, _Budget())
 
 
@@ -403,8 +429,10 @@ def _read_flow_yaml(text: str, json_error: json.JSONDecodeError) -> Document:
     except InvalidJob:
         if not re.match(r'\s*[{\[]\s*["{\[]', text):
             raise
-    hint = "JSON has no comments and no comma after the last item." if re.search(r"//|/\*|,\s*[}\]]", text) else None
-    _refuse(f"The file is not valid JSON: {json_error.msg}", hint=hint, line=json_error.lineno)
+    hint = (
+        msg("JSON has no comments and no comma after the last item.") if re.search(r"//|/\*|,\s*[}\]]", text) else None
+    )
+    _refuse(msg("The file is not valid JSON: {msg}", msg=json_error.msg), hint=hint, line=json_error.lineno)
 
 
 class _DuplicateKey(Exception):
@@ -427,13 +455,13 @@ def _read_duplicate(text: str, key: str) -> Document:
         return _read_yaml(text, spelling=False)
     except InvalidJob:
         line = _line_at(text, text.find(json.dumps(key, ensure_ascii=False)))
-        _refuse(f"The key {clip(key)!r} is written twice", hint="Keep one of the two.", line=line)
+        _refuse(msg("The key {key} is written twice", key=repr(clip(key))), hint=msg("Keep one of the two."), line=line)
 
 
 def _refuse_constant(text: str, name: str) -> NoReturn:
     outside = (found.start() for found in _CONSTANT.finditer(text) if found[1] == name)
     line = _line_at(text, next(outside, 0))
-    _refuse(f"The file holds {name}, which is not a number JSON knows", line=line)
+    _refuse(msg("The file holds {name}, which is not a number JSON knows", name=name), line=line)
 
 
 _CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)  # whole texts, so as not to look into them
@@ -454,11 +482,13 @@ def _json_node(value: Any, depth: int, budget: _Budget) -> Node:
     if isinstance(value, list):
         return Node([_json_node(child, depth + 1, budget) for child in value])
     if value in _TOO_LARGE or (isinstance(value, int) and value.bit_length() > 330):
-        _refuse("The file holds a number that is too large")
+        _refuse(msg("The file holds a number that is too large"))
     return Node(value)
 
 
 def _storable(text: str) -> str:
     if _UNSTORABLE.search(text):
-        _refuse("The file holds a NUL character or half of a surrogate pair", hint="Job files are plain text.")
+        _refuse(
+            msg("The file holds a NUL character or half of a surrogate pair"), hint=msg("Job files are plain text.")
+        )
     return text

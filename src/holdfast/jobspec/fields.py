@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core.errors import InvalidJob, Problem
+from holdfast.core.messages import msg
 
 from .document import Node
 from .paths import clip, join_path
@@ -68,7 +69,7 @@ class Report:
     def raise_problems(self) -> None:
         self.problems.sort(key=lambda problem: problem.line or 0)
         if self._more:
-            self.problems.append(Problem("", f"and {self._more} more problems", rule="more"))
+            self.problems.append(Problem("", msg("and {more} more problems", more=self._more), rule="more"))
         if self.problems:
             raise InvalidJob(self.problems)
 
@@ -111,13 +112,13 @@ class At:
 
     def items(self) -> list[At]:
         if not isinstance(self.node.value, list):
-            said = f"must be a list, not {describe(self.node)}"
+            said = msg("must be a list, not {node}", node=describe(self.node))
             raise Wrong(said, _as_list(self.node), rule="type", expected="array")
         return [self.child(index, node) for index, node in enumerate(self.node.value)]
 
     def entries(self) -> dict[str, At]:
         if not isinstance(self.node.value, dict):
-            said = f"must be a mapping of names to values, not {describe(self.node)}"
+            said = msg("must be a mapping of names to values, not {node}", node=describe(self.node))
             raise Wrong(said, _as_mapping(self.node), rule="type", expected="object")
         return {key: self.child(key, node) for key, node in self.node.value.items()}
 
@@ -159,10 +160,12 @@ class Fields:
 
     def missing(self, key: str) -> None:
         def hint() -> str | None:
-            return guess(key, (name for name in self._entries if name not in self._known), "Is {!r} meant to be it?")
+            return guess(
+                key, (name for name in self._entries if name not in self._known), msg("Is {!r} meant to be it?")
+            )
 
         path = join_path(self.at.path, key)
-        self.at.report.add(path, self.at.node.line, "is required", hint, rule="required", expected=key)
+        self.at.report.add(path, self.at.node.line, msg("is required"), hint, rule="required", expected=key)
 
     def table(self, keys: Mapping[str, Key]) -> dict[str, Any]:
         """What is there, by name; what cannot be read is reported and left out."""
@@ -175,7 +178,7 @@ class Fields:
         for name, at in self._entries.items():
             if name not in known and name not in tolerated:
                 advice = partial(self._advice, name)
-                at.problem("is not a known field", advice, rule="additionalProperties", expected=clip(name, 255))
+                at.problem(msg("is not a known field"), advice, rule="additionalProperties", expected=clip(name, 255))
 
     def _advice(self, name: str) -> str:
         return guess(name, self._known) or list_known(dict.fromkeys(self._known))
@@ -184,7 +187,7 @@ class Fields:
 _ABSENT = object()
 
 
-def guess(name: str, known: Iterable[str], text: str = "Did you mean {!r}?") -> str | None:
+def guess(name: str, known: Iterable[str], text: str = msg("Did you mean {!r}?")) -> str | None:
     """A hint that names the most similar known word, if one is similar."""
     if len(name) > LONGEST_GUESS:
         return None
@@ -202,7 +205,7 @@ def guess_or_list(name: str, known: Collection[str]) -> str | None:
 def list_known(names: Iterable[str]) -> str:
     """A hint that names what there is."""
     listed = [clip(name, 40) for name in islice(names, 41)]
-    return f"Known here: {', '.join(listed[:40])}{', …' if len(listed) > 40 else '.'}"
+    return msg("Known here: {listed}{x1}", listed=", ".join(listed[:40]), x1=", …" if len(listed) > 40 else ".")
 
 
 def _fold(word: str) -> str:
@@ -212,7 +215,7 @@ def _fold(word: str) -> str:
 def _as_list(node: Node) -> str | None:
     """One value where several are possible: how to write it."""
     word = _one_word(node)
-    return f'Make it a list: ["{clip(word)}"].' if word else None
+    return msg('Make it a list: ["{word}"].', word=clip(word)) if word else None
 
 
 def _as_mapping(node: Node) -> str | None:
@@ -220,7 +223,9 @@ def _as_mapping(node: Node) -> str | None:
     first = node.value[0] if isinstance(node.value, list) and node.value else node
     name, equals, _ = (_one_word(first) or "").partition("=")
     return (
-        f"Write {clip(name)}: VALUE instead of {clip(name)}=VALUE, each on its own line." if name and equals else None
+        msg("Write {name}: VALUE instead of {name}=VALUE, each on its own line.", name=clip(name))
+        if name and equals
+        else None
     )
 
 
@@ -232,9 +237,9 @@ def describe(node: Node) -> str:
     """A value in a few words, for messages."""
     value = node.value
     if isinstance(value, dict):
-        return "a mapping"
+        return msg("a mapping")
     if isinstance(value, list):
-        return "a list"
+        return msg("a list")
     if value is None:
         return "empty"
     if isinstance(value, bool):

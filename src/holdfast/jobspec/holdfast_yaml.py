@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.core.job import Completion, Dialect, Job, Role
+from holdfast.core.messages import msg
 
 from . import rules
 from .defaults import Defaults
@@ -93,8 +94,8 @@ def _secrets(fields: Fields, top: Mapping[str, Any]) -> dict[str, Any]:
 def _read_secret(at: At) -> str:
     if isinstance(at.node.value, dict | list):  # the message must not show any of it
         raise Wrong(
-            "must be text to become an environment variable",
-            "Set export_secrets: false to keep other values; refer to them as <% $secrets.name.part %>.",
+            msg("must be text to become an environment variable"),
+            msg("Set export_secrets: false to keep other values; refer to them as <% $secrets.name.part %>."),
             rule="type",
             expected="string",
         )
@@ -141,15 +142,17 @@ def _over(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 def _commands(values: Mapping[str, Any], at: At) -> tuple[str, ...]:
     if "command" in values and "commands" in values:
-        at.child("command", at.node).problem("must not stand beside commands", "Keep one of the two.", rule="oneOf")
+        at.child("command", at.node).problem(
+            msg("must not stand beside commands"), msg("Keep one of the two."), rule="oneOf"
+        )
     if "command" in values:
         return (values["command"],)
     commands: tuple[str, ...] = values.get("commands", ())
     written = at.node.value if isinstance(at.node.value, dict) else {}
     if not commands and not any(key in written and written[key].value is not None for key in ("command", "commands")):
-        misspelt = guess("command", (key for key in written if key not in JOB_KEYS), "Is {!r} meant to be it?")
-        hint = misspelt or "Say what to run: a command, or a list of commands."
-        at.child("command", at.node).problem("is required", hint, rule="required", expected="command")
+        misspelt = guess("command", (key for key in written if key not in JOB_KEYS), msg("Is {!r} meant to be it?"))
+        hint = misspelt or msg("Say what to run: a command, or a list of commands.")
+        at.child("command", at.node).problem(msg("is required"), hint, rule="required", expected="command")
     return commands
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import Hold, Keep
+from holdfast.core.messages import msg
 
 from .quantities import LONGEST_DURATION, parse_duration, render_duration
 
@@ -35,9 +36,9 @@ def parse_hold(text: str, field: str = "hold") -> Hold:
     duration = _duration(length if keep is not None else word)
     if duration is None:
         raise UserError(
-            f"{text[:LONGEST_WORD]!r} is not a hold",
+            msg("{text} is not a hold", text=repr(text[:LONGEST_WORD])),
             field=field,
-            hint="Write true, false, a time such as 7d, files, or files:7d.",
+            hint=msg("Write true, false, a time such as 7d, files, or files:7d."),
         )
     return hold_for(duration, keep or Keep.ALL)
 

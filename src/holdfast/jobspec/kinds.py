@@ -8,6 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from holdfast.core.messages import msg
+
 from .fields import At, Fields, Key, Kind, Wrong, describe, guess
 from .paths import clip
 from .quantities import DURATION, LONGEST_DURATION, SIZE, parse_duration, parse_size
@@ -26,7 +28,7 @@ def spelled(at: At) -> str:
     if isinstance(at.node.value, str):
         return at.node.value
     if at.node.written is None or at.node.value is None:
-        raise Wrong(f"must be text, not {describe(at.node)}", rule="type", expected="string")
+        raise Wrong(msg("must be text, not {node}", node=describe(at.node)), rule="type", expected="string")
     return at.node.written
 
 
@@ -35,17 +37,21 @@ def text(
 ) -> Kind[str]:
     """Text; `pattern` with its `rule` in words; `line` forbids control characters and so line breaks."""
     expected = re.compile(pattern) if pattern else _NO_CONTROL_RE if line else None
-    rule = rule or "must be one line of text without control characters"
+    rule = rule or msg("must be one line of text without control characters")
 
     def read(at: At) -> str:
         value = spelled(at)
         if len(value) < least or (least and not value.strip()):
-            raise Wrong("must not be empty", rule="minLength", expected=max(1, least))
+            raise Wrong(msg("must not be empty"), rule="minLength", expected=max(1, least))
         if len(value) > most:
-            said = f"is too long: {len(value)} characters, at most {most} are accepted"
+            said = msg("is too long: {value} characters, at most {most} are accepted", value=len(value), most=most)
             raise Wrong(said, rule="maxLength", expected=most)
         if expected and not expected.fullmatch(value):
-            raise Wrong(f"{rule}, not {clip(value)!r}", rule="pattern", expected=expected.pattern)
+            raise Wrong(
+                msg("{rule}, not {value}", rule=rule, value=repr(clip(value))),
+                rule="pattern",
+                expected=expected.pattern,
+            )
         return value
 
     schema = {"type": _TEXT_TYPES, "minLength": least, "maxLength": most}
@@ -59,7 +65,10 @@ def integer(*, least: int, most: int) -> Kind[int]:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             quoted = isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]+\s*", value)
-            said, hint = f"must be a whole number, not {describe(at.node)}", "Remove the quotes." if quoted else None
+            said, hint = (
+                msg("must be a whole number, not {node}", node=describe(at.node)),
+                msg("Remove the quotes.") if quoted else None,
+            )
             raise Wrong(said, hint, rule="type", expected="integer")
         _check_range(value, least, most)
         return value
@@ -71,7 +80,7 @@ def number(*, least: float, most: float) -> Kind[float]:
     def read(at: At) -> float:
         value = at.node.value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Wrong(f"must be a number, not {describe(at.node)}", rule="type", expected="number")
+            raise Wrong(msg("must be a number, not {node}", node=describe(at.node)), rule="type", expected="number")
         _check_range(value, least, most)
         return float(value)
 
@@ -80,9 +89,15 @@ def number(*, least: float, most: float) -> Kind[float]:
 
 def _check_range(value: float, least: float, most: float) -> None:
     if value < least:
-        raise Wrong(f"must be at least {least}, not {clip(str(value))}", rule="minimum", expected=least)
+        raise Wrong(
+            msg("must be at least {least}, not {value}", least=least, value=clip(str(value))),
+            rule="minimum",
+            expected=least,
+        )
     if value > most:
-        raise Wrong(f"must be at most {most}, not {clip(str(value))}", rule="maximum", expected=most)
+        raise Wrong(
+            msg("must be at most {most}, not {value}", most=most, value=clip(str(value))), rule="maximum", expected=most
+        )
 
 
 def _read_boolean(at: At) -> bool:
@@ -90,7 +105,10 @@ def _read_boolean(at: At) -> bool:
     if isinstance(value, bool):
         return value
     word = _YES_NO.get(value.lower()) if isinstance(value, str) else None
-    said, hint = f"must be true or false, not {describe(at.node)}", f"Write {word}." if word else None
+    said, hint = (
+        msg("must be true or false, not {node}", node=describe(at.node)),
+        msg("Write {word}.", word=word) if word else None,
+    )
     raise Wrong(said, hint, rule="type", expected="boolean")
 
 
@@ -98,13 +116,17 @@ BOOLEAN = Kind(_read_boolean, {"type": "boolean"})
 
 
 def choice(*words: str) -> Kind[str]:
-    rule = f"must be {' or '.join(words)}" if len(words) < 5 else f"must be one of {', '.join(words)}"
+    rule = (
+        msg("must be {words}", words=" or ".join(words))
+        if len(words) < 5
+        else msg("must be one of {words}", words=", ".join(words))
+    )
 
     def read(at: At) -> str:
         value = at.node.value if isinstance(at.node.value, str) else at.node.written
         if value not in words:
             hint = partial(guess, str(value), words)
-            raise Wrong(f"{rule}, not {describe(at.node)}", hint, rule="enum", expected=words)
+            raise Wrong(msg("{rule}, not {node}", rule=rule, node=describe(at.node)), hint, rule="enum", expected=words)
         return value
 
     return Kind(read, {"enum": list(words)})
@@ -183,7 +205,11 @@ def either(*kinds: tuple[type | tuple[type, ...], Kind[Any]], otherwise: str) ->
         for types, kind in kinds:
             if isinstance(at.node.value, types):
                 return kind.read(at)
-        raise Wrong(f"must be {otherwise}, not {describe(at.node)}", rule="type", expected=otherwise)
+        raise Wrong(
+            msg("must be {otherwise}, not {node}", otherwise=otherwise, node=describe(at.node)),
+            rule="type",
+            expected=otherwise,
+        )
 
     return Kind(read, {"anyOf": [dict(kind.schema) for _, kind in kinds]})
 
@@ -213,11 +239,13 @@ def _read_duration(at: At) -> timedelta:
     else:
         parsed = parse_duration(value) if isinstance(value, str) else None
         if parsed is None:
-            hint = "Write 90m, 2h30m, 1d or a number of seconds."
-            raise Wrong(f"must be a duration, not {describe(at.node)}", hint, rule="format", expected="duration")
+            hint = msg("Write 90m, 2h30m, 1d or a number of seconds.")
+            raise Wrong(
+                msg("must be a duration, not {node}", node=describe(at.node)), hint, rule="format", expected="duration"
+            )
         duration = parsed
     if not timedelta(0) <= duration <= LONGEST_DURATION:
-        said = f"must be between 0 and {LONGEST_DURATION.days} days, not {describe(at.node)}"
+        said = msg("must be between 0 and {days} days, not {node}", days=LONGEST_DURATION.days, node=describe(at.node))
         raise Wrong(said, rule="format", expected="duration")
     return duration
 
@@ -237,13 +265,15 @@ def size(*, least: int, most: int = 2**60) -> Kind[int]:
         value = at.node.value
         size = parse_size(value) if isinstance(value, str) else value
         if isinstance(size, bool) or not isinstance(size, int):
-            hint = "Write 512Mi, 2Gi, 1.5G or a number of bytes."
-            raise Wrong(f"must be a size, not {describe(at.node)}", hint, rule="format", expected="size")
+            hint = msg("Write 512Mi, 2Gi, 1.5G or a number of bytes.")
+            raise Wrong(msg("must be a size, not {node}", node=describe(at.node)), hint, rule="format", expected="size")
         if size < least and size > 0:
-            hint = f"Did you mean {size}Gi?" if size < 4096 else "Write 512Mi or 2Gi."
-            raise Wrong(f"is only {size} bytes", hint, rule="minimum", expected=least)
+            hint = msg("Did you mean {size}Gi?", size=size) if size < 4096 else msg("Write 512Mi or 2Gi.")
+            raise Wrong(msg("is only {size} bytes", size=size), hint, rule="minimum", expected=least)
         if not least <= size <= most:
-            said = f"must be between {least} and {most} bytes, not {describe(at.node)}"
+            said = msg(
+                "must be between {least} and {most} bytes, not {node}", least=least, most=most, node=describe(at.node)
+            )
             raise Wrong(said, rule="minimum" if size < least else "maximum", expected=least if size < least else most)
         return size
 
@@ -256,7 +286,7 @@ def size(*, least: int, most: int = 2**60) -> Kind[int]:
 def check_count(count: int, what: str, least: int, most: int, names: tuple[str, str]) -> None:
     """`names` are those of the rules broken by too few and by too many."""
     if not least <= count <= most:
-        span = f"at most {most}" if not least else f"{least} to {most}"
+        span = msg("at most {most}", most=most) if not least else msg("{least} to {most}", least=least, most=most)
         few = count < least
-        said = f"must have {span} {what}, not {count}"
+        said = msg("must have {span} {what}, not {count}", span=span, what=what, count=count)
         raise Wrong(said, rule=names[0] if few else names[1], expected=least if few else most)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.core.notices import CHOICES, USUAL, NoticeEvent, Notify, Way, address_problem, in_order, read_events
 
 from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
@@ -21,15 +22,15 @@ _EVENT = choice(*_WORDS)
 _EVENTS = either(
     (str, _EVENT),
     (list, list_of(_EVENT, least=1, most=len(_WORDS))),
-    otherwise="an event or a list of events",
+    otherwise=msg("an event or a list of events"),
 )
 _ADDRESS = text(most=2000, line=True)
 _WAYS = {
-    "webhook": Key(_ADDRESS, "Address that is sent JSON; better a secret: <% $secrets.NAME %>."),
-    "slack": Key(_ADDRESS, "The same for Slack's text, which Mattermost and others take as well."),
-    "mail": Key(_ADDRESS, f"A mail address; {OWN_MAIL}: that of the job's user."),
+    "webhook": Key(_ADDRESS, msg("Address that is sent JSON; better a secret: <% $secrets.NAME %>.")),
+    "slack": Key(_ADDRESS, msg("The same for Slack's text, which Mattermost and others take as well.")),
+    "mail": Key(_ADDRESS, msg("A mail address; {own_mail}: that of the job's user.", own_mail=OWN_MAIL)),
 }
-_ENTRY = {**_WAYS, "on": Key(_EVENTS, "What is told. Default: everything but started, stopped and retried.")}
+_ENTRY = {**_WAYS, "on": Key(_EVENTS, msg("What is told. Default: everything but started, stopped and retried."))}
 
 
 def _read_entry(at: At) -> Notify:
@@ -42,7 +43,9 @@ def _read_entry(at: At) -> Notify:
     events = frozenset(NoticeEvent(event) for event in ([on] if isinstance(on, str) else on))
     ways = [name for name in _WAYS if name in found]
     if len(ways) > 1:
-        raise Wrong(f"has both {ways[0]} and {ways[1]}", "Write one entry for each.", rule="oneOf")
+        raise Wrong(
+            msg("has both {x1} and {x2}", x1=ways[0], x2=ways[1]), msg("Write one entry for each."), rule="oneOf"
+        )
     if not ways:
         return Notify(events=events)
     return _with_address(at, Notify(events=events, way=Way(ways[0]), address=found[ways[0]]))
@@ -59,8 +62,8 @@ def _with_address(at: At, notify: Notify) -> Notify:
         raise Wrong(f"{notify.way} {wrong}", rule="format")
     if notify.way is not Way.MAIL:
         at.warn(
-            f"shows its {notify.way} address to everybody who may see the job",
-            "Put it under secrets and write <% $secrets.NAME %> here.",
+            msg("shows its {way} address to everybody who may see the job", way=notify.way),
+            msg("Put it under secrets and write <% $secrets.NAME %> here."),
         )
     return notify
 
@@ -70,7 +73,11 @@ def _read_notify(at: At) -> tuple[Notify, ...]:
         return (_read_entry(at),)
     items = at.items()
     if len(items) > MOST:
-        raise Wrong(f"has {len(items)} entries; at most {MOST} are accepted", rule="maxItems", expected=MOST)
+        raise Wrong(
+            msg("has {items} entries; at most {most} are accepted", items=len(items), most=MOST),
+            rule="maxItems",
+            expected=MOST,
+        )
     return joined([found for item in items if (found := item.apply(_read_entry, None)) is not None])
 
 
@@ -111,7 +118,9 @@ def parse_notify(words: str, field: str = "notify") -> Notify:
     except KeyError as error:
         word = str(error.args[0])[:_LONGEST_WORD]
         hint = guess_or_list(word, _WORDS)
-        raise UserError(f"{word!r} is nothing that notices tell of", field=field, hint=hint) from None
+        raise UserError(
+            msg("{word} is nothing that notices tell of", word=repr(word)), field=field, hint=hint
+        ) from None
 
 
 def with_notify(notify: tuple[Notify, ...], more: Notify) -> tuple[Notify, ...]:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.core.job import Hold
+from holdfast.core.messages import msg
 from holdfast.core.notices import Notify
 
 from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
@@ -25,10 +26,10 @@ _LABEL = text(most=1024)
 _LABELS = list_of(_LABEL)
 _HOLDFAST = object_of(
     {
-        "hold": Key(HOLD, "Keep a failed task for debugging; false: not even where the group does."),
-        "time_limit": Key(or_none(DURATION_KIND), "How long the job may run."),
-        "grace": Key(DURATION_KIND, "Time between the polite and the forced stop."),
-        "notify": Key(NOTIFY, "Who is told of what."),
+        "hold": Key(HOLD, msg("Keep a failed task for debugging; false: not even where the group does.")),
+        "time_limit": Key(or_none(DURATION_KIND), msg("How long the job may run.")),
+        "grace": Key(DURATION_KIND, msg("Time between the polite and the forced stop.")),
+        "notify": Key(NOTIFY, msg("Who is told of what.")),
     }
 )
 
@@ -78,7 +79,7 @@ def _read_scheduler(at: At, roles: Collection[str]) -> int:
     for name, cell in (cells.apply(At.entries, {}) if cells else {}).items():
         if name not in roles:
             hint = partial(guess_or_list, name, roles)
-            cell.problem("is not a task role of this job", hint, rule="placement", expected=name)
+            cell.problem(msg("is not a task role of this job"), hint, rule="placement", expected=name)
         cell.apply(_check_cell, None)
     return PRIORITIES[priority] if priority else 0
 
@@ -88,7 +89,7 @@ def _check_cell(at: At) -> None:
     named = [key for key in ("skuType", "pinnedCellId") if fields.take(key, _LABEL, None) is not None]
     fields.take("affinityGroupName", _LABEL, None)
     if len(named) == 2:
-        raise Wrong("has both skuType and pinnedCellId", "Keep one of the two.", rule="placement")
+        raise Wrong(msg("has both skuType and pinnedCellId"), msg("Keep one of the two."), rule="placement")
 
 
 def _read_plugins(at: At, roles: Collection[str]) -> list[dict[str, Any]]:
@@ -114,7 +115,7 @@ def _known_roles(at: At, roles: Collection[str]) -> list[str]:
     for name in names:
         if name not in roles:
             hint = partial(guess_or_list, name, roles)
-            at.warn(f"names {clip(name)!r}, which is not a task role of this job", hint)
+            at.warn(msg("names {name}, which is not a task role of this job", name=repr(clip(name))), hint)
     return names
 
 

@@ -8,13 +8,15 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from holdfast.core.messages import msg
+
 from .fields import At, Fields, Kind, Wrong, describe, guess, guess_or_list, list_known
 from .kinds import ANYTHING, OBJECT, choice, list_of, spelled, text
 from .paths import clip
 from .rules import IMAGE
 from .templates import PASSWORDS, secret_reference, secrets_in
 
-NAME = text(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule="must be made of letters, digits, _ and -")
+NAME = text(most=255, pattern=r"^[a-zA-Z0-9_-]+$", rule=msg("must be made of letters, digits, _ and -"))
 LABEL = text(least=0)
 DOCKER_HUB = "https://index.docker.io/v1/"
 PLUGIN_PREFIX = "com.microsoft.pai.runtimeplugin"
@@ -29,7 +31,9 @@ _URIS: Kind[Any] = _STRINGS
 def _read_version(at: At) -> str | float:
     value = at.node.value
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Wrong(f"must be text or a number, not {describe(at.node)}", rule="type", expected="string,number")
+        raise Wrong(
+            msg("must be text or a number, not {node}", node=describe(at.node)), rule="type", expected="string,number"
+        )
     return value
 
 
@@ -71,14 +75,14 @@ def read_prerequisites(at: At) -> Prerequisites:
     found = Prerequisites()
     items = at.items()
     if not items:
-        raise Wrong("must have at least one item", rule="minItems", expected=1)
+        raise Wrong(msg("must have at least one item"), rule="minItems", expected=1)
     for item in items:
         prerequisite = item.apply(_read_one, None)
         if prerequisite is None:
             continue
         key = prerequisite.type, prerequisite.name
         if key in found.all:
-            said = f"Duplicate {prerequisite.type} prerequisites {prerequisite.name}."
+            said = msg("Duplicate {type} prerequisites {name}.", type=prerequisite.type, name=prerequisite.name)
             item.problem(said, rule="uniqueNames", expected=prerequisite.name)
         found.all[key] = prerequisite
     return found
@@ -116,7 +120,7 @@ def _read_auth(at: At) -> dict[str, str]:
         auth["username"] = username
     if password is not None:
         if isinstance(password.node.value, dict | list):
-            password.problem("must be text", rule="type", expected="string")
+            password.problem(msg("must be text"), rule="type", expected="string")
         else:
             auth["password"] = _read_password(password)
     fields.close()
@@ -126,7 +130,9 @@ def _read_auth(at: At) -> dict[str, str]:
 def _read_password(at: At) -> str:
     password = spelled(at)
     if not secrets_in(password):
-        at.warn("is written in the open; it is kept as a secret", "Write <% $secrets.name %> and put it there.")
+        at.warn(
+            msg("is written in the open; it is kept as a secret"), msg("Write <% $secrets.name %> and put it there.")
+        )
     return password
 
 
@@ -170,12 +176,14 @@ def plugin_call(item: Prerequisite) -> dict[str, Any] | None:
 def warn_of_unknown_plugin(at: At, name: Any) -> None:
     """Its tasks fail, unless the file says to ignore that, as they did with OpenPAI."""
     if isinstance(name, str) and name not in PLUGINS:
-        said = f"names the runtime plugin {clip(name)!r}, which there is none of here: its tasks will fail"
-        at.warn(f"{said} unless failurePolicy is ignore", partial(guess_or_list, name, PLUGINS))
+        said = msg(
+            "names the runtime plugin {name}, which there is none of here: its tasks will fail", name=repr(clip(name))
+        )
+        at.warn(msg("{said} unless failurePolicy is ignore", said=said), partial(guess_or_list, name, PLUGINS))
 
 
 def _dangling(name: str, known: Iterable[str]) -> Wrong:
-    said = f"Prerequisite {clip(name)} does not exist."
+    said = msg("Prerequisite {name} does not exist.", name=clip(name))
     return Wrong(said, partial(_known, name, known), rule="reference", expected=name)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from holdfast.core.job import MIB, Completion, Dialect, Hold, Job, Resources, Role
+from holdfast.core.messages import msg
 
 from . import rules
 from .defaults import Defaults
@@ -21,11 +22,13 @@ from .kinds import check_count, check_name, integer, map_of, text
 from .openpai_extras import Extras, read_our_extras
 from .openpai_v2 import with_standard_ports
 
-_JOB_NAME = text(most=255, pattern=r"^[A-Za-z0-9._~-]+$", rule="must be made of letters, digits and - . _ ~")
-_LABEL_RULE = "must be made of letters, digits and . _ ~"
-_ROLE_NAME = text(most=63, pattern=r"^(?!\.)[A-Za-z0-9._~]+$", rule=f"{_LABEL_RULE} and not start with .")
+_JOB_NAME = text(most=255, pattern=r"^[A-Za-z0-9._~-]+$", rule=msg("must be made of letters, digits and - . _ ~"))
+_LABEL_RULE = msg("must be made of letters, digits and . _ ~")
+_ROLE_NAME = text(
+    most=63, pattern=r"^(?!\.)[A-Za-z0-9._~]+$", rule=msg("{label_rule} and not start with .", label_rule=_LABEL_RULE)
+)
 _PORT_LABEL = text(most=63, pattern=r"^[A-Za-z0-9._~]+$", rule=_LABEL_RULE)
-_EXTRA_NAME = text(most=255, pattern=r"^[A-Za-z0-9._]+$", rule="must be made of letters, digits, . and _")
+_EXTRA_NAME = text(most=255, pattern=r"^[A-Za-z0-9._]+$", rule=msg("must be made of letters, digits, . and _"))
 _TEXT = text(least=0)
 
 
@@ -95,7 +98,7 @@ def _read_roles(top: Fields, image: str, env: Mapping[str, str]) -> dict[str, tu
     for item in items:
         role = item.apply(lambda item: _role(item, image, env), None)
         if role and role.name in roles:
-            said = f"has the same name as another task role: {role.name!r}"
+            said = msg("has the same name as another task role: {name}", name=repr(role.name))
             item.problem(said, rule="uniqueNames", expected=role.name)
         elif role:
             roles[role.name] = role, item
@@ -104,7 +107,7 @@ def _read_roles(top: Fields, image: str, env: Mapping[str, str]) -> dict[str, tu
 
 def _count_roles(at: At) -> list[At]:
     items = at.items()
-    check_count(len(items), "task roles", 1, rules.MAX_ROLES, ("minItems", "maxItems"))
+    check_count(len(items), msg("task roles"), 1, rules.MAX_ROLES, ("minItems", "maxItems"))
     return items
 
 
@@ -149,10 +152,10 @@ def _read_extras(top: Fields) -> Extras:
 def _warn_ignored(top: Fields) -> None:
     obsolete = top.get("killAllOnCompletedTaskNumber")
     if obsolete is not None:
-        obsolete.warn("is obsolete and has no effect", "Use minFailedTaskCount and minSucceededTaskCount.")
+        obsolete.warn(msg("is obsolete and has no effect"), msg("Use minFailedTaskCount and minSucceededTaskCount."))
     gpu_type = top.get("gpuType")
     if gpu_type is not None and gpu_type.read(_TEXT, ""):
-        gpu_type.warn("is kept but has no effect: GPUs are not told apart by type")
+        gpu_type.warn(msg("is kept but has no effect: GPUs are not told apart by type"))
 
 
 # -- task roles -------------------------------------------------------------------------------------------------------
@@ -182,7 +185,9 @@ def _read_resources(fields: Fields) -> Resources:
     shm = fields.take("shmMB", _SHM, min(64, memory))
     at = fields.get("shmMB")
     if at is not None and shm > memory:
-        at.problem(f"must not be more than memoryMB, which is {memory}", rule="maximum", expected=memory)
+        at.problem(
+            msg("must not be more than memoryMB, which is {memory}", memory=memory), rule="maximum", expected=memory
+        )
     return Resources(
         cpu=float(fields.take("cpuNumber", _CPU, 1)),
         memory=memory * MIB,
@@ -199,7 +204,9 @@ def _read_completion(fields: Fields, count: int) -> Completion:
     for key, wanted in (("minFailedTaskCount", failed), ("minSucceededTaskCount", succeeded)):
         at = fields.get(key)
         if at is not None and wanted is not None and wanted > count:
-            at.problem(f"must not be more than taskNumber, which is {count}", rule="maximum", expected=count)
+            at.problem(
+                msg("must not be more than taskNumber, which is {count}", count=count), rule="maximum", expected=count
+            )
     return Completion(min_failed=failed, min_succeeded=succeeded)
 
 
@@ -215,6 +222,6 @@ def _read_port(at: At) -> tuple[str, int]:
     count = fields.take("portNumber", _PORT_COUNT, 1)
     begin = fields.get("beginAt")
     if begin is not None and begin.read(_PORT, 0):
-        begin.warn("is kept but has no effect: ports are chosen among those free")
+        begin.warn(msg("is kept but has no effect: ports are chosen among those free"))
     fields.close()
     return label, count

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.core.job import MIB, Completion, Dialect, Job, Resources, Role
+from holdfast.core.messages import msg
 
 from . import rules
 from .defaults import Defaults
@@ -40,7 +41,7 @@ SHELL_OPTIONS = ("errexit", "nounset", "pipefail")
 DEFAULT_SHM = 512  # MiB
 
 _WORD = text(
-    most=63, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", rule="must be letters, digits and _ and not start with a digit"
+    most=63, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", rule=msg("must be letters, digits and _ and not start with a digit")
 )
 _ANY_COUNT = integer(least=-(2**31), most=2**31 - 1)
 _PORTS = map_of(integer(least=0, most=1_000), name=_WORD, least=1, most=100)
@@ -50,7 +51,7 @@ _DEPLOYED = ("preCommands", "postCommands")
 
 def _read_protocol(at: At) -> int:
     if at.node.value not in (2, "2") or isinstance(at.node.value, bool):
-        raise Wrong(f"must be 2, not {describe(at.node)}", rule="enum", expected=(2, "2"))
+        raise Wrong(msg("must be 2, not {node}", node=describe(at.node)), rule="enum", expected=(2, "2"))
     return 2
 
 
@@ -110,8 +111,8 @@ def _refuse_v1(root: At) -> None:
         and "taskRoles" in keys
         and isinstance(keys["taskRoles"].value, list)
     ):
-        hint = "Send it to POST /api/v1/user/<user>/jobs; `holdfast submit` takes it as it is."
-        root.problem("This is a job of OpenPAI's first protocol (v1), not of its second", hint, rule="syntax")
+        hint = msg("Send it to POST /api/v1/user/<user>/jobs; `holdfast submit` takes it as it is.")
+        root.problem(msg("This is a job of OpenPAI's first protocol (v1), not of its second"), hint, rule="syntax")
         root.report.raise_problems()
 
 
@@ -155,7 +156,7 @@ def _role_entries(top: Fields) -> dict[str, At]:
 
 def _count_roles(at: At) -> dict[str, At]:
     entries = at.entries()
-    check_count(len(entries), "task roles", 1, rules.MAX_ROLES, ("minProperties", "maxProperties"))
+    check_count(len(entries), msg("task roles"), 1, rules.MAX_ROLES, ("minProperties", "maxProperties"))
     return entries
 
 
@@ -184,7 +185,7 @@ def _chosen_deployment(top: Fields) -> Mapping[str, Mapping[str, At]]:
     if name is None:
         return {}
     if name not in deployments:
-        said = f"Default deployment {clip(name)} does not exist."
+        said = msg("Default deployment {name} does not exist.", name=clip(name))
         chosen.problem(said, guess(name, deployments), rule="reference", expected=name)
         return {}
     return deployments[name]
@@ -199,11 +200,11 @@ def _read_deployments(roles: Collection[str], at: At) -> dict[str, Mapping[str, 
     found: dict[str, Mapping[str, Mapping[str, At]]] = {}
     items = at.items()
     if not items:
-        raise Wrong("must have at least one item", rule="minItems", expected=1)
+        raise Wrong(msg("must have at least one item"), rule="minItems", expected=1)
     for item in items:
         name, deployed = item.apply(partial(_read_deployment, roles), ("", {}))
         if name in found:
-            item.problem(f"Duplicate deployments {name}.", rule="uniqueNames", expected=name)
+            item.problem(msg("Duplicate deployments {name}.", name=name), rule="uniqueNames", expected=name)
         found[name] = deployed
     return found
 
@@ -217,12 +218,12 @@ def _read_deployment(roles: Collection[str], at: At) -> tuple[str, Mapping[str, 
         fields.missing("taskRoles")
     entries = listed.apply(At.entries, {}) if listed else {}
     if listed and listed.node.value == {}:
-        listed.problem("must have at least one entry", rule="minProperties", expected=1)
+        listed.problem(msg("must have at least one entry"), rule="minProperties", expected=1)
     fields.take("protocolVersion", _PROTOCOL, 2)
     known = set(roles)
     for role, entry in entries.items():
         if role not in known:
-            said = "is not a task role of this job, so its commands are never run"
+            said = msg("is not a task role of this job, so its commands are never run")
             entry.warn(said, partial(guess_or_list, role, roles))
     return name, {role: entry.apply(_read_deployed, {}) for role, entry in entries.items()}
 
@@ -333,7 +334,7 @@ def _script(role: str, fields: Fields, scope: _Scope) -> tuple[str, ...]:
     parts = (around.get("preCommands"), own, around.get("postCommands"))
     script = tuple(_fill(line, filler, scope) for part in parts if part for line in _quiet_items(part))
     if own and commands and not any(line.strip() for line in script):
-        own.problem("has nothing to run once its references are filled in", rule="contains")
+        own.problem(msg("has nothing to run once its references are filled in"), rule="contains")
     return script
 
 
@@ -375,8 +376,8 @@ def _fill(at: At, filler: Filler, scope: _Scope) -> str:
         return ""
     rendered = filler.render(written)
     for reference in rendered.unresolved:
-        fate = "at the launch it vanishes from the text" if scope.secrets else "it stays in the text as it is"
-        at.warn(f"refers to <% {reference} %>, which is not defined; {fate}")
+        fate = msg("at the launch it vanishes from the text") if scope.secrets else msg("it stays in the text as it is")
+        at.warn(msg("refers to <% {reference} %>, which is not defined; {fate}", reference=reference, fate=fate))
     return rendered.text
 
 

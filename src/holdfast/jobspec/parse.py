@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core.errors import InvalidJob, Problem
 from holdfast.core.job import Dialect, Job
+from holdfast.core.messages import msg
 
 from .defaults import Defaults
 from .document import Document, Node, read_document, with_lines
@@ -77,7 +78,9 @@ def _add_lines(
 def _parse(document: Document, dialect: Dialect | None, defaults: Defaults) -> Parsed:
     root = document.root
     if not isinstance(root.value, dict):
-        message = f"A job file is a mapping of fields such as name and command; this one is {describe(root)}"
+        message = msg(
+            "A job file is a mapping of fields such as name and command; this one is {root}", root=describe(root)
+        )
         raise InvalidJob([Problem("", message, line=root.line or 1, rule="type", expected="object")])
     report = Report(document.problems)
     job = _READERS[dialect or recognise(root.value)](At(root, "", report), defaults)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.core.job import Dialect, Job, Resources, Role
+from holdfast.core.messages import msg
 
 from . import rules
 from .defaults import Defaults
@@ -34,8 +35,8 @@ _DEADLINE = integer(least=0, most=int(LONGEST_DURATION.total_seconds()))  # 0: n
 def _read_recurrence(at: At) -> str:
     """PrimeHub's client shows here which schedule a job came from; in the form of a schedule it says when it runs."""
     if isinstance(at.node.value, dict):
-        hint = "Make a schedule of it, or remove this to run it once."
-        raise Wrong("is for schedules, and this is to be a job", hint, rule="type", expected="string")
+        hint = msg("Make a schedule of it, or remove this to run it once.")
+        raise Wrong(msg("is for schedules, and this is to be a job"), hint, rule="type", expected="string")
     return str(at.node.value)
 
 
@@ -115,7 +116,7 @@ def _name_of(at: At) -> str:
         return spelled(at)
     inner = at.node.value.get("name") or at.node.value.get("id")
     if inner is None:
-        raise Wrong("needs a name", rule="required", expected="name")
+        raise Wrong(msg("needs a name"), rule="required", expected="name")
     return spelled(at.child("name", inner))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.core.codec import MASK
 from holdfast.core.job import FILES, MIB, Dialect, Job, Mount, Role
+from holdfast.core.messages import msg
 
 from .fields import At, Key, Kind, Wrong, describe
 from .kinds import BOOLEAN, choice, integer, list_of, number, object_of, size, spelled, text
@@ -29,19 +30,19 @@ DESCRIPTION = text(least=0)
 ROLE_NAME = text(
     most=63,
     pattern=r"^(?![.-])[A-Za-z0-9_.~-]+$",
-    rule="must be made of letters, digits and _ . ~ - and not start with . or -",
+    rule=msg("must be made of letters, digits and _ . ~ - and not start with . or -"),
 )
 ENV_NAME = text(
-    most=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", rule="must be letters, digits and _ and not start with a digit"
+    most=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", rule=msg("must be letters, digits and _ and not start with a digit")
 )
-PORT_LABEL = text(most=63, pattern=r"^[A-Za-z0-9_.~-]+$", rule="must be made of letters, digits and _ . ~ -")
-IMAGE = text(most=512, pattern=r"^[^\s\u0000-\u001f\u007f-\u009f]+$", rule="must be an image name without spaces")
+PORT_LABEL = text(most=63, pattern=r"^[A-Za-z0-9_.~-]+$", rule=msg("must be made of letters, digits and _ . ~ -"))
+IMAGE = text(most=512, pattern=r"^[^\s\u0000-\u001f\u007f-\u009f]+$", rule=msg("must be an image name without spaces"))
 INSTANCE_TYPE = text(most=255, line=True)
 TAG = text(most=255, line=True)
 DATASET = text(
     most=63,
     pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-    rule="must be made of letters, digits and . _ - and start with a letter or digit",
+    rule=msg("must be made of letters, digits and . _ - and start with a letter or digit"),
 )
 INSTANCES = integer(least=1, most=MAX_TASKS)
 PORT_COUNT = integer(least=1, most=1_000)
@@ -72,14 +73,14 @@ def _read_lines(at: At) -> str:
 def _read_command(at: At) -> str:
     command = _read_lines(at)
     if not command.strip():
-        raise Wrong("must not be empty", rule="minLength", expected=1)
+        raise Wrong(msg("must not be empty"), rule="minLength", expected=1)
     return command
 
 
 def _read_commands(at: At) -> tuple[str, ...]:
     commands = _LINES.read(at)
     if at.node.value and not any(command.strip() for command in commands):
-        raise Wrong("has nothing to run", rule="contains")
+        raise Wrong(msg("has nothing to run"), rule="contains")
     return commands
 
 
@@ -92,11 +93,13 @@ COMMANDS = Kind(_read_commands, {**_LINES.schema, "contains": COMMAND.schema})
 def _read_env_value(at: At) -> str:
     value = at.node.value
     if isinstance(value, dict | list):
-        raise Wrong(f"must be text, not {describe(at.node)}", rule="type", expected="string")
+        raise Wrong(msg("must be text, not {node}", node=describe(at.node)), rule="type", expected="string")
     written = at.node.written if at.node.written is not None and value is not None else value_text(value)
     if len(written.encode()) > MAX_VARIABLE_BYTES:
-        said = f"is too long: a variable holds at most {MAX_VARIABLE_BYTES} bytes"
-        raise Wrong(said, "Use a file instead.", rule="maxLength", expected=MAX_VARIABLE_BYTES)
+        said = msg(
+            "is too long: a variable holds at most {max_variable_bytes} bytes", max_variable_bytes=MAX_VARIABLE_BYTES
+        )
+        raise Wrong(said, msg("Use a file instead."), rule="maxLength", expected=MAX_VARIABLE_BYTES)
     return written
 
 
@@ -106,22 +109,24 @@ ENV_VALUE = Kind(_read_env_value, {"type": _TEXT_TYPES})
 def _read_path(at: At) -> str:
     path = _PATH_TEXT.read(at)
     if ".." in path.split("/"):
-        raise Wrong(f"must not hold '..', as {path!r} does", rule="pattern", expected=_PATH_PATTERN)
+        raise Wrong(msg("must not hold '..', as {path} does", path=repr(path)), rule="pattern", expected=_PATH_PATTERN)
     return path
 
 
 _PATH_PATTERN = r"^/[^\u0000-\u001f\u007f]*$"
-_PATH_TEXT = text(most=4096, pattern=_PATH_PATTERN, rule="must be an absolute path")
+_PATH_TEXT = text(most=4096, pattern=_PATH_PATTERN, rule=msg("must be an absolute path"))
 PATH = Kind(_read_path, _PATH_TEXT.schema)
 
 _MOUNT_KEYS = {
-    "source": Key(PATH, "Folder or file on the machine."),
-    "target": Key(PATH, "Where the task sees it. Default: the same path."),
-    "read_only": Key(BOOLEAN, "Whether the task may only read it. Default: true."),
+    "source": Key(PATH, msg("Folder or file on the machine.")),
+    "target": Key(PATH, msg("Where the task sees it. Default: the same path.")),
+    "read_only": Key(BOOLEAN, msg("Whether the task may only read it. Default: true.")),
 }
 _MOUNT_OBJECT = object_of(_MOUNT_KEYS)
 _MOUNT_PATTERN = r"^/[^:\u0000-\u001f\u007f]*(:/[^:\u0000-\u001f\u007f]*)?(:(ro|rw))?$"
-_MOUNT_TEXT = text(most=8200, pattern=_MOUNT_PATTERN, rule="must look like /data, /data:/inside or /data:/inside:rw")
+_MOUNT_TEXT = text(
+    most=8200, pattern=_MOUNT_PATTERN, rule=msg("must look like /data, /data:/inside or /data:/inside:rw")
+)
 
 
 def _read_mount(at: At) -> Mount:
@@ -129,7 +134,9 @@ def _read_mount(at: At) -> Mount:
         return _mount_from_text(_MOUNT_TEXT.read(at))
     values = _MOUNT_OBJECT.read(at)
     if "source" not in values:
-        raise Wrong("needs a source", "Write source: /path/on/the/machine.", rule="required", expected="source")
+        raise Wrong(
+            msg("needs a source"), msg("Write source: /path/on/the/machine."), rule="required", expected="source"
+        )
     target = values.get("target", values["source"])
     return _mount(values["source"], target, values.get("read_only", True))
 
@@ -142,26 +149,32 @@ def _mount_from_text(written: str) -> Mount:
 
 def _mount(source: str, target: str, read_only: bool) -> Mount:
     if ".." in source.split("/") or ".." in target.split("/"):
-        raise Wrong("must not hold '..'", rule="pattern", expected=_PATH_PATTERN)
+        raise Wrong(msg("must not hold '..'"), rule="pattern", expected=_PATH_PATTERN)
     if not target.strip("/"):
-        raise Wrong("must not cover the whole file system", rule="not", expected="/")
+        raise Wrong(msg("must not cover the whole file system"), rule="not", expected="/")
     return Mount(source=source, target=target, read_only=read_only)
 
 
 MOUNT = Kind(_read_mount, {"anyOf": [dict(_MOUNT_TEXT.schema), {**_MOUNT_OBJECT.schema, "required": ["source"]}]})
 
 
-_FILL_IN = "Secrets are never shown: fill them in again."
+_FILL_IN = msg("Secrets are never shown: fill them in again.")
 
 
 def _read_secrets(at: At) -> dict[str, Any]:
     """Messages about secrets never show one."""
     masked = list(islice(_masked(at.node.plain()), MAX_NAMED + 1))
     if not isinstance(at.node.value, dict):
-        said = f"holds {MASK} in place of all secrets" if masked else "must be a mapping of names to values"
+        said = (
+            msg("holds {mask} in place of all secrets", mask=MASK)
+            if masked
+            else msg("must be a mapping of names to values")
+        )
         raise Wrong(said, _FILL_IN if masked else None, rule="type", expected="object")
     if masked:
-        raise Wrong(f"holds {MASK} in place of {_name_masked(masked)}", _FILL_IN, rule="not")
+        raise Wrong(
+            msg("holds {mask} in place of {masked}", mask=MASK, masked=_name_masked(masked)), _FILL_IN, rule="not"
+        )
     plain: dict[str, Any] = at.node.plain()
     return plain
 
@@ -180,8 +193,8 @@ def _masked(value: Any, path: str = "") -> Iterator[str]:
 
 def _name_masked(paths: list[str]) -> str:
     named = ", ".join(clip(path) for path in paths[:MAX_NAMED])
-    more = " and others" if len(paths) > MAX_NAMED else ""
-    return f"the value{'s' if len(paths) > 1 else ''} of {named}{more}"
+    more = msg(" and others") if len(paths) > MAX_NAMED else ""
+    return msg("the value{plural} of {named}{more}", plural="s" if len(paths) > 1 else "", named=named, more=more)
 
 
 SECRETS = Kind(_read_secrets, {"type": "object"})
@@ -189,9 +202,12 @@ SECRETS = Kind(_read_secrets, {"type": "object"})
 
 def too_large(root: At) -> None:
     root.problem(
-        "The job is too large: its commands and variables, with everything filled in for each role, hold more than "
-        f"{MAX_JOB_CHARS // MIB} MiB of text",
-        "Put programs and data into files the job reads.",
+        msg(
+            "The job is too large: its commands and variables, with everything filled in for each "
+            "role, hold more than {x1} MiB of text",
+            x1=MAX_JOB_CHARS // MIB,
+        ),
+        msg("Put programs and data into files the job reads."),
         rule="maxLength",
         expected=MAX_JOB_CHARS,
     )
@@ -200,7 +216,11 @@ def too_large(root: At) -> None:
 def check_job(job: Job, root: At, roles: Mapping[str, At]) -> None:
     """What can only be said of the whole."""
     if job.task_count > MAX_TASKS:
-        said = f"The job asks for {job.task_count} tasks; at most {MAX_TASKS} are accepted"
+        said = msg(
+            "The job asks for {task_count} tasks; at most {max_tasks} are accepted",
+            task_count=job.task_count,
+            max_tasks=MAX_TASKS,
+        )
         root.problem(said, rule="maximum", expected=MAX_TASKS)
     filler = Filler({"secrets": job.secrets})
     if _is_too_large(job, filler):
@@ -216,25 +236,32 @@ def check_job(job: Job, root: At, roles: Mapping[str, At]) -> None:
             _check_role(job, role, roles[role.name])
             _check_secrets(job, role, roles[role.name], unknown)
     for name in dict.fromkeys(name for notify in job.notify for name in unknown(notify.address)):
-        said = f"refers to <% {clip(name)} %>, which is not among the secrets"
+        said = msg("refers to <% {name} %>, which is not among the secrets", name=clip(name))
         root.child("notify", root.node).problem(said, rule="not")
 
 
 def _check_role(job: Job, role: Role, at: At) -> None:
     if role.max_task_retries and job.gang:
         at.warn(
-            "asks for its tasks to be tried again, which has no effect while all tasks are placed together",
-            "Allow tasks to be placed one by one (gang: false), or retry the whole job.",
+            msg("asks for its tasks to be tried again, which has no effect while all tasks are placed together"),
+            msg("Allow tasks to be placed one by one (gang: false), or retry the whole job."),
         )
     wanted = (role.completion.min_failed, role.completion.min_succeeded)
     if any(count is not None and count > role.instances for count in wanted):
-        at.warn(f"has a completion rule for more tasks than its {role.instances}: it can never apply")
+        at.warn(
+            msg(
+                "has a completion rule for more tasks than its {instances}: it can never apply",
+                instances=role.instances,
+            )
+        )
     targets = [mount.target.rstrip("/") for mount in role.mounts]
     if len(set(targets)) < len(targets):
-        at.problem("mounts two folders at the same place", rule="uniqueItems")
+        at.problem(msg("mounts two folders at the same place"), rule="uniqueItems")
     if job.files and any(_is_among_files(target) for target in targets):
-        hint = "Mount it elsewhere, or leave out files."
-        at.problem(f"mounts a folder at {FILES}, where files: true shows those of the group", hint, rule="not")
+        hint = msg("Mount it elsewhere, or leave out files.")
+        at.problem(
+            msg("mounts a folder at {files}, where files: true shows those of the group", files=FILES), hint, rule="not"
+        )
 
 
 def _is_among_files(target: str) -> bool:
@@ -244,9 +271,9 @@ def _is_among_files(target: str) -> bool:
 def _check_secrets(job: Job, role: Role, at: At, unknown: Callable[[str], tuple[str, ...]]) -> None:
     names = (name for written in (*role.commands, *role.env.values()) for name in unknown(written))
     vanishes = job.dialect is Dialect.OPENPAI_V2 and has_secrets(job.secrets)
-    fate = "at the launch it vanishes from the text" if vanishes else "the text stays as it is"
+    fate = msg("at the launch it vanishes from the text") if vanishes else msg("the text stays as it is")
     for name in dict.fromkeys(names):
-        at.warn(f"refers to <% {clip(name)} %>, which is not among the secrets; {fate}")
+        at.warn(msg("refers to <% {name} %>, which is not among the secrets; {fate}", name=clip(name), fate=fate))
 
 
 def _is_too_large(job: Job, filler: Filler) -> bool:

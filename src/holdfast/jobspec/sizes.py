@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.core.job import Resources
+from holdfast.core.messages import msg
 
 from .fields import Wrong, guess, list_known
 from .paths import clip
@@ -16,9 +17,9 @@ def named_size(name: str, sizes: Mapping[str, Resources]) -> Resources:
     """Wrong, with what it may be meant to be, when there is none of that name."""
     if name not in sizes:
         known = sorted(sizes)
-        listed = list_known(known) if known else "No instance types are set up here."
+        listed = list_known(known) if known else msg("No instance types are set up here.")
         hint = " ".join(filter(None, (guess(name, known), listed)))
-        raise Wrong(f"{clip(name)!r} is not an instance type", hint, rule="reference", expected=name)
+        raise Wrong(msg("{name} is not an instance type", name=repr(clip(name))), hint, rule="reference", expected=name)
     return sizes[name]
 
 

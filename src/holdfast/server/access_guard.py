@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden, NotFound
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 from holdfast.services import Services
 from holdfast.services.people.tokens import Tokens
@@ -82,7 +83,9 @@ def guard_request(services: Services, request: HTTPConnection, require: Require)
 def require_job(job: JobSummary) -> Require:
     def require(actor: Actor) -> None:
         if not may(actor, Verb.SEE_JOB, job.group):
-            raise NotFound(f"There is no job {job.id}", hint="`holdfast ls` lists the jobs that you can see.")
+            raise NotFound(
+                msg("There is no job {id}", id=job.id), hint=msg("`holdfast ls` lists the jobs that you can see.")
+            )
 
     return require
 
@@ -90,11 +93,11 @@ def require_job(job: JobSummary) -> Require:
 def require_files(group: str) -> Require:
     def require(actor: Actor) -> None:
         if not may(actor, Verb.USE_FILES, group):
-            raise Forbidden(f"Only members of {group} use its shared files", field="group")
+            raise Forbidden(msg("Only members of {group} use its shared files", group=group), field="group")
 
     return require
 
 
 def require_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins see usage reports")
+        raise Forbidden(msg("Only admins see usage reports"))

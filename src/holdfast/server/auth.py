@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
+from holdfast.core.messages import msg
 from holdfast.services import Services
 
 from .sessions import CSRF_HEADER, SAFE, check_origin, check_proof, session_of
@@ -26,8 +27,10 @@ def bearer_token(request: HTTPConnection) -> str:
         if scheme.lower() == b"bearer" and token.isascii():
             return cast(bytes, token).decode("ascii").strip()
     raise NotLoggedIn(
-        "Log in first",
-        hint="Send the header `Authorization: Bearer <token>`; `holdfast login` or `holdfast token create` gives one.",
+        msg("Log in first"),
+        hint=msg(
+            "Send the header `Authorization: Bearer <token>`; `holdfast login` or `holdfast token create` gives one."
+        ),
     )
 
 
@@ -39,7 +42,7 @@ def token_of(request: HTTPConnection) -> str:
     if session is None:
         return bearer_token(request)  # which says what is missing
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise NotLoggedIn("Another site asked for this; its requests are not taken for yours")
+        raise NotLoggedIn(msg("Another site asked for this; its requests are not taken for yours"))
     if request.scope.get("method", "GET") not in SAFE:
         check_origin(request)
         check_proof(session, request.headers.get(CSRF_HEADER, ""))

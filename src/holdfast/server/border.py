@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import TooLarge, UserError
+from holdfast.core.messages import msg
 from holdfast.services.audit import CLIENT_ADDRESS
 from holdfast.services.files.open_file import Shortened
 
@@ -165,12 +166,20 @@ class _Request:
     async def run(self, app: ASGIApp, *, streamed: bool) -> None:
         if _has_long_headers(self._scope):
             self._scope["headers"] = []  # whoever words the refusal does not read them either
-            await self._refuse_with(TooLarge(f"The headers of a request may have at most {HEADERS} bytes"))
+            await self._refuse_with(
+                TooLarge(msg("The headers of a request may have at most {headers} bytes", headers=HEADERS))
+            )
             return
         if self._declared > self._limit:
             if not self._asks_first:
                 await self._drain()
-            refusal = TooLarge(f"The request may have at most {self._limit} bytes, this one says {self._declared}")
+            refusal = TooLarge(
+                msg(
+                    "The request may have at most {limit} bytes, this one says {declared}",
+                    limit=self._limit,
+                    declared=self._declared,
+                )
+            )
             await self._refuse_with(refusal)
             return
         try:

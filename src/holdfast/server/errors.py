@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from holdfast.core.errors import InvalidJob, UserError
+from holdfast.core.messages import msg
 from holdfast.services.refusals import TooManyRequests, store_unavailable
 from holdfast.store.errors import StoreError
 
@@ -40,10 +41,10 @@ STATUS: dict[str, int] = {
 
 # What frameworks below us refuse by number alone.
 _WORDS: dict[int, tuple[str, str, str | None]] = {
-    400: ("bad_request", "The request could not be understood", None),
-    404: ("not_found", "There is nothing at this address", "GET /api/docs lists every address."),
-    405: ("bad_request", "This address does not take this method", "GET /api/docs lists every address."),
-    413: ("too_large", "The request is too large", None),
+    400: ("bad_request", msg("The request could not be understood"), None),
+    404: ("not_found", msg("There is nothing at this address"), msg("GET /api/docs lists every address.")),
+    405: ("bad_request", msg("This address does not take this method"), msg("GET /api/docs lists every address.")),
+    413: ("too_large", msg("The request is too large"), None),
 }
 
 
@@ -55,15 +56,15 @@ class TooLargeBody(HTTPException):
     """Raised while a body is being read; a plain UserError would be swallowed by the framework there."""
 
     def __init__(self, limit: int, *, logged_in: bool = True) -> None:
-        whose = "" if logged_in else ", for you are not logged in"
-        super().__init__(413, f"The request may have at most {limit} bytes{whose}")
+        whose = "" if logged_in else msg(", for you are not logged in")
+        super().__init__(413, msg("The request may have at most {limit} bytes{whose}", limit=limit, whose=whose))
 
 
 class BadRange(HTTPException):
     """A Range that lies wholly outside."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(416, "This range holds nothing", {"Content-Range": f"bytes */{size}"})
+        super().__init__(416, msg("This range holds nothing"), {"Content-Range": f"bytes */{size}"})
 
 
 def render_error(error: UserError, request_id: str) -> Response:
@@ -80,8 +81,8 @@ def error_body(error: UserError, request_id: str) -> dict[str, Any]:
 
 
 def render_internal(request_id: str) -> Response:
-    hint = "Look for this request id in the server's log."
-    return _response(500, _body("internal", "internal error", request_id, hint=hint), {})
+    hint = msg("Look for this request id in the server's log.")
+    return _response(500, _body("internal", msg("internal error"), request_id, hint=hint), {})
 
 
 def render_outermost(error: UserError | None, request_id: str) -> Response:
@@ -96,7 +97,7 @@ def add_handlers(app: FastAPI, show_missing: ShowMissing, show_fault: ShowFault)
 
     async def store_error(request: Request, error: StoreError) -> Response:
         log.error("the store could not do it", extra={"event": "store", "error": str(error)})
-        hint = "The server's log says more; trying again is safe with an Idempotency-Key."
+        hint = msg("The server's log says more; trying again is safe with an Idempotency-Key.")
         return render_error(store_unavailable(error, hint), request_id_of(request))
 
     methods = Methods(app)
@@ -169,7 +170,7 @@ def _render_invalid(error: RequestValidationError, request_id: str) -> Response:
     where = [str(part) for part in first["loc"]]
     field = ".".join(where[1:]) or where[0]
     if first["type"] == "json_invalid":
-        return _response(400, _body("bad_request", "The body is not JSON", request_id), {})
+        return _response(400, _body("bad_request", msg("The body is not JSON"), request_id), {})
     return _response(400, _body("bad_request", f"{field}: {in_words(first)}", request_id, field=field), {})
 
 

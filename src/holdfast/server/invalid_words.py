@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.core.messages import msg
+
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "missing": lambda _: "is missing",
-    "extra_forbidden": lambda _: "is not known here",
-    "greater_than": lambda ctx: f"must be more than {ctx['gt']:g}",
-    "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']:g}",
-    "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
-    "string_too_short": lambda ctx: f"must have at least {ctx['min_length']} characters",
-    "string_too_long": lambda ctx: f"must have at most {ctx['max_length']} characters",
-    "literal_error": lambda ctx: f"must be {ctx['expected']}",
-    "enum": lambda ctx: f"must be {ctx['expected']}",
+    "missing": lambda _: msg("is missing"),
+    "extra_forbidden": lambda _: msg("is not known here"),
+    "greater_than": lambda ctx: msg("must be more than {gt}", gt=f"{ctx['gt']:g}"),
+    "greater_than_equal": lambda ctx: msg("must be at least {ge}", ge=f"{ctx['ge']:g}"),
+    "less_than_equal": lambda ctx: msg("must be at most {le}", le=ctx["le"]),
+    "string_too_short": lambda ctx: msg("must have at least {min_length} characters", min_length=ctx["min_length"]),
+    "string_too_long": lambda ctx: msg("must have at most {max_length} characters", max_length=ctx["max_length"]),
+    "literal_error": lambda ctx: msg("must be {expected}", expected=ctx["expected"]),
+    "enum": lambda ctx: msg("must be {expected}", expected=ctx["expected"]),
     "value_error": lambda ctx: str(ctx["error"]),
-    "int_parsing": lambda _: "must be a whole number",
-    "int_type": lambda _: "must be a whole number",
-    "int_from_float": lambda _: "must be a whole number",
-    "float_parsing": lambda _: "must be a number",
-    "float_type": lambda _: "must be a number",
-    "string_type": lambda _: "must be text",
-    "bool_parsing": lambda _: "must be true or false",
-    "bool_type": lambda _: "must be true or false",
+    "int_parsing": lambda _: msg("must be a whole number"),
+    "int_type": lambda _: msg("must be a whole number"),
+    "int_from_float": lambda _: msg("must be a whole number"),
+    "float_parsing": lambda _: msg("must be a number"),
+    "float_type": lambda _: msg("must be a number"),
+    "string_type": lambda _: msg("must be text"),
+    "bool_parsing": lambda _: msg("must be true or false"),
+    "bool_type": lambda _: msg("must be true or false"),
 }
 
 

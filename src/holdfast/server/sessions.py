@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden
+from holdfast.core.messages import msg
 from holdfast.services.people.login_devices import LIFETIME, MAX_TOKEN_LENGTH
 from holdfast.services.people.tokens import NewToken
 
@@ -101,7 +102,7 @@ def check_proof(session: str, given: str) -> None:
         data = b""
     mask, masked = data[:_PROOF], data[_PROOF:]
     if len(masked) != _PROOF or not hmac.compare_digest(_xor(mask, masked), _secret(session)):
-        raise Forbidden("This page is from before your login", hint="Load it again, and try once more.")
+        raise Forbidden(msg("This page is from before your login"), hint=msg("Load it again, and try once more."))
 
 
 def check_origin(request: HTTPConnection) -> None:
@@ -109,7 +110,7 @@ def check_origin(request: HTTPConnection) -> None:
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site")
     if site not in (None, "same-origin", "none") or (origin is not None and not _is_ours(request, origin)):
-        raise Forbidden("This came from another site's page", hint="Open the portal itself and do it there.")
+        raise Forbidden(msg("This came from another site's page"), hint=msg("Open the portal itself and do it there."))
 
 
 def _is_ours(request: HTTPConnection, origin: str) -> bool:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind, AuditPage, AuditQuery, NewAuditEvent
 from holdfast.core.errors import Forbidden, UserError
+from holdfast.core.messages import msg
 from holdfast.store import audit as audit_rows
 from holdfast.store.database import Store
 
@@ -90,10 +91,10 @@ class Audit:
     async def list(self, actor: Actor, query: AuditQuery | None = None) -> AuditPage:
         """Newest first. For admins."""
         if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden("Only admins see what others did")
+            raise Forbidden(msg("Only admins see what others did"))
         query = query or AuditQuery()
         if not 1 <= query.limit <= MOST_LISTED:
-            raise UserError(f"limit is between 1 and {MOST_LISTED}", field="limit")
+            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MOST_LISTED), field="limit")
         return await self._store.read(audit_rows.list_audit, query)
 
     async def sweep(self) -> int:
@@ -136,7 +137,7 @@ def _say(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, timedelta):
-        return f"{value.total_seconds():g} s"
+        return msg("{value} s", value=f"{value.total_seconds():g}")
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_say(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple | set | frozenset):

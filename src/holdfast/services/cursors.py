@@ -12,6 +12,7 @@ import hmac
 import secrets
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 _SIZE = 8  # bytes, of the signature and of the position
 
@@ -35,7 +36,9 @@ class Cursors:
         tag, hidden = sealed[:_SIZE], sealed[_SIZE:]
         plain = _xor(hidden, self._digest(b"pad" + tag)) if len(hidden) == _SIZE else b""
         if not hmac.compare_digest(tag, self._digest(b"tag" + plain)):
-            raise UserError("This page does not exist", field="cursor", hint="Start again from the first page.")
+            raise UserError(
+                msg("This page does not exist"), field="cursor", hint=msg("Start again from the first page.")
+            )
         return int.from_bytes(plain)
 
     def _digest(self, text: bytes) -> bytes:

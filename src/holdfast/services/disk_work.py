@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from holdfast.core.messages import msg
 from holdfast.reach import Reach, Silent
 
 from .refusals import Unavailable
@@ -77,8 +78,8 @@ class DiskWork:
 
 def _silent() -> Unavailable:
     return Unavailable(
-        "The disk of the shared files does not answer",
-        hint="Try again later; if it stays so, ask an admin: its file server may be down.",
+        msg("The disk of the shared files does not answer"),
+        hint=msg("Try again later; if it stays so, ask an admin: its file server may be down."),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from holdfast.core.access import Actor, may_act, refuse_act
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
@@ -23,8 +24,8 @@ async def find_job(store: Store, actor: Actor, ref: str) -> JobSummary:
         found = await store.read(job_rows.find, ref, groups)
     if found is None:
         raise NotFound(
-            f"There is no job {ref[:100]}",
-            hint="Give its id, the beginning or end of it, or its name. `holdfast ls` lists them.",
+            msg("There is no job {ref}", ref=ref[:100]),
+            hint=msg("Give its id, the beginning or end of it, or its name. `holdfast ls` lists them."),
         )
     return found
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Connection
 
 from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 from holdfast.jobspec.fields import guess
 from holdfast.store import people
 
@@ -14,16 +15,18 @@ from holdfast.store import people
 def nearest(name: str, known: Collection[str], command: str = "") -> str:
     """A hint; empty when nothing is near and no command lists them. `known`: never more than whoever asks may see."""
     tagged = sorted(word for word in known if name and word.startswith(f"{name}:"))  # an image without its tag
-    near = f"Did you mean {tagged[-1]!r}?" if tagged else guess(name, known)
-    return near or (f"`{command}` lists them." if command else "")
+    near = msg("Did you mean {x1}?", x1=repr(tagged[-1])) if tagged else guess(name, known)
+    return near or (msg("`{command}` lists them.", command=command) if command else "")
 
 
 def no_group(name: str, known: Collection[str], field: str | None = None) -> NotFound:
-    return NotFound(f"There is no group {name[:100]}", field=field, hint=nearest(name, known, "holdfast group ls"))
+    return NotFound(
+        msg("There is no group {name}", name=name[:100]), field=field, hint=nearest(name, known, "holdfast group ls")
+    )
 
 
 def no_user(name: str, known: Collection[str]) -> NotFound:
-    return NotFound(f"There is no user {name[:100]}", hint=nearest(name, known, "holdfast user ls"))
+    return NotFound(msg("There is no user {name}", name=name[:100]), hint=nearest(name, known, "holdfast user ls"))
 
 
 def need_group(conn: Connection, name: str, field: str | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 LONGEST = 63
 LONGEST_TEXT = 4096  # characters; as long as a path may be
@@ -17,32 +18,37 @@ _RESERVED = frozenset({"holdfast", "me"})  # the platform itself in events; ones
 
 def check_name(name: str, what: str, field: str = "name") -> None:
     """A name that is safe in addresses, file names and environment variables."""
-    _check(name, what, field, _NAME, "dots, dashes and underscores")
+    _check(name, what, field, _NAME, msg("dots, dashes and underscores"))
 
 
 def check_user_name(name: str, field: str = "name") -> None:
     """As safe. Many people are known by their email address."""
-    _check(name, "user", field, _USER_NAME, "dots, dashes, underscores and @")
+    _check(name, "user", field, _USER_NAME, msg("dots, dashes, underscores and @"))
 
 
 def _check(name: str, what: str, field: str, pattern: re.Pattern[str], signs: str) -> None:
     if len(name) > LONGEST or not pattern.fullmatch(name):
         raise UserError(
-            f"{name[:80]!r} cannot be the name of a {what}",
+            msg("{name} cannot be the name of a {what}", name=repr(name[:80]), what=what),
             field=field,
-            hint=f"Use up to {LONGEST} letters, digits, {signs}, a letter or digit first.",
+            hint=msg(
+                "Use up to {longest} letters, digits, {signs}, a letter or digit first.", longest=LONGEST, signs=signs
+            ),
         )
     if name.lower() in _RESERVED:
-        raise UserError(f"The name {name} is reserved", field=field, hint="Choose another one.")
+        raise UserError(msg("The name {name} is reserved", name=name), field=field, hint=msg("Choose another one."))
 
 
 def check_dns_name(name: str, what: str, field: str = "name") -> None:
     """What PrimeHub lets sizes and images be called: names that could be those of machines."""
     if len(name) > LONGEST or not _DNS_NAME.fullmatch(name):
         raise UserError(
-            f"{name[:80]!r} cannot be the name of {what}",
+            msg("{name} cannot be the name of {what}", name=repr(name[:80]), what=what),
             field=field,
-            hint=f"Use up to {LONGEST} small letters, digits, dashes and dots, a letter or digit at both ends.",
+            hint=msg(
+                "Use up to {longest} small letters, digits, dashes and dots, a letter or digit at both ends.",
+                longest=LONGEST,
+            ),
         )
 
 
@@ -50,7 +56,7 @@ def check_text(text: str, field: str, *, longest: int = LONGEST_TEXT) -> None:
     """Free text on one line."""
     _check_length(text, field, longest)
     if text and not text.isprintable():
-        raise UserError(f"{field} may not hold control characters", field=field)
+        raise UserError(msg("{field} may not hold control characters", field=field), field=field)
 
 
 def check_prose(text: str, field: str) -> None:
@@ -61,4 +67,12 @@ def check_prose(text: str, field: str) -> None:
 
 def _check_length(text: str, field: str, longest: int) -> None:
     if len(text) > longest:
-        raise UserError(f"{field} may have at most {longest} characters, this one has {len(text)}", field=field)
+        raise UserError(
+            msg(
+                "{field} may have at most {longest} characters, this one has {text}",
+                field=field,
+                longest=longest,
+                text=len(text),
+            ),
+            field=field,
+        )

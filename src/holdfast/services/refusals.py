@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.store.errors import DiskFull, StoreError
 
 
@@ -53,7 +54,9 @@ class NameTaken(Conflict):
 
 
 def name_taken(name: str) -> NameTaken:
-    return NameTaken(f"You have had a job {name} before", name=name, field="name", hint="Choose another name.")
+    return NameTaken(
+        msg("You have had a job {name} before", name=name), name=name, field="name", hint=msg("Choose another name.")
+    )
 
 
 class NotInGroup(Forbidden):
@@ -84,7 +87,7 @@ def store_unavailable(error: StoreError, hint: str) -> Unavailable:
     """What is said of a write or a look that the database could not do; `hint`: where the disk is not the reason."""
     if isinstance(error, DiskFull):
         return Unavailable(
-            "The server's disk is full, so this could not be saved",
-            hint="Try again in a minute. If it stays so, ask an admin to free room with `holdfast prune`.",
+            msg("The server's disk is full, so this could not be saved"),
+            hint=msg("Try again in a minute. If it stays so, ask an admin to free room with `holdfast prune`."),
         )
-    return Unavailable("The database cannot be used right now", hint=hint)
+    return Unavailable(msg("The database cannot be used right now"), hint=hint)

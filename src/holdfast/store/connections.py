@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 from .vault import Vault
 
@@ -30,18 +31,18 @@ def parse_url(text: str) -> URL:
     try:
         url = make_url(text)
     except exc.ArgumentError:
-        raise UserError("This is no database address", field="store.url", hint=_URL_HINT) from None
+        raise UserError(msg("This is no database address"), field="store.url", hint=_URL_HINT) from None
     kind = url.drivername.split("+")[0]
     if kind == "sqlite":
         if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-            raise UserError("SQLite needs a plain file path", field="store.url", hint=_URL_HINT)
+            raise UserError(msg("SQLite needs a plain file path"), field="store.url", hint=_URL_HINT)
         return url.set(drivername="sqlite")
     if kind in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
-    raise UserError(f"Databases of kind {kind} are not supported", field="store.url", hint=_URL_HINT)
+    raise UserError(msg("Databases of kind {kind} are not supported", kind=kind), field="store.url", hint=_URL_HINT)
 
 
-_URL_HINT = "Write sqlite:////path/to/file.db or postgresql://user:password@host/database."
+_URL_HINT = msg("Write sqlite:////path/to/file.db or postgresql://user:password@host/database.")
 
 
 def is_sqlite(url: URL) -> bool:
@@ -68,7 +69,13 @@ def vault_of(conn: Connection) -> Vault:
 def _sqlite_engine(url: URL, vault: Vault, read_only: bool) -> Engine:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
-        raise UserError(f"SQLite {sqlite3.sqlite_version} is too old: {oldest} or newer is needed")
+        raise UserError(
+            msg(
+                "SQLite {sqlite_version} is too old: {oldest} or newer is needed",
+                sqlite_version=sqlite3.sqlite_version,
+                oldest=oldest,
+            )
+        )
     # isolation_level None: the driver begins nothing by itself, we say BEGIN below.
     arguments = {"isolation_level": None, "check_same_thread": False, "timeout": 10.0}
     engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=arguments)
@@ -92,7 +99,7 @@ def _postgres_engine(url: URL, vault: Vault, read_only: bool) -> Engine:
         import psycopg  # noqa: F401
     except ImportError as error:
         raise UserError(
-            f"The PostgreSQL driver cannot be loaded: {error}", hint="pip install 'holdfast[postgres]'"
+            msg("The PostgreSQL driver cannot be loaded: {error}", error=error), hint="pip install 'holdfast[postgres]'"
         ) from error
     # A server that went away without a word is noticed within these times.
     arguments = {"connect_timeout": 10, "tcp_user_timeout": 20_000, "keepalives_idle": 10, "keepalives_interval": 5}

@@ -22,6 +22,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import URL, Connection, exc, text
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 from .connections import is_sqlite, make_engine, parse_url, sqlite_path
 from .errors import DiskFull, StoreError
@@ -85,7 +86,7 @@ class Store:
     async def read(self, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn` on a read-only connection; it sees one moment of the database."""
         if self._closed:
-            raise StoreError("The store is closed")
+            raise StoreError(msg("The store is closed"))
         work = functools.partial(self._read, functools.partial(_call, fn, args, kwargs))
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
@@ -161,7 +162,7 @@ class Store:
             self._writer.do(functools.partial(_check_vault, vault=vault))
         except StoreError as error:
             shown = self._url.render_as_string(hide_password=True)
-            raise UserError(f"Cannot open the database {shown}: {error}") from error
+            raise UserError(msg("Cannot open the database {shown}: {error}", shown=shown, error=error)) from error
 
     def _migrate(self) -> None:
         """Under the server's lock, so that no running server has its tables changed."""
@@ -192,7 +193,7 @@ class Store:
         conn = self._engine.connect()
         if self._exclusive and not take_advisory_lock(conn):
             conn.close()
-            raise StoreError("Another server took over this database")
+            raise StoreError(msg("Another server took over this database"))
         conn.rollback()
         return conn
 
@@ -258,7 +259,9 @@ def _prepare_file(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise UserError(f"Cannot open the database file {path}: {error.strerror}") from error
+        raise UserError(
+            msg("Cannot open the database file {path}: {strerror}", path=path, strerror=error.strerror)
+        ) from error
 
 
 def _check_vault(conn: Connection, *, vault: Vault) -> None:
@@ -267,4 +270,4 @@ def _check_vault(conn: Connection, *, vault: Vault) -> None:
     if known is None:
         conn.execute(text("INSERT INTO meta (key, value) VALUES ('vault', :print)"), {"print": vault.fingerprint})
     elif known != vault.fingerprint:
-        raise wrong_key(vault, "The secrets of this database cannot be read")
+        raise wrong_key(vault, msg("The secrets of this database cannot be read"))

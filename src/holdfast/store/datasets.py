@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.core.states import JobState
 
@@ -23,7 +24,7 @@ _WITH_TASKS = [state.value for state in JobState if not state.final and state is
 def create_dataset(conn: Connection, *, dataset: Dataset, variables: Mapping[str, str] | None = None) -> None:
     """With its grants; Conflict when the name is taken, NotFound when a group is missing."""
     if get_dataset(conn, dataset.name) is not None:
-        raise Conflict(f"There is a dataset {dataset.name} already", field="name")
+        raise Conflict(msg("There is a dataset {name} already", name=dataset.name), field="name")
     conn.execute(insert(datasets), {"name": dataset.name, **_values(dataset)})
     for group in dataset.groups:
         grant(conn, dataset.name, group, writable=group in dataset.writable_groups)
@@ -130,8 +131,8 @@ def _values(dataset: Dataset) -> dict[str, Any]:
 
 
 def _about(name: str) -> str:
-    return f"the dataset {name}"
+    return msg("the dataset {name}", name=name)
 
 
 def _no(kind: str, name: str) -> NotFound:
-    return NotFound(f"There is no {kind} {name}")
+    return NotFound(msg("There is no {kind} {name}", kind=kind, name=name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.errors import HoldfastError
+from holdfast.core.messages import msg
 
 
 class StoreError(HoldfastError):
@@ -18,8 +19,10 @@ class StaleVersion(HoldfastError):
     """Someone else changed the job since it was read; nothing was written."""
 
     def __init__(self, job_id: str, expected: int, found: int | None) -> None:
-        there = "is gone" if found is None else f"is at version {found}"
-        super().__init__(f"Job {job_id} {there}, not at version {expected}")
+        there = msg("is gone") if found is None else msg("is at version {found}", found=found)
+        super().__init__(
+            msg("Job {job_id} {there}, not at version {expected}", job_id=job_id, there=there, expected=expected)
+        )
         self.job_id = job_id
 
 
@@ -27,4 +30,4 @@ class NameInUse(HoldfastError):
     """The user had a job of this name before; nothing was written."""
 
     def __init__(self, user: str, name: str) -> None:
-        super().__init__(f"{user} had a job {name} before")
+        super().__init__(msg("{user} had a job {name} before", user=user, name=name))

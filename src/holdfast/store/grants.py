@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, Table, delete, insert, select
 
 from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 
 from .rows import storable
 from .tables import groups
@@ -54,4 +55,4 @@ class Grants:
 
 
 def _no_group(name: str) -> NotFound:
-    return NotFound(f"There is no group {name[:100]}", field="groups")
+    return NotFound(msg("There is no group {name}", name=name[:100]), field="groups")

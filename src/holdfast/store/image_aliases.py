@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.catalogue import ImageAlias, ImageKind, SecretKind
 from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.messages import msg
 
 from . import seeds
 from .grants import Grants
@@ -22,7 +23,7 @@ _PULLS = SecretKind.REGISTRY
 def create_image_alias(conn: Connection, *, alias: ImageAlias) -> None:
     """With its grants; Conflict when the name is taken, NotFound when a group or its secret is missing."""
     if get_image_alias(conn, alias.name) is not None:
-        raise Conflict(f"There is an image alias {alias.name} already", field="name")
+        raise Conflict(msg("There is an image alias {name} already", name=alias.name), field="name")
     _need_what_it_names(conn, alias)
     conn.execute(insert(image_aliases), {"name": alias.name, **_values(alias)})
     GRANTS.set(conn, alias.name, alias.groups)
@@ -70,9 +71,12 @@ def delete_image_alias(conn: Connection, name: str) -> None:
 def _need_what_it_names(conn: Connection, alias: ImageAlias) -> None:
     owner, secret = alias.owner, alias.pull_secret
     if owner is not None and conn.scalar(select(groups.c.name).where(groups.c.name == storable(owner))) is None:
-        raise NotFound(f"There is no group {owner[:100]}", field="owner")
+        raise NotFound(msg("There is no group {owner}", owner=owner[:100]), field="owner")
     if secret is not None and conn.scalar(select(secrets.c.kind).where(secrets.c.name == storable(secret))) != _PULLS:
-        raise NotFound(f"There is no secret {secret[:100]} of the kind {_PULLS}", field="pull_secret")
+        raise NotFound(
+            msg("There is no secret {secret} of the kind {pulls}", secret=secret[:100], pulls=_PULLS),
+            field="pull_secret",
+        )
 
 
 def _alias_of(row: Row[Any], granted: Iterable[str]) -> ImageAlias:
@@ -104,4 +108,4 @@ def _values(alias: ImageAlias) -> dict[str, Any]:
 
 
 def _no(name: str) -> NotFound:
-    return NotFound(f"There is no image alias {name[:100]}")
+    return NotFound(msg("There is no image alias {name}", name=name[:100]))

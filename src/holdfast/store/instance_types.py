@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.messages import msg
 
 from . import seeds
 from .grants import Grants
@@ -22,7 +23,7 @@ GRANTS = Grants(instance_type_groups)
 def create_instance_type(conn: Connection, *, type: InstanceType) -> None:
     """With its grants; Conflict when the name is taken, NotFound when a group is missing."""
     if get_instance_type(conn, type.name) is not None:
-        raise Conflict(f"There is an instance type {type.name} already", field="name")
+        raise Conflict(msg("There is an instance type {name} already", name=type.name), field="name")
     conn.execute(insert(instance_types), {"name": type.name, **_values(type)})
     GRANTS.set(conn, type.name, type.groups)
 
@@ -97,4 +98,4 @@ def _values(type: InstanceType) -> dict[str, Any]:
 
 
 def _no(name: str) -> NotFound:
-    return NotFound(f"There is no instance type {name[:100]}")
+    return NotFound(msg("There is no instance type {name}", name=name[:100]))

@@ -10,8 +10,9 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
-_HINT = "Stop the other server first, or give this one a database of its own."
+_HINT = msg("Stop the other server first, or give this one a database of its own.")
 
 # Any number, the same in every server; PostgreSQL keeps it apart by database.
 _ADVISORY_KEY = 0x486F6C6466617374
@@ -28,7 +29,7 @@ class FileLock:
         except OSError:
             holder = os.pread(self._handle, 32, 0).decode(errors="replace").strip()
             os.close(self._handle)
-            raise taken(f"process {holder}" if holder else "") from None
+            raise taken(msg("process {holder}", holder=holder) if holder else "") from None
         with contextlib.suppress(OSError):  # it only says who holds the lock; a full disk must not prevent a start
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
@@ -40,8 +41,8 @@ class FileLock:
 
 
 def taken(by: str = "") -> UserError:
-    who = f"Another server ({by})" if by else "Another server"
-    return UserError(f"{who} already uses this database", hint=_HINT)
+    who = msg("Another server ({by})", by=by) if by else msg("Another server")
+    return UserError(msg("{who} already uses this database", who=who), hint=_HINT)
 
 
 def take_advisory_lock(conn: Connection) -> bool:

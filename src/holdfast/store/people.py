@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from holdfast.core.access import usual_group
 from holdfast.core.codec import hold_from_json, hold_to_json
 from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.messages import msg
 from holdfast.core.records import Group, Mlflow, User
 from holdfast.core.scheduling.placement import Quota
 
@@ -27,7 +28,7 @@ USUAL_GROUP = "usual_group"  # its name among a user's preferences
 def create_user(conn: Connection, *, user: User, password_hash: str | None) -> None:
     """With its memberships; Conflict when the name is taken, NotFound when a group is missing."""
     if get_user(conn, user.name) is not None:
-        raise Conflict(f"There is a user {user.name} already", field="name")
+        raise Conflict(msg("There is a user {name} already", name=user.name), field="name")
     values = {
         "name": user.name,
         "admin": user.admin,
@@ -109,7 +110,7 @@ def set_user_preferences(conn: Connection, name: str, preferences: Mapping[str, 
 def create_group(conn: Connection, *, group: Group) -> None:
     """With its members; Conflict when the name is taken, NotFound when a user is missing."""
     if get_group(conn, group.name) is not None:
-        raise Conflict(f"There is a group {group.name} already", field="name")
+        raise Conflict(msg("There is a group {name} already", name=group.name), field="name")
     values = {"name": group.name, **_group_values(group), "extension_json": _extension_json(group.extension)}
     conn.execute(insert(groups), values)
     for user, admin in group.members.items():
@@ -158,7 +159,7 @@ def set_group_mlflow(conn: Connection, name: str, mlflow: Mlflow | None) -> None
 
 
 def _about_mlflow(group: str) -> str:
-    return f"the MLflow of group {group}"
+    return msg("the MLflow of group {group}", group=group)
 
 
 def delete_group(conn: Connection, name: str) -> None:
@@ -269,4 +270,4 @@ def _update(conn: Connection, kind: str, table: Any, name: str, values: dict[str
 
 
 def _no(kind: str, name: str) -> NotFound:
-    return NotFound(f"There is no {kind} {name}")
+    return NotFound(msg("There is no {kind} {name}", kind=kind, name=name))

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, o
 from holdfast.core.codec import job_from_json, job_to_json
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.core.schedule import (
     Invalid,
     Missed,
@@ -290,7 +291,7 @@ def _insert(conn: Connection, news: Sequence[NewJob]) -> list[Inserted]:
 def run_once(conn: Connection, id: str, run: NewRun, job: NewJob) -> Inserted:
     """A job that somebody asked for, and its row of history; Conflict when the schedule is gone."""
     if conn.scalar(select(schedules.c.id).where(schedules.c.id == id)) is None:
-        raise Conflict(f"The schedule {id} was just deleted")
+        raise Conflict(msg("The schedule {id} was just deleted", id=id))
     inserted = insert_job(conn, new=job)
     conn.execute(insert(schedule_runs), _run_values(id, run, inserted))
     _trim(conn, id)

@@ -7,6 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, text
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 HEAD = "0007"  # the newest migration; a test keeps it true
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -15,7 +16,9 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 def current_version(conn: Connection) -> str | None:
     """None for an empty database."""
     if conn.dialect.name == "postgresql" and conn.scalar(text("SHOW server_encoding")) != "UTF8":
-        raise UserError("The PostgreSQL database does not store UTF-8", hint="Create it with ENCODING 'UTF8'.")
+        raise UserError(
+            msg("The PostgreSQL database does not store UTF-8"), hint=msg("Create it with ENCODING 'UTF8'.")
+        )
     if not conn.dialect.has_table(conn, "alembic_version"):
         return None
     version: str | None = conn.scalar(text("SELECT version_num FROM alembic_version"))
@@ -40,6 +43,6 @@ def migrate(engine: Engine) -> None:
 
 def _too_new(detail: str) -> UserError:
     return UserError(
-        f"The database was written by another release of Holdfast ({detail})",
-        hint="Start the release that wrote it, or a newer one.",
+        msg("The database was written by another release of Holdfast ({detail})", detail=detail),
+        hint=msg("Start the release that wrote it, or a newer one."),
     )

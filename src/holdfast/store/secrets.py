@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from holdfast.core.catalogue import Secret, SecretKind
 from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.messages import msg
 
 from .connections import vault_of
 from .rows import storable
@@ -18,7 +19,7 @@ from .tables import datasets, image_aliases, secrets
 def create_secret(conn: Connection, secret: Secret, value: str) -> None:
     """Conflict when the name is taken."""
     if get_secret(conn, secret.name) is not None:
-        raise Conflict(f"There is a secret {secret.name} already", field="name")
+        raise Conflict(msg("There is a secret {name} already", name=secret.name), field="name")
     conn.execute(insert(secrets), {"name": secret.name, **_values(secret), "value": _sealed(conn, secret.name, value)})
 
 
@@ -55,14 +56,14 @@ def delete_secret(conn: Connection, name: str) -> None:
 def users_of_secret(conn: Connection, name: str) -> list[str]:
     """What would miss it, in words: "dataset code", "image torch"."""
     rows = conn.execute(select(datasets.c.name, datasets.c.data_json).where(datasets.c.kind == "git"))
-    found = [f"dataset {row.name}" for row in rows if json.loads(row.data_json).get("secret") == name]
+    found = [msg("dataset {name}", name=row.name) for row in rows if json.loads(row.data_json).get("secret") == name]
     named = image_aliases.c.pull_secret == storable(name)
     images = conn.execute(select(image_aliases.c.name).where(named)).scalars()
-    return sorted(found) + sorted(f"image {image}" for image in images)
+    return sorted(found) + sorted(msg("image {image}", image=image) for image in images)
 
 
 def no_secret(name: str) -> NotFound:
-    return NotFound(f"There is no secret {name[:100]}")
+    return NotFound(msg("There is no secret {name}", name=name[:100]))
 
 
 def _shown() -> Any:
@@ -93,4 +94,4 @@ def _sealed(conn: Connection, name: str, value: str) -> bytes:
 
 
 def _about(name: str) -> str:
-    return f"the secret {name}"
+    return msg("the secret {name}", name=name)

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, select, update
 
 from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 from holdfast.core.records import Token, User
 
 from .people import get_user
@@ -23,7 +24,7 @@ def hash_secret(secret: str) -> str:
 def create_token(conn: Connection, *, token: Token, secret_hash: str) -> None:
     """`secret_hash` comes from `hash_secret`. NotFound when there is no such user."""
     if get_user(conn, token.user) is None:
-        raise NotFound(f"There is no user {token.user}")
+        raise NotFound(msg("There is no user {user}", user=token.user))
     values = {
         "id": token.id,
         "user_name": token.user,

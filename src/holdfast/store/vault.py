@@ -13,6 +13,7 @@ import secrets
 from pathlib import Path
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +25,9 @@ _VERSION = b"\x01"  # first byte of everything sealed, so that the scheme can ch
 class Vault:
     """Seals and unseals small secrets. `cryptography` is imported on first use: most starts need no secret."""
 
-    def __init__(self, key: bytes, origin: str = "the key") -> None:
+    def __init__(self, key: bytes, origin: str = msg("the key")) -> None:
         if len(key) != _KEY_BYTES:
-            raise ValueError(f"A vault key has {_KEY_BYTES} bytes, not {len(key)}")
+            raise ValueError(msg("A vault key has {key_bytes} bytes, not {key}", key_bytes=_KEY_BYTES, key=len(key)))
         self._key = key
         self.origin = origin
 
@@ -55,11 +56,13 @@ class Vault:
 
         nonce, body = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         if sealed[:1] != _VERSION or len(nonce) < _NONCE_BYTES:
-            raise UserError(f"A secret of {about} is damaged", hint="Restore the database from a backup.")
+            raise UserError(
+                msg("A secret of {about} is damaged", about=about), hint=msg("Restore the database from a backup.")
+            )
         try:
             return AESGCM(self._key).decrypt(nonce, body, about.encode())
         except InvalidTag:
-            raise wrong_key(self, f"A secret of {about} cannot be read") from None
+            raise wrong_key(self, msg("A secret of {about} cannot be read", about=about)) from None
 
     def derive(self, purpose: bytes) -> bytes:
         """32 bytes that only this key and this purpose give: a secret that need not be stored."""
@@ -68,8 +71,8 @@ class Vault:
 
 def wrong_key(vault: Vault, what: str) -> UserError:
     return UserError(
-        f"{what}: the key in {vault.origin} is not the one it was written with",
-        hint="Put back the key file that belongs to this database.",
+        msg("{what}: the key in {origin} is not the one it was written with", what=what, origin=vault.origin),
+        hint=msg("Put back the key file that belongs to this database."),
     )
 
 
@@ -106,9 +109,13 @@ def _read(path: Path) -> bytes:
                 log.warning("The key file can be read by others", extra={"path": str(path)})
         key = base64.b64decode(text.strip(), validate=True)
     except OSError as error:
-        raise UserError(f"The key file {path} cannot be read: {error.strerror}") from error
+        raise UserError(
+            msg("The key file {path} cannot be read: {strerror}", path=path, strerror=error.strerror)
+        ) from error
     except binascii.Error:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise UserError(f"{path} is not a key file", hint="Put back the key file that belongs to this database.")
+        raise UserError(
+            msg("{path} is not a key file", path=path), hint=msg("Put back the key file that belongs to this database.")
+        )
     return key

@@ -17,6 +17,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from holdfast.core.messages import msg
+
 from .errors import StoreError
 from .failures import describe, lost_connection, translated
 
@@ -66,7 +68,7 @@ class Writer:
     def put(self, write: Write) -> None:
         with self._guard:
             if self._closed:
-                raise StoreError("The store is closed")
+                raise StoreError(msg("The store is closed"))
             self._queue.put(write)
 
     def do(self, work: Work) -> Any:
@@ -185,7 +187,7 @@ def _ignore(count: int, seconds: float) -> None:
 
 
 def _as_store_error(error: BaseException) -> StoreError:
-    return StoreError(f"The store's writer failed: {error!r}")
+    return StoreError(msg("The store's writer failed: {error}", error=repr(error)))
 
 
 def _deliver(batch: Sequence[Write], done: Sequence[Done]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..messages import msg
+
 
 class ExitKind(StrEnum):
     SUCCEEDED = "succeeded"
@@ -105,25 +107,25 @@ def classify(code: int, *, oom: bool = False, memory_limit: str = "", scratch_fu
         return Exit(kind=ExitKind.SUCCEEDED, code=0, message="Succeeded")
     signal = _signal(code)
     if oom:
-        limit = f" of {memory_limit}" if memory_limit else ""
+        limit = msg(" of {memory_limit}", memory_limit=memory_limit) if memory_limit else ""
         return Exit(
             kind=ExitKind.OUT_OF_MEMORY,
             code=code,
             signal=signal,
             behaviour=Behaviour.PERMANENT,
-            message=f"Killed for exceeding its memory limit{limit}",
+            message=msg("Killed for exceeding its memory limit{limit}", limit=limit),
         )
     if signal is not None:
-        name = SIGNAL_NAMES.get(signal, f"signal {signal}")
+        name = SIGNAL_NAMES.get(signal, msg("signal {signal}", signal=signal))
         behaviour = Behaviour.PERMANENT if signal in _PERMANENT_SIGNALS else Behaviour.UNKNOWN
         return Exit(
             kind=ExitKind.USER_ERROR,
             code=code,
             signal=signal,
             behaviour=behaviour,
-            message=f"Exit code {code} (ended by {name})",
+            message=msg("Exit code {code} (ended by {name})", code=code, name=name),
         )
-    return Exit(kind=ExitKind.USER_ERROR, code=code, message=f"Exit code {code}")
+    return Exit(kind=ExitKind.USER_ERROR, code=code, message=msg("Exit code {code}", code=code))
 
 
 def _signal(code: int) -> int | None:

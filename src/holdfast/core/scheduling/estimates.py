@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from math import inf
 
 from ..attempt_id import job_id_of
+from ..messages import msg
 from .backfill import LOOKS_OF_FORECAST, NEVER, Reckoning, reserved_starts
 from .blockers import About, Estimate, show_instant
 from .ledger import Ledger
@@ -16,12 +17,13 @@ from .queue import Queue
 from .what_if import MOST_EFFORT
 
 FEWEST_LOOKS = 100  # at jobs, however many machines there are to look at for each
-AT_ONCE = "There is room for it."
-LATEST = (
-    "This is the latest time, if every job that runs or waits before it takes as long as its time limit allows. "
-    "It becomes later if one of them is tried again or held, or if jobs of a higher priority come."
+AT_ONCE = msg("There is room for it.")
+LATEST = msg(
+    "This is the latest time, if every job that runs or waits before it takes as long as its "
+    "time limit allows. It becomes later if one of them is tried again or held, or if jobs "
+    "of a higher priority come."
 )
-TOO_MANY = "It cannot be told: too many jobs wait before it."
+TOO_MANY = msg("It cannot be told: too many jobs wait before it.")
 
 
 def estimate(
@@ -43,7 +45,7 @@ def estimate(
     at = _start(waiting, queue, ledger, _by_experience(reckoning, usual, about, now), now)
     if at is None or (latest.at is not None and at >= latest.at):
         return latest
-    said = f"Going by how long jobs of the same names took before, it starts at about {show_instant(at)}."
+    said = msg("Going by how long jobs of the same names took before, it starts at about {at}.", at=show_instant(at))
     return replace(latest, likely=at, basis=f"{latest.basis} {said}")
 
 
@@ -60,7 +62,7 @@ def _latest(
         return Estimate(at=at, basis=LATEST)
     endless = _endless(waiting, queue, ledger, reckoning)
     if endless is not None:
-        return Estimate(at=None, basis=f"It cannot be told: {name(endless)} has no time limit.")
+        return Estimate(at=None, basis=msg("It cannot be told: {endless} has no time limit.", endless=name(endless)))
     return Estimate(at=None, basis=TOO_MANY)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ..messages import msg
 from .blockers import Blocker, BlockerKind
 from .fitting import fit, fit_amounts, lacks_ports, without_room
 from .ledger import Ledger
@@ -35,11 +36,17 @@ def impossible(waiting: Waiting, ledger: Ledger) -> tuple[str, ...]:
     wanted = sum(request.port_count for request in waiting.requests)
     there = sum(node.port_count for node in ledger.nodes.values())
     if wanted > there:
-        reasons.append(f"it asks for {wanted} ports, the machines have {there}")
+        reasons.append(msg("it asks for {wanted} ports, the machines have {there}", wanted=wanted, there=there))
     group_quota, user_quota = ledger.quota_of(waiting.group)
     total = waiting.total
-    reasons += [f"the quota of group {waiting.group} is {text}" for text in _over_quota(group_quota, total)]
-    reasons += [f"each user's quota in {waiting.group} is {text}" for text in _over_quota(user_quota, total)]
+    reasons += [
+        msg("the quota of group {group} is {text}", group=waiting.group, text=text)
+        for text in _over_quota(group_quota, total)
+    ]
+    reasons += [
+        msg("each user's quota in {group} is {text}", group=waiting.group, text=text)
+        for text in _over_quota(user_quota, total)
+    ]
     return tuple(reasons)
 
 
@@ -62,8 +69,8 @@ def explain(
 
 
 def stands_behind(ahead: int, group: str) -> str:
-    jobs = "job stands" if ahead == 1 else "jobs stand"
-    return f"{ahead} {jobs} before it in the queue of group {group}."
+    jobs = msg("job stands") if ahead == 1 else msg("jobs stand")
+    return msg("{ahead} {jobs} before it in the queue of group {group}.", ahead=ahead, jobs=jobs, group=group)
 
 
 def own_blockers(waiting: Waiting, ledger: Ledger) -> list[Blocker]:
@@ -71,17 +78,21 @@ def own_blockers(waiting: Waiting, ledger: Ledger) -> list[Blocker]:
     group, user, total = waiting.group, waiting.user, waiting.total
     group_quota, user_quota = ledger.quota_of(group)
     found = [
-        Blocker(kind=BlockerKind.GROUP_QUOTA, text=f"The quota of group {group} is {text}.", lacks=lacks)
+        Blocker(
+            kind=BlockerKind.GROUP_QUOTA,
+            text=msg("The quota of group {group} is {text}.", group=group, text=text),
+            lacks=lacks,
+        )
         for text, lacks in _bounds_broken(group_quota, ledger.used_by(group), total)
     ]
     for text, lacks in _bounds_broken(user_quota, ledger.used_by_user(group, user), total):
-        said = f"The quota of user {user} in group {group} is {text}."
+        said = msg("The quota of user {user} in group {group} is {text}.", user=user, group=group, text=text)
         found.append(Blocker(kind=BlockerKind.USER_QUOTA, text=said, lacks=lacks))
     spots = fit(waiting.requests, ledger.free, ledger)
     if spots is None:
         found.append(_no_room(waiting, ledger))
     elif lacks_ports(waiting.requests, spots, ledger.free_ports):
-        found.append(Blocker(kind=BlockerKind.PORTS, text="Too few ports are free for its tasks."))
+        found.append(Blocker(kind=BlockerKind.PORTS, text=msg("Too few ports are free for its tasks.")))
     return found
 
 
@@ -104,8 +115,12 @@ def _with_held(waiting: Waiting, ledger: Ledger, held: Collection[str]) -> list[
         return []
     count, shown = len(found), show_parts(sum_of(found))
     return [
-        f"Held tasks ({count}) have {shown}; their owners give that back by "
-        "`holdfast release` or `holdfast extend --files-only`."
+        msg(
+            "Held tasks ({count}) have {shown}; their owners give that back by `holdfast release` or "
+            "`holdfast extend --files-only`.",
+            count=count,
+            shown=shown,
+        )
     ]
 
 
@@ -141,18 +156,20 @@ def held_up(waiting: Waiting, queue: Queue, ledger: Ledger, *, backfill: bool) -
         if other.group not in walk.closed and walk.look(other) is None and other.group in walk.short:
             others.append(other)
         if waiting.group in walk.closed:
-            said = f"{other.job_id} before it waits for the quota of group {other.group}."
+            said = msg(
+                "{job_id} before it waits for the quota of group {group}.", job_id=other.job_id, group=other.group
+            )
             return [_in_queue(said), *_too_long(backfill)]
     if others and walk.look(waiting) is None:
-        said = "What is free is set aside for jobs that go before it."
+        said = msg("What is free is set aside for jobs that go before it.")
         if all(other.priority > waiting.priority for other in others):
-            said = "What is free is set aside for jobs of a higher priority."
+            said = msg("What is free is set aside for jobs of a higher priority.")
         return [_in_queue(said), *_too_long(backfill)]
     return []
 
 
 def _too_long(backfill: bool) -> list[Blocker]:
-    said = "By its time limit it is too long to pass without delaying one that waits."
+    said = msg("By its time limit it is too long to pass without delaying one that waits.")
     return [_in_queue(said)] if backfill else []
 
 
@@ -164,11 +181,17 @@ def _over_quota(quota: Quota, asked: Amount) -> list[str]:
     """One text for each bound that `asked` would break, were nothing in use."""
     found = []
     if quota.cpu is not None and asked.cpu > quota.cpu + EPSILON:
-        found.append(f"{show_cores(quota.cpu)}, {asked.cpu:g} asked for")
+        found.append(msg("{cpu}, {cpu2} asked for", cpu=show_cores(quota.cpu), cpu2=f"{asked.cpu:g}"))
     if quota.memory is not None and asked.memory > quota.memory:
-        found.append(f"{show_bytes(quota.memory)} of memory, {show_bytes(asked.memory)} asked for")
+        found.append(
+            msg(
+                "{memory} of memory, {memory2} asked for",
+                memory=show_bytes(quota.memory),
+                memory2=show_bytes(asked.memory),
+            )
+        )
     if quota.gpu is not None and asked.gpu > quota.gpu:
-        found.append(f"{show_gpus(quota.gpu)}, {asked.gpu} asked for")
+        found.append(msg("{gpu}, {gpu2} asked for", gpu=show_gpus(quota.gpu), gpu2=asked.gpu))
     return found
 
 
@@ -177,14 +200,19 @@ def _bounds_broken(quota: Quota, used: Amount, asked: Amount) -> list[tuple[str,
     found = []
     after = used.plus(asked)
     if quota.cpu is not None and after.cpu > quota.cpu + EPSILON:
-        text = f"{show_cores(quota.cpu)}, {used.cpu:g} in use, {asked.cpu:g} asked for"
+        text = msg(
+            "{cpu}, {cpu2} in use, {cpu3} asked for",
+            cpu=show_cores(quota.cpu),
+            cpu2=f"{used.cpu:g}",
+            cpu3=f"{asked.cpu:g}",
+        )
         found.append((text, Amount(cpu=after.cpu - quota.cpu)))
     if quota.memory is not None and after.memory > quota.memory:
         sizes = (show_bytes(quota.memory), show_bytes(used.memory), show_bytes(asked.memory))
         text = "{} of memory, {} in use, {} asked for".format(*sizes)
         found.append((text, Amount(memory=after.memory - quota.memory)))
     if quota.gpu is not None and after.gpu > quota.gpu:
-        text = f"{show_gpus(quota.gpu)}, {used.gpu} in use, {asked.gpu} asked for"
+        text = msg("{gpu}, {gpu2} in use, {gpu3} asked for", gpu=show_gpus(quota.gpu), gpu2=used.gpu, gpu3=asked.gpu)
         found.append((text, Amount(gpu=after.gpu - quota.gpu)))
     return found
 
@@ -195,22 +223,30 @@ def _too_big(needs: Amount, wholes: Sequence[Amount]) -> list[str]:
     memory = max((whole.memory for whole in wholes), default=0)
     gpu = max((whole.gpu for whole in wholes), default=0)
     if needs.cpu > cpu + EPSILON:
-        found.append(f"a task asks for {show_cores(needs.cpu)}, the largest machine has {cpu:g}")
+        found.append(
+            msg("a task asks for {cpu}, the largest machine has {cpu2}", cpu=show_cores(needs.cpu), cpu2=f"{cpu:g}")
+        )
     if needs.memory > memory:
         found.append(
-            f"a task asks for {show_bytes(needs.memory)} of memory, the largest machine has {show_bytes(memory)}"
+            msg(
+                "a task asks for {memory} of memory, the largest machine has {memory2}",
+                memory=show_bytes(needs.memory),
+                memory2=show_bytes(memory),
+            )
         )
     if needs.gpu > gpu:
-        found.append(f"a task asks for {show_gpus(needs.gpu)}, the largest machine has {gpu}")
+        found.append(msg("a task asks for {gpu}, the largest machine has {gpu2}", gpu=show_gpus(needs.gpu), gpu2=gpu))
     if not found and not any(needs.fits(whole) for whole in wholes):
-        found.append("no single machine has all that a task asks for, though each part is to be had somewhere")
+        found.append(msg("no single machine has all that a task asks for, though each part is to be had somewhere"))
     return found
 
 
 def _too_many(waiting: Waiting, wholes: Sequence[Amount]) -> str:
-    return (
-        f"its {len(waiting.requests)} tasks start together and ask for {show_amount(waiting.needs)} in all, "
-        f"the machines have {show_amount(sum_of(wholes))}"
+    return msg(
+        "its {requests} tasks start together and ask for {needs} in all, the machines have {wholes}",
+        requests=len(waiting.requests),
+        needs=show_amount(waiting.needs),
+        wholes=show_amount(sum_of(wholes)),
     )
 
 
@@ -218,7 +254,7 @@ def _no_room(waiting: Waiting, ledger: Ledger) -> Blocker:
     needs, free = waiting.needs, sum_of(ledger.free.values())
     if needs.fits(free) and len(ledger.nodes) > 1:
         return _fragmented(waiting, ledger)
-    text = f"It asks for {show_amount(needs)}; free now: {show_amount(free)}."
+    text = msg("It asks for {needs}; free now: {free}.", needs=show_amount(needs), free=show_amount(free))
     return Blocker(kind=BlockerKind.MACHINES, text=text, lacks=_missing(needs, free))
 
 
@@ -227,12 +263,20 @@ def _fragmented(waiting: Waiting, ledger: Ledger) -> Blocker:
     needs, rooms = [request.needs for request in waiting.requests], list(ledger.free.values())
     failed, left = without_room(needs, rooms)
     asks, listed, count = show_amount(waiting.needs), _free_on_each(ledger), len(needs)
-    text = f"It asks for {asks}: that much is free in all, but not on machines where its tasks fit. Free now: {listed}."
+    text = msg(
+        "It asks for {asks}: that much is free in all, but not on machines where its tasks fit. Free now: {listed}.",
+        asks=asks,
+        listed=listed,
+    )
     if count > 1:
         fitting = count - len(failed)
-        text = (
-            f"It asks for {asks}: that much is free in all, but there is room for {fitting} of its {count} tasks. "
-            f"Free now: {listed}."
+        text = msg(
+            "It asks for {asks}: that much is free in all, but there is room for {fitting} of its "
+            "{count} tasks. Free now: {listed}.",
+            asks=asks,
+            fitting=fitting,
+            count=count,
+            listed=listed,
         )
     lacks = min((_missing(failed[0], room) for room in left), key=_size)
     return Blocker(kind=BlockerKind.FRAGMENTED, text=text, lacks=lacks)
@@ -242,10 +286,13 @@ def _free_on_each(ledger: Ledger) -> str:
     emptiest_first = sorted(
         ledger.free.items(), key=lambda each: (-each[1].gpu, -each[1].cpu, -each[1].memory, each[0])
     )
-    listed = [f"machine {name} has {show_amount(free)}" for name, free in emptiest_first[:MACHINES_NAMED]]
+    listed = [
+        msg("machine {name} has {free}", name=name, free=show_amount(free))
+        for name, free in emptiest_first[:MACHINES_NAMED]
+    ]
     more = len(emptiest_first) - MACHINES_NAMED
     if more > 0:
-        listed.append("and one more machine" if more == 1 else f"and {more} more machines")
+        listed.append(msg("and one more machine") if more == 1 else msg("and {more} more machines", more=more))
     return "; ".join(listed)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ..messages import msg
+
 EPSILON = 1e-9  # cores are fractions, and 0.1 ten times must still fit in 1
 
 
@@ -195,16 +197,16 @@ def show_bytes(count: int) -> str:
 def show_cores(cores: float) -> str:
     """1 -> 1 core."""
     shown = f"{cores:g}"
-    return f"{shown} core" if shown == "1" else f"{shown} cores"
+    return msg("{shown} core", shown=shown) if shown == "1" else msg("{shown} cores", shown=shown)
 
 
 def show_gpus(count: int) -> str:
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+    return f"{count} GPU" if count == 1 else msg("{count} GPUs", count=count)
 
 
 def show_amount(amount: Amount) -> str:
     """2 cores, 4 GiB of memory, 1 GPU."""
-    parts = [show_cores(round(max(amount.cpu, 0.0), 3)), f"{show_bytes(amount.memory)} of memory"]
+    parts = [show_cores(round(max(amount.cpu, 0.0), 3)), msg("{memory} of memory", memory=show_bytes(amount.memory))]
     if amount.gpu:
         parts.append(show_gpus(amount.gpu))
     return ", ".join(parts)
@@ -213,7 +215,7 @@ def show_amount(amount: Amount) -> str:
 def show_parts(amount: Amount) -> str:
     """The same, without what there is none of."""
     parts = [show_cores(round(amount.cpu, 3))] if amount.cpu > EPSILON else []
-    parts += [f"{show_bytes(amount.memory)} of memory"] if amount.memory else []
+    parts += [msg("{memory} of memory", memory=show_bytes(amount.memory))] if amount.memory else []
     parts += [show_gpus(amount.gpu)] if amount.gpu else []
     return ", ".join(parts)
 

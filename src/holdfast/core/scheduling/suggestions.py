@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ..attempt_id import job_id_of
+from ..messages import msg
 from .blockers import About, show_instant
 from .ledger import Ledger
 from .placement import EPSILON, Amount, Quota, Waiting, show_parts
@@ -68,7 +69,11 @@ class _Trial:
         for job_id in alone:
             yield self._release(job_id)
         if not alone and len(held) > 1 and self._without(held):
-            yield f"It would start now if these {len(held)} held jobs were let go: {self._list(held)}."
+            yield msg(
+                "It would start now if these {held} held jobs were let go: {held2}.",
+                held=len(held),
+                held2=self._list(held),
+            )
 
     def _is_held(self, job_id: str) -> bool:
         known = self._known[job_id]
@@ -76,10 +81,17 @@ class _Trial:
 
     def _release(self, job_id: str) -> str:
         called, until = self._names.called(job_id), self._until(job_id)
-        kept = f"is held until {show_instant(until)}" if until else "is held"
+        kept = msg("is held until {until}", until=show_instant(until)) if until else msg("is held")
         if not self._names.shows(job_id):
-            return f"It would start now if {called}, which failed and {kept}, were let go."
-        return f"It would start now if {called}, which failed and {kept}, were let go: `holdfast release {job_id}`."
+            return msg(
+                "It would start now if {called}, which failed and {kept}, were let go.", called=called, kept=kept
+            )
+        return msg(
+            "It would start now if {called}, which failed and {kept}, were let go: `holdfast release {job_id}`.",
+            called=called,
+            kept=kept,
+            job_id=job_id,
+        )
 
     # -- jobs that run
 
@@ -110,31 +122,45 @@ class _Trial:
         if alone:
             return
         if self._without([], stuck):
-            yield f"It would start now if these {len(stuck)} jobs did not go before it: {self._list(stuck)}."
+            yield msg(
+                "It would start now if these {stuck} jobs did not go before it: {stuck2}.",
+                stuck=len(stuck),
+                stuck2=self._list(stuck),
+            )
             return
         ended = self._fewest(stuck)
         if ended and not self._without(ended):
             before, running = self._list(stuck), self._list(ended)
-            yield f"It would start once these, which go before it, have run: {before}; and these have ended: {running}."
+            yield msg(
+                "It would start once these, which go before it, have run: {before}; and these have ended: {running}.",
+                before=before,
+                running=running,
+            )
 
     def _many_turns(self, stuck: Sequence[str]) -> Iterator[str]:
         """The same of so many that they are not named."""
         count = len(stuck)
         if self._without([], stuck):
-            yield f"It would start now if the {count} jobs that wait before it did not go before it."
+            yield msg("It would start now if the {count} jobs that wait before it did not go before it.", count=count)
             return
         ended = self._fewest(stuck)
         if ended and not self._without(ended):
             running = self._list(ended)
-            yield f"It would start once the {count} jobs that wait before it have run, and these have ended: {running}."
+            yield msg(
+                "It would start once the {count} jobs that wait before it have run, and these have ended: {running}.",
+                count=count,
+                running=running,
+            )
 
     def _steps_back(self, job_id: str) -> str:
         called = self._names.called(job_id)
         if not self._names.shows(job_id):
-            return f"It would start now if {called} did not go before it."
-        return (
-            f"It would start now if {called} did not go before it: `holdfast stop {job_id}`, "
-            "and submit that one anew, behind it."
+            return msg("It would start now if {called} did not go before it.", called=called)
+        return msg(
+            "It would start now if {called} did not go before it: `holdfast stop {job_id}`, and "
+            "submit that one anew, behind it.",
+            called=called,
+            job_id=job_id,
         )
 
     def _until(self, job_id: str) -> datetime | None:
@@ -151,12 +177,22 @@ class _Trial:
         if len(jobs) == 1:
             called = self._names.called(jobs[0])
             if latest is None:
-                return f"It would start once {called} has ended, which has no time limit."
-            return f"It would start once {called} has ended, by {show_instant(latest)} at the latest."
+                return msg("It would start once {called} has ended, which has no time limit.", called=called)
+            return msg(
+                "It would start once {called} has ended, by {latest} at the latest.",
+                called=called,
+                latest=show_instant(latest),
+            )
         listed = self._list(jobs)
         if latest is None:
-            return f"It would start once these have ended, not all of which have a time limit: {listed}."
-        return f"It would start once these have ended, by {show_instant(latest)} at the latest: {listed}."
+            return msg(
+                "It would start once these have ended, not all of which have a time limit: {listed}.", listed=listed
+            )
+        return msg(
+            "It would start once these have ended, by {latest} at the latest: {listed}.",
+            latest=show_instant(latest),
+            listed=listed,
+        )
 
     def _list(self, jobs: Sequence[str]) -> str:
         return ", ".join(self._names.called(job_id) for job_id in jobs)
@@ -204,16 +240,26 @@ def _grown(before: Quota, after: Quota) -> Amount:
 def _raise_quotas(group: str, of_group: Amount, of_user: Amount) -> str:
     command = " ".join(("holdfast group set", group, *_options("--", of_group), *_options("--user-", of_user)))
     if of_user == Amount():
-        return (
-            f"It would start now if an admin raised the quota of group {group} to {show_parts(of_group)}: `{command}`."
+        return msg(
+            "It would start now if an admin raised the quota of group {group} to {of_group}: `{command}`.",
+            group=group,
+            of_group=show_parts(of_group),
+            command=command,
         )
     if of_group == Amount():
-        return (
-            f"It would start now if an admin raised each user's quota in {group} to {show_parts(of_user)}: `{command}`."
+        return msg(
+            "It would start now if an admin raised each user's quota in {group} to {of_user}: `{command}`.",
+            group=group,
+            of_user=show_parts(of_user),
+            command=command,
         )
-    return (
-        f"It would start now if an admin raised the quota of group {group} to {show_parts(of_group)}, "
-        f"and each user's to {show_parts(of_user)}: `{command}`."
+    return msg(
+        "It would start now if an admin raised the quota of group {group} to {of_group}, and "
+        "each user's to {of_user}: `{command}`.",
+        group=group,
+        of_group=show_parts(of_group),
+        of_user=show_parts(of_user),
+        command=command,
     )
 
 

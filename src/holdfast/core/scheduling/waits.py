@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ..attempt_id import job_id_of
+from ..messages import msg
 from .backfill import Reckoning
 from .blockers import About, Ahead, Blocker, BlockerKind, Estimate, Holder, Wait, show_instant
 from .estimates import AT_ONCE, estimate
@@ -23,7 +24,7 @@ MOST_ENTRIES = 5  # of a job whose tasks wait one by one: the first of each size
 MOST_STUCK = 5  # before it, of which it is looked at what they lack
 _AHEAD_LOOKED_AT = 200
 _NOTHING = Amount()
-HIDDEN = "a job of another group"
+HIDDEN = msg("a job of another group")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,11 @@ class Scene:
         known = self.about(job_id)
         if known is None:
             return job_id
-        return f"job {known.name} ({job_id}) of user {known.user}" if self.sees(known.group) else HIDDEN
+        return (
+            msg("job {name} ({job_id}) of user {user}", name=known.name, job_id=job_id, user=known.user)
+            if self.sees(known.group)
+            else HIDDEN
+        )
 
     def shows(self, job_id: str) -> bool:
         known = self.about(job_id)
@@ -98,11 +103,13 @@ def _estimate(waiting: Waiting, scene: Scene) -> Estimate:
 
 def wait_for_try(at: datetime, last: str = "") -> Wait:
     """A job that failed and is tried again. `last`: what came of the try before."""
-    after = f" The try before: {last}" if last else ""
-    blocker = Blocker(kind=BlockerKind.RETRY, text=f"Its next try begins at {show_instant(at)}.{after}")
+    after = msg(" The try before: {last}", last=last) if last else ""
+    blocker = Blocker(
+        kind=BlockerKind.RETRY, text=msg("Its next try begins at {at}.{after}", at=show_instant(at), after=after)
+    )
     return Wait(
         blockers=(blocker,),
-        estimate=Estimate(at=at, basis="Then its next try begins, if there is room for it."),
+        estimate=Estimate(at=at, basis=msg("Then its next try begins, if there is room for it.")),
     )
 
 
@@ -111,7 +118,10 @@ def _blockers(waiting: Waiting, scene: Scene) -> list[Blocker]:
     queue, ledger = scene.queue, scene.ledger
     never = impossible(waiting, ledger)
     if never:
-        return [Blocker(kind=BlockerKind.IMPOSSIBLE, text=f"It can never run here: {reason}.") for reason in never]
+        return [
+            Blocker(kind=BlockerKind.IMPOSSIBLE, text=msg("It can never run here: {reason}.", reason=reason))
+            for reason in never
+        ]
     if starts_if(waiting, queue, ledger, lambda _: None, Effort()):
         return []
     own = [_with_holders(blocker, waiting, scene) for blocker in own_blockers(waiting, ledger)]
@@ -119,7 +129,7 @@ def _blockers(waiting: Waiting, scene: Scene) -> list[Blocker]:
     ahead = queue.ahead(waiting)
     if ahead:
         behind.append(Blocker(kind=BlockerKind.QUEUE, text=stands_behind(ahead, waiting.group)))
-    return own + behind or [Blocker(kind=BlockerKind.QUEUE, text="Jobs of other groups go before it.")]
+    return own + behind or [Blocker(kind=BlockerKind.QUEUE, text=msg("Jobs of other groups go before it."))]
 
 
 # -- who has it

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ..attempt_id import job_id_of
 from ..job import GIB, MIB
+from ..messages import msg
 from .ledger import Ledger, Room
 from .placement import Amount, Quota, Request, Waiting, show_bytes, show_cores, show_gpus
 from .queue import Queue
@@ -140,9 +141,9 @@ def _fewer_tasks(anew: Waiting, walk: Walk, effort: Effort) -> Less | None:
     fits = _largest(range(1, count), starts)
     if fits is None:
         return None
-    text = f"With {fits} tasks instead of {count} it would start now."
+    text = msg("With {fits} tasks instead of {count} it would start now.", fits=fits, count=count)
     if fits == 1:
-        text = f"With one task instead of {count} it would start now."
+        text = msg("With one task instead of {count} it would start now.", count=count)
     return Less(replace(anew, requests=anew.requests[:fits]), text)
 
 
@@ -177,10 +178,13 @@ class _Shrinking:
 
     def _text(self, caps: dict[str, float]) -> str:
         if len(self._anew.requests) == 1:
-            pairs = (f"{_show(kind, cap)} instead of {_bare(kind, self._most[kind])}" for kind, cap in caps.items())
-            return f"If it asked for {', '.join(pairs)}, it would start now."
+            pairs = (
+                msg("{kind} instead of {kind2}", kind=_show(kind, cap), kind2=_bare(kind, self._most[kind]))
+                for kind, cap in caps.items()
+            )
+            return msg("If it asked for {pairs}, it would start now.", pairs=", ".join(pairs))
         most = ", ".join(_show(kind, cap) for kind, cap in caps.items())
-        return f"If no task asked for more than {most}, it would start now."
+        return msg("If no task asked for more than {most}, it would start now.", most=most)
 
 
 def _capped(request: Request, caps: dict[str, float]) -> Request:
@@ -218,7 +222,7 @@ def _largest(values: Sequence[T], works: Callable[[T], bool]) -> T | None:
 def _show(kind: str, value: float) -> str:
     if kind == "gpu":
         return show_gpus(int(value))
-    return show_cores(value) if kind == "cpu" else f"{show_bytes(int(value))} of memory"
+    return show_cores(value) if kind == "cpu" else msg("{value} of memory", value=show_bytes(int(value)))
 
 
 def _bare(kind: str, value: float) -> str:

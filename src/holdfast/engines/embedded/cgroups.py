@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.core.job import Resources
+from holdfast.core.messages import msg
 
 from .mount_table import Mount, parse_mounts
 from .sandbox_paths import CGROUP_POINT
@@ -43,7 +44,7 @@ class Cgroups:
 
     @property
     def label(self) -> str:
-        return f"cgroup v{self.version}"
+        return msg("cgroup v{version}", version=self.version)
 
     @property
     def controllers(self) -> frozenset[str]:
@@ -67,14 +68,14 @@ class Cgroups:
         try:
             return self._make(name, resources, pids_max)
         except FileNotFoundError as error:
-            raise GroupsGone(f"{error.filename} does not exist") from error
+            raise GroupsGone(msg("{filename} does not exist", filename=error.filename)) from error
 
     def _find_again(self, lost: str) -> None:
         lost = next((parent for _, parent in self.parents if not os.path.isdir(parent)), lost)
         found, why = self.search() if self.search is not None else (None, "")
         if found is None:
-            raise GroupsGone(f"{lost} does not exist any more" + (f": {why}" if why else ""))
-        logger.warning("The control group %s is gone; tasks now use %s", lost, found.parents[0][1])
+            raise GroupsGone(msg("{lost} does not exist any more{x1}", lost=lost, x1=f": {why}" if why else ""))
+        logger.warning(msg("The control group %s is gone; tasks now use %s"), lost, found.parents[0][1])
         self.version, self.parents = found.version, found.parents
 
     def _make(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:
@@ -234,7 +235,7 @@ def find_cgroups(
         mounted = _mounted(parse_mounts(mounts.read_bytes()))
         paths = _own_paths(own.read_text())
     except OSError as error:
-        return None, f"control groups cannot be read: {error}"
+        return None, msg("control groups cannot be read: {error}", error=error)
     reasons = []
     for attempt in (_find_v2, _find_v1):
         try:
@@ -293,7 +294,7 @@ def _find_v1(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: s
         own = _own_folder(point, root, paths.get(controller, "/"))
         parents.append((controller, str(_child(own, name))))
     if not any(controller == "memory" for controller, _ in parents):
-        raise _NoCgroups("no memory controller of control groups version 1")
+        raise _NoCgroups(msg("no memory controller of control groups version 1"))
     return Cgroups(version=1, parents=(*parents, *_find_counting(mounted, paths, name)))
 
 
@@ -318,13 +319,15 @@ def _child(own: Path, name: str) -> Path:
         probe.mkdir(exist_ok=True)
         probe.rmdir()
     except OSError as error:
-        raise _NoCgroups(f"{folder} cannot be written ({error.strerror})") from error
+        raise _NoCgroups(
+            msg("{folder} cannot be written ({strerror})", folder=folder, strerror=error.strerror)
+        ) from error
     return folder
 
 
 def _find_v2(mounted: dict[str, tuple[str, str]], paths: dict[str, str], name: str) -> Cgroups:
     if "" not in mounted:
-        raise _NoCgroups("control groups version 2 are not mounted")
+        raise _NoCgroups(msg("control groups version 2 are not mounted"))
     point, root = mounted[""]
     own = _own_folder(point, root, paths.get("", "/"))
     # The top first, where we may: a service whose own group was divided could not be started again while jobs run.
@@ -343,7 +346,7 @@ def _use_v2(base: Path, name: str) -> Cgroups:
     present = (base / "cgroup.controllers").read_text().split()
     missing = [name for name in _CONTROLLERS if name not in present]
     if missing:
-        raise _NoCgroups(f"{base} has no {', '.join(missing)} controller")
+        raise _NoCgroups(msg("{base} has no {missing} controller", base=base, missing=", ".join(missing)))
     _hand_down(base)
     parent = _child(base, name)
     _hand_down(parent)
@@ -368,7 +371,9 @@ def _move_down(folder: Path) -> None:
     pids = [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
     foreign = [pid for pid in pids if pid != os.getpid() and os.getpid() != 1 and not _in_container()]
     if foreign:
-        raise _NoCgroups(f"{folder} holds other processes; start the server as a service with Delegate=yes")
+        raise _NoCgroups(
+            msg("{folder} holds other processes; start the server as a service with Delegate=yes", folder=folder)
+        )
     leaf = folder / f"{PARENT}-server"
     leaf.mkdir(exist_ok=True)
     for pid in pids:

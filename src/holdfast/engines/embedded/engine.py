@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.errors import EngineError, quoted
 from holdfast.core.exits.exit import Cause
+from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import (
@@ -248,12 +249,14 @@ class EmbeddedEngine:
             for source in dict.fromkeys(mount.source for mount in launch.mounts):
                 await self._reach.look(source, partial(try_source, source), _MOUNT_WAIT)
         except Silent:
-            text = "A folder that it mounts does not answer."
+            text = msg("A folder that it mounts does not answer.")
             raise Refusal(text, cause=Cause.START_FAILED, transient=True) from None
 
     def _start(self, launch: Launch) -> Started | None:
         if not is_safe_id(launch.attempt_id):
-            raise Refusal(f"The attempt id {launch.attempt_id!r} cannot be used as a file name.")
+            raise Refusal(
+                msg("The attempt id {attempt_id} cannot be used as a file name.", attempt_id=repr(launch.attempt_id))
+            )
         folder = self._places.folder(launch.attempt_id)
         assert self._starter is not None
         started = self._starter.start(launch, folder)
@@ -457,7 +460,7 @@ class EmbeddedEngine:
                         await self._check_memory(task, task.note.memory)
                     except OSError as error:  # of this task alone; the others are checked all the same
                         said = {"event": "memory", "attempt": task.attempt_id, "error": str(error)}
-                        logger.warning("could not check the memory of a task", extra=said)
+                        logger.warning(msg("could not check the memory of a task"), extra=said)
 
     async def _check_memory(self, task: LiveTask, limit: int) -> None:
         target = self.target_of(task)
@@ -586,7 +589,7 @@ class EmbeddedEngine:
     @property
     def _door(self) -> Entering:
         if self._entering is None:
-            raise EngineError("the engine is not open")
+            raise EngineError(msg("the engine is not open"))
         return self._entering
 
     # --- measuring ------------------------------------------------------------------------------------------------
@@ -638,20 +641,20 @@ class EmbeddedEngine:
 
     def _current_site(self) -> Site:
         if self._site is None:
-            raise EngineError("the engine is not open")
+            raise EngineError(msg("the engine is not open"))
         return self._site
 
     @property
     def _watching(self) -> Watch:
         if self._watch is None:
-            raise EngineError("the engine is not open")
+            raise EngineError(msg("the engine is not open"))
         return self._watch
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         try:
             future = self._loop.run_in_executor(self._threads, call)
         except RuntimeError as error:  # its threads are gone
-            raise EngineError("the engine is not open") from error
+            raise EngineError(msg("the engine is not open")) from error
         return await future
 
     def _clean(self, call: Callable[..., None], *words: Any) -> None:
@@ -667,4 +670,4 @@ class EmbeddedEngine:
     def _work_done(self, task: asyncio.Task[object]) -> None:
         self._work.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("background work failed", exc_info=task.exception())
+            logger.error(msg("background work failed"), exc_info=task.exception())

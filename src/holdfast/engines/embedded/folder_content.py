@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.core.attempt import Debugger, Observation, Seen
 from holdfast.core.exits.exit import Cause
+from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import show_bytes
 
 from .sandbox_paths import HOME
@@ -217,13 +218,20 @@ def ended(
     if code is not None:
         return replace(seen, artifacts=artifacts)
     if claim.code is not None and claim.code > 128:
-        text = f"The sandbox was killed from outside (signal {claim.code - 128})"
+        text = msg("The sandbox was killed from outside (signal {x1})", x1=claim.code - 128)
         return replace(seen, seen=Seen.LOST, message=text, cause=Cause.LOST)
     unusable = _SHELL_FAILED.search(complaint)
     if unusable is not None:
-        text = f"The image cannot run here: its shell {unusable['shell']} does not start ({unusable['why']})"
+        text = msg(
+            "The image cannot run here: its shell {shell} does not start ({why})",
+            shell=unusable["shell"],
+            why=unusable["why"],
+        )
         return replace(seen, seen=Seen.REFUSED, message=text, cause=Cause.NO_SHELL)
-    text = f"The sandbox could not be set up: {complaint.strip() or f'exit code {claim.code}'}"
+    text = msg(
+        "The sandbox could not be set up: {complaint}",
+        complaint=complaint.strip() or msg("exit code {code}", code=claim.code),
+    )
     return replace(seen, seen=Seen.LOST, message=text, cause=Cause.SANDBOX_FAILED)
 
 
@@ -232,24 +240,45 @@ def not_alive(attempt_id: str, note: StartNote | None, claim: Claim, boot: str) 
     restarted = note is not None and note.boot != boot
     if claim.pid is None and not restarted:
         return Observation(attempt_id=attempt_id, seen=Seen.ABSENT)
-    message = "The machine was restarted while it ran" if restarted else "The process that ran it was killed"
+    message = msg("The machine was restarted while it ran") if restarted else msg("The process that ran it was killed")
     started = note.at if note else None
     return Observation(attempt_id=attempt_id, seen=Seen.LOST, started_at=started, message=message, cause=Cause.LOST)
 
 
 def _describe_excess(note: StartNote, excess: DiskExcess) -> str:
     if excess.kind is ExcessKind.FILES:
-        return f"It had written {excess.held:,} files; at most {excess.limit:,} are allowed"
+        return msg(
+            "It had written {held} files; at most {limit} are allowed",
+            held=f"{excess.held:,}",
+            limit=f"{excess.limit:,}",
+        )
     if excess.kind is ExcessKind.BYTES:
-        return f"It had written {show_bytes(excess.held)}; at most {show_bytes(excess.limit)} are allowed"
+        return msg(
+            "It had written {held}; at most {limit} are allowed",
+            held=show_bytes(excess.held),
+            limit=show_bytes(excess.limit),
+        )
     if excess.kind is ExcessKind.SERVER_FILES:
-        had = f"this task had written {excess.held:,} files"
-        return f"Stopped because the server's disk could hold almost no more files ({excess.limit:,} left); {had}"
+        had = msg("this task had written {held} files", held=f"{excess.held:,}")
+        return msg(
+            "Stopped because the server's disk could hold almost no more files ({limit} left); {had}",
+            limit=f"{excess.limit:,}",
+            had=had,
+        )
     if excess.kind is ExcessKind.SERVER:
-        had = f"this task had written {show_bytes(excess.held)}"
-        return f"Stopped because the server's disk was nearly full ({show_bytes(excess.limit)} free); {had}"
-    where = HOME if note.sandbox else "Its home folder"
-    return f"{where} held {show_bytes(excess.held)}; at most {show_bytes(excess.limit or note.scratch)} are allowed"
+        had = msg("this task had written {held}", held=show_bytes(excess.held))
+        return msg(
+            "Stopped because the server's disk was nearly full ({limit} free); {had}",
+            limit=show_bytes(excess.limit),
+            had=had,
+        )
+    where = HOME if note.sandbox else msg("Its home folder")
+    return msg(
+        "{where} held {held}; at most {limit} are allowed",
+        where=where,
+        held=show_bytes(excess.held),
+        limit=show_bytes(excess.limit or note.scratch),
+    )
 
 
 def _elapsed(claim: Claim) -> float | None:

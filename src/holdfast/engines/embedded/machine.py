@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import Node
 
 from .options import EmbeddedOptions
@@ -67,7 +68,7 @@ def _meminfo_total(text: str) -> int:
     for line in text.splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
-    raise ValueError("no MemTotal in /proc/meminfo")
+    raise ValueError(msg("no MemTotal in /proc/meminfo"))
 
 
 def _limit_files() -> tuple[Path, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.jobspec.quantities import LONGEST_DURATION, parse_duration, parse_size, render_duration
 
 from .forms import Form
@@ -23,10 +24,12 @@ def read_size(form: Form, name: str) -> int | None:
         return None
     size = parse_size(text)
     if size is None:
-        raise UserError(f"{text[:40]} is not a size", field=name, hint="Write 512 MiB, 4 GiB or 1.5 GB.")
+        raise UserError(
+            msg("{text} is not a size", text=text[:40]), field=name, hint=msg("Write 512 MiB, 4 GiB or 1.5 GB.")
+        )
     if 0 < size < SMALLEST:
         hint = f"Did you mean {text[:20]} GiB?" if text.replace(".", "", 1).isdigit() else "Write 512 MiB or 4 GiB."
-        raise UserError(f"{text[:40]} is only {size} bytes", field=name, hint=hint)
+        raise UserError(msg("{text} is only {size} bytes", text=text[:40], size=size), field=name, hint=hint)
     return size
 
 
@@ -48,9 +51,15 @@ def read_duration(form: Form, name: str) -> timedelta | None:
         return None
     found = parse_duration(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
     if found is None:
-        raise UserError(f"{text[:40]} is not a duration", field=name, hint="Write 90m, 2h30m or 1d.")
+        raise UserError(
+            msg("{text} is not a duration", text=text[:40]), field=name, hint=msg("Write 90m, 2h30m or 1d.")
+        )
     if found > LONGEST_DURATION:
-        raise UserError(f"A time limit is at most {LONGEST_DURATION.days} days", field=name, hint="Write 0 for none.")
+        raise UserError(
+            msg("A time limit is at most {days} days", days=LONGEST_DURATION.days),
+            field=name,
+            hint=msg("Write 0 for none."),
+        )
     return found
 
 
@@ -72,9 +81,13 @@ def read_variables(form: Form, name: str) -> dict[str, str]:
             continue
         key, sign, value = line.partition("=")
         if not sign or not key.strip():
-            raise UserError(f"{line[:40]} is not NAME=VALUE", field=name, hint="Write one variable on each line.")
+            raise UserError(
+                msg("{line} is not NAME=VALUE", line=line[:40]),
+                field=name,
+                hint=msg("Write one variable on each line."),
+            )
         if key.strip() in found:
-            raise UserError(f"{key.strip()[:40]} is there twice", field=name)
+            raise UserError(msg("{key} is there twice", key=key.strip()[:40]), field=name)
         found[key.strip()] = _value(value.strip())
     return found
 

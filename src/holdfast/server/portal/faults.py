@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 from ..auth import services_of
 from ..errors import STATUS
@@ -18,8 +19,8 @@ from .visit import visit_of
 
 log = logging.getLogger(__name__)
 
-OUR_MISTAKE = "Something went wrong in Holdfast itself"
-WHAT_THEN = "Try again. If it stays, tell an admin the request id: the server's log has the details."
+OUR_MISTAKE = msg("Something went wrong in Holdfast itself")
+WHAT_THEN = msg("Try again. If it stays, tell an admin the request id: the server's log has the details.")
 
 
 def show_fault(request: Request, status: int, message: str, hint: str = "") -> Response:
@@ -44,7 +45,7 @@ def show_refusal(request: Request, error: UserError | None) -> Response:
 def _show(request: Request, status: int, message: str, hint: str, request_id: str) -> Response:
     visit = visit_of(request, services_of(request))  # whose it is would have to be asked of the store
     page = ErrorPage(
-        title=visit.say("That did not work"),
+        title=visit.say(msg("That did not work")),
         message=message,
         hint=hint,
         status=status,

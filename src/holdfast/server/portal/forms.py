@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 MOST_FIELDS = 5000
 IN_A_THREAD = 64 * 1024  # bytes; what is more would hold others up
@@ -44,13 +45,13 @@ class Form:
         except ValueError:
             value = float("nan")
         if not abs(value) < float("inf"):
-            raise UserError(f"{text[:40]} is not a number", field=name)
+            raise UserError(msg("{text} is not a number", text=text[:40]), field=name)
         return value
 
     def whole(self, name: str) -> int | None:
         value = self.number(name)
         if value is not None and value != int(value):
-            raise UserError(f"{value:g} is not a whole number", field=name)
+            raise UserError(msg("{value} is not a whole number", value=f"{value:g}"), field=name)
         return None if value is None else int(value)
 
 
@@ -64,7 +65,7 @@ async def read_form(request: Request) -> Form:
     try:
         pairs = await asyncio.to_thread(_pairs, body) if len(body) > IN_A_THREAD else _pairs(body)
     except ValueError:
-        raise UserError(f"A form has at most {MOST_FIELDS} fields") from None
+        raise UserError(msg("A form has at most {most_fields} fields", most_fields=MOST_FIELDS)) from None
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotFound, NotLoggedIn, UserError
+from holdfast.core.messages import msg
 from holdfast.services.refusals import store_unavailable
 from holdfast.store.errors import StoreError
 
@@ -85,9 +86,9 @@ async def _known(request: Request) -> tuple[str | None, Actor | None]:
 
 def _let_in(visit: Visit, *, admin: bool, public: bool) -> None:
     if visit.actor is None and not public:
-        raise NotLoggedIn("Log in first")
+        raise NotLoggedIn(msg("Log in first"))
     if admin and not visit.who.admin:
-        raise NotFound("There is nothing at this address")  # whoever may not see it need not know of it
+        raise NotFound(msg("There is nothing at this address"))  # whoever may not see it need not know of it
 
 
 def _to_login(visit: Visit) -> Response:
@@ -130,7 +131,7 @@ async def show_error(visit: Visit, error: UserError | StoreError) -> Response:
 def _for_people(error: UserError) -> UserError:
     """A job that one may not see is not there; whoever followed a link to one is told that this may be so."""
     if isinstance(error, NotFound) and error.message.startswith("There is no job "):
-        return NotFound(f"{error.message}, or you may not see it")
+        return NotFound(msg("{message}, or you may not see it", message=error.message))
     return error
 
 
@@ -159,4 +160,4 @@ def _title(visit: Visit, error: UserError) -> str:
 async def show_missing(request: Request) -> Response:
     """For an address where there is nothing, to a browser."""
     visit = await _visit(request)
-    return await show_error(visit, NotFound("There is nothing at this address"))
+    return await show_error(visit, NotFound(msg("There is nothing at this address")))

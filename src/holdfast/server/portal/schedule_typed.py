@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.core.schedule import Missed, Overlap, Recurrence, RecurrenceKind, Schedule
 
 from .forms import Form
@@ -55,7 +56,11 @@ def _moment(text: str, zone: tzinfo) -> datetime | None:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise UserError(f"{text[:50]!r} is not a time", field="ends_at", hint="Write it as 2027-01-31T12:00.") from None
+        raise UserError(
+            msg("{text} is not a time", text=repr(text[:50])),
+            field="ends_at",
+            hint=msg("Write it as 2027-01-31T12:00."),
+        ) from None
 
 
 def typed_in(form: Form) -> Typed:

@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
+from holdfast.core.messages import msg
 from holdfast.services import Services
 
 from .. import sessions
@@ -59,7 +60,7 @@ def socket(path: str, serve: Serve, *, listens: bool = False) -> WebSocketRoute:
         session = sessions.session_of(websocket)
         try:
             if "origin" not in websocket.headers:
-                raise Forbidden("A page says where it is from")
+                raise Forbidden(msg("A page says where it is from"))
             sessions.check_origin(websocket)
         except Forbidden:
             await websocket.close(REFUSED)  # before it was accepted: the answer is 403

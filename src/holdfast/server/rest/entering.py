@@ -9,6 +9,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.services import Services
 from holdfast.services.inside.service import Entrance
 from holdfast.services.inside.ssh_gateway import SshGate
@@ -50,7 +51,7 @@ async def add_short_key(request: Request, body: models.NewShortKey, actor: Calle
     """A public key that opens the SSH gateway for whoever asks, for ten minutes; whoever is inside by then stays."""
     gate = services.ssh_gate
     if not gate.is_open:
-        raise Unavailable(gate.trouble.rstrip(".") or "The SSH gateway is off", hint="See `holdfast doctor`.")
+        raise Unavailable(gate.trouble.rstrip(".") or msg("The SSH gateway is off"), hint=msg("See `holdfast doctor`."))
     until = await services.ssh_logins.remember(token_of(request), body.public_key)
     where = {"host": gate.host(host_of(request)), "port": gate.public_port, "host_key": await gate.find_key()}
     return answer({**where, "expires_at": show_time(until)}, 201)

@@ -18,6 +18,7 @@ from typing import Any
 from starlette.websockets import WebSocketDisconnect
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.engines.base import Command, Session, Terminal
 
 from ..sockets import until_one_ends
@@ -56,7 +57,10 @@ async def _first_words(line: TaskLine) -> Words:
         async with asyncio.timeout(PATIENCE):
             return read_words(await line.receive())
     except TimeoutError:
-        raise UserError(f"Nothing was said within {PATIENCE:g} s", hint="The first message says what to run.") from None
+        raise UserError(
+            msg("Nothing was said within {patience} s", patience=f"{PATIENCE:g}"),
+            hint=msg("The first message says what to run."),
+        ) from None
 
 
 class _Visit:
@@ -120,7 +124,7 @@ class _Visit:
 def read_command(words: Words) -> Command:
     argv, script, env, terminal = (words.get(key) for key in ("argv", "script", "env", "terminal"))
     if argv and script:
-        raise UserError("Give argv or script, not both", field="argv")
+        raise UserError(msg("Give argv or script, not both"), field="argv")
     return Command(
         argv=_argv(argv),
         script=_text(script, "script") if script else "",
@@ -131,31 +135,36 @@ def read_command(words: Words) -> Command:
 
 def _argv(given: Any) -> tuple[str, ...]:
     if not isinstance(given or [], list) or len(given or ()) > MOST_WORDS:
-        raise UserError(f"argv is a list of at most {MOST_WORDS} words", field="argv")
+        raise UserError(msg("argv is a list of at most {most_words} words", most_words=MOST_WORDS), field="argv")
     return tuple(_text(word, "argv") for word in given or ())
 
 
 def _text(given: Any, field: str) -> str:
     if not isinstance(given, str) or "\0" in given:
-        raise UserError(f"{field} is text without a NUL", field=field)
+        raise UserError(msg("{field} is text without a NUL", field=field), field=field)
     return given
 
 
 def _env(given: Any) -> dict[str, str]:
     if not isinstance(given or {}, dict) or len(given or ()) > MOST_VARIABLES:
-        raise UserError(f"env is an object of at most {MOST_VARIABLES} variables", field="env")
+        raise UserError(
+            msg("env is an object of at most {most_variables} variables", most_variables=MOST_VARIABLES), field="env"
+        )
     wrong = next((name for name in given or () if not _NAME.fullmatch(name)), None)
     if wrong is not None:
-        raise UserError(f"{wrong[:100]!r} is no name of a variable", field="env")
+        raise UserError(msg("{wrong} is no name of a variable", wrong=repr(wrong[:100])), field="env")
     return {name: _text(value, "env") for name, value in (given or {}).items()}
 
 
 def _terminal(given: Any) -> Terminal:
     if not isinstance(given, dict):
-        raise UserError("terminal is an object with columns and rows", field="terminal")
+        raise UserError(msg("terminal is an object with columns and rows"), field="terminal")
     columns, rows, term = given.get("columns", 80), given.get("rows", 24), given.get("term", "")
     if not is_number(columns, 1, LARGEST_TERMINAL) or not is_number(rows, 1, LARGEST_TERMINAL):
-        raise UserError(f"A terminal has 1 to {LARGEST_TERMINAL} columns and rows", field="terminal")
+        raise UserError(
+            msg("A terminal has 1 to {largest_terminal} columns and rows", largest_terminal=LARGEST_TERMINAL),
+            field="terminal",
+        )
     known = isinstance(term, str) and _TERM.fullmatch(term)
     return Terminal(columns=columns, rows=rows, term=term if known else "xterm-256color")
 

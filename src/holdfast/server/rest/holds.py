@@ -9,6 +9,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.jobspec.quantities import LONGEST_DURATION, parse_duration
 from holdfast.services.inside.holds import HeldJob
 
@@ -63,5 +64,5 @@ def _longer(given: str | float | None) -> timedelta | None:
         return None
     span = parse_duration(given) if isinstance(given, str) else timedelta(seconds=min(given, 1e9))
     if span is None or not timedelta() < span <= LONGEST_DURATION:
-        raise UserError("That is not a time to hold it longer", field="for", hint="Write 3d, 12h or seconds.")
+        raise UserError(msg("That is not a time to hold it longer"), field="for", hint=msg("Write 3d, 12h or seconds."))
     return span

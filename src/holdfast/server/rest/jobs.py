@@ -11,6 +11,7 @@ from starlette.responses import Response
 from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import UserError
 from holdfast.core.job import Hold
+from holdfast.core.messages import msg
 from holdfast.core.notices import Notify
 from holdfast.core.records import JobFilter, TaskRecord
 from holdfast.jobspec.holds import parse_hold
@@ -335,7 +336,8 @@ def _text(body: bytes) -> str:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"The job file is not UTF-8 text (byte {error.start})", hint="Save it as UTF-8 and try again."
+            msg("The job file is not UTF-8 text (byte {start})", start=error.start),
+            hint=msg("Save it as UTF-8 and try again."),
         ) from None
 
 

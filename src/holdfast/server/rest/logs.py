@@ -16,6 +16,7 @@ from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.engines.base import LogSource
 from holdfast.engines.base import Stream as LogStream
 from holdfast.services import Services
@@ -78,7 +79,7 @@ def choose_part(
     ways = {"start": start if start is not None else count, "lines": lines, "bytes": bytes, "since": since}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
-        raise UserError(f"Give one of {' and '.join(given)}, not both", field=given[1])
+        raise UserError(msg("Give one of {given}, not both", given=" and ".join(given)), field=given[1])
     when = parse_since(since, datetime.now(UTC)) if since is not None else None
     return Part(start, count, lines, bytes, when)
 

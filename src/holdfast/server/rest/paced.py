@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 from ..sockets import Messages
 
@@ -110,7 +111,7 @@ def read_words(message: str | bytes) -> Words:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UserError("A text message is a JSON object; bytes go as binary messages")
+        raise UserError(msg("A text message is a JSON object; bytes go as binary messages"))
     return found
 
 

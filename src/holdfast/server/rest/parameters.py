@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.core.states import JobState
 
 _LONGEST_AGO = timedelta(days=36500)
@@ -26,7 +27,9 @@ def parse_states(values: Sequence[str] | None) -> tuple[JobState, ...] | None:
     for name in names:
         if name.lower() not in known:
             raise UserError(
-                f"There is no state {name[:50]!r}", field="state", hint=f"Known are: {', '.join(JobState)}."
+                msg("There is no state {name}", name=repr(name[:50])),
+                field="state",
+                hint=msg("Known are: {jobstate}.", jobstate=", ".join(JobState)),
             )
     return tuple(known[name.lower()] for name in names)
 
@@ -39,7 +42,11 @@ def parse_time(text: str | None, field: str) -> datetime | None:
         at = datetime.fromisoformat(text.strip().replace(" ", "+", 1) if "T" in text else text.strip())
         return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise UserError(f"{text[:50]!r} is not a time", field=field, hint="Write it as 2026-01-31T12:00:00Z.") from None
+        raise UserError(
+            msg("{text} is not a time", text=repr(text[:50])),
+            field=field,
+            hint=msg("Write it as 2026-01-31T12:00:00Z."),
+        ) from None
 
 
 def parse_since(text: str, now: datetime) -> datetime:
@@ -51,5 +58,5 @@ def parse_since(text: str, now: datetime) -> datetime:
         assert at is not None
         return at
     if not math.isfinite(seconds) or seconds < 0:
-        raise UserError("since is a time, or how many seconds ago", field="since")
+        raise UserError(msg("since is a time, or how many seconds ago"), field="since")
     return now - min(timedelta(seconds=min(seconds, 1e9)), _LONGEST_AGO)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.services.inside.service import Entrance, Places, PortStream
 
 from ..sockets import until_one_ends
@@ -110,7 +111,9 @@ def port_of(entrance: Entrance, asked: str) -> int:
         return entrance.ports[asked][0]
     known = ", ".join(sorted(entrance.ports)[:10])
     hint = f"Its ports are {known}; or give a number." if known else "Give a number: the job names no ports."
-    raise NotFound(f"{entrance.task} has no port named {asked[:100]}", field="port", hint=hint)
+    raise NotFound(
+        msg("{task} has no port named {asked}", task=entrance.task, asked=asked[:100]), field="port", hint=hint
+    )
 
 
 def _seconds(text: str) -> float:
@@ -119,7 +122,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         found = -1.0
     if not 0 <= found <= LONGEST_WAIT:
-        raise UserError(f"wait is seconds, from 0 to {LONGEST_WAIT:.0f}", field="wait")
+        raise UserError(
+            msg("wait is seconds, from 0 to {longest_wait}", longest_wait=f"{LONGEST_WAIT:.0f}"), field="wait"
+        )
     return found
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.services.installation.disk_report import PRUNABLE, StorageKind
 from holdfast.services.installation.pruning import PruneRequest
 
@@ -76,4 +77,8 @@ def _kind(text: str) -> StorageKind:
         return StorageKind(text)
     except ValueError:
         known = ", ".join(sorted(PRUNABLE))
-        raise UserError(f"{text[:50]!r} cannot be pruned", field="kinds", hint=f"Choose of {known}.") from None
+        raise UserError(
+            msg("{text} cannot be pruned", text=repr(text[:50])),
+            field="kinds",
+            hint=msg("Choose of {known}.", known=known),
+        ) from None

@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.core.access import Actor, may_enter, refuse_entry
 from holdfast.core.errors import NotFound, NotLoggedIn, UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 from holdfast.services import Services
 from holdfast.services.audit import CLIENT_ADDRESS
@@ -112,7 +113,7 @@ async def _let_in(websocket: WebSocket) -> TaskLine:
     who, only = await _login(websocket, services)
     job = await services.entering.job(await who(), websocket.path_params["ref"])
     if only and only != job.id:
-        raise NotFound(f"This ticket is not for {job.id}")
+        raise NotFound(msg("This ticket is not for {id}", id=job.id))
     return TaskLine(websocket, services, who, job)
 
 
@@ -146,6 +147,6 @@ def _told(error: BaseException) -> tuple[UserError, int]:
     if isinstance(error, UserError):
         return error, OWN_CODES + STATUS.get(error.code, 400)
     log.error("a line into a task failed", extra={"event": "internal-error", "error": repr(error)}, exc_info=error)
-    failure = UserError("Something went wrong here; the server's log tells more")
+    failure = UserError(msg("Something went wrong here; the server's log tells more"))
     failure.code = "internal"
     return failure, FAILED

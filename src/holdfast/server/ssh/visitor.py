@@ -11,6 +11,7 @@ import asyncssh
 
 from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import NotFound, NotLoggedIn, UserError
+from holdfast.core.messages import msg
 from holdfast.engines.base import Command, Session
 from holdfast.services import Services
 from holdfast.services.audit import CLIENT_ADDRESS
@@ -185,7 +186,7 @@ class Visitor(asyncssh.SSHServer):
             inside = self._inside
             actor = next((actor for actor in actors if inside and actor.name == inside.actor.name), None)
             if inside is None or actor is None:
-                raise NotLoggedIn("What you came in with is not good any more")
+                raise NotLoggedIn(msg("What you came in with is not good any more"))
             return _Inside(actor, inside.entrance)
 
     async def _look_around(self, actors: Sequence[Actor]) -> _Inside:
@@ -201,7 +202,7 @@ class Visitor(asyncssh.SSHServer):
 
     async def _try(self, goal: Goal, actor: Actor) -> _Inside:
         if self._own_job and goal.ref != self._own_job:
-            raise NotFound("The key of a job opens its own tasks alone")
+            raise NotFound(msg("The key of a job opens its own tasks alone"))
         return _Inside(actor, await self._services.entering.find(actor, goal.ref, goal.task))
 
     async def _watch(self) -> None:
@@ -262,7 +263,11 @@ class Visitor(asyncssh.SSHServer):
             inside = await self._find()
             if not self._is_own(host, inside.entrance):
                 raise UserError(
-                    f"From here only {inside.entrance.task} itself is reached: say localhost, not {host[:100]}"
+                    msg(
+                        "From here only {task} itself is reached: say localhost, not {host}",
+                        task=inside.entrance.task,
+                        host=host[:100],
+                    )
                 )
             job, task = inside.entrance.job, inside.entrance.task
             stream = await self._services.entering.connect(inside.actor, job.id, task, port)
@@ -318,7 +323,8 @@ class Visitor(asyncssh.SSHServer):
         release = self._take_channel()
         if release is None:
             raise asyncssh.ChannelOpenError(
-                asyncssh.OPEN_RESOURCE_SHORTAGE, f"At most {MOST_CHANNELS} at one time on one connection"
+                asyncssh.OPEN_RESOURCE_SHORTAGE,
+                msg("At most {most_channels} at one time on one connection", most_channels=MOST_CHANNELS),
             )
         return release
 
@@ -335,4 +341,6 @@ def _tells(error: UserError) -> int:
 
 def _names_nothing(name: str) -> UserError:
     shown = name[:100] if name.isprintable() else "…"
-    return NotFound(f"{shown!r} names no job", hint="Say `ssh JOB@HOST` or `ssh JOB.TASK@HOST`.")
+    return NotFound(
+        msg("{shown} names no job", shown=repr(shown)), hint=msg("Say `ssh JOB@HOST` or `ssh JOB.TASK@HOST`.")
+    )

@@ -13,6 +13,7 @@ from holdfast.core.audit import Act, AuditKind
 from holdfast.core.catalogue import ImageAlias, ImageKind
 from holdfast.core.errors import Forbidden, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
+from holdfast.core.messages import msg
 from holdfast.store import image_aliases as rows
 
 from ..audit import AuditedStore, Deed, given
@@ -26,8 +27,8 @@ MOST_OWNED = 200  # by one group: everything there is to choose from is kept at 
 LONGEST_URL = 512  # as for the image of a job
 SEEDED = ImageAlias(
     name=HOST_IMAGE,
-    display_name="This machine",
-    description="The programs of the machine that the job runs on.",
+    display_name=msg("This machine"),
+    description=msg("The programs of the machine that the job runs on."),
     url=HOST_IMAGE,
     everyone=True,
 )
@@ -87,7 +88,7 @@ class ImageAliases:
     async def create(self, actor: Actor, alias: ImageAlias) -> ImageAlias:
         """With an owner, it is for that group; only admins share it with others."""
         _need_keeper(actor, alias.owner)
-        check_dns_name(alias.name, "an image alias")
+        check_dns_name(alias.name, msg("an image alias"))
         made = _tidy(alias)
         _check(made)
         _need_sharer(actor, made)
@@ -142,20 +143,22 @@ def may_keep(actor: Actor, owner: str | None) -> bool:
 
 def unknown(name: str, known: Iterable[ImageAlias]) -> NoImageAlias:
     hint = nearest(name, [alias.name for alias in known], "holdfast image alias ls")
-    return NoImageAlias(f"There is no image alias {name[:100]}", name=name, hint=hint)
+    return NoImageAlias(msg("There is no image alias {name}", name=name[:100]), name=name, hint=hint)
 
 
 def _need_keeper(actor: Actor, owner: str | None) -> None:
     if may_keep(actor, owner):
         return
     if owner is None:
-        raise Forbidden("Only admins manage image aliases", hint="Admins of a group manage its own: name it as owner.")
-    raise Forbidden(f"Only admins of {owner[:100]} manage its image aliases", field="owner")
+        raise Forbidden(
+            msg("Only admins manage image aliases"), hint=msg("Admins of a group manage its own: name it as owner.")
+        )
+    raise Forbidden(msg("Only admins of {owner} manage its image aliases", owner=owner[:100]), field="owner")
 
 
 def _need_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins share image aliases among groups")
+        raise Forbidden(msg("Only admins share image aliases among groups"))
 
 
 def _need_sharer(actor: Actor, alias: ImageAlias) -> None:
@@ -180,12 +183,12 @@ def _check(alias: ImageAlias) -> None:
     check_text(alias.display_name, "display_name", longest=255)
     check_prose(alias.description, "description")
     if not alias.url:
-        raise UserError("An image alias needs the image that it stands for", field="url")
+        raise UserError(msg("An image alias needs the image that it stands for"), field="url")
     for field in ("url", "gpu_url"):
         text = getattr(alias, field)
         check_text(text, field, longest=LONGEST_URL)
         if any(letter.isspace() for letter in text):
-            raise UserError(f"{field} must be the name of an image, without spaces", field=field)
+            raise UserError(msg("{field} must be the name of an image, without spaces", field=field), field=field)
 
 
 # -- within one write each
@@ -202,7 +205,10 @@ def _need(conn: Connection, actor: Actor, name: str) -> ImageAlias:
 
 def _create(conn: Connection, alias: ImageAlias) -> None:
     if alias.owner is not None and rows.count_owned(conn, alias.owner) >= MOST_OWNED:
-        raise UserError(f"{alias.owner} has {MOST_OWNED} image aliases already", hint="Remove some first.")
+        raise UserError(
+            msg("{owner} has {most_owned} image aliases already", owner=alias.owner, most_owned=MOST_OWNED),
+            hint=msg("Remove some first."),
+        )
     rows.create_image_alias(conn, alias=alias)
 
 
@@ -232,7 +238,10 @@ def _grant(conn: Connection, actor: Actor, name: str, group: str) -> ImageAlias:
 def _revoke(conn: Connection, actor: Actor, name: str, group: str) -> ImageAlias:
     alias = _need(conn, actor, name)
     if alias.owner == group:
-        raise UserError(f"{name} belongs to {group[:100]}", hint="Remove the alias to take it from its own group.")
+        raise UserError(
+            msg("{name} belongs to {group}", name=name, group=group[:100]),
+            hint=msg("Remove the alias to take it from its own group."),
+        )
     if not rows.GRANTS.revoke(conn, name, group):
-        raise NotFound(f"The image alias {name} is not granted to {group[:100]}")
+        raise NotFound(msg("The image alias {name} is not granted to {group}", name=name, group=group[:100]))
     return _need(conn, actor, name)

@@ -14,6 +14,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import HOST_IMAGE
+from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, is_disk_full, require_room
 from holdfast.engines.base import Engine, ImageInfo
 
@@ -57,12 +58,14 @@ class Images:
         _need_admin(actor)
         if not _NAME.fullmatch(name) or ".." in name:
             raise UserError(
-                f"{name[:100]!r} cannot be the name of an image",
+                msg("{name} cannot be the name of an image", name=repr(name[:100])),
                 field="name",
-                hint="Use letters, digits and . _ / : @ -, such as pytorch:2.4.",
+                hint=msg("Use letters, digits and . _ / : @ -, such as pytorch:2.4."),
             )
         if name == HOST_IMAGE:
-            raise Conflict(f"{HOST_IMAGE} is this machine's own root filesystem", field="name")
+            raise Conflict(
+                msg("{host_image} is this machine's own root filesystem", host_image=HOST_IMAGE), field="name"
+            )
         self._shelf()
 
     async def add(self, actor: Actor, name: str, chunks: AsyncIterator[bytes], guard: Guard) -> ImageInfo:
@@ -81,7 +84,9 @@ class Images:
         _need_admin(actor)
         if not await self._shelf().remove_image(name):
             known = [image.name for image in await self._engine.images()]
-            raise NotFound(f"There is no image {name[:100]}", hint=nearest(name, known, "holdfast image ls"))
+            raise NotFound(
+                msg("There is no image {name}", name=name[:100]), hint=nearest(name, known, "holdfast image ls")
+            )
         await self._store.note(_deed(actor, Act.REMOVED, name))
 
     def clear_uploads(self) -> None:
@@ -99,10 +104,10 @@ class Images:
         except OSError as error:
             if is_disk_full(error):
                 raise Unavailable(
-                    "The image was not kept: there is no room left for it on the server's disk",
-                    hint="Free room first: `holdfast prune` shows what takes it.",
+                    msg("The image was not kept: there is no room left for it on the server's disk"),
+                    hint=msg("Free room first: `holdfast prune` shows what takes it."),
                 ) from error
-            raise Unavailable(f"The upload could not be kept: {error.strerror}") from error
+            raise Unavailable(msg("The upload could not be kept: {strerror}", strerror=error.strerror)) from error
 
     def _open(self, path: Path) -> IO[bytes]:
         self._uploads.mkdir(mode=0o700, exist_ok=True)
@@ -111,7 +116,7 @@ class Images:
     def _shelf(self) -> KeepsImages:
         if isinstance(self._engine, KeepsImages):
             return self._engine
-        raise Conflict(f"The engine {self._engine.name} takes its images from elsewhere")
+        raise Conflict(msg("The engine {name} takes its images from elsewhere", name=self._engine.name))
 
 
 async def _write_all(file: IO[bytes], chunks: AsyncIterator[bytes], marks: DiskMarks) -> None:
@@ -135,4 +140,4 @@ def _deed(actor: Actor, act: Act, name: str) -> Deed:
 
 def _need_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins manage images")
+        raise Forbidden(msg("Only admins manage images"))

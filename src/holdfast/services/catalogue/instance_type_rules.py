@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
+from holdfast.core.messages import msg
 
 from ..names import check_prose, check_text
 
@@ -48,14 +49,29 @@ def check_instance_type(type: InstanceType) -> None:
 
 def _limits(type: InstanceType) -> Iterator[tuple[str, str]]:
     if not _within(type.cpu, MOST_CPU) or type.cpu < 0.01:
-        yield "cpu", f"cpu must be from 0.01 to {MOST_CPU} cores, not {type.cpu}"
+        yield "cpu", msg("cpu must be from 0.01 to {most_cpu} cores, not {cpu}", most_cpu=MOST_CPU, cpu=type.cpu)
     if not MIB <= type.memory <= MOST_MEMORY:
-        yield "memory", f"memory must be from {MIB} to {MOST_MEMORY} bytes, not {type.memory}"
+        yield (
+            "memory",
+            msg(
+                "memory must be from {mib} to {most_memory} bytes, not {memory}",
+                mib=MIB,
+                most_memory=MOST_MEMORY,
+                memory=type.memory,
+            ),
+        )
     if not 0 <= type.gpu <= MOST_GPU:
-        yield "gpu", f"gpu must be a whole number from 0 to {MOST_GPU}, not {type.gpu}"
+        yield "gpu", msg("gpu must be a whole number from 0 to {most_gpu}, not {gpu}", most_gpu=MOST_GPU, gpu=type.gpu)
     if type.gpu_resource not in GPU_RESOURCES:
         known = " or ".join(GPU_RESOURCES)
-        yield "gpu_resource", f"gpu_resource must be {known}, not {type.gpu_resource[:80]!r}"
+        yield (
+            "gpu_resource",
+            msg(
+                "gpu_resource must be {known}, not {gpu_resource}",
+                known=known,
+                gpu_resource=repr(type.gpu_resource[:80]),
+            ),
+        )
 
 
 def _requests(type: InstanceType) -> Iterator[tuple[str, str]]:
@@ -63,19 +79,27 @@ def _requests(type: InstanceType) -> Iterator[tuple[str, str]]:
         if request is None:
             continue
         if not _within(request, math.inf):
-            yield f"{name}_request", f"{name}_request must be more than 0, not {request}"
+            yield (
+                f"{name}_request",
+                msg("{name}_request must be more than 0, not {request}", name=name, request=request),
+            )
         elif request > limit:
             asked, most = _amount(name, request), _amount(name, limit)
             yield (
                 f"{name}_request",
-                f"{name}_request asks a machine for {asked}, more than its limit of {most}",
+                msg(
+                    "{name}_request asks a machine for {asked}, more than its limit of {most}",
+                    name=name,
+                    asked=asked,
+                    most=most,
+                ),
             )
 
 
 def _amount(name: str, value: float) -> str:
     if name == "memory":
         return f"{value / GIB:g} GiB" if value >= GIB else f"{value / MIB:g} MiB"
-    return "1 core" if value == 1 else f"{value:g} cores"
+    return "1 core" if value == 1 else msg("{value} cores", value=f"{value:g}")
 
 
 def _within(value: float, most: float) -> bool:
@@ -89,7 +113,14 @@ def _tidy_toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
     if len(type.tolerations) > MOST_RULES:
-        yield "tolerations", f"tolerations may be at most {MOST_RULES}, not {len(type.tolerations)}"
+        yield (
+            "tolerations",
+            msg(
+                "tolerations may be at most {most_rules}, not {tolerations}",
+                most_rules=MOST_RULES,
+                tolerations=len(type.tolerations),
+            ),
+        )
         return
     for number, toleration in enumerate(type.tolerations):
         field = f"tolerations[{number}]"
@@ -99,35 +130,49 @@ def _tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
 
 def _toleration(toleration: Mapping[str, Any]) -> Iterator[str]:
     if strange := sorted(set(toleration) - _TOLERATION_KEYS):
-        yield f"has no {str(strange[0])[:50]!r}: it holds operator, key, value and effect"
+        yield msg("has no {x1}: it holds operator, key, value and effect", x1=repr(str(strange[0])[:50]))
     for key in sorted(_TOLERATION_KEYS & set(toleration)):
         value = toleration[key]
         if not isinstance(value, str) or len(value) > 253 or not value.isprintable():
-            yield f"has a {key} that is no text on one line of at most 253 characters"
+            yield msg("has a {key} that is no text on one line of at most 253 characters", key=key)
             return
     operator = toleration.get("operator")
     if operator not in OPERATORS:
-        yield "needs the operator Equal or Exists"
+        yield msg("needs the operator Equal or Exists")
     if operator == "Equal" and not ("key" in toleration and "value" in toleration):
-        yield "is Equal, so it needs a key and a value"
+        yield msg("is Equal, so it needs a key and a value")
     if operator == "Exists" and "value" in toleration:
-        yield "is Exists, so it cannot have a value"
+        yield msg("is Exists, so it cannot have a value")
     if "effect" in toleration and toleration["effect"] not in EFFECTS:
-        yield f"has an effect that is none of {', '.join(EFFECTS)}"
+        yield msg("has an effect that is none of {effects}", effects=", ".join(EFFECTS))
 
 
 def _node_selector(type: InstanceType) -> Iterator[tuple[str, str]]:
     if len(type.node_selector) > MOST_RULES:
-        yield "node_selector", f"node_selector may hold at most {MOST_RULES} labels, not {len(type.node_selector)}"
+        yield (
+            "node_selector",
+            msg(
+                "node_selector may hold at most {most_rules} labels, not {node_selector}",
+                most_rules=MOST_RULES,
+                node_selector=len(type.node_selector),
+            ),
+        )
         return
     for key, value in type.node_selector.items():
         if not _is_label(key):
-            yield "node_selector", f"{str(key)[:80]!r} cannot be a label: {_LABEL}"
+            yield "node_selector", msg("{key} cannot be a label: {label}", key=repr(str(key)[:80]), label=_LABEL)
         if not _is_label(value):
-            yield "node_selector", f"{str(value)[:80]!r} cannot be the value of a label: {_LABEL}"
+            yield (
+                "node_selector",
+                msg("{value} cannot be the value of a label: {label}", value=repr(str(value)[:80]), label=_LABEL),
+            )
 
 
-_LABEL = f"it takes {SHORTEST_LABEL} to {LONGEST_LABEL} characters on one line, without spaces"
+_LABEL = msg(
+    "it takes {shortest_label} to {longest_label} characters on one line, without spaces",
+    shortest_label=SHORTEST_LABEL,
+    longest_label=LONGEST_LABEL,
+)
 
 
 def _is_label(text: Any) -> bool:

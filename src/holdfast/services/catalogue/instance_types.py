@@ -15,6 +15,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import Forbidden, NotFound
+from holdfast.core.messages import msg
 from holdfast.settings import Settings
 from holdfast.store import instance_types as rows
 
@@ -84,7 +85,7 @@ class InstanceTypes:
 
     async def create(self, actor: Actor, type: InstanceType) -> InstanceType:
         _need_admin(actor)
-        check_dns_name(type.name, "an instance type")
+        check_dns_name(type.name, msg("an instance type"))
         made = tidy(replace(type, brought=False))
         check_instance_type(made)
         deed = _deed(actor, Act.CREATED, made.name, given(made))
@@ -138,12 +139,14 @@ def may_see(actor: Actor, type: InstanceType) -> bool:
 
 def unknown(name: str, known: Iterable[InstanceType]) -> NoInstanceType:
     hint = nearest(name, [type.name for type in known], "holdfast instance-type ls")
-    return NoInstanceType(f"There is no instance type {name[:100]}", name=name, field="instance_type", hint=hint)
+    return NoInstanceType(
+        msg("There is no instance type {name}", name=name[:100]), name=name, field="instance_type", hint=hint
+    )
 
 
 def _need_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins manage instance types")
+        raise Forbidden(msg("Only admins manage instance types"))
 
 
 # -- within one write each
@@ -179,5 +182,5 @@ def _grant(conn: Connection, name: str, group: str) -> InstanceType:
 def _revoke(conn: Connection, name: str, group: str) -> InstanceType:
     _need(conn, name)
     if not rows.GRANTS.revoke(conn, name, group):
-        raise NotFound(f"The instance type {name} is not granted to {group[:100]}")
+        raise NotFound(msg("The instance type {name} is not granted to {group}", name=name, group=group[:100]))
     return _need(conn, name)

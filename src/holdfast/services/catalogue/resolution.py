@@ -11,6 +11,7 @@ from dataclasses import replace
 from holdfast.core.access import Actor
 from holdfast.core.catalogue import ImageAlias, InstanceType
 from holdfast.core.job import Dialect, Job, Resources, Role
+from holdfast.core.messages import msg
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import EPSILON, Quota
 from holdfast.jobspec.fields import guess
@@ -87,9 +88,9 @@ def _sized(role: Role, types: Mapping[str, InstanceType], group: str) -> Role:
 
 def _unknown(name: str, types: Mapping[str, InstanceType], group: str) -> NoInstanceType:
     known = sorted(type.name for type in types.values() if sizing.is_for(type, group))
-    listed = f"It has: {', '.join(known[:MOST_LISTED])}." if known else "It has none."
+    listed = msg("It has: {known}.", known=", ".join(known[:MOST_LISTED])) if known else msg("It has none.")
     return NoInstanceType(
-        f"The group {group} has no instance type {name[:100]}",
+        msg("The group {group} has no instance type {name}", group=group, name=name[:100]),
         name=name,
         field="instance_type",
         hint=" ".join(filter(None, (guess(name, known), listed))),
@@ -104,7 +105,11 @@ def _aliased(role: Role, aliases: Mapping[str, ImageAlias], group: str) -> Role:
     return role if url == role.image_url else replace(role, image_url=url)
 
 
-_ASPECTS = (("gpu", "GPUs", "Gpu Quota"), ("cpu", "cores", "Cpu Quota"), ("memory", "bytes of memory", "Memory"))
+_ASPECTS = (
+    ("gpu", "GPUs", msg("Gpu Quota")),
+    ("cpu", "cores", msg("Cpu Quota")),
+    ("memory", msg("bytes of memory"), "Memory"),
+)
 
 
 def _over(role: Role, group: Group | None) -> Iterator[OverQuota]:
@@ -115,12 +120,23 @@ def _over(role: Role, group: Group | None) -> Iterator[OverQuota]:
         for whose, quota in (("User", group.user_quota), ("Group", group.quota)):
             bound = _bound(quota, key)
             if bound is not None and asked > bound + EPSILON:
-                who = f"each user of {group.name}" if whose == "User" else f"the group {group.name}"
+                who = (
+                    msg("each user of {name}", name=group.name)
+                    if whose == "User"
+                    else msg("the group {name}", name=group.name)
+                )
                 yield OverQuota(
-                    f"{role.instance_type} has {asked:g} {unit}, and {who} may use at most {bound:g}",
-                    primehub=f"{whose} {word} exceeded",
+                    msg(
+                        "{instance_type} has {asked} {unit}, and {who} may use at most {bound}",
+                        instance_type=role.instance_type,
+                        asked=f"{asked:g}",
+                        unit=unit,
+                        who=who,
+                        bound=f"{bound:g}",
+                    ),
+                    primehub=msg("{whose} {word} exceeded", whose=whose, word=word),
                     field="instanceType",
-                    hint="Choose a smaller instance type, or ask an admin for more.",
+                    hint=msg("Choose a smaller instance type, or ask an admin for more."),
                 )
 
 

@@ -8,6 +8,7 @@ import re
 
 from holdfast.core.catalogue import SecretKind
 from holdfast.core.errors import TooLarge, UserError
+from holdfast.core.messages import msg
 
 LONGEST_VALUE = 65536  # bytes; the longest SSH keys have a quarter of that
 
@@ -24,15 +25,15 @@ def check_value(kind: SecretKind, value: str) -> None:
 
 def _check_text(value: str) -> None:
     if not value.strip():
-        raise UserError("The value is empty", field="value")
+        raise UserError(msg("The value is empty"), field="value")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise UserError("The value is not UTF-8 text", field="value") from None
+        raise UserError(msg("The value is not UTF-8 text"), field="value") from None
     if size > LONGEST_VALUE:
-        raise TooLarge(f"The value has more than {LONGEST_VALUE} bytes", field="value")
+        raise TooLarge(msg("The value has more than {longest_value} bytes", longest_value=LONGEST_VALUE), field="value")
     if "\0" in value:
-        raise UserError("The value may not hold NUL characters", field="value")
+        raise UserError(msg("The value may not hold NUL characters"), field="value")
 
 
 def _check_git(value: str) -> None:
@@ -40,14 +41,16 @@ def _check_git(value: str) -> None:
     key = _KEY.fullmatch(value)
     if key is not None and _is_locked(value, key["body"]):
         raise UserError(
-            "The private key has a passphrase, and nobody is there to type it",
+            msg("The private key has a passphrase, and nobody is there to type it"),
             field="value",
-            hint="Make a key of its own for this with `ssh-keygen -N ''`, or take it off with `ssh-keygen -p -N ''`.",
+            hint=msg(
+                "Make a key of its own for this with `ssh-keygen -N ''`, or take it off with `ssh-keygen -p -N ''`."
+            ),
         )
     if key is None and (len(value.splitlines()) > 1 or _PUBLIC.match(value)):
-        what = "is a public key" if _PUBLIC.match(value) else "has several lines, and is no private key"
-        hint = "Give a private SSH key (from -----BEGIN to -----END), or a password or token on one line."
-        raise UserError(f"The value {what}", field="value", hint=hint)
+        what = msg("is a public key") if _PUBLIC.match(value) else msg("has several lines, and is no private key")
+        hint = msg("Give a private SSH key (from -----BEGIN to -----END), or a password or token on one line.")
+        raise UserError(msg("The value {what}", what=what), field="value", hint=hint)
 
 
 def _is_locked(value: str, body: str) -> bool:

@@ -12,6 +12,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.catalogue import Secret, SecretKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.store import secrets as secret_rows
 
 from ..audit import AuditedStore, Deed, given
@@ -84,12 +85,12 @@ def _may_see(actor: Actor, secret: Secret) -> bool:
 
 def _unknown(name: str, known: Iterable[Secret]) -> NotFound:
     hint = nearest(name, [secret.name for secret in known], "holdfast secret ls")
-    return NotFound(f"There is no secret {name[:100]}", hint=hint)
+    return NotFound(msg("There is no secret {name}", name=name[:100]), hint=hint)
 
 
 def _need_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins manage secrets")
+        raise Forbidden(msg("Only admins manage secrets"))
 
 
 def _check(secret: Secret) -> None:
@@ -98,11 +99,11 @@ def _check(secret: Secret) -> None:
     check_text(secret.username, "username", longest=300)
     if secret.kind is SecretKind.REGISTRY:
         if not secret.registry_host or any(sign.isspace() for sign in secret.registry_host):
-            raise UserError("A registry secret needs a host", field="registry_host", hint="Such as ghcr.io.")
+            raise UserError(msg("A registry secret needs a host"), field="registry_host", hint=msg("Such as ghcr.io."))
         if not secret.username:
-            raise UserError("A registry secret needs a user name", field="username")
+            raise UserError(msg("A registry secret needs a user name"), field="username")
     elif secret.registry_host:
-        raise UserError("Only registry secrets have a host", field="registry_host")
+        raise UserError(msg("Only registry secrets have a host"), field="registry_host")
 
 
 # -- within one write each
@@ -126,8 +127,9 @@ def _delete(conn: Connection, name: str) -> None:
         raise _unknown(name, secret_rows.list_secrets(conn))
     users = secret_rows.users_of_secret(conn, name)
     if users:
-        more = f" and {len(users) - 5} more" if len(users) > 5 else ""
+        more = msg(" and {x1} more", x1=len(users) - 5) if len(users) > 5 else ""
         raise Conflict(
-            f"The secret {name} is in use by {', '.join(users[:5])}{more}", hint="Give them another secret, or none."
+            msg("The secret {name} is in use by {users}{more}", name=name, users=", ".join(users[:5]), more=more),
+            hint=msg("Give them another secret, or none."),
         )
     secret_rows.delete_secret(conn, name)

@@ -14,6 +14,7 @@ from holdfast.core.access import Actor
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import InvalidJob, Problem
 from holdfast.core.job import Job, Resources, Role
+from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import EPSILON, Node, Quota
 from holdfast.engines.base import Engine
 from holdfast.jobspec.fields import guess
@@ -119,10 +120,15 @@ class Skus:
         for name, count in wanted.items():
             most = sku_capacity(types[name], nodes, quota)
             if not most:
-                message = f"SKU type {name} is not available in VC {job.group}."
+                message = msg("SKU type {name} is not available in VC {group}.", name=name, group=job.group)
                 found.append(_problem(first[name], "skuType", message))
             elif count > most:
-                message = f"Job requests {count} SKUs, exceeds maximum {most} SKUs in VC {job.group}."
+                message = msg(
+                    "Job requests {count} SKUs, exceeds maximum {most} SKUs in VC {group}.",
+                    count=count,
+                    most=most,
+                    group=job.group,
+                )
                 found.append(_problem(first[name], "skuType", message))
         return found
 
@@ -151,17 +157,22 @@ def _wrong_cells(types: Types, cells: list[Cell]) -> Iterator[Problem]:
     known = ", ".join(sorted(types))
     for cell in cells:
         if cell.pinned is not None:
-            why = f"{cell.pinned[:100]!r} is not known: no cells are pinned here"
-            yield _problem(cell, "pinnedCellId", why, f"Name a skuType in its place: {known}.")
+            why = msg("{pinned} is not known: no cells are pinned here", pinned=repr(cell.pinned[:100]))
+            yield _problem(cell, "pinnedCellId", why, msg("Name a skuType in its place: {known}.", known=known))
         if cell.sku is None:
             continue
         sku = types.get(cell.sku)
         if sku is None:
-            hint = guess(cell.sku, types) or f"Known are: {known}."
-            yield _problem(cell, "skuType", f"There is no SKU type {cell.sku[:100]!r}", hint)
+            hint = guess(cell.sku, types) or msg("Known are: {known}.", known=known)
+            yield _problem(cell, "skuType", msg("There is no SKU type {sku}", sku=repr(cell.sku[:100])), hint)
         elif cell.role.resources.gpu and not sku.gpu:
-            why = f"{cell.role.name} asks for {cell.role.resources.gpu} GPU, and {cell.sku} has none"
-            yield _problem(cell, "skuType", why, "Choose a SKU type with GPUs, or ask for none.")
+            why = msg(
+                "{name} asks for {gpu} GPU, and {sku} has none",
+                name=cell.role.name,
+                gpu=cell.role.resources.gpu,
+                sku=cell.sku,
+            )
+            yield _problem(cell, "skuType", why, msg("Choose a SKU type with GPUs, or ask for none."))
 
 
 def _torn_groups(cells: list[Cell]) -> Iterator[Problem]:
@@ -172,8 +183,12 @@ def _torn_groups(cells: list[Cell]) -> Iterator[Problem]:
             continue
         other = first.setdefault(cell.affinity, cell)
         if (cell.sku, cell.pinned) != (other.sku, other.pinned):
-            why = f"{cell.role.name} and {other.role.name} share it, but not their skuType or pinnedCellId"
-            yield _problem(cell, "affinityGroupName", why, "Give both the same, or two affinity groups.")
+            why = msg(
+                "{name} and {name2} share it, but not their skuType or pinnedCellId",
+                name=cell.role.name,
+                name2=other.role.name,
+            )
+            yield _problem(cell, "affinityGroupName", why, msg("Give both the same, or two affinity groups."))
 
 
 def _problem(cell: Cell, key: str, message: str, hint: str | None = None) -> Problem:

@@ -19,6 +19,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from holdfast.core.messages import msg
+
 from ..files.folder_removal import remove_folder
 
 MARGIN = timedelta(minutes=10)  # between opening a checkout and the record that a job began
@@ -145,7 +147,7 @@ def _to_disk(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _libc.syncfs(fd) != 0:
-            raise OSError(ctypes.get_errno(), "cannot be written to disk", str(folder))
+            raise OSError(ctypes.get_errno(), msg("cannot be written to disk"), str(folder))
     finally:
         os.close(fd)
 

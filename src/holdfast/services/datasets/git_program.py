@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 MEMORY = 4 * 1024**3  # bytes of address space for one git process
 MOST_ENTRIES = 1_000_000  # files and links of a checkout
@@ -92,7 +93,11 @@ class GitProgram:
             commit = found.get(f"{ref}^{{}}") or found.get(ref)
             if commit:
                 return Tip(ref, commit)
-        raise GitFailed(f"There is no branch or tag {source.branch}" if source.branch else "The repository is empty")
+        raise GitFailed(
+            msg("There is no branch or tag {branch}", branch=source.branch)
+            if source.branch
+            else msg("The repository is empty")
+        )
 
     async def fetch(self, source: Source, ref: str, repo: Path) -> str:
         """That one commit, into a new repository; the commit's name."""
@@ -118,11 +123,13 @@ class GitProgram:
                 sizes = (line.partition(b"\t")[0].split()[-1] for line in lines if line)
                 size += sum(int(text) for text in sizes if text.isdigit())
                 if size > limit:
-                    raise GitFailed(f"Its files have more than the {limit} bytes that mounts.git_bytes allows")
+                    raise GitFailed(
+                        msg("Its files have more than the {limit} bytes that mounts.git_bytes allows", limit=limit)
+                    )
                 if entries > MOST_ENTRIES or len(rest) > _HEAP:
-                    raise GitFailed(f"It has more than {MOST_ENTRIES} files")
+                    raise GitFailed(msg("It has more than {most_entries} files", most_entries=MOST_ENTRIES))
             if await git.wait() != 0:
-                raise GitFailed("git could not read what it fetched")
+                raise GitFailed(msg("git could not read what it fetched"))
         return size
 
     async def check_out(self, repo: Path, commit: str, tree: Path) -> None:
@@ -208,7 +215,9 @@ def _access(source: Source) -> Iterator[tuple[dict[str, str], str | None]]:
         host = urlsplit(source.url)
         user = unquote(host.username or "") or source.username or "git"
         if "\n" in source.value.strip():
-            raise GitFailed("The secret has several lines, so it is no password; an SSH key needs an ssh:// address")
+            raise GitFailed(
+                msg("The secret has several lines, so it is no password; an SSH key needs an ssh:// address")
+            )
         with _in_memory(f"username={user}\npassword={source.value.strip()}\n") as path:
             where = f"{host.scheme}://{host.netloc.rpartition('@')[2]}"  # no other host, whatever a redirect says
             yield {f"credential.{where}.helper": f"!f() {{ cat {path}; }}; f"}, None
@@ -305,8 +314,8 @@ def _words(said: str, unsaid: str | None = None) -> str:
 
 def _ending(code: int) -> str:
     if code == 127:
-        return "There is no program git on the server's machine; install it"
-    return f"git ended with {code}" if code >= 0 else f"git was killed by signal {-code}"
+        return msg("There is no program git on the server's machine; install it")
+    return msg("git ended with {code}", code=code) if code >= 0 else msg("git was killed by signal {x1}", x1=-code)
 
 
 def _without(text: str, value: str | None) -> str:
@@ -319,4 +328,6 @@ def _without(text: str, value: str | None) -> str:
 
 def check_git_there(path: str | None) -> None:
     if path is None:
-        raise UserError("There is no program git on the server's machine", hint="Install git there, and try again.")
+        raise UserError(
+            msg("There is no program git on the server's machine"), hint=msg("Install git there, and try again.")
+        )

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.disk_space import DiskMarks, is_disk_full, require_room
 from holdfast.settings import MountSettings
@@ -100,10 +101,12 @@ class GitSync:
         if time.monotonic() - self._failed.get(dataset.name, -PAUSE) >= PAUSE:
             await asyncio.wait([self.begin(dataset.name)], timeout=PATIENCE)
         if not await self._is_there(dataset):
-            why = (await self.state(dataset)).error or "it is still being fetched"
+            why = (await self.state(dataset)).error or msg("it is still being fetched")
             raise Unavailable(
-                f"The dataset {dataset.name} cannot be mounted yet: {why}",
-                hint=f"Try again in a minute; `holdfast dataset show {dataset.name}` tells how far it is.",
+                msg("The dataset {name} cannot be mounted yet: {why}", name=dataset.name, why=why),
+                hint=msg(
+                    "Try again in a minute; `holdfast dataset show {name}` tells how far it is.", name=dataset.name
+                ),
             )
 
     async def _is_there(self, dataset: Dataset) -> bool:
@@ -232,13 +235,16 @@ class GitSync:
             async with asyncio.timeout(ANSWER):
                 return await self._git.tip(source)
         except TimeoutError:
-            raise GitFailed(f"Its server did not answer within {ANSWER:g} seconds") from None
+            raise GitFailed(msg("Its server did not answer within {answer} seconds", answer=f"{ANSWER:g}")) from None
 
     async def _replace(self, source: Source, ref: str, folder: Path) -> str:
         olds = await asyncio.to_thread(git_trees.old_ones, folder)
         if len(olds) >= MOST_OLD:
             raise GitFailed(
-                f"Running jobs hold {len(olds)} earlier checkouts; it is updated again when some have ended"
+                msg(
+                    "Running jobs hold {olds} earlier checkouts; it is updated again when some have ended",
+                    olds=len(olds),
+                )
             )
         work = await asyncio.to_thread(git_trees.new_work, folder)
         try:
@@ -257,7 +263,7 @@ class GitSync:
             await asyncio.to_thread(require_room, folder, size, self._marks)
         except OSError as error:
             if is_disk_full(error):
-                raise GitFailed("There is no room left for it on the disk of the shared files") from error
+                raise GitFailed(msg("There is no room left for it on the disk of the shared files")) from error
             raise
 
     async def _source(self, dataset: Dataset) -> Source:
@@ -268,7 +274,7 @@ class GitSync:
         secret = await self._store.read(secret_rows.get_secret, name)
         value = await self._store.read(secret_rows.secret_value, name)
         if secret is None or value is None:
-            raise GitFailed(f"There is no secret {name}")
+            raise GitFailed(msg("There is no secret {name}", name=name))
         return replace(source, username=secret.username, value=value)
 
     async def _save(self, name: str) -> None:
@@ -293,11 +299,11 @@ def _why(error: Exception, timeout: float) -> str:
     if isinstance(error, UserError):
         return error.message
     if isinstance(error, TimeoutError):
-        return f"It took longer than {timeout:g} seconds (mounts.git_timeout)"
+        return msg("It took longer than {timeout} seconds (mounts.git_timeout)", timeout=f"{timeout:g}")
     if isinstance(error, OSError):
-        return f"The server could not write it to disk: {error.strerror or error}"
+        return msg("The server could not write it to disk: {strerror}", strerror=error.strerror or error)
     log.error("an update of a git dataset failed", exc_info=error, extra={"event": "git"})
-    return "The server failed at it; its log says more"
+    return msg("The server failed at it; its log says more")
 
 
 def _state_to_json(state: GitState) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import Any
 from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import Dialect, Job, Mount, Role
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 
 from ..name_suggestions import nearest
@@ -38,7 +39,7 @@ PATIENCE = 5.0  # seconds that a job waits for a dataset it did not name
 REMEMBERED = 10.0  # seconds in which such a dataset is not looked at again
 LONGEST = 4096  # characters of a target
 _SYSTEM = ("/proc", "/sys", "/dev")
-HOW_TO_GET = "`holdfast dataset ls` lists yours; an admin grants others with `holdfast dataset grant NAME GROUP`."
+HOW_TO_GET = msg("`holdfast dataset ls` lists yours; an admin grants others with `holdfast dataset grant NAME GROUP`.")
 PATH_KEY = ".mountPath"
 _OURS = "/run/holdfast"  # where a task's script lies
 
@@ -108,7 +109,13 @@ class Storages:
         warnings = [answer for answer in answers if isinstance(answer, str)]
         if len(found) > MOST_UNNAMED:
             names = ", ".join(dataset.name for dataset in found[MOST_UNNAMED:])
-            warnings.append(f"these datasets are left out, since a job can have {MOST_UNNAMED}: {names}")
+            warnings.append(
+                msg(
+                    "these datasets are left out, since a job can have {most_unnamed}: {names}",
+                    most_unnamed=MOST_UNNAMED,
+                    names=names,
+                )
+            )
         return Stored(_with(job, [answer for answer in answers if isinstance(answer, Mount)]), tuple(warnings))
 
     async def _try(self, dataset: Dataset, user: str, group: str) -> Mount | str:
@@ -120,7 +127,7 @@ class Storages:
             why = await self._why_not(dataset)
             self._looked[key] = time.monotonic(), why
         if why:
-            return f"the dataset {dataset.name} is left out: {why}"
+            return msg("the dataset {name} is left out: {why}", name=dataset.name, why=why)
         return _mount_of(dataset, target, user, group)
 
     async def _why_not(self, dataset: Dataset) -> str:
@@ -129,7 +136,7 @@ class Storages:
             async with asyncio.timeout(PATIENCE):
                 await self._check(dataset)
         except TimeoutError:
-            return "it does not answer"
+            return msg("it does not answer")
         except UserError as error:
             return error.message
         return ""
@@ -148,7 +155,7 @@ class Storages:
         except UserError as error:
             raise _gone(dataset, _without_path(error.message, dataset.path)) from error
         if real != dataset.path:
-            raise _gone(dataset, "a part of its path has become a link")
+            raise _gone(dataset, msg("a part of its path has become a link"))
 
 
 def _mount_of(dataset: Dataset, target: str, user: str, group: str) -> Mount:
@@ -185,7 +192,12 @@ def wishes_of(job: Job) -> Wishes:
     named = [_own_wish(index, name) for index, name in enumerate(job.datasets)]
     named += [_old_wish(index, item, problems) for index, item in enumerate(storages or ())]
     if len(named) > MOST:
-        problems.append(Problem("extras.storages", f"names {len(named)} storages; at most {MOST} are accepted"))
+        problems.append(
+            Problem(
+                "extras.storages",
+                msg("names {named} storages; at most {most} are accepted", named=len(named), most=MOST),
+            )
+        )
     if not problems:
         _check_apart(named, problems)
     if problems:
@@ -201,7 +213,9 @@ def _storages(job: Job) -> list[Any] | None:
 
 
 def _own_wish(index: int, name: str) -> Wish:
-    return Wish(name, f"/datasets/{name}", f"datasets[{index}]", f"There is no dataset {name[:100]}", False)
+    return Wish(
+        name, f"/datasets/{name}", f"datasets[{index}]", msg("There is no dataset {name}", name=name[:100]), False
+    )
 
 
 def _old_wish(index: int, item: Any, problems: list[Problem]) -> Wish:
@@ -209,30 +223,30 @@ def _old_wish(index: int, item: Any, problems: list[Problem]) -> Wish:
     name = item.get("name") if isinstance(item, Mapping) else None
     path = item.get("mountPath", f"/mnt/{name}") if isinstance(item, Mapping) else None
     if not isinstance(name, str) or not isinstance(path, str):
-        problems.append(Problem(field, "must have a name and a mountPath, both text"))
+        problems.append(Problem(field, msg("must have a name and a mountPath, both text")))
         return Wish("", "/", field, "")
     field += PATH_KEY
     target = _target(path, field, problems)
-    return Wish(name, target, field, f"Storage {name[:100]} is not found.")
+    return Wish(name, target, field, msg("Storage {name} is not found.", name=name[:100]))
 
 
 def _target(path: str, field: str, problems: list[Problem]) -> str:
     target = _normal(path)
     why = None
     if not path.startswith("/"):
-        why = "is not an absolute path"
+        why = msg("is not an absolute path")
     elif len(path) > LONGEST:
-        why = f"is longer than {LONGEST} characters"
+        why = msg("is longer than {longest} characters", longest=LONGEST)
     elif not path.isprintable():
-        why = "holds control characters"
+        why = msg("holds control characters")
     elif ".." in path.split("/"):
-        why = "must not hold '..'"
+        why = msg("must not hold '..'")
     elif target == "/":
-        why = "would cover the whole file system"
+        why = msg("would cover the whole file system")
     elif _within(target, _SYSTEM) or _overlap(target, _OURS):
-        why = "is the system's own"
+        why = msg("is the system's own")
     if why is not None:
-        problems.append(Problem(field, f"{path[:100]!r} {why}", "Choose a path such as /mnt/data."))
+        problems.append(Problem(field, f"{path[:100]!r} {why}", msg("Choose a path such as /mnt/data.")))
     return target
 
 
@@ -241,7 +255,15 @@ def _check_apart(wishes: list[Wish], problems: list[Problem]) -> None:
         for other in wishes[:index]:
             if _overlap(wish.target, other.target):
                 problems.append(
-                    Problem(wish.field, f"{wish.target} is, holds or lies within {other.target}, where {other.name} is")
+                    Problem(
+                        wish.field,
+                        msg(
+                            "{target} is, holds or lies within {target2}, where {name} is",
+                            target=wish.target,
+                            target2=other.target,
+                            name=other.name,
+                        ),
+                    )
                 )
 
 
@@ -272,7 +294,15 @@ def _instead(name: str, granted: Mapping[str, Dataset]) -> str:
 def _check_beside(job: Job, mounts: list[tuple[Wish, Mount]]) -> None:
     """Within a role, nothing may be mounted over or into something else."""
     problems = [
-        Problem(wish.field, f"{mount.target} is, holds or lies within {own.target}, which {role.name} mounts already")
+        Problem(
+            wish.field,
+            msg(
+                "{target} is, holds or lies within {target2}, which {name} mounts already",
+                target=mount.target,
+                target2=own.target,
+                name=role.name,
+            ),
+        )
         for role in job.roles
         for own in role.mounts
         for wish, mount in mounts
@@ -314,7 +344,9 @@ def _make_own(dataset: Dataset, user: str) -> None:
             fd = below
         _make(user, fd)
     except OSError as error:
-        raise _gone(dataset, f"the folder of {user} in it cannot be made: {error.strerror}") from error
+        raise _gone(
+            dataset, msg("the folder of {user} in it cannot be made: {strerror}", user=user, strerror=error.strerror)
+        ) from error
     finally:
         os.close(fd)
 
@@ -324,7 +356,7 @@ def _make(name: str, folder: int) -> None:
         os.mkdir(name, 0o700, dir_fd=folder)
     except FileExistsError:
         if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            raise NotADirectoryError(0, "there is something else of that name") from None
+            raise NotADirectoryError(0, msg("there is something else of that name")) from None
 
 
 def _without_path(why: str, path: str) -> str:
@@ -334,6 +366,6 @@ def _without_path(why: str, path: str) -> str:
 
 def _gone(dataset: Dataset, why: str) -> Unavailable:
     return Unavailable(
-        f"The dataset {dataset.name} cannot be mounted now: {why}",
-        hint="Ask an admin: the folder may have moved, or its file system may not be mounted.",
+        msg("The dataset {name} cannot be mounted now: {why}", name=dataset.name, why=why),
+        hint=msg("Ask an admin: the folder may have moved, or its file system may not be mounted."),
     )

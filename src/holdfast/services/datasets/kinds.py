@@ -9,6 +9,7 @@ from dataclasses import replace
 from urllib.parse import SplitResult, urlsplit
 
 from holdfast.core.errors import TooLarge, UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 
 from ..names import check_text
@@ -41,22 +42,26 @@ def check(dataset: Dataset) -> None:
     check_text(dataset.display_name, "display_name")
     rule = _RULES.get(dataset.kind)
     if rule is None:
-        hint = "folder, nfs, volume, git or env."
-        raise UserError(f"There is no kind {dataset.kind[:50]!r} of datasets", field="kind", hint=hint)
+        hint = msg("folder, nfs, volume, git or env.")
+        raise UserError(
+            msg("There is no kind {kind} of datasets", kind=repr(dataset.kind[:50])), field="kind", hint=hint
+        )
     for key, value in dataset.data.items():
         if not isinstance(value, str):
-            raise UserError(f"data.{key[:50]} must be text", field="data")
+            raise UserError(msg("data.{key} must be text", key=key[:50]), field="data")
         check_text(value, "data")
     rule(dataset.data)
     if dataset.per_user and dataset.kind in (GIT, ENV):
-        raise UserError(f"The kind {dataset.kind} has no folder for each user", field="per_user")
+        raise UserError(msg("The kind {kind} has no folder for each user", kind=dataset.kind), field="per_user")
     if dataset.default and dataset.kind == ENV:
-        raise UserError("Variables cannot be mounted, so they are no default storage", field="default")
+        raise UserError(msg("Variables cannot be mounted, so they are no default storage"), field="default")
 
 
 def check_path(dataset: Dataset) -> None:
     if dataset.path and dataset.kind not in (FOLDER, NFS):
-        raise UserError(f"The kind {dataset.kind} takes no path", field="path", hint="Only folder and nfs do.")
+        raise UserError(
+            msg("The kind {kind} takes no path", kind=dataset.kind), field="path", hint=msg("Only folder and nfs do.")
+        )
 
 
 def nfs_path(data: Mapping[str, str], nfs_folder: str) -> str:
@@ -66,25 +71,36 @@ def nfs_path(data: Mapping[str, str], nfs_folder: str) -> str:
 def check_variables(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            hint = "Letters, digits, '_', '-' and '.'; first a letter or '_'."
-            raise UserError(f"{str(name)[:80]!r} cannot be the name of a variable", field="variables", hint=hint)
+            hint = msg("Letters, digits, '_', '-' and '.'; first a letter or '_'.")
+            raise UserError(
+                msg("{name} cannot be the name of a variable", name=repr(str(name)[:80])), field="variables", hint=hint
+            )
         if not isinstance(value, str) or "\0" in value:
-            raise UserError(f"The value of {name[:80]} must be text without NUL characters", field="variables")
+            raise UserError(
+                msg("The value of {name} must be text without NUL characters", name=name[:80]), field="variables"
+            )
     texts = [*variables, *variables.values()]
     if len(variables) > MOST_VARIABLES or sum(len(text.encode(errors="replace")) for text in texts) > MOST_BYTES:
-        raise TooLarge(f"At most {MOST_VARIABLES} variables of {MOST_BYTES} bytes together", field="variables")
+        raise TooLarge(
+            msg(
+                "At most {most_variables} variables of {most_bytes} bytes together",
+                most_variables=MOST_VARIABLES,
+                most_bytes=MOST_BYTES,
+            ),
+            field="variables",
+        )
 
 
 def check_git_url(url: str) -> None:
     """Only transports that fetch. Others, such as ext::, run whatever program the address names."""
     parts = _split(url)
     if parts is not None and parts.password is not None:
-        hint = "Put it into a secret: holdfast secret add NAME."
-        raise UserError("The address holds a password", field="data", hint=hint)
+        hint = msg("Put it into a secret: holdfast secret add NAME.")
+        raise UserError(msg("The address holds a password"), field="data", hint=hint)
     short = _SHORT_SSH.fullmatch(url) and url.partition(":")[0] not in _TRANSPORTS
     if not short and (parts is None or not _is_plain(url, parts)):
-        hint = "Such as https://host/team/code.git, ssh://git@host/team/code.git or git@host:team/code.git."
-        raise UserError("That is no address that git can fetch from here", field="data", hint=hint)
+        hint = msg("Such as https://host/team/code.git, ssh://git@host/team/code.git or git@host:team/code.git.")
+        raise UserError(msg("That is no address that git can fetch from here"), field="data", hint=hint)
 
 
 def _split(url: str) -> SplitResult | None:
@@ -110,31 +126,33 @@ def _is_plain(url: str, parts: SplitResult) -> bool:
 
 def _folder(data: Mapping[str, str]) -> None:
     if data:
-        raise UserError("A folder has no data", field="data", hint="The kinds nfs, git and volume have.")
+        raise UserError(msg("A folder has no data"), field="data", hint=msg("The kinds nfs, git and volume have."))
 
 
 def _nfs(data: Mapping[str, str]) -> None:
     if set(data) != {"server", "path"} or not all(data.values()):
-        raise UserError("data of the kind nfs is a server and a path", field="data")
+        raise UserError(msg("data of the kind nfs is a server and a path"), field="data")
     if "/" in data["server"] or data["server"] in (".", ".."):
-        raise UserError(f"{data['server'][:80]!r} is no server", field="data")
+        raise UserError(msg("{server} is no server", server=repr(data["server"][:80])), field="data")
     if ".." in data["path"].split("/"):
-        raise UserError("The path on the server may not hold '..'", field="data")
+        raise UserError(msg("The path on the server may not hold '..'"), field="data")
 
 
 def _volume(data: Mapping[str, str]) -> None:
     if set(data) - {"size"} or not all(value.isdecimal() and value.isascii() for value in data.values()):
-        raise UserError("data of the kind volume is nothing, or its size in GB", field="data")
+        raise UserError(msg("data of the kind volume is nothing, or its size in GB"), field="data")
 
 
 def _git(data: Mapping[str, str]) -> None:
     if not data.get("url") or set(data) - {"url", "branch", "secret"} or not all(data.values()):
-        hint = "url, and where needed branch and secret."
-        raise UserError("data of the kind git is a url, with a branch and a secret or without", field="data", hint=hint)
+        hint = msg("url, and where needed branch and secret.")
+        raise UserError(
+            msg("data of the kind git is a url, with a branch and a secret or without"), field="data", hint=hint
+        )
     check_git_url(data["url"])
     branch = data.get("branch", "")
     if branch and not _is_branch(branch):
-        raise UserError(f"{branch[:80]!r} cannot be a branch or a tag", field="data")
+        raise UserError(msg("{branch} cannot be a branch or a tag", branch=repr(branch[:80])), field="data")
 
 
 def _is_branch(text: str) -> bool:
@@ -148,7 +166,7 @@ def _is_branch(text: str) -> bool:
 
 def _env(data: Mapping[str, str]) -> None:
     if data:
-        raise UserError("The kind env has no data", field="data", hint="Give its variables.")
+        raise UserError(msg("The kind env has no data"), field="data", hint=msg("Give its variables."))
 
 
 _RULES: dict[str, Callable[[Mapping[str, str]], None]] = {

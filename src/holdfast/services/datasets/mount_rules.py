@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import FILES, Job, Mount, Role
+from holdfast.core.messages import msg
 from holdfast.reach import Reach, Silent
 
 from ..refusals import Unavailable
@@ -21,9 +22,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE = 15.0  # seconds
-_INSTEAD = (
-    f"Your own files get into a job by `holdfast files put FILE` and `holdfast submit --files -- …` (in a job file: "
-    f"files: true); the job sees them at {FILES}."
+_INSTEAD = msg(
+    "Your own files get into a job by `holdfast files put FILE` and `holdfast submit --files "
+    "-- …` (in a job file: files: true); the job sees them at {files}.",
+    files=FILES,
 )
 
 
@@ -42,8 +44,8 @@ class MountRules:
             return await self._reach.run(partial(call, *args, **kwargs), PATIENCE)
         except Silent:
             raise Unavailable(
-                "A folder that is to be mounted does not answer",
-                hint="Ask an admin: its file system, or the server it is on, may be down.",
+                msg("A folder that is to be mounted does not answer"),
+                hint=msg("Ask an admin: its file system, or the server it is on, may be down."),
             ) from None
 
     async def apply(self, job: Job, actor: Actor) -> Job:
@@ -69,7 +71,7 @@ class MountRules:
     def _made(self, path: str) -> Path:
         real = Path(os.path.realpath(path))
         if not real.is_dir():
-            raise UserError(f"The folder {path} is missing", field="path")
+            raise UserError(msg("The folder {path} is missing", path=path), field="path")
         return real
 
     def _folder(self, path: str) -> Path:
@@ -77,7 +79,7 @@ class MountRules:
         if not isinstance(answer, Path):
             raise UserError(answer[0], field="path", hint=answer[1])
         if not answer.is_dir():
-            raise UserError(f"{path} is not a folder", field="path")
+            raise UserError(msg("{path} is not a folder", path=path), field="path")
         return answer
 
     def _apply(self, job: Job, any_path: bool) -> Job:
@@ -101,29 +103,33 @@ class MountRules:
     def _source(self, source: str, any_path: bool) -> Path | tuple[str, str | None]:
         """The real path, or why not."""
         if "\0" in source or not source.startswith("/"):
-            return f"{source!r} is not an absolute path", "Write it from the root, such as /data/mnist."
+            return msg("{source} is not an absolute path", source=repr(source)), msg(
+                "Write it from the root, such as /data/mnist."
+            )
         try:
             real = Path(os.path.realpath(source, strict=True))
         except (OSError, ValueError):
             real = None
         allowed = any_path or (real is not None and self._is_allowed(real))
         if not allowed:  # the same words for what is missing: nobody may look around the machine this way
-            return f"{source} may not be mounted", self._what_is_allowed()
+            return msg("{source} may not be mounted", source=source), self._what_is_allowed()
         if real is None:
-            return f"{source} does not exist on this machine", None
+            return msg("{source} does not exist on this machine", source=source), None
         return self._ours(source, real) or real
 
     def _ours(self, source: str, real: Path) -> tuple[str, str] | None:
         """Why not, of a place that is in, or holds, what the server keeps."""
         home = Path(os.path.realpath(self._home))
         if real.is_relative_to(home):
-            return f"{source} is in the server's own state folder", "Keep what jobs need in another folder."
+            return msg("{source} is in the server's own state folder", source=source), msg(
+                "Keep what jobs need in another folder."
+            )
         if home.is_relative_to(real):
-            hint = "Mount a folder inside it, or move the state folder (HOLDFAST_HOME)."
-            return f"{source} holds the server's own state folder", hint
+            hint = msg("Mount a folder inside it, or move the state folder (HOLDFAST_HOME).")
+            return msg("{source} holds the server's own state folder", source=source), hint
         if self._shared is not None and (real.is_relative_to(self._shared) or self._shared.is_relative_to(real)):
-            hint = "Jobs get it by their group, or by the name of a dataset."
-            return f"{source} is, holds or lies in the folder of groups' files (files.folder)", hint
+            hint = msg("Jobs get it by their group, or by the name of a dataset.")
+            return msg("{source} is, holds or lies in the folder of groups' files (files.folder)", source=source), hint
         return None
 
     def _is_allowed(self, real: Path) -> bool:
@@ -131,7 +137,11 @@ class MountRules:
 
     def _what_is_allowed(self) -> str:
         if not self._allow:
-            said = "No folder may be mounted here but by admins; an admin can allow some with the setting mounts.allow."
+            said = msg(
+                "No folder may be mounted here but by admins; an admin can allow some with the setting mounts.allow."
+            )
         else:
-            said = f"Folders under these may be mounted: {', '.join(self._allow)}. An admin may mount any."
+            said = msg(
+                "Folders under these may be mounted: {allow}. An admin may mount any.", allow=", ".join(self._allow)
+            )
         return f"{said} {_INSTEAD}"

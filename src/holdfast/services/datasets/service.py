@@ -21,6 +21,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.catalogue import SecretKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
@@ -106,7 +107,7 @@ class Datasets:
         _need_admin(actor)
         dataset = await self.get(actor, name)
         if dataset.kind != kinds.ENV:
-            raise UserError(f"The dataset {name} has no variables", hint="Only the kind env has.")
+            raise UserError(msg("The dataset {name} has no variables", name=name), hint=msg("Only the kind env has."))
         return (await self.variables_of([name])).get(name, {})
 
     async def variables_of(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -127,7 +128,10 @@ class Datasets:
         _need_admin(actor)
         dataset = await self.get(actor, name)
         if dataset.kind != kinds.GIT:
-            raise UserError(f"The dataset {name} is not of the kind git", hint="Only those are brought up to date.")
+            raise UserError(
+                msg("The dataset {name} is not of the kind git", name=name),
+                hint=msg("Only those are brought up to date."),
+            )
         return await self._git.sync(dataset, SYNC_PATIENCE)
 
     async def create(
@@ -205,7 +209,7 @@ class Datasets:
         try:
             real.encode()
         except UnicodeEncodeError:
-            raise UserError(f"The real path of {path} is not UTF-8", field="path") from None
+            raise UserError(msg("The real path of {path} is not UTF-8", path=path), field="path") from None
         return real
 
     async def _make_volume(self, name: str, adopt: bool) -> None:
@@ -215,12 +219,14 @@ class Datasets:
         try:
             folder = await asyncio.to_thread(self._folders.make, self._folders.dataset(name))
         except OSError as error:
-            raise Unavailable(f"The folder of the volume {name} cannot be made: {error.strerror}") from error
+            raise Unavailable(
+                msg("The folder of the volume {name} cannot be made: {strerror}", name=name, strerror=error.strerror)
+            ) from error
         if not adopt and await asyncio.to_thread(_has_anything, folder):
             raise Conflict(
-                f"There is data left of an earlier volume {name}, in {folder}",
+                msg("There is data left of an earlier volume {name}, in {folder}", name=name, folder=folder),
                 field="name",
-                hint="Take it over with --adopt (adopt: true), choose another name, or move the data away.",
+                hint=msg("Take it over with --adopt (adopt: true), choose another name, or move the data away."),
             )
 
     def _placed(self, dataset: Dataset) -> Dataset:
@@ -249,18 +255,18 @@ def may_use(actor: Actor, dataset: Dataset) -> bool:
 
 def _need_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins manage datasets")
+        raise Forbidden(msg("Only admins manage datasets"))
 
 
 def _unknown(name: str, known: Iterable[Dataset]) -> NoDataset:
     hint = nearest(name, [dataset.name for dataset in known], "holdfast dataset ls")
-    return NoDataset(f"There is no dataset {name[:100]}", hint=hint)
+    return NoDataset(msg("There is no dataset {name}", name=name[:100]), hint=hint)
 
 
 def _variables(kind: str, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
     if kind != kinds.ENV:
         if given:
-            raise UserError("Only the kind env has variables", field="variables")
+            raise UserError(msg("Only the kind env has variables"), field="variables")
         return None
     kinds.check_variables(given or {})
     return given or {}
@@ -308,9 +314,9 @@ def _check_secret(conn: Connection, dataset: Dataset) -> None:
     if secret is None:
         known = [known.name for known in secret_rows.list_secrets(conn) if known.kind is SecretKind.OPAQUE]
         hint = nearest(name, known, "holdfast secret ls")
-        raise NotFound(f"There is no secret {name[:100]}", field="data", hint=hint)
+        raise NotFound(msg("There is no secret {name}", name=name[:100]), field="data", hint=hint)
     if secret.kind is not SecretKind.OPAQUE:
-        raise UserError(f"The secret {name} is for a registry, not for git", field="data")
+        raise UserError(msg("The secret {name} is for a registry, not for git", name=name), field="data")
 
 
 def _change(conn: Connection, name: str, change: DatasetChange) -> Dataset:
@@ -341,16 +347,22 @@ def _set_grants(conn: Connection, dataset: Dataset, wanted: Mapping[str, bool]) 
 def _check_kind(before: str, after: str) -> None:
     """What was mounted from one place cannot turn into variables, nor a volume into somebody's folder."""
     if before != after and not {before, after} <= {kinds.FOLDER, kinds.NFS}:
-        hint = "Remove it and add another; a volume's data stays."
-        raise UserError(f"A dataset of the kind {before} cannot become {after}", field="kind", hint=hint)
+        hint = msg("Remove it and add another; a volume's data stays.")
+        raise UserError(
+            msg("A dataset of the kind {before} cannot become {after}", before=before, after=after),
+            field="kind",
+            hint=hint,
+        )
 
 
 def _delete(conn: Connection, name: str, purge: bool) -> str:
     """The kind it was of."""
     kind = _need(conn, name).kind
     if purge and kind in (kinds.FOLDER, kinds.NFS):
-        hint = "Remove the dataset without purge, and the data yourself."
-        raise UserError(f"The folder of {name} was not made by Holdfast, which will not remove it", hint=hint)
+        hint = msg("Remove the dataset without purge, and the data yourself.")
+        raise UserError(
+            msg("The folder of {name} was not made by Holdfast, which will not remove it", name=name), hint=hint
+        )
     dataset_rows.delete_dataset(conn, name)
     return kind
 
@@ -358,7 +370,7 @@ def _delete(conn: Connection, name: str, purge: bool) -> str:
 def _grant(conn: Connection, name: str, group: str, writable: bool) -> Dataset:
     dataset = _need(conn, name)
     if writable and dataset.kind in (kinds.GIT, kinds.ENV):
-        raise UserError(f"Nobody can write to a dataset of the kind {dataset.kind}", field="writable")
+        raise UserError(msg("Nobody can write to a dataset of the kind {kind}", kind=dataset.kind), field="writable")
     need_group(conn, group)
     dataset_rows.grant(conn, dataset.name, group, writable=writable)
     return _need(conn, name)
@@ -367,5 +379,5 @@ def _grant(conn: Connection, name: str, group: str, writable: bool) -> Dataset:
 def _revoke(conn: Connection, name: str, group: str) -> Dataset:
     _need(conn, name)
     if not dataset_rows.revoke(conn, name, group):
-        raise NotFound(f"The dataset {name} is not granted to {group[:100]}")
+        raise NotFound(msg("The dataset {name} is not granted to {group}", name=name, group=group[:100]))
     return _need(conn, name)

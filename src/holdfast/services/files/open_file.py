@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 
 from holdfast.core.errors import HoldfastError
+from holdfast.core.messages import msg
 
 from ..disk_work import DiskWork
 from .tree import Tree
@@ -37,7 +38,7 @@ class OpenFile:
             while at < end:
                 piece = await self.work.short(partial(os.pread, self.file.fileno(), min(CHUNK, end - at), at))
                 if not piece:
-                    raise Shortened(f"{self.name} became shorter while it was read")
+                    raise Shortened(msg("{name} became shorter while it was read", name=self.name))
                 at += len(piece)
                 yield piece
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.errors import Forbidden, UserError
+from holdfast.core.messages import msg
 
 LONGEST = 4000  # bytes
 LONGEST_PART = 255  # bytes; what file systems take
@@ -19,7 +20,7 @@ def parse_path(path: str, field: str = "path") -> tuple[str, ...]:
     parts = tuple(path.split("/"))
     why = _flaw(path, parts)
     if why is not None:
-        raise UserError(f"{path[:100]!r} {why}", field=field, hint="Write it as models/first/weights.bin.")
+        raise UserError(f"{path[:100]!r} {why}", field=field, hint=msg("Write it as models/first/weights.bin."))
     return parts
 
 
@@ -37,15 +38,17 @@ def _flaw(path: str, parts: tuple[str, ...]) -> str | None:
     try:
         raw = path.encode()
     except UnicodeEncodeError:
-        return "is not UTF-8"
+        return msg("is not UTF-8")
     if "\0" in path:
-        return "holds a NUL"
+        return msg("holds a NUL")
     if len(raw) > LONGEST or len(parts) > DEEPEST:
-        return f"is too long: a path has at most {LONGEST} bytes and {DEEPEST} parts"
+        return msg(
+            "is too long: a path has at most {longest} bytes and {deepest} parts", longest=LONGEST, deepest=DEEPEST
+        )
     if any(part in ("", ".", "..") for part in parts):
-        return "holds a part that is empty, '.' or '..'"
+        return msg("holds a part that is empty, '.' or '..'")
     if any(len(part.encode()) > LONGEST_PART for part in parts):
-        return f"holds a part of more than {LONGEST_PART} bytes"
+        return msg("holds a part of more than {longest_part} bytes", longest_part=LONGEST_PART)
     return None
 
 
@@ -62,7 +65,9 @@ def own_names(folder: str) -> frozenset[str]:
 def need_changeable(parts: tuple[str, ...]) -> None:
     """Nobody but the platform changes what it notes beside people's files."""
     if is_own(parts):
-        raise Forbidden("Invalid Operation", field="path", hint=f"{parts[2]} is kept by the platform itself.")
+        raise Forbidden(
+            msg("Invalid Operation"), field="path", hint=msg("{x1} is kept by the platform itself.", x1=parts[2])
+        )
 
 
 def is_own(parts: tuple[str, ...]) -> bool:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Conflict, NotFound, TooLarge
 from holdfast.core.identity import group_path
+from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
@@ -64,7 +65,7 @@ class Files:
             except OSError:
                 if not parts:
                     return NOTHING  # nobody has put anything there yet
-                raise NotFound(f"There is no folder {show_path(parts)}", field="path") from None
+                raise NotFound(msg("There is no folder {parts}", parts=show_path(parts)), field="path") from None
             walk = Walk(stop, recursive=recursive, after=path + after if after else "")
             with closing_fd(fd):
                 return _within(collect(walk, walk.items(fd, path), _most(limit)), path)
@@ -101,7 +102,7 @@ class Files:
         try:
             return await self._work.long(work, group)
         except OSError as error:
-            raise Unavailable(f"The shared files cannot be read: {error.strerror}") from error
+            raise Unavailable(msg("The shared files cannot be read: {strerror}", strerror=error.strerror)) from error
 
     async def open(self, actor: Actor, group: str, path: str) -> OpenFile:
         """NotFound when there is no plain file of that path."""
@@ -142,8 +143,8 @@ class Files:
             size += len(chunk)
             if size > self._max_bytes:
                 raise TooLarge(
-                    f"A shared file may have at most {self._max_bytes} bytes",
-                    hint="An admin may raise files.max_upload_bytes; a job can write larger ones by itself.",
+                    msg("A shared file may have at most {max_bytes} bytes", max_bytes=self._max_bytes),
+                    hint=msg("An admin may raise files.max_upload_bytes; a job can write larger ones by itself."),
                 )
             waiting += chunk
             if len(waiting) >= BUFFER:
@@ -157,7 +158,7 @@ class Files:
             return await self._work.short(work)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                raise Unavailable("The group's files lie on another disk than what comes in for them") from error
+                raise Unavailable(msg("The group's files lie on another disk than what comes in for them")) from error
             raise not_kept(parts, error) from error
 
     async def delete(self, actor: Actor, group: str, path: str, *, recursive: bool = False) -> int:
@@ -174,7 +175,7 @@ class Files:
             if tree.remove_file(parts):
                 return 1
             if not tree.is_folder(parts):
-                raise NotFound(f"There is no file or folder {show_path(parts)}", field="path")
+                raise NotFound(msg("There is no file or folder {parts}", parts=show_path(parts)), field="path")
             if not recursive:
                 raise _needs_recursive(show_path(parts))
             return tree.remove_folder(parts, stop)
@@ -205,7 +206,9 @@ class Files:
     async def tree(self, actor: Actor, group: str) -> Tree:
         """Of a group that the actor is a member of; admins, of any."""
         if not may(actor, Verb.USE_FILES, group):
-            raise NotInGroup(f"Only members of {group[:100]} use its shared files", group=group, field="group")
+            raise NotInGroup(
+                msg("Only members of {group} use its shared files", group=group[:100]), group=group, field="group"
+            )
         if await self._store.read(people.get_group, group) is None:
             raise no_group(group, [known.name for known in await self._store.read(people.list_groups)], "group")
         return Tree(self._shared, group)
@@ -219,9 +222,13 @@ class Files:
         found = [name for name in names if group_path(name) == path]
         if len(found) > 1:
             shown = " and ".join(sorted(found)[:2])
-            raise Conflict(f"{path} may mean {shown}", field="group", hint="Write the group's exact name.")
+            raise Conflict(
+                msg("{path} may mean {shown}", path=path, shown=shown),
+                field="group",
+                hint=msg("Write the group's exact name."),
+            )
         if not found:
-            raise NotInGroup(f"You are in no group {path[:100]}", group=path, field="group")
+            raise NotInGroup(msg("You are in no group {path}", path=path[:100]), group=path, field="group")
         return found[0]
 
     # -- after a kill
@@ -254,7 +261,9 @@ def _within(listing: Listing, path: str) -> Listing:
 
 def _needs_recursive(what: str) -> Conflict:
     return Conflict(
-        f"{what} is a folder", field="path", hint="Say that all of it is meant: -r on the command line, else recursive."
+        msg("{what} is a folder", what=what),
+        field="path",
+        hint=msg("Say that all of it is meant: -r on the command line, else recursive."),
     )
 
 
@@ -270,4 +279,4 @@ async def _removed(work: Awaitable[int]) -> int:
     try:
         return await work
     except OSError as error:
-        raise Unavailable(f"Not everything could be removed: {error.strerror}") from error
+        raise Unavailable(msg("Not everything could be removed: {strerror}", strerror=error.strerror)) from error

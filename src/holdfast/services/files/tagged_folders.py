@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, NotFound, UserError
+from holdfast.core.messages import msg
 
 from ..disk_work import DiskWork
 from ..names import check_text
@@ -92,7 +93,9 @@ class TaggedFolders:
         )
         async with self._turn(group):
             if await self._work.short(lambda: _read(tree, group, id)) is not None:
-                raise Conflict(f"There is a dataset {id} already", field="id", hint="Choose another name.")
+                raise Conflict(
+                    msg("There is a dataset {id} already", id=id), field="id", hint=msg("Choose another name.")
+                )
             await self._note(tree, folder)
         return folder
 
@@ -132,15 +135,15 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
 def _check_id(id: str) -> None:
     if not _ID.fullmatch(id) or id in (".", ".."):
         raise UserError(
-            f"{id[:80]!r} cannot be the name of a dataset",
+            msg("{id} cannot be the name of a dataset", id=repr(id[:80])),
             field="id",
-            hint="Use up to 63 letters, digits, dots, dashes and underscores.",
+            hint=msg("Use up to 63 letters, digits, dots, dashes and underscores."),
         )
 
 
 def _checked(tags: Sequence[str]) -> tuple[str, ...]:
     if len(tags) > MOST_TAGS:
-        raise UserError(f"A dataset has at most {MOST_TAGS} tags", field="tags")
+        raise UserError(msg("A dataset has at most {most_tags} tags", most_tags=MOST_TAGS), field="tags")
     for tag in tags:
         check_text(tag, "tags", longest=LONGEST_TAG)
     return tuple(dict.fromkeys(tag for tag in tags if tag))
@@ -169,7 +172,7 @@ def _ids(tree: Tree, stop: threading.Event) -> list[str]:
 def _need(tree: Tree, group: str, id: str) -> TaggedFolder:
     folder = _read(tree, group, id)
     if folder is None:
-        raise NotFound(f"There is no dataset {id[:100]}", field="id")
+        raise NotFound(msg("There is no dataset {id}", id=id[:100]), field="id")
     return folder
 
 

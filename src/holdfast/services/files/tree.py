@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.messages import msg
 from holdfast.shared_folders import SharedFolders
 
 from ..refusals import Unavailable
@@ -369,38 +370,44 @@ def show_path(parts: tuple[str, ...]) -> str:
 
 def missing(parts: tuple[str, ...], error: OSError) -> NotFound | Unavailable:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG):
-        return NotFound(f"There is no file {show_path(parts)}")
-    return Unavailable(f"{show_path(parts)} cannot be read: {error.strerror}")
+        return NotFound(msg("There is no file {parts}", parts=show_path(parts)))
+    return Unavailable(msg("{parts} cannot be read: {strerror}", parts=show_path(parts), strerror=error.strerror))
 
 
 def no_file(parts: tuple[str, ...], *, folder: bool) -> NotFound:
     if folder:
         return NotFound(
-            f"{show_path(parts)} is a folder", hint="Name a file in it, or take all of it: -r on the command line."
+            msg("{parts} is a folder", parts=show_path(parts)),
+            hint=msg("Name a file in it, or take all of it: -r on the command line."),
         )
-    return NotFound(f"There is no file {show_path(parts)}")
+    return NotFound(msg("There is no file {parts}", parts=show_path(parts)))
 
 
 def in_the_way(parts: tuple[str, ...], error: OSError) -> Conflict | Unavailable:
     if error.errno in (errno.ENOTDIR, errno.ELOOP):
         return Conflict(
-            f"{show_path(parts)} is not a folder, so nothing can lie in it",
+            msg("{parts} is not a folder, so nothing can lie in it", parts=show_path(parts)),
             field="path",
-            hint="Choose another path, or remove that file first.",
+            hint=msg("Choose another path, or remove that file first."),
         )
-    return Unavailable(f"{show_path(parts)} cannot be used: {error.strerror}")
+    return Unavailable(msg("{parts} cannot be used: {strerror}", parts=show_path(parts), strerror=error.strerror))
 
 
 def _is_folder(parts: tuple[str, ...]) -> Conflict:
     return Conflict(
-        f"{show_path(parts)} is a folder", field="path", hint="Choose another name, or remove the folder first."
+        msg("{parts} is a folder", parts=show_path(parts)),
+        field="path",
+        hint=msg("Choose another name, or remove the folder first."),
     )
 
 
 def not_kept(parts: tuple[str, ...], error: OSError) -> Unavailable:
     if error.errno in _FULL:
         return Unavailable(
-            f"{show_path(parts)} was not kept: there is no room left for it on the disk of the shared files",
-            hint="Remove files that nobody needs any more, or ask an admin for a larger disk (files.folder).",
+            msg(
+                "{parts} was not kept: there is no room left for it on the disk of the shared files",
+                parts=show_path(parts),
+            ),
+            hint=msg("Remove files that nobody needs any more, or ask an admin for a larger disk (files.folder)."),
         )
-    return Unavailable(f"{show_path(parts)} was not kept: {error.strerror}")
+    return Unavailable(msg("{parts} was not kept: {strerror}", parts=show_path(parts), strerror=error.strerror))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 from ..refusals import TooManyRequests, Unavailable
 
@@ -26,12 +27,14 @@ class Uploads:
         """While it comes in. Refused rather than waited for: who waits holds a connection."""
         if self._users[user] >= PER_USER:
             raise TooManyRequests(
-                f"{PER_USER} files of yours are coming in just now",
+                msg("{per_user} files of yours are coming in just now", per_user=PER_USER),
                 retry_after=COME_BACK,
-                hint="Send the others when these are there.",
+                hint=msg("Send the others when these are there."),
             )
         if self._users.total() >= IN_ALL:
-            raise Unavailable(f"{IN_ALL} files are coming in just now", hint="Try again in a moment.")
+            raise Unavailable(
+                msg("{in_all} files are coming in just now", in_all=IN_ALL), hint=msg("Try again in a moment.")
+            )
         self._users[user] += 1
         try:
             yield
@@ -49,7 +52,8 @@ async def not_silent(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 chunk = await anext(chunks, None)
         except TimeoutError:
             raise UserError(
-                f"Nothing more of the file came for {SILENCE:g} seconds, so it was given up", hint="Send it again."
+                msg("Nothing more of the file came for {silence} seconds, so it was given up", silence=f"{SILENCE:g}"),
+                hint=msg("Send it again."),
             ) from None
         if chunk is None:
             return

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from holdfast.core.access import Actor
 from holdfast.core.attempt import Debugger
 from holdfast.core.errors import Conflict, UserError, quoted
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 
 from ..control import Control
@@ -65,7 +66,7 @@ class Debuggers:
         if job.state.final:
             return None
         first = next((each for each in self.of(job.id) if each.is_free), None)
-        return f"{first.place[-LONGEST_PLACE:]} in {first.task}" if first else None
+        return msg("{place} in {task}", place=first.place[-LONGEST_PLACE:], task=first.task) if first else None
 
     async def attach(
         self, actor: Actor, ref: str, task: str | None = None, *, id: str | None = None, wait: float = 0.0
@@ -108,22 +109,33 @@ class Debuggers:
         free = [each for each in found if not each.debugger.attached]
         if found and not free:
             raise Conflict(
-                f"Somebody is at the debugger in {found[0].task} already, at {found[0].place}",
-                hint="It takes one at a time: try again once they have left.",
+                msg(
+                    "Somebody is at the debugger in {task} already, at {place}",
+                    task=found[0].task,
+                    place=found[0].place,
+                ),
+                hint=msg("It takes one at a time: try again once they have left."),
             )
         return free[0] if free else None
 
     def _none(self, job: JobSummary, task: str | None, entrance: Entrance) -> Conflict:
         others = [each.task for each in self.of(job.id)]
         if task is not None and others:
-            return Conflict(f"No debugger waits in {task} of {job.id}", hint=f"One waits in {others[0]}.")
-        hint = (
-            "Have the program call `import paipdb; paipdb.settrace()`, or run it by `python3 -m paipdb`; "
-            f"`holdfast stack {job.id}` shows where it is now."
+            return Conflict(
+                msg("No debugger waits in {task} of {id}", task=task, id=job.id),
+                hint=msg("One waits in {x1}.", x1=others[0]),
+            )
+        hint = msg(
+            "Have the program call `import paipdb; paipdb.settrace()`, or run it by `python3 -m "
+            "paipdb`; `holdfast stack {id}` shows where it is now.",
+            id=job.id,
         )
         if entrance.held:
-            hint = f"It failed and is held: `holdfast ssh {job.id}` gets inside, and `python3 -m paipdb` runs it again."
-        return Conflict(f"No debugger waits in {job.id}", hint=hint)
+            hint = msg(
+                "It failed and is held: `holdfast ssh {id}` gets inside, and `python3 -m paipdb` runs it again.",
+                id=job.id,
+            )
+        return Conflict(msg("No debugger waits in {id}", id=job.id), hint=hint)
 
 
 async def _show_token(stream: PortStream, chosen: Waiting) -> None:
@@ -134,8 +146,14 @@ async def _show_token(stream: PortStream, chosen: Waiting) -> None:
             await stream.writer.drain()
     except asyncio.IncompleteReadError as error:
         said = quoted(error.partial)[:LONGEST_REFUSAL]
-        raise Conflict(said or f"The debugger in {chosen.task} is gone", hint="Try again in a moment.") from None
+        raise Conflict(
+            said or msg("The debugger in {task} is gone", task=chosen.task), hint=msg("Try again in a moment.")
+        ) from None
     except (asyncio.LimitOverrunError, TimeoutError, OSError):
         raise UserError(
-            f"What listens on port {chosen.debugger.port} of {chosen.task} does not answer as a debugger does"
+            msg(
+                "What listens on port {port} of {task} does not answer as a debugger does",
+                port=chosen.debugger.port,
+                task=chosen.task,
+            )
         ) from None

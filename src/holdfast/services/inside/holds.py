@@ -12,6 +12,7 @@ from holdfast.core.attempt import Held, TaskAttempt
 from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.holding import Ask, HoldRequest, spell_out
 from holdfast.core.job import Keep
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState, TaskState
 from holdfast.settings import HoldSettings
@@ -66,7 +67,7 @@ class Holds:
         """Hold longer: `by` so much more than now planned, or `until` then. With neither, by the usual duration, or as
         long as may be. UserError, and nothing changes, for more than the admin allows."""
         if by is not None and until is not None:
-            raise UserError("Say for how much longer, or until when, not both", field="until")
+            raise UserError(msg("Say for how much longer, or until when, not both"), field="until")
         job, tasks = await self._find(actor, ref, task)
         ends = {each.task: self._end(each, by, until) for each in tasks}
         await asyncio.gather(*(self._ask(job, actor, Ask.EXTEND, name, end) for name, end in ends.items()))
@@ -77,7 +78,7 @@ class Holds:
         job, tasks = await self._find(actor, ref, task)
         whole = [each for each in tasks if each.held and each.held.keep is Keep.ALL]
         if not whole:
-            raise Conflict(f"Of {_names(tasks)} only the files are kept already")
+            raise Conflict(msg("Of {tasks} only the files are kept already", tasks=_names(tasks)))
         await self._ask(job, actor, Ask.KEEP_FILES, task)
         return self._now(job, tasks)
 
@@ -94,14 +95,24 @@ class Holds:
         live = self._control.active(job.id)
         if live is None:
             failed = job.state is JobState.FAILED
-            hint = f"Run it again and keep it: `holdfast rerun {job.id} --hold`." if failed else None
-            raise Conflict(f"{job.name} ({job.id}) has ended, and nothing of it is held", hint=hint)
+            hint = msg("Run it again and keep it: `holdfast rerun {id} --hold`.", id=job.id) if failed else None
+            raise Conflict(
+                msg("{name} ({id}) has ended, and nothing of it is held", name=job.name, id=job.id), hint=hint
+            )
         if task is not None and task not in (names := [each.task for each in live.tasks]):
-            raise NotFound(f"{job.name} has no task {task[:100]}", field="task", hint=nearest(task, names))
+            raise NotFound(
+                msg("{name} has no task {task}", name=job.name, task=task[:100]),
+                field="task",
+                hint=nearest(task, names),
+            )
         found = [each for each in self._held(job.id) if task in (None, each.task)]
         if not found:
             where = f"{job.name} ({job.id})"
-            said = f"Nothing of {where} is held" if task is None else f"{task} of {where} is not held"
+            said = (
+                msg("Nothing of {where} is held", where=where)
+                if task is None
+                else msg("{task} of {where} is not held", task=task, where=where)
+            )
             raise Conflict(said, hint=_not_held(live.tasks))
         return job, found
 
@@ -127,13 +138,20 @@ class Holds:
         end = until if until is not None else _later(task.held.until, by or timedelta())
         if end > latest:
             raise UserError(
-                f"{task.task} can be held until {_instant(latest)} at the latest: {spell_out(self._longest)} in all",
+                msg(
+                    "{task} can be held until {latest} at the latest: {longest} in all",
+                    task=task.task,
+                    latest=_instant(latest),
+                    longest=spell_out(self._longest),
+                ),
                 field="until" if until is not None else "for",
-                hint=f"Give --until {latest.isoformat(timespec='minutes')[:16]}Z.",
+                hint=msg("Give --until {latest}Z.", latest=latest.isoformat(timespec="minutes")[:16]),
             )
         if end <= self._clock():
             raise UserError(
-                f"{_instant(end)} is over", field="until", hint="`holdfast release` lets held tasks go at once."
+                msg("{end} is over", end=_instant(end)),
+                field="until",
+                hint=msg("`holdfast release` lets held tasks go at once."),
             )
         return end
 
@@ -142,7 +160,7 @@ class Holds:
     ) -> None:
         request = HoldRequest(actor=actor.name, at=self._clock(), ask=ask, task=task, until=until)
         if not await self._control.ask_hold(job.id, request):
-            raise Conflict(f"{job.name} ({job.id}) has ended meanwhile")
+            raise Conflict(msg("{name} ({id}) has ended meanwhile", name=job.name, id=job.id))
 
     def _now(self, job: JobSummary, tasks: Sequence[TaskAttempt]) -> HeldJob:
         names = {task.task for task in tasks}
@@ -166,12 +184,16 @@ def with_hold(job: JobSummary, control: Control) -> JobSummary:
 
 
 def _names(tasks: Sequence[TaskAttempt]) -> str:
-    return ", ".join(task.task for task in tasks[:5]) + (" and others" if len(tasks) > 5 else "")
+    return ", ".join(task.task for task in tasks[:5]) + (msg(" and others") if len(tasks) > 5 else "")
 
 
 def _not_held(tasks: Sequence[TaskAttempt]) -> str:
     held = [task for task in tasks if task.state is TaskState.HELD and task.stop is None]
-    return f"Held: {_names(held)}." if held else "Tasks are held whose command failed, where the job asks for it."
+    return (
+        msg("Held: {held}.", held=_names(held))
+        if held
+        else msg("Tasks are held whose command failed, where the job asks for it.")
+    )
 
 
 def _instant(at: datetime) -> str:

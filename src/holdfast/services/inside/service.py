@@ -14,6 +14,7 @@ from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Conflict, NotFound, UserError
 from holdfast.core.identity import plain_roles
 from holdfast.core.job import Keep
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Command, Engine, LetsIn, NoEntry, Session
@@ -53,7 +54,11 @@ class Entrance:
     def whose(self, actor: Actor) -> str:
         """To be told to whoever enters a job that is not their own; empty where it is."""
         job = self.job
-        return "" if job.user == actor.name else f"{job.name} ({job.id}) of {job.user}, {self.task}"
+        return (
+            ""
+            if job.user == actor.name
+            else msg("{name} ({id}) of {user}, {task}", name=job.name, id=job.id, user=job.user, task=self.task)
+        )
 
 
 class Entering:
@@ -75,8 +80,8 @@ class Entering:
         self._clock = clock
         self._monotonic = monotonic
         self._sessions = Places("sessions", sessions_per_user, SESSIONS_IN_ALL)
-        self._between = PlacesBetween("sessions between tasks", sessions_per_user, SESSIONS_IN_ALL)
-        self._ports = Places("connections to ports", sessions_per_user * PORTS_PER_SESSION, PORTS_IN_ALL)
+        self._between = PlacesBetween(msg("sessions between tasks"), sessions_per_user, SESSIONS_IN_ALL)
+        self._ports = Places(msg("connections to ports"), sessions_per_user * PORTS_PER_SESSION, PORTS_IN_ALL)
         self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -176,7 +181,7 @@ class Entering:
         """To what listens on a port of a task. Whoever gets the stream closes it. Where a `way` is named, it is told
         in the job's events."""
         if not 0 < port < 65536:
-            raise UserError(f"{port} is no port", field="port", hint="Ports go from 1 to 65535.")
+            raise UserError(msg("{port} is no port", port=port), field="port", hint=msg("Ports go from 1 to 65535."))
         entrance = await self.find(actor, ref, task)
         engine = await self._open(entrance)
         release = self._ports.take(actor.name)
@@ -191,7 +196,7 @@ class Entering:
 
     async def _open(self, entrance: Entrance) -> LetsIn:
         if self._engine is None:
-            raise UserError("What runs the jobs here lets nobody in", hint="The logs tell what a job does.")
+            raise UserError(msg("What runs the jobs here lets nobody in"), hint=msg("The logs tell what a job does."))
         if entrance.files_only:
             try:
                 await self._control.revive(entrance.job.id, entrance.task)
@@ -217,7 +222,7 @@ class Entering:
 
     async def _save(self, actor: Actor, entrance: Entrance, way: str) -> None:
         job = entrance.job
-        message = f"{actor.name} entered {entrance.task} by {way}"
+        message = msg("{name} entered {task} by {way}", name=actor.name, task=entrance.task, way=way)
         event = NewEvent(
             kind="entered",
             message=message,
@@ -246,9 +251,12 @@ class Places:
     def take(self, user: str) -> Callable[[], None]:
         """One more, until what is returned is called. Conflict or Unavailable when there are too many."""
         if self._taken[user] >= self._most:
-            raise Conflict(f"You have {self._most} {self._what} open already", hint="Close some first.")
+            raise Conflict(
+                msg("You have {most} {what} open already", most=self._most, what=self._what),
+                hint=msg("Close some first."),
+            )
         if self._taken.total() >= self._in_all:
-            raise Unavailable(f"Too many {self._what} are open here", hint="Try again in a while.")
+            raise Unavailable(msg("Too many {what} are open here", what=self._what), hint=msg("Try again in a while."))
         self._taken[user] += 1
         return once(lambda: self._give_back(user))
 
@@ -378,34 +386,43 @@ def _named(snapshot: JobSnapshot, wanted: str) -> TaskAttempt:
                 return task
     names = [task.task for task in snapshot.tasks]
     known = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
-    hint = nearest(wanted[:100], names) or f"Its tasks are {known}."
-    raise NotFound(f"{snapshot.id} has no task {wanted[:100]}", field="task", hint=hint)
+    hint = nearest(wanted[:100], names) or msg("Its tasks are {known}.", known=known)
+    raise NotFound(msg("{id} has no task {wanted}", id=snapshot.id, wanted=wanted[:100]), field="task", hint=hint)
 
 
 def _need_open(snapshot: JobSnapshot, task: TaskAttempt) -> TaskAttempt:
     if _is_open(task):
         return task
     others = [other.task for other in snapshot.tasks if _is_open(other)]
-    hint = f"These can be entered: {', '.join(others[:MOST_NAMED])}." if others else None
+    hint = msg("These can be entered: {others}.", others=", ".join(others[:MOST_NAMED])) if others else None
     if task.state.ended:
-        when = f" at {_moment(task.finished_at)}" if task.finished_at else ""
-        raise Conflict(f"{task.task} of {snapshot.id} ended{when}; its container is gone", hint=hint)
-    raise Conflict(f"{task.task} of {snapshot.id} has not started yet", hint=hint or "Try again once it runs.")
+        when = msg(" at {finished_at}", finished_at=_moment(task.finished_at)) if task.finished_at else ""
+        raise Conflict(
+            msg("{task} of {id} ended{when}; its container is gone", task=task.task, id=snapshot.id, when=when),
+            hint=hint,
+        )
+    raise Conflict(
+        msg("{task} of {id} has not started yet", task=task.task, id=snapshot.id),
+        hint=hint or msg("Try again once it runs."),
+    )
 
 
 def _not_started(snapshot: JobSnapshot, waiting: tuple[str, ...]) -> Conflict:
     if snapshot.tasks and all(task.state.ended for task in snapshot.tasks):
-        return Conflict(f"No task of {snapshot.id} runs any more", hint="It is ending, or is about to be tried again.")
-    hint = f"It waits: {waiting[0]}" if waiting else "Try again once it runs."
-    return Conflict(f"{snapshot.id} has not started yet", hint=hint)
+        return Conflict(
+            msg("No task of {id} runs any more", id=snapshot.id),
+            hint=msg("It is ending, or is about to be tried again."),
+        )
+    hint = msg("It waits: {x1}", x1=waiting[0]) if waiting else msg("Try again once it runs.")
+    return Conflict(msg("{id} has not started yet", id=snapshot.id), hint=hint)
 
 
 def _is_over(job: JobSummary) -> Conflict:
-    when = f" at {_moment(job.finished_at)}" if job.finished_at else ""
-    hint = f"Run it again: `holdfast rerun {job.id}`."
+    when = msg(" at {finished_at}", finished_at=_moment(job.finished_at)) if job.finished_at else ""
+    hint = msg("Run it again: `holdfast rerun {id}`.", id=job.id)
     if job.state is JobState.FAILED:
-        hint = f"Run it with --hold to keep it next time: `holdfast rerun {job.id} --hold`."
-    return Conflict(f"{job.id} ended{when}; its container is gone", hint=hint)
+        hint = msg("Run it with --hold to keep it next time: `holdfast rerun {id} --hold`.", id=job.id)
+    return Conflict(msg("{id} ended{when}; its container is gone", id=job.id, when=when), hint=hint)
 
 
 def _moment(when: datetime) -> str:

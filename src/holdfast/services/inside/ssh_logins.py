@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
+from holdfast.core.messages import msg
 from holdfast.core.records import User
 from holdfast.launching.keys import job_pair, job_purpose
 from holdfast.store import people
@@ -91,9 +92,9 @@ class SshLogins:
             return Proof(lambda: self._owners(blob), "key")
         short = [each for each in self._good_short() if each.blob == blob]
         if short:
-            return Proof(lambda: self._holders(short), "short-lived key")
+            return Proof(lambda: self._holders(short), msg("short-lived key"))
         if await self.is_job_key(blob, job_id):
-            return Proof(lambda: self._owner_of(job_id), "job's key", job_id)
+            return Proof(lambda: self._owner_of(job_id), msg("job's key"), job_id)
         return None
 
     async def by_token(self, text: str, address: str) -> Proof | None:

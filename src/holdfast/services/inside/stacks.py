@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, UserError
+from holdfast.core.messages import msg
 from holdfast.engines.base import Command, Engine, Inside, LetsIn, NoEntry, ProcessInfo
 
 from .service import Entering, Entrance
@@ -36,7 +37,7 @@ SMALL = 4096  # bytes of a file in /proc
 STATES = {
     "R": "running",
     "S": "sleeping",
-    "D": "waiting for a device",
+    "D": msg("waiting for a device"),
     "T": "stopped",
     "t": "traced",
     "Z": "ended",
@@ -103,11 +104,13 @@ class Stacks:
 
     async def _processes(self, entrance: Entrance) -> Sequence[ProcessInfo]:
         if self._engine is None:
-            raise UserError("What runs the jobs here does not tell what runs in them")
+            raise UserError(msg("What runs the jobs here does not tell what runs in them"))
         try:
             return await self._engine.processes(entrance.attempt_id)
         except NoEntry as error:
-            raise Conflict(f"{entrance.task} of {entrance.job.id}: {error}") from None
+            raise Conflict(
+                msg("{task} of {id}: {error}", task=entrance.task, id=entrance.job.id, error=error)
+            ) from None
 
     async def _look(
         self, actor: Actor, entrance: Entrance, info: ProcessInfo, inner: dict[int, int], until: float | None
@@ -125,14 +128,14 @@ class Stacks:
         if not info.python:
             return found
         if until is None:
-            return replace(found, error=f"Not looked into: only the first {MOST} of a task are")
+            return replace(found, error=msg("Not looked into: only the first {most} of a task are", most=MOST))
         try:
             async with asyncio.timeout_at(until), self._turns.of(actor.name):
                 return replace(found, threads=await self._spy(entrance.attempt_id, info.inner_pid))
         except _Failed as error:
             return replace(found, error=str(error))
         except TimeoutError:
-            return replace(found, error=f"It took longer than {TIME:g} s")
+            return replace(found, error=msg("It took longer than {time} s", time=f"{TIME:g}"))
 
     async def _spy(self, attempt_id: str, process: int) -> tuple[Thread, ...]:
         assert self._engine is not None
@@ -178,7 +181,7 @@ async def _bounded(read: Callable[[], Awaitable[bytes]]) -> bytes:
         parts.append(part)
         size += len(part)
         if size > MOST_OUTPUT:
-            raise _Failed("Its stacks are too long to be shown")
+            raise _Failed(msg("Its stacks are too long to be shown"))
     return b"".join(parts)
 
 
@@ -186,18 +189,18 @@ def _said(err: bytes) -> str:
     lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
     text = " ".join(lines).removeprefix("Error: ")[:LONGEST]
     if "ermission" in text or "not permitted" in text:
-        return (
-            "The machine does not let the server look into it. Run the server as root, "
-            "or set the kernel's kernel.yama.ptrace_scope to 0"
+        return msg(
+            "The machine does not let the server look into it. Run the server as root, or set the "
+            "kernel's kernel.yama.ptrace_scope to 0"
         )
-    return text or "py-spy said nothing"
+    return text or msg("py-spy said nothing")
 
 
 def _read(out: bytes) -> tuple[Thread, ...]:
     try:
         return tuple(_thread(each) for each in json.loads(out)[:MOST_THREADS])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise _Failed("What py-spy said could not be read") from None
+        raise _Failed(msg("What py-spy said could not be read")) from None
 
 
 def _thread(data: dict[str, Any]) -> Thread:

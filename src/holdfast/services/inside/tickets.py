@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
+from holdfast.core.messages import msg
 
 from ..people.access_tokens import AccessTokens
 from .service import Entering
@@ -60,7 +61,7 @@ class Tickets:
         """Who shows it, and for which job; NotLoggedIn when it was shown before or is too old."""
         found = self._issued.pop(_digest(ticket), None)
         if found is None or found.until < self._monotonic():
-            raise NotLoggedIn("This ticket is not valid any more", hint="Load the page again.")
+            raise NotLoggedIn(msg("This ticket is not valid any more"), hint=msg("Load the page again."))
         return Admitted(await self._access.holder(found.token_id), found.token_id, found.job_id)
 
     async def holder(self, admitted: Admitted) -> Actor:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden
+from holdfast.core.messages import msg
 from holdfast.settings import Settings
 
 MASK = "***"
@@ -47,7 +48,7 @@ class Configuration:
 
     def in_force(self, actor: Actor) -> SettingsInForce:
         if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden("Only admins see the settings")
+            raise Forbidden(msg("Only admins see the settings"))
         return SettingsInForce(self._file, tuple(self._views()))
 
     def _views(self) -> list[SettingView]:

@@ -15,6 +15,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Forbidden
 from holdfast.core.job import Keep
+from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
 from holdfast.engines.base import Engine, ImageInfo, LimitsDisk, LogUse
 from holdfast.reach import Reach, Silent
@@ -103,7 +104,7 @@ class DiskReports:
     async def report(self, actor: Actor) -> StorageReport:
         """For admins. It may take some seconds."""
         if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden("Only admins see what takes room on the disk")
+            raise Forbidden(msg("Only admins see what takes room on the disk"))
         async with self._turn:
             return await self._report()
 
@@ -213,7 +214,7 @@ class DiskReports:
         try:
             return await self._reach.run(work, DISK_TIMEOUT)
         except Silent:
-            raise Unavailable("The disk does not answer", hint="Try again later.") from None
+            raise Unavailable(msg("The disk does not answer"), hint=msg("Try again later.")) from None
 
 
 def _item(kind: StorageKind, jobs: Mapping[str, JobStorage]) -> StorageItem:

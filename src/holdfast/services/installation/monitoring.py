@@ -9,6 +9,7 @@ from datetime import datetime
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Forbidden
+from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import Current, GpuState
 from holdfast.core.notices import NoticeState
 from holdfast.core.scheduling.placement import GroupUse, NodeUse
@@ -62,8 +63,8 @@ class Monitoring:
         """`actor`: None where nobody logged in."""
         if not self.is_open and (actor is None or not may(actor, Verb.MANAGE_PLACE)):
             raise Forbidden(
-                "Only admins read how everything stands",
-                hint="Use an admin's token, or let everybody read it with the setting metrics.open.",
+                msg("Only admins read how everything stands"),
+                hint=msg("Use an admin's token, or let everybody read it with the setting metrics.open."),
             )
         nodes, groups = self._control.use()
         return Standing(

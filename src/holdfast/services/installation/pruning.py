@@ -12,6 +12,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Forbidden, UserError
 from holdfast.core.holding import Ask, HoldRequest
+from holdfast.core.messages import msg
 from holdfast.engines.base import Engine, LimitsDisk
 from holdfast.store.jobs import endings
 from holdfast.store.jobs import records as job_rows
@@ -74,9 +75,11 @@ class Pruning:
     async def prune(self, actor: Actor, request: PruneRequest) -> PruneResult:
         """For admins. Each call does a bounded part of the work; with `more`, the same call goes on with it."""
         if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden("Only admins prune what is kept")
+            raise Forbidden(msg("Only admins prune what is kept"))
         if not request.kinds or not request.kinds <= PRUNABLE:
-            raise UserError(f"kinds must name some of {', '.join(sorted(PRUNABLE))}", field="kinds")
+            raise UserError(
+                msg("kinds must name some of {prunable}", prunable=", ".join(sorted(PRUNABLE))), field="kinds"
+            )
         async with self._turn:
             before = self._clock() - request.older_than
             if request.dry_run:
@@ -149,7 +152,9 @@ class Pruning:
         held = self.reports.held(before)
         size, count = await self.reports.held_bytes(held), 0
         for snapshot, task in held:
-            why = f"The files of {task.task} were removed by {actor.name} to make room on the disk"
+            why = msg(
+                "The files of {task} were removed by {name} to make room on the disk", task=task.task, name=actor.name
+            )
             request = HoldRequest(actor=actor.name, at=self._clock(), ask=Ask.RELEASE, task=task.task, why=why)
             count += await self._control.ask_hold(snapshot.id, request)
         return Pruned(kind=StorageKind.HELD, count=count, bytes=size)

@@ -16,6 +16,7 @@ from holdfast import __version__
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.errors import Forbidden
+from holdfast.core.messages import msg
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Amount, GroupUse, JobUse, NodeUse
 from holdfast.core.states import JobState
@@ -29,8 +30,8 @@ from ..control import Control
 DISK_PATIENCE = 2.0  # seconds
 NO_DATABASE = Condition(
     kind=ConditionKind.DATABASE,
-    message="The database does not answer.",
-    hint="See the server's log for its error.",
+    message=msg("The database does not answer."),
+    hint=msg("See the server's log for its error."),
 )
 
 
@@ -127,7 +128,7 @@ class Place:
     async def inspect(self, actor: Actor) -> Inspection:
         """For admins."""
         if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden("Only admins see how the place is")
+            raise Forbidden(msg("Only admins see how the place is"))
         return Inspection(
             status=await self.status(actor),
             health=await self.health(),

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden
+from holdfast.core.messages import msg
 from holdfast.reach import Reach, Silent
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
@@ -56,7 +57,7 @@ class ArtifactSweep:
     async def sweep(self, actor: Actor) -> int:
         """Now, because somebody asks for it. Answers how many jobs' artifacts were removed."""
         if not may(actor, Verb.MANAGE_PLACE):
-            raise Forbidden("Only an admin removes artifacts that are due")
+            raise Forbidden(msg("Only an admin removes artifacts that are due"))
         return await self.run()
 
     async def run(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotFound
 from holdfast.core.identity import group_path
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
@@ -64,5 +65,5 @@ class Artifacts:
         job = await find_job(self._store, actor, ref)
         parts = (ARTIFACTS, job.id, *parse_path(path))
         if is_own(parts):
-            raise NotFound(f"There is no file {path[:200]}")
+            raise NotFound(msg("There is no file {path}", path=path[:200]))
         return job, await open_file(Tree(self._shared, job.group), parts, self._work)

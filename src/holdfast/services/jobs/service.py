@@ -15,6 +15,7 @@ from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.core.job import Hold, Job
+from holdfast.core.messages import msg
 from holdfast.core.notices import Notify
 from holdfast.core.plan import fresh_tasks
 from holdfast.core.records import (
@@ -181,21 +182,31 @@ class Jobs:
 
     async def _need_owner(self, actor: Actor, old: JobSummary) -> None:
         """A name may be given to somebody else once its user is gone."""
-        hint = f"`holdfast clone {old.id}` gives its file: fill in your own, and submit that."
+        hint = msg("`holdfast clone {id}` gives its file: fill in your own, and submit that.", id=old.id)
         if actor.name != old.user:
-            raise Forbidden(f"{old.name} has secrets of {old.user}, so only {old.user} can rerun it", hint=hint)
+            raise Forbidden(
+                msg("{name} has secrets of {user}, so only {user} can rerun it", name=old.name, user=old.user),
+                hint=hint,
+            )
         user = await self._store.read(people.get_user, actor.name)
         if user is None or user.created_at > old.submitted_at:
-            raise Forbidden(f"{old.name} has secrets of another {old.user}, who was removed since", hint=hint)
+            raise Forbidden(
+                msg("{name} has secrets of another {user}, who was removed since", name=old.name, user=old.user),
+                hint=hint,
+            )
 
     async def _add(
         self, actor: Actor, ready: Ready, *, key: str | None, rerun_of: str | None = None, unique: bool = False
     ) -> Submitted:
         await self._intake.prepare(actor, ready)
         never = await self._prospects.never(ready.job, actor.name)
-        warnings = (*ready.warnings, *(f"it can never run here: {reason}" for reason in never))
+        warnings = (*ready.warnings, *(msg("it can never run here: {reason}", reason=reason) for reason in never))
         now = self._clock()
-        message = f"Submitted by {actor.name}" if rerun_of is None else f"Rerun of {rerun_of} by {actor.name}"
+        message = (
+            msg("Submitted by {name}", name=actor.name)
+            if rerun_of is None
+            else msg("Rerun of {rerun_of} by {name}", rerun_of=rerun_of, name=actor.name)
+        )
         new = job_rows.NewJob(
             job=ready.job,
             user=actor.name,
@@ -213,7 +224,7 @@ class Jobs:
         inserted = await asyncio.shield(self._insert(new))
         if not inserted.created and inserted.summary.group != ready.job.group:
             raise Conflict(
-                f"This idempotency key was used before, for a job in group {inserted.summary.group}",
+                msg("This idempotency key was used before, for a job in group {group}", group=inserted.summary.group),
                 field="idempotency_key",
             )
         return Submitted(inserted.summary, warnings, inserted.created)
@@ -238,7 +249,7 @@ class Jobs:
     ) -> Page[JobSummary]:
         """Newest first; within the groups one may see."""
         if not 1 <= limit <= MOST_LISTED:
-            raise UserError(f"limit is between 1 and {MOST_LISTED}", field="limit")
+            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MOST_LISTED), field="limit")
         narrowed = _narrowed(actor, filter)
         if narrowed.groups == ():
             return Page((), None)
@@ -265,7 +276,7 @@ class Jobs:
         if max(len(user), len(name)) <= LONGEST_REF and groups != ():
             found = await self._store.read(job_rows.newest_named, user, name, groups)
         if found is None:
-            raise NotFound(f"There is no job {name[:100]} of {user[:100]}")
+            raise NotFound(msg("There is no job {name} of {user}", name=name[:100], user=user[:100]))
         return found
 
     async def find(self, actor: Actor, ref: str) -> JobSummary:
@@ -367,7 +378,7 @@ class Jobs:
         """The job with the tag. It may have had it before."""
         _check_tag(tag)
         found = await find_own_job(self._store, actor, ref)
-        event = self._tag_event("tagged", f"Tagged {tag}", actor)
+        event = self._tag_event("tagged", msg("Tagged {tag}", tag=tag), actor)
         await self._store.write(job_rows.add_tag, found.id, tag, event=event)
         self._control.changes.tell(found.id, found.group, found.user)
         return await self._summary(found.id)
@@ -375,14 +386,19 @@ class Jobs:
     async def untag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
         """The job without the tag; NoTag when it had none such."""
         found = await find_own_job(self._store, actor, ref)
-        event = self._tag_event("untagged", f"Tag {tag[:LONGEST_TAG]} removed", actor)
+        event = self._tag_event("untagged", msg("Tag {tag} removed", tag=tag[:LONGEST_TAG]), actor)
         if not await self._store.write(job_rows.remove_tag, found.id, tag, event=event):
-            raise NoTag(f"{found.id} has no tag {tag[:100]}")
+            raise NoTag(msg("{id} has no tag {tag}", id=found.id, tag=tag[:100]))
         self._control.changes.tell(found.id, found.group, found.user)
         return await self._summary(found.id)
 
     def _tag_event(self, kind: str, message: str, actor: Actor) -> NewEvent:
-        return NewEvent(kind=kind, message=f"{message} by {actor.name}", at=self._clock(), actor=actor.name)
+        return NewEvent(
+            kind=kind,
+            message=msg("{message} by {name}", message=message, name=actor.name),
+            at=self._clock(),
+            actor=actor.name,
+        )
 
     # -- small things
 
@@ -397,7 +413,7 @@ class Jobs:
     async def _summary(self, job_id: str) -> JobSummary:
         found = await self._store.read(job_rows.find, job_id)
         if found is None:
-            raise NotFound(f"There is no job {job_id}")
+            raise NotFound(msg("There is no job {job_id}", job_id=job_id))
         return with_hold(found, self._control)
 
 
@@ -415,8 +431,10 @@ def _details(conn: Connection, query: NumberedQuery, count: bool) -> tuple[tuple
     size = 0
     for summary in page.items:
         if len(found) >= FEW_DETAILS and size > MOST_DETAIL_BYTES:
-            hint = "Ask for fewer rows at once."
-            raise TooLarge(f"These {len(page.items)} jobs have too much text for one answer", hint=hint)
+            hint = msg("Ask for fewer rows at once.")
+            raise TooLarge(
+                msg("These {items} jobs have too much text for one answer", items=len(page.items)), hint=hint
+            )
         found.append(job_rows.get(conn, summary.id))
         size += len(found[-1].source)
     return tuple(found), page.total
@@ -447,7 +465,9 @@ def _narrowed(actor: Actor, filter: JobFilter) -> JobFilter:
     for group in filter.groups or ():
         if group not in groups:
             hint = nearest(group, groups, "holdfast group ls")
-            raise NotFound(f"There is no group {group[:100]}, or you are not in it", field="group", hint=hint)
+            raise NotFound(
+                msg("There is no group {group}, or you are not in it", group=group[:100]), field="group", hint=hint
+            )
     return replace(filter, groups=filter.groups if filter.groups is not None else groups)
 
 
@@ -460,14 +480,15 @@ def warning_events(warnings: Sequence[str], at: datetime) -> tuple[NewEvent, ...
     """Kept with the job, for whoever did not see the answer."""
     kept = [warning[:LONGEST_WARNING] for warning in warnings[:MOST_WARNINGS]]
     if len(warnings) > MOST_WARNINGS:
-        kept[-1] = f"and {len(warnings) - MOST_WARNINGS + 1} more warnings; `holdfast plan` tells them all"
+        kept[-1] = msg("and {x1} more warnings; `holdfast plan` tells them all", x1=len(warnings) - MOST_WARNINGS + 1)
     return tuple(NewEvent(kind="warning", message=message, at=at) for message in kept)
 
 
 def _check_key(key: str | None) -> None:
     if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
         raise UserError(
-            f"An idempotency key has 1 to {LONGEST_KEY} printable ASCII characters", field="Idempotency-Key"
+            msg("An idempotency key has 1 to {longest_key} printable ASCII characters", longest_key=LONGEST_KEY),
+            field="Idempotency-Key",
         )
 
 
@@ -475,4 +496,6 @@ def _check_tag(tag: str) -> None:
     """Clients write several tags with commas between them."""
     plain = "," not in tag and tag.isprintable() and bool(tag.strip())
     if not (plain and len(tag) <= LONGEST_TAG):
-        raise UserError(f"A tag has 1 to {LONGEST_TAG} printable characters and no comma", field="tag")
+        raise UserError(
+            msg("A tag has 1 to {longest_tag} printable characters and no comma", longest_tag=LONGEST_TAG), field="tag"
+        )

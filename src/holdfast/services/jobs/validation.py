@@ -12,6 +12,7 @@ from holdfast.core.access import Actor, Verb, may, usual_group
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.holding import spell_out
 from holdfast.core.job import FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
+from holdfast.core.messages import msg
 from holdfast.core.notices import Notify, Way
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
@@ -32,12 +33,13 @@ from ..why.feasibility import image_names, missing_image, similar_image
 from .hold_defaults import GroupHolds
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
-NO_HOLDS = "failed tasks are not kept on this server, whatever a job asks for"
-NO_NOTICES = "nobody is told of jobs outside by this server, whatever a job asks for"
-NO_MAILS = "this server sends no mails, whatever a job asks for"
-FILES_WARNING = (
-    f"jobs are not isolated on this machine, so the group's files are not at {FILES}; the variable HOLDFAST_FILES "
-    "says where they are"
+NO_HOLDS = msg("failed tasks are not kept on this server, whatever a job asks for")
+NO_NOTICES = msg("nobody is told of jobs outside by this server, whatever a job asks for")
+NO_MAILS = msg("this server sends no mails, whatever a job asks for")
+FILES_WARNING = msg(
+    "jobs are not isolated on this machine, so the group's files are not at {files}; the "
+    "variable HOLDFAST_FILES says where they are",
+    files=FILES,
 )
 
 
@@ -180,12 +182,21 @@ class Intake:
         most = self._settings.queue.max_priority
         if most is None or actor.admin or job.priority <= most:
             return job, ()
-        return replace(job, priority=most), (f"the priority {job.priority} is lowered to {most}, the highest here",)
+        return replace(job, priority=most), (
+            msg("the priority {priority} is lowered to {most}, the highest here", priority=job.priority, most=most),
+        )
 
     def _check_size(self, job: Job) -> None:
         most = self._settings.jobs.max_tasks
         if job.task_count > most:
-            raise UserError(f"A job may have at most {most} tasks, this one asks for {job.task_count}", field="roles")
+            raise UserError(
+                msg(
+                    "A job may have at most {most} tasks, this one asks for {task_count}",
+                    most=most,
+                    task_count=job.task_count,
+                ),
+                field="roles",
+            )
 
     async def _check_name(self, actor: Actor, name: str) -> None:
         if await self._store.read(job_rows.name_taken, actor.name, name):
@@ -197,11 +208,11 @@ class Intake:
             return
         if not may(actor, Verb.SUBMIT_JOB, group):
             mine = ", ".join(sorted(actor.groups)) or "none"
-            message = f"You are not in the group {group[:100]}"
-            hint = " ".join(filter(None, (nearest(group, actor.groups), f"Your groups: {mine}.")))
+            message = msg("You are not in the group {group}", group=group[:100])
+            hint = " ".join(filter(None, (nearest(group, actor.groups), msg("Your groups: {mine}.", mine=mine))))
             raise NotInGroup(message, group=group, field="group", hint=hint)
         if await self._store.read(people.get_group, group) is None:
-            message = f"There is no group {group[:100]}"
+            message = msg("There is no group {group}", group=group[:100])
             if job.dialect.openpai:  # to whose clients that is a group which nobody is in
                 raise NotInGroup(message, group=group, field="group")
             raise no_group(group, [known.name for known in await self._store.read(people.list_groups)], "group")
@@ -235,11 +246,15 @@ class Intake:
         longest = timedelta(seconds=self._settings.hold.longest)
         if hold.duration is None or hold.duration <= longest:
             return []
-        return [f"a failed task is kept for {spell_out(longest)} at most on this server"]
+        return [msg("a failed task is kept for {longest} at most on this server", longest=spell_out(longest))]
 
     def _unknown_image(self, image: str) -> str:
         if self._settings.images.unknown == "host":
-            return f"the image {image} is not known here; the job will run on the image {HOST_IMAGE} instead"
+            return msg(
+                "the image {image} is not known here; the job will run on the image {host_image} instead",
+                image=image,
+                host_image=HOST_IMAGE,
+            )
         return missing_image(image)
 
 
@@ -265,9 +280,9 @@ def _show(warning: Problem) -> str:
 def _which_group(actor: Actor) -> UserError:
     """Not for us to choose: all members of the group would see the job and its log."""
     return UserError(
-        f"The job names no group, and you are in several: {', '.join(sorted(actor.groups))}",
+        msg("The job names no group, and you are in several: {groups}", groups=", ".join(sorted(actor.groups))),
         field="group",
-        hint="Write `group: NAME` into the file, or give --group NAME.",
+        hint=msg("Write `group: NAME` into the file, or give --group NAME."),
     )
 
 
@@ -278,4 +293,8 @@ def _dialect(name: str | None) -> Dialect | None:
         return Dialect(name)
     except ValueError:
         known = ", ".join(Dialect)
-        raise UserError(f"There is no dialect {name[:50]!r}", field="dialect", hint=f"Known are: {known}.") from None
+        raise UserError(
+            msg("There is no dialect {name}", name=repr(name[:50])),
+            field="dialect",
+            hint=msg("Known are: {known}.", known=known),
+        ) from None

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.core.errors import Forbidden
+from holdfast.core.messages import msg
 
 LONGEST = 1000  # characters of a link
 
@@ -49,10 +50,10 @@ class LogLinks:
         """Forbidden when it is over, or not from here."""
         content, signature = (_decode(part) for part in link[:LONGEST].partition(".")[::2])
         if not hmac.compare_digest(signature, self._sign(content)):
-            raise Forbidden("This link to a log is not one of ours", hint="Ask for the list of logs again.")
+            raise Forbidden(msg("This link to a log is not one of ours"), hint=msg("Ask for the list of logs again."))
         job_id, attempt, task, number, token_id, until = json.loads(content)
         if self._clock().timestamp() >= until:
-            raise Forbidden("This log link has expired", hint="Ask for the list of logs again.")
+            raise Forbidden(msg("This log link has expired"), hint=msg("Ask for the list of logs again."))
         return Linked(job_id, attempt, task, number, token_id)
 
     def _sign(self, content: bytes) -> bytes:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import BinaryIO, NamedTuple
 
+from holdfast.core.messages import msg
+
 SHOWN = 1000  # characters of a line given with a hit
 BEFORE = 200  # of them before the hit, in a longer line
 MEMORY = 512 * 1024 * 1024  # bytes the program may use: patterns can ask for any amount
@@ -37,7 +39,7 @@ def compile_match(query: str, *, regex: bool, ignore_case: bool) -> Match:
     try:
         pattern = re.compile(query if regex else re.escape(query), re.IGNORECASE if ignore_case else 0)
     except (re.error, RecursionError, OverflowError, MemoryError) as error:
-        raise ValueError(str(error) or "it is too large") from None
+        raise ValueError(str(error) or msg("it is too large")) from None
 
     def search(line: str) -> int:
         found = pattern.search(line)

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.engines.base import LogSource
 
 from ..fair_slots import FairSlots, SlotsBusy
@@ -110,26 +111,26 @@ class _Walk:
 
 def _check(question: Question) -> None:
     if not question.query:
-        raise UserError("Say what to search for", field="q")
+        raise UserError(msg("Say what to search for"), field="q")
     if len(question.query) > MOST_QUERY:
-        raise UserError(f"A search may have at most {MOST_QUERY} characters", field="q")
+        raise UserError(msg("A search may have at most {most_query} characters", most_query=MOST_QUERY), field="q")
     if "\n" in question.query:
-        raise UserError("A search looks at one line at a time, so it cannot hold a line break", field="q")
+        raise UserError(msg("A search looks at one line at a time, so it cannot hold a line break"), field="q")
 
 
 def _busy() -> TooManyRequests:
     return TooManyRequests(
-        "Too many log searches are running",
+        msg("Too many log searches are running"),
         retry_after=WAIT_TIMEOUT,
-        hint="Wait until your other searches have ended, and try again.",
+        hint=msg("Wait until your other searches have ended, and try again."),
     )
 
 
 def _too_slow() -> UserError:
     return UserError(
-        "This pattern takes too long on this log",
+        msg("This pattern takes too long on this log"),
         field="q",
-        hint="Nested repeats such as (a+)+ are slow; write the pattern without them, or search for plain text.",
+        hint=msg("Nested repeats such as (a+)+ are slow; write the pattern without them, or search for plain text."),
     )
 
 
@@ -191,7 +192,7 @@ class _InProgram:
         line = json.dumps({"query": question.query, "ignore_case": question.ignore_case})
         answer = await self._exchange(line.encode() + b"\n")
         if answer["error"] is not None:
-            raise UserError(f"This is not a pattern: {answer['error']}", field="q")
+            raise UserError(msg("This is not a pattern: {error}", error=answer["error"]), field="q")
         return self
 
     async def find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
@@ -217,4 +218,4 @@ def _holds_one(piece: bytes, signs: tuple[bytes, ...]) -> bool:
 
 
 def _too_large() -> UserError:
-    return UserError("This pattern needs too much memory", field="q", hint="Write it with smaller repeats.")
+    return UserError(msg("This pattern needs too much memory"), field="q", hint=msg("Write it with smaller repeats."))

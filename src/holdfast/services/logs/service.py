@@ -14,6 +14,7 @@ from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import Expired, Forbidden, NotFound, NotLoggedIn
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.core.plan import NEVER_STARTED, fresh_tasks
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.core.states import JobState, TaskState
@@ -120,8 +121,8 @@ class Logs:
             maker = await self.link_maker(meant.token_id)
             job = await find_job(self._store, maker, meant.job_id)
         except NotLoggedIn:
-            said = "This log link is no longer valid: the login that it was made with has ended"
-            raise Forbidden(said, hint="Ask for the list of logs again.") from None
+            said = msg("This log link is no longer valid: the login that it was made with has ended")
+            raise Forbidden(said, hint=msg("Ask for the list of logs again.")) from None
         wanted = Selection(ref=job.id, task=meant.task, attempt=meant.attempt, number=meant.number, stream=stream)
         return LinkedLog(await self._choose(job, wanted), meant.token_id)
 
@@ -264,13 +265,17 @@ def _stored_try(conn: Connection, job_id: str, selection: Selection) -> TaskReco
 
 def _no_such_try(job: JobSummary, roles: Job, selection: Selection) -> NotFound:
     if job.started_at is None:
-        return NoLog(f"{job.name} never started, so there is no log", hint=job.message or None)
+        return NoLog(msg("{name} never started, so there is no log", name=job.name), hint=job.message or None)
     asked = {"task": selection.task and selection.task[:100], "attempt": selection.attempt, "try": selection.number}
     what = ", ".join(f"{name} {value}" for name, value in asked.items() if value is not None)
     return NotFound(
-        f"{job.name} has no {what or 'task'}",
+        msg("{name} has no {what}", name=job.name, what=what or "task"),
         field="task",
-        hint=f"Its tasks are {task_names(roles)}. `holdfast show --attempts {job.id}` lists every try of them.",
+        hint=msg(
+            "Its tasks are {roles}. `holdfast show --attempts {id}` lists every try of them.",
+            roles=task_names(roles),
+            id=job.id,
+        ),
     )
 
 
@@ -278,11 +283,20 @@ def _missing(chosen: Chosen) -> Expired | NoLog:
     record = chosen.record
     if record.logs_removed_at is not None:
         return Expired(
-            f"The log of {record.task.task} expired on {record.logs_removed_at:%Y-%m-%d}",
-            hint="The job's record and events are kept.",
+            msg(
+                "The log of {task} expired on {logs_removed_at}",
+                task=record.task.task,
+                logs_removed_at=f"{record.logs_removed_at:%Y-%m-%d}",
+            ),
+            hint=msg("The job's record and events are kept."),
         )
     if record.task.state.ended:
         exit = record.task.exit
         why = exit.message.removeprefix(NEVER_STARTED) if exit is not None else ""
-        return NoLog(f"{record.task.task} never started, so there is no log{why and f': {why}'}")
-    return NoLog(f"{record.task.task} has not started yet", hint="Follow the log to see it as soon as it starts.")
+        return NoLog(
+            msg("{task} never started, so there is no log{why}", task=record.task.task, why=why and f": {why}")
+        )
+    return NoLog(
+        msg("{task} has not started yet", task=record.task.task),
+        hint=msg("Follow the log to see it as soon as it starts."),
+    )

@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 from holdfast.core.attempt import Outcome
 from holdfast.core.identity import plain_roles
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.store.jobs import records as job_rows
 
 MOST_NAMED = 8  # tasks that an error lists
@@ -47,4 +48,4 @@ def task_names(job: Job) -> str:
 
 
 def _span(role: str, instances: int) -> str:
-    return f"{role}-0" if instances == 1 else f"{role}-0 to {role}-{instances - 1}"
+    return f"{role}-0" if instances == 1 else msg("{role}-0 to {role}-{x1}", role=role, x1=instances - 1)

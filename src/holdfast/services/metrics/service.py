@@ -13,6 +13,7 @@ from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.attempt_id import job_id_of
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.job import Job, Role
+from holdfast.core.messages import msg
 from holdfast.core.metrics.averaging import Point, average, points_of
 from holdfast.core.metrics.samples import RINGS, Current, Ring, Sample, TaskSummary
 from holdfast.core.records import JobSummary, TaskRecord
@@ -261,21 +262,29 @@ def _ring(name: str) -> Ring:
     found = next((ring for ring in RINGS if ring.name == name), None)
     if found is None:
         known = ", ".join(ring.name for ring in RINGS)
-        raise UserError(f"There is no series {name[:50]!r}", field="ring", hint=f"Known are: {known}.")
+        raise UserError(
+            msg("There is no series {name}", name=repr(name[:50])),
+            field="ring",
+            hint=msg("Known are: {known}.", known=known),
+        )
     return found
 
 
 def _check(record: job_rows.JobDetail, attempt: int, role: str | None, task: str | None) -> None:
     summary, job = record.summary, record.job
     if not 0 <= attempt <= summary.attempt:
-        hint = f"It has had {summary.attempt + 1}, counted from 0."
-        raise NotFound(f"{summary.id} has no attempt {attempt}", field="attempt", hint=hint)
+        hint = msg("It has had {x1}, counted from 0.", x1=summary.attempt + 1)
+        raise NotFound(msg("{id} has no attempt {attempt}", id=summary.id, attempt=attempt), field="attempt", hint=hint)
     roles = ", ".join(each.name for each in job.roles)
     if role is not None and role not in {each.name for each in job.roles}:
-        raise NotFound(f"{summary.id} has no role {role[:100]}", field="role", hint=f"Its roles are: {roles}.")
+        raise NotFound(
+            msg("{id} has no role {role}", id=summary.id, role=role[:100]),
+            field="role",
+            hint=msg("Its roles are: {roles}.", roles=roles),
+        )
     if task is not None and not any(_is_of(task, each) for each in job.roles):
-        hint = f"Tasks are called by their role and a number, such as {job.roles[0].name}-0."
-        raise NotFound(f"{summary.id} has no task {task[:100]}", field="task", hint=hint)
+        hint = msg("Tasks are called by their role and a number, such as {name}-0.", name=job.roles[0].name)
+        raise NotFound(msg("{id} has no task {task}", id=summary.id, task=task[:100]), field="task", hint=hint)
 
 
 def _is_of(task: str, role: Role) -> bool:

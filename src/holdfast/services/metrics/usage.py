@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden, UserError
 from holdfast.core.job import GIB
+from holdfast.core.messages import msg
 from holdfast.core.metrics.usage import Span, TaskUse, Total, total_of
 from holdfast.store.database import Store
 from holdfast.store.jobs import usage as usage_rows
@@ -83,7 +84,11 @@ class Usage:
 
     def _span(self, year: int, month: int) -> Span:
         if not (1970 <= year <= 9998 and 1 <= month <= 12):
-            raise UserError(f"There is no month {year}-{month}", field="month", hint="Write it as 2026/1.")
+            raise UserError(
+                msg("There is no month {year}-{month}", year=year, month=month),
+                field="month",
+                hint=msg("Write it as 2026/1."),
+            )
         return span_of(self._zone, year, month)
 
 
@@ -94,7 +99,7 @@ def span_of(zone: ZoneInfo, year: int, month: int) -> Span:
 
 def _need_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins see usage reports")
+        raise Forbidden(msg("Only admins see usage reports"))
 
 
 def _months(conn: Connection, zone: ZoneInfo, now: datetime) -> list[Month]:

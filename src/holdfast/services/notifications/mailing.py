@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from holdfast.core.messages import msg
 from holdfast.settings import MailSettings
 from holdfast.store.notifications.records import NewNotice
 
@@ -27,11 +28,11 @@ class Mailing:
     def refusal(self, address: str) -> str | None:
         """Why no mail goes there; None: one may."""
         if not self.ready:
-            return "this server sends no mails"
+            return msg("this server sends no mails")
         domain = address.rpartition("@")[2].lower()
         known = [each.lower() for each in self._settings.domains]
         if known and not any(domain == each or domain.endswith(f".{each}") for each in known):
-            return f"this server sends no mails to {domain}"
+            return msg("this server sends no mails to {domain}", domain=domain)
         return None
 
     async def send(self, notice: NewNotice, claim: Callable[[], Awaitable[bool]]) -> MailAttempt:

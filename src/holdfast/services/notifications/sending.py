@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 
+from holdfast.core.messages import msg
 from holdfast.core.notices import Way, address_problem
 from holdfast.store.notifications.records import NewNotice
 
@@ -39,7 +40,7 @@ class Sending:
         """`anywhere`: to whatever the server can reach."""
         problem = address_problem(notice.way, notice.address)
         if problem:
-            return DeliveryAttempt(DeliveryResult.REFUSED, f"the address {problem}")
+            return DeliveryAttempt(DeliveryResult.REFUSED, msg("the address {problem}", problem=problem))
         if notice.way is Way.MAIL:
             return await self._mail(notice, claim)
         return await self._post(notice, claim, anywhere)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.core.notices import (
     CHOICES,
     USUAL,
@@ -40,8 +41,8 @@ from .texts import tell_of_test
 MOST_RECIPIENTS = 20  # of each user
 MOST_LISTED = 500
 BATCH = 1000
-UNREADABLE = "The address of this recipient cannot be read"
-UNREADABLE_HINT = "Remove it, and add it again."
+UNREADABLE = msg("The address of this recipient cannot be read")
+UNREADABLE_HINT = msg("Remove it, and add it again.")
 
 _AFTER_TEST = {
     DeliveryResult.SENT: NoticeState.SENT,
@@ -90,7 +91,9 @@ class Notices:
         recipient = Recipient(way=_way(way), address=address.strip(), events=_events(events))
         self._check(recipient)
         if any(_is_same(known.recipient, recipient) for known in await self.recipients(actor)):
-            raise Conflict("You have this recipient already", field="address", hint="Remove it first to change it.")
+            raise Conflict(
+                msg("You have this recipient already"), field="address", hint=msg("Remove it first to change it.")
+            )
         made = KnownRecipient(
             id=f"to-{secrets.token_hex(4)}", user=actor.name, recipient=recipient, created_at=self._clock()
         )
@@ -124,15 +127,15 @@ class Notices:
             if each.id == id:
                 return each
         hint = nearest(id, [each.id for each in known], "holdfast notices recipients")
-        raise NotFound(f"You have no recipient {id[:100]}", hint=hint)
+        raise NotFound(msg("You have no recipient {id}", id=id[:100]), hint=hint)
 
     def _check(self, recipient: Recipient) -> None:
         problem = address_problem(recipient.way, recipient.address)
         if problem:
-            raise UserError(f"The address {problem}", field="address")
+            raise UserError(msg("The address {problem}", problem=problem), field="address")
         if recipient.way is Way.MAIL and not self.mail_ready:
-            hint = "The admin sets it up: mail.host and mail.sender."
-            raise UserError("This server sends no mails", field="way", hint=hint)
+            hint = msg("The admin sets it up: mail.host and mail.sender.")
+            raise UserError(msg("This server sends no mails"), field="way", hint=hint)
 
     # -- what receivers check signatures with
 
@@ -140,7 +143,7 @@ class Notices:
         """For notices of one's own to this address, whether it is a recipient's or a job's."""
         problem = address_problem(Way.WEBHOOK, address)
         if problem:
-            raise UserError(f"The address {problem}", field="address")
+            raise UserError(msg("The address {problem}", problem=problem), field="address")
         return self.sending.secret(actor.name, address)
 
     # -- trying one out
@@ -151,10 +154,12 @@ class Notices:
         if not known.readable:
             raise Conflict(UNREADABLE, hint=UNREADABLE_HINT)
         if actor.name in self._testing:
-            raise Conflict("Another test of yours is under way", hint="Wait until it is done.")
+            raise Conflict(msg("Another test of yours is under way"), hint=msg("Wait until it is done."))
         now = self._clock()
         if await self._store.read(making_rows.count_recent, actor.name, now) >= self._per_hour:
-            raise TooManyRequests(f"You were told of {self._per_hour} events in the last hour", retry_after=3600)
+            raise TooManyRequests(
+                msg("You were told of {per_hour} events in the last hour", per_hour=self._per_hour), retry_after=3600
+            )
         self._testing.add(actor.name)
         try:
             return await self._try_out(actor, known, now)
@@ -192,7 +197,7 @@ class Notices:
     ) -> NoticePage:
         """Newest first; one's own, or for admins any user's."""
         if not 1 <= limit <= MOST_LISTED:
-            raise UserError(f"limit is between 1 and {MOST_LISTED}", field="limit")
+            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MOST_LISTED), field="limit")
         found = await self._store.read(notice_rows.list_notices, _whose(actor, user), before, limit + 1)
         shown = tuple(found[:limit])
         return NoticePage(shown, shown[-1].seq if len(found) > limit else None)
@@ -215,7 +220,7 @@ def _whose(actor: Actor, user: str | None) -> str:
     if user in (None, actor.name):
         return actor.name
     if not actor.admin:
-        raise Forbidden("Only admins see others' notices")
+        raise Forbidden(msg("Only admins see others' notices"))
     assert user is not None
     return user
 
@@ -225,7 +230,11 @@ def _way(word: str) -> Way:
         return Way(word)
     except ValueError:
         known = ", ".join(way.value for way in Way)
-        raise UserError(f"{word[:100]!r} is no way to tell somebody", field="way", hint=f"Use {known}.") from None
+        raise UserError(
+            msg("{word} is no way to tell somebody", word=repr(word[:100])),
+            field="way",
+            hint=msg("Use {known}.", known=known),
+        ) from None
 
 
 def _events(words: Iterable[str] | None) -> frozenset[NoticeEvent]:
@@ -235,10 +244,10 @@ def _events(words: Iterable[str] | None) -> frozenset[NoticeEvent]:
         chosen = read_events(words)
     except KeyError as error:
         known = ", ".join(event.value for event in CHOICES)
-        said = f"{str(error.args[0])[:100]!r} is nothing that notices tell of"
-        raise UserError(said, field="events", hint=f"Use {known}.") from None
+        said = msg("{x1} is nothing that notices tell of", x1=repr(str(error.args[0])[:100]))
+        raise UserError(said, field="events", hint=msg("Use {known}.", known=known)) from None
     if not chosen:
-        raise UserError("Choose at least one event", field="events")
+        raise UserError(msg("Choose at least one event"), field="events")
     return chosen
 
 

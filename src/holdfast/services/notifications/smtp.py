@@ -11,6 +11,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from pathlib import Path
 
+from holdfast.core.messages import msg
 from holdfast.settings import MailSettings
 from holdfast.store.notifications.records import NewNotice
 
@@ -30,9 +31,9 @@ class Smtp:
         try:
             server = self._connected()
         except smtplib.SMTPResponseException as error:
-            return MailAttempt(said=f"the mail server answered {error.smtp_code}")
+            return MailAttempt(said=msg("the mail server answered {smtp_code}", smtp_code=error.smtp_code))
         except (OSError, smtplib.SMTPException):
-            return MailAttempt(said="the mail server could not be reached")
+            return MailAttempt(said=msg("the mail server could not be reached"))
         try:
             return self._hand_over(server, notice, claim_now)
         finally:
@@ -76,7 +77,7 @@ class Smtp:
         return (
             _refusal(lambda: server.docmd("DATA"))
             or _refusal(lambda: self._give(server, notice), last=True)
-            or MailAttempt(said="the mail server took it", sent=True)
+            or MailAttempt(said=msg("the mail server took it"), sent=True)
         )
 
     def _give(self, server: smtplib.SMTP, notice: NewNotice) -> tuple[int, bytes]:
@@ -91,18 +92,18 @@ def _refusal(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> Ma
         code, _ = step()
     except smtplib.SMTPException as error:
         late = last and isinstance(error.__context__, TimeoutError)
-        said = "the mail server did not answer in time" if late else "the mail server hung up"
+        said = msg("the mail server did not answer in time") if late else msg("the mail server hung up")
         return MailAttempt(said=said, unsure=late)
     if 200 <= code < 400:
         return None
-    return MailAttempt(said=f"the mail server answered {code}", refused=500 <= code < 600)
+    return MailAttempt(said=msg("the mail server answered {code}", code=code), refused=500 <= code < 600)
 
 
 def mail_of(notice: NewNotice, sender: str) -> EmailMessage:
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
     message["To"] = notice.address
-    message["Subject"] = f"[holdfast] {one_line(notice.subject)}"
+    message["Subject"] = msg("[holdfast] {subject}", subject=one_line(notice.subject))
     message["Date"] = notice.created_at
     message["Message-ID"] = f"<{notice.id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"

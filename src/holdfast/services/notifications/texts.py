@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from holdfast.core.messages import msg
 from holdfast.core.notices import TOLD, NoticeEvent
 from holdfast.core.schedule import RunResult
 from holdfast.store.notifications.occurrences import Happening, MissedRun
@@ -21,14 +22,14 @@ _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _HAPPENED = {
-    NoticeEvent.STARTED: "has started",
+    NoticeEvent.STARTED: msg("has started"),
     NoticeEvent.SUCCEEDED: "succeeded",
     NoticeEvent.FAILED: "failed",
-    NoticeEvent.STOPPED: "was stopped",
-    NoticeEvent.RETRIED: "failed, and is tried again",
-    NoticeEvent.HELD: "failed, and is held for debugging",
-    NoticeEvent.DEBUGGER_WAITING: "has a debugger that waits for you",
-    NoticeEvent.HOLD_ENDING: "is held only a short time more",
+    NoticeEvent.STOPPED: msg("was stopped"),
+    NoticeEvent.RETRIED: msg("failed, and is tried again"),
+    NoticeEvent.HELD: msg("failed, and is held for debugging"),
+    NoticeEvent.DEBUGGER_WAITING: msg("has a debugger that waits for you"),
+    NoticeEvent.HOLD_ENDING: msg("is held only a short time more"),
 }
 _NEXT = {
     NoticeEvent.STARTED: "holdfast logs -f {}",
@@ -41,9 +42,9 @@ _NEXT = {
     NoticeEvent.HOLD_ENDING: "holdfast extend {}",
 }
 _DID_NOT_RUN = {
-    RunResult.SKIPPED: "was skipped",
-    RunResult.MISSED: "was missed",
-    RunResult.FAILED: "could not begin",
+    RunResult.SKIPPED: msg("was skipped"),
+    RunResult.MISSED: msg("was missed"),
+    RunResult.FAILED: msg("could not begin"),
 }
 
 
@@ -62,16 +63,21 @@ def tell_of_job(happening: Happening, *, verdict: str | None, base: str) -> Told
     event = TOLD[happening.kind]
     name, link = one_line(happening.name), _link(base, "jobs", happening.job_id)
     span = _span(happening, event)
-    subject = f"{name} {_HAPPENED[event]}" + (f" after {_show(span)}" if span is not None else "")
+    subject = f"{name} {_HAPPENED[event]}" + (msg(" after {span}", span=_show(span)) if span is not None else "")
     command = _NEXT[event].format(happening.job_id)
     why = None if event in (NoticeEvent.STARTED, NoticeEvent.SUCCEEDED) else one_line(happening.message)
     lines = [
         f"{subject}.",
-        f"Why: {one_line(verdict)}" if verdict else "",
+        msg("Why: {verdict}", verdict=one_line(verdict)) if verdict else "",
         why or "",
         "",
-        f"Job {happening.job_id} of {happening.user} in the group {one_line(happening.group)}.",
-        f"Next: {command}",
+        msg(
+            "Job {job_id} of {user} in the group {group}.",
+            job_id=happening.job_id,
+            user=happening.user,
+            group=one_line(happening.group),
+        ),
+        msg("Next: {command}", command=command),
         link or "",
     ]
     return Told(event, happening.job_id, subject[:LONGEST_SUBJECT], {
@@ -90,14 +96,24 @@ def tell_of_job(happening: Happening, *, verdict: str | None, base: str) -> Told
 
 def tell_of_schedule(missed: MissedRun, *, base: str) -> Told:
     run, name = missed.run, one_line(missed.name)
-    subject = f"The run of {name} due at {run.due_at:%Y-%m-%d %H:%M} UTC {_DID_NOT_RUN[run.result]}"
+    subject = msg(
+        "The run of {name} due at {due_at} UTC {x1}",
+        name=name,
+        due_at=f"{run.due_at:%Y-%m-%d %H:%M}",
+        x1=_DID_NOT_RUN[run.result],
+    )
     link, command = _link(base, "schedules", run.schedule_id), f"holdfast schedule runs {run.schedule_id}"
     lines = [
         f"{subject}.",
         one_line(run.message),
         "",
-        f"Schedule {run.schedule_id} of {missed.user} in the group {one_line(missed.group)}.",
-        f"Next: {command}",
+        msg(
+            "Schedule {schedule_id} of {user} in the group {group}.",
+            schedule_id=run.schedule_id,
+            user=missed.user,
+            group=one_line(missed.group),
+        ),
+        msg("Next: {command}", command=command),
         link or "",
     ]
     return Told(NoticeEvent.SCHEDULE_SKIPPED, None, subject[:LONGEST_SUBJECT], {
@@ -122,8 +138,8 @@ def tell_of_schedule(missed: MissedRun, *, base: str) -> Told:
 
 
 def tell_of_test(user: str, now: datetime) -> Told:
-    subject = "A test of your notices"
-    text = f"{subject}. {user} asked for it; nothing happened to any job."
+    subject = msg("A test of your notices")
+    text = msg("{subject}. {user} asked for it; nothing happened to any job.", subject=subject, user=user)
     return Told(NoticeEvent.TEST, None, subject, {
         "version": VERSION,
         "event": NoticeEvent.TEST.value,

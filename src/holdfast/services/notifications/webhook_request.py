@@ -12,6 +12,8 @@ from typing import Any
 
 import httpcore
 
+from holdfast.core.messages import msg
+
 from .delivery import Claim, DeliveryAttempt, DeliveryResult, Request
 from .webhook_targets import Receiver
 
@@ -47,7 +49,7 @@ async def post(receiver: Receiver, request: Request, claim: Claim, timeout: floa
     except httpcore.RemoteProtocolError:
         attempt = attempt or _garbled(progress)
     except (httpcore.NetworkError, httpcore.ProtocolError):
-        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, "the connection was closed without an answer")
+        attempt = attempt or DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without an answer"))
     return attempt
 
 
@@ -61,39 +63,39 @@ def _tls() -> ssl.SSLContext:
 
 
 def _judge(status: int, headers: Iterable[tuple[bytes, bytes]], now: datetime) -> DeliveryAttempt:
-    said = f"answered {status}"
+    said = msg("answered {status}", status=status)
     if 200 <= status < 300:
         return DeliveryAttempt(DeliveryResult.SENT, said)
     if status in AGAIN or status >= 500:
         asked = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
         return DeliveryAttempt(DeliveryResult.LATER, said, _asked_wait(asked.decode("latin-1"), now))
     if 300 <= status < 400:
-        said += ", and redirects are not followed"
+        said += msg(", and redirects are not followed")
     return DeliveryAttempt(DeliveryResult.REFUSED, said)
 
 
 def _late(progress: _Progress, timeout: float) -> DeliveryAttempt:
     if progress.whole:
-        return DeliveryAttempt(DeliveryResult.UNSURE, f"no answer within {timeout:g} seconds")
-    return DeliveryAttempt(DeliveryResult.LATER, "could not connect in time")
+        return DeliveryAttempt(DeliveryResult.UNSURE, msg("no answer within {timeout} seconds", timeout=f"{timeout:g}"))
+    return DeliveryAttempt(DeliveryResult.LATER, msg("could not connect in time"))
 
 
 def _garbled(progress: _Progress) -> DeliveryAttempt:
     """It hung up, or said something that is no answer: then it may well have taken the notice."""
     if progress.whole and progress.heard:
-        return DeliveryAttempt(DeliveryResult.UNSURE, "what it answered is not HTTP")
-    return DeliveryAttempt(DeliveryResult.LATER, "the connection was closed without an answer")
+        return DeliveryAttempt(DeliveryResult.UNSURE, msg("what it answered is not HTTP"))
+    return DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without an answer"))
 
 
 def _plain(error: BaseException | None) -> str:
     """Why there is no connection, from whatever lies beneath."""
     while error is not None:
         if isinstance(error, ConnectionRefusedError):
-            return "nothing takes connections there"
+            return msg("nothing takes connections there")
         if isinstance(error, ssl.SSLError):
-            return "TLS failed"
+            return msg("TLS failed")
         error = error.__cause__ or error.__context__
-    return "could not connect"
+    return msg("could not connect")
 
 
 def _asked_wait(text: str, now: datetime) -> timedelta:
@@ -138,7 +140,7 @@ class _Bounded(httpcore.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._left <= 0:
-            raise httpcore.RemoteProtocolError("the answer has no end")
+            raise httpcore.RemoteProtocolError(msg("the answer has no end"))
         data = await self._stream.read(min(max_bytes, self._left, PIECE), timeout)
         await asyncio.sleep(0)
         self._left -= len(data)
@@ -184,7 +186,7 @@ class _OnlyTo(httpcore.AsyncNetworkBackend):
                 return _Bounded(stream, self._progress)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as failed:
                 error = failed
-        raise error or httpcore.ConnectError("no address")
+        raise error or httpcore.ConnectError(msg("no address"))
 
     async def sleep(self, seconds: float) -> None:
         await self._plain.sleep(seconds)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -50,9 +51,9 @@ class Receivers:
         hosts, self._refused = _split(refuse)
         if hosts:
             raise UserError(
-                f"notices.refuse: {min(hosts)!r} is not a network",
+                msg("notices.refuse: {hosts} is not a network", hosts=repr(min(hosts))),
                 field="notices.refuse",
-                hint="Write addresses: 10.0.0.0/8, 192.0.2.7.",
+                hint=msg("Write addresses: 10.0.0.0/8, 192.0.2.7."),
             )
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="notice-lookup")  # of its own: it may hang
 
@@ -64,7 +65,7 @@ class Receivers:
         found = await self._look_up(host, port)
         allowed = tuple(ip for ip in found if anywhere or self._allows(host, ipaddress.ip_address(ip)))
         if not allowed:
-            raise NotAllowed(f"{host} is an address that webhooks may not reach here")
+            raise NotAllowed(msg("{host} is an address that webhooks may not reach here", host=host))
         return Receiver(host, port, allowed)
 
     def _allows(self, host: str, ip: Ip) -> bool:
@@ -95,7 +96,7 @@ class Receivers:
             async with asyncio.timeout(LOOKUP_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(self._lookups, ask)
         except (OSError, UnicodeError, TimeoutError):
-            raise NotFoundByName(f"no address was found for {host}") from None
+            raise NotFoundByName(msg("no address was found for {host}", host=host)) from None
 
 
 def _inner(ip: Ip) -> Ip:

@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
+from holdfast.core.messages import msg
 from holdfast.core.records import Token, User
 from holdfast.store import tokens as token_rows
 from holdfast.store.database import Store
@@ -147,7 +148,7 @@ class AccessTokens:
         if known.disabled:
             raise disabled_account()
         if known.token.expires_at is not None and known.token.expires_at <= self._clock():
-            raise NotLoggedIn("This token has expired", hint="Log in again with `holdfast login`.")
+            raise NotLoggedIn(msg("This token has expired"), hint=msg("Log in again with `holdfast login`."))
 
     async def holder(self, token_id: str) -> Actor:
         """Who stands behind a token that was shown before; NotLoggedIn once it is not good any more."""
@@ -229,8 +230,10 @@ def actor_of(user: User, *, application: bool = False) -> Actor:
 
 def disabled_account() -> NotLoggedIn:
     """Only for those who have shown that it is theirs."""
-    return NotLoggedIn("This account is disabled", hint="Ask an admin.")
+    return NotLoggedIn(msg("This account is disabled"), hint=msg("Ask an admin."))
 
 
 def _refusal() -> NotLoggedIn:
-    return NotLoggedIn("This token is not valid", hint="Log in again with `holdfast login`, or set HOLDFAST_TOKEN.")
+    return NotLoggedIn(
+        msg("This token is not valid"), hint=msg("Log in again with `holdfast login`, or set HOLDFAST_TOKEN.")
+    )

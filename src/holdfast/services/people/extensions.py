@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.launching.keys import is_public_key
 
 MOST_BYTES = 64 * 1024  # as JSON
@@ -23,7 +24,9 @@ def merge(before: Mapping[str, Any], changes: Mapping[str, Any], *, replace: boo
 def check_extension(extension: Mapping[str, Any]) -> None:
     size = _size(extension)  # first: it is quickly told
     if size > MOST_BYTES:
-        raise _bad(f"may have at most {MOST_BYTES} bytes as JSON, this one has {size}")
+        raise _bad(
+            msg("may have at most {most_bytes} bytes as JSON, this one has {size}", most_bytes=MOST_BYTES, size=size)
+        )
     _check_depth(extension, DEEPEST)
     if "sshKeys" in extension:
         _check_keys(extension["sshKeys"])
@@ -33,7 +36,7 @@ def _size(extension: Mapping[str, Any]) -> int:
     try:
         return len(json.dumps(extension, allow_nan=False))
     except ValueError:
-        raise _bad("may hold finite numbers only") from None
+        raise _bad(msg("may hold finite numbers only")) from None
     except RecursionError:
         raise _too_deep() from None
 
@@ -49,17 +52,18 @@ def _check_depth(value: Any, left: int) -> None:
 def _check_keys(keys: Any) -> None:
     """They end up in files of a line per key: a line break in one would be another key."""
     if not isinstance(keys, list) or len(keys) > MOST_KEYS:
-        raise _bad(f"sshKeys is a list of at most {MOST_KEYS} keys", "extension.sshKeys")
+        raise _bad(msg("sshKeys is a list of at most {most_keys} keys", most_keys=MOST_KEYS), "extension.sshKeys")
     for number, key in enumerate(keys):
         if not isinstance(key, dict) or not _is_line(key.get("title"), empty=True) or not _is_line(key.get("value")):
             raise _bad(
-                "every SSH key has a title and a value: the public key, on one line", f"extension.sshKeys[{number}]"
+                msg("every SSH key has a title and a value: the public key, on one line"),
+                f"extension.sshKeys[{number}]",
             )
         if not is_public_key(key["value"]):
-            said = "the value is no public key that OpenSSH reads; it looks like `ssh-ed25519 AAAA... name`"
+            said = msg("the value is no public key that OpenSSH reads; it looks like `ssh-ed25519 AAAA... name`")
             raise _bad(said, f"extension.sshKeys[{number}]")
         if not isinstance(key.get("time", 0), int | float | str):
-            raise _bad("the time of an SSH key is a number", f"extension.sshKeys[{number}]")
+            raise _bad(msg("the time of an SSH key is a number"), f"extension.sshKeys[{number}]")
 
 
 def _is_line(text: Any, *, empty: bool = False) -> bool:
@@ -67,8 +71,10 @@ def _is_line(text: Any, *, empty: bool = False) -> bool:
 
 
 def _too_deep() -> UserError:
-    return _bad(f"may be nested at most {DEEPEST} deep")
+    return _bad(msg("may be nested at most {deepest} deep", deepest=DEEPEST))
 
 
 def _bad(what: str, field: str = "extension") -> UserError:
-    return UserError(f"{field}: {what}" if field != "extension" else f"The extension {what}", field=field)
+    return UserError(
+        f"{field}: {what}" if field != "extension" else msg("The extension {what}", what=what), field=field
+    )

@@ -10,6 +10,7 @@ from datetime import timedelta
 from holdfast.core.codec import MASK
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.identity import group_path
+from holdfast.core.messages import msg
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota, show_bytes
 
@@ -27,7 +28,11 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 def check_group_name(name: str) -> None:
     check_name(name, "group")
     if group_path(name) == EVERYONE:
-        raise UserError(f"The name {name} is reserved: it stands for all users", field="name", hint="Choose another.")
+        raise UserError(
+            msg("The name {name} is reserved: it stands for all users", name=name),
+            field="name",
+            hint=msg("Choose another."),
+        )
 
 
 def check_path(name: str, groups: Iterable[Group]) -> None:
@@ -36,9 +41,14 @@ def check_path(name: str, groups: Iterable[Group]) -> None:
     for other in groups:
         if other.name != name and group_path(other.name) == path:
             raise Conflict(
-                f"{name} is too much like the group {other.name}: tasks would find both at /project/{path}",
+                msg(
+                    "{name} is too much like the group {name2}: tasks would find both at /project/{path}",
+                    name=name,
+                    name2=other.name,
+                    path=path,
+                ),
                 field="name",
-                hint="Choose a name that differs in more than capitals, dashes and underscores.",
+                hint=msg("Choose a name that differs in more than capitals, dashes and underscores."),
             )
 
 
@@ -46,10 +56,19 @@ def check_group(group: Group) -> None:
     check_text(group.display_name, "display_name", longest=255)
     check_prose(group.description, "description")
     if group.hold is not None and group.hold.duration is not None and group.hold.duration <= timedelta(0):
-        raise UserError("A hold takes some time", field="hold", hint="Set it to none to hold no jobs of the group.")
+        raise UserError(
+            msg("A hold takes some time"), field="hold", hint=msg("Set it to none to hold no jobs of the group.")
+        )
     size = group.volume_capacity
     if size is not None and not 1 <= size <= MOST_GIGABYTES:
-        raise UserError(f"volume_capacity must be from 1 to {MOST_GIGABYTES} GB, not {size}", field="volume_capacity")
+        raise UserError(
+            msg(
+                "volume_capacity must be from 1 to {most_gigabytes} GB, not {size}",
+                most_gigabytes=MOST_GIGABYTES,
+                size=size,
+            ),
+            field="volume_capacity",
+        )
 
 
 def check_quotas(group: Group) -> None:
@@ -58,13 +77,18 @@ def check_quotas(group: Group) -> None:
         whole, part = getattr(group.quota, name), getattr(group.user_quota, name)
         for field, value in ((f"quota.{name}", whole), (f"user_quota.{name}", part)):
             if value is not None and not 0 <= value <= _MOST[name]:
-                raise UserError(f"A quota is from 0 to {_amount(name, _MOST[name])}", field=field)
+                raise UserError(msg("A quota is from 0 to {name}", name=_amount(name, _MOST[name])), field=field)
         if whole is not None and part is not None and part > whole:
             shown, most = _amount(name, part), _amount(name, whole)
             raise UserError(
-                f"The {name} quota of each user ({shown}) must not be more than the group's ({most})",
+                msg(
+                    "The {name} quota of each user ({shown}) must not be more than the group's ({most})",
+                    name=name,
+                    shown=shown,
+                    most=most,
+                ),
                 field=f"user_quota.{name}",
-                hint="Raise the group's quota, or lower that of its users.",
+                hint=msg("Raise the group's quota, or lower that of its users."),
             )
 
 
@@ -76,24 +100,34 @@ def check_mlflow(mlflow: Mlflow) -> None:
     for field in ("tracking_uri", "ui_url"):
         check_text(getattr(mlflow, field), field, longest=LONGEST_ADDRESS)
     if not mlflow.tracking_uri.strip():
-        raise UserError("MLflow needs the address of its tracking server", field="tracking_uri")
+        raise UserError(msg("MLflow needs the address of its tracking server"), field="tracking_uri")
     for field in ("tracking_envs", "artifact_envs"):
         _check_variables(getattr(mlflow, field), field)
 
 
 def _check_variables(variables: Mapping[str, str], field: str) -> None:
     if len(variables) > MOST_VARIABLES:
-        raise UserError(f"{field} may hold at most {MOST_VARIABLES} variables", field=field)
+        raise UserError(
+            msg("{field} may hold at most {most_variables} variables", field=field, most_variables=MOST_VARIABLES),
+            field=field,
+        )
     if sum(len(name) + len(value) for name, value in variables.items()) > MOST_CHARACTERS:
-        raise UserError(f"{field} may hold at most {MOST_CHARACTERS} characters", field=field)
+        raise UserError(
+            msg("{field} may hold at most {most_characters} characters", field=field, most_characters=MOST_CHARACTERS),
+            field=field,
+        )
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name):
-            said = f"{name[:80]!r} cannot be the name of a variable"
-            raise UserError(said, field=field, hint="Use letters, digits and _, not a digit first.")
+            said = msg("{name} cannot be the name of a variable", name=repr(name[:80]))
+            raise UserError(said, field=field, hint=msg("Use letters, digits and _, not a digit first."))
         if "\0" in value or not _is_unicode(value):
-            raise UserError(f"The value of {name} cannot be that of a variable", field=field)
+            raise UserError(msg("The value of {name} cannot be that of a variable", name=name), field=field)
         if value == MASK:
-            raise UserError(f"The value of {name} is masked", field=field, hint="Write the true one in its place.")
+            raise UserError(
+                msg("The value of {name} is masked", name=name),
+                field=field,
+                hint=msg("Write the true one in its place."),
+            )
 
 
 def _is_unicode(text: str) -> bool:

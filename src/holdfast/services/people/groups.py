@@ -15,6 +15,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound
 from holdfast.core.job import DEFAULT_GROUP, Hold
+from holdfast.core.messages import msg
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota
 from holdfast.jobspec.holds import hold_word
@@ -96,7 +97,12 @@ class Groups:
             self._shared.set_aside(name)
         except OSError as error:
             raise Unavailable(
-                f"The files of an earlier group {name} are in the way: {error.strerror}", hint="Move them away by hand."
+                msg(
+                    "The files of an earlier group {name} are in the way: {strerror}",
+                    name=name,
+                    strerror=error.strerror,
+                ),
+                hint=msg("Move them away by hand."),
             ) from error
 
     async def change(self, actor: Actor, name: str, change: GroupChange) -> Group:
@@ -122,7 +128,7 @@ class Groups:
 
     async def set_mlflow(self, actor: Actor, name: str, mlflow: Mlflow | None) -> None:
         """By an admin of the group; for jobs that start from now on."""
-        await self._need_group_admin(actor, name, "its MLflow")
+        await self._need_group_admin(actor, name, msg("its MLflow"))
         if mlflow is not None:
             check_mlflow(mlflow)
         told = {"mlflow": mlflow.tracking_uri if mlflow else None}
@@ -131,7 +137,7 @@ class Groups:
     async def delete(self, actor: Actor, name: str) -> None:
         _need_admin(actor)
         if name == DEFAULT_GROUP:
-            raise Conflict(f"The group {DEFAULT_GROUP} cannot be removed")
+            raise Conflict(msg("The group {default_group} cannot be removed", default_group=DEFAULT_GROUP))
         await self._store.write(_deed(actor, Act.REMOVED, name), _delete, name)
         await self._changed()
 
@@ -151,11 +157,11 @@ class Groups:
         await self._changed()
         return group
 
-    async def _need_group_admin(self, actor: Actor, name: str, what: str = "its members") -> None:
+    async def _need_group_admin(self, actor: Actor, name: str, what: str = msg("its members")) -> None:
         if not _may_see(actor, name):
             raise await self._unknown(actor, name)
         if not may(actor, Verb.MANAGE_GROUP, name):
-            raise Forbidden(f"Only admins of {name} change {what}")
+            raise Forbidden(msg("Only admins of {name} change {what}", name=name, what=what))
 
     async def _unknown(self, actor: Actor, name: str) -> NotFound:
         return no_group(name, [group.name for group in await self.list(actor)])
@@ -187,7 +193,7 @@ def _may_see(actor: Actor, name: str) -> bool:
 
 def _need_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins manage groups")
+        raise Forbidden(msg("Only admins manage groups"))
 
 
 def _need_changer(actor: Actor, name: str, change: GroupChange) -> None:
@@ -197,9 +203,11 @@ def _need_changer(actor: Actor, name: str, change: GroupChange) -> None:
         return
     if not may(actor, Verb.MANAGE_PLACE):
         hint = (
-            "Admins of a group may change its time limit and its hold." if may(actor, Verb.MANAGE_GROUP, name) else None
+            msg("Admins of a group may change its time limit and its hold.")
+            if may(actor, Verb.MANAGE_GROUP, name)
+            else None
         )
-        raise Forbidden("Only admins manage groups", hint=hint)
+        raise Forbidden(msg("Only admins manage groups"), hint=hint)
 
 
 # -- within one write each
@@ -228,15 +236,21 @@ def _create(conn: Connection, group: Group) -> None:
     check_path(group.name, people.list_groups(conn))
     if group.name != DEFAULT_GROUP and has_jobs(conn, group=group.name):
         raise Conflict(
-            f"Jobs of an earlier group {group.name} are on record, and members of the new one would see them",
+            msg(
+                "Jobs of an earlier group {name} are on record, and members of the new one would see them",
+                name=group.name,
+            ),
             field="name",
-            hint="Choose another name.",
+            hint=msg("Choose another name."),
         )
     if group.name != DEFAULT_GROUP and schedule_rows.any_of(conn, group=group.name):
         raise Conflict(
-            f"Schedules of an earlier group {group.name} are on record, and members of the new one would have them",
+            msg(
+                "Schedules of an earlier group {name} are on record, and members of the new one would have them",
+                name=group.name,
+            ),
             field="name",
-            hint="Remove them first: `holdfast schedule ls` lists them.",
+            hint=msg("Remove them first: `holdfast schedule ls` lists them."),
         )
 
 
@@ -260,7 +274,7 @@ def _extend(conn: Connection, group: Group, given: Mapping[str, Any], change: Gr
 def _delete(conn: Connection, name: str) -> None:
     _need(conn, name)
     if has_unfinished(conn, group=name):
-        raise Conflict(f"{name} has jobs that are not finished", hint="Stop them first.")
+        raise Conflict(msg("{name} has jobs that are not finished", name=name), hint=msg("Stop them first."))
     people.delete_group(conn, name)
 
 
@@ -276,5 +290,5 @@ def _set_member(conn: Connection, actor: Actor, name: str, user: str, admin: boo
 def _remove_member(conn: Connection, name: str, user: str) -> Group:
     group = _need(conn, name)
     if not people.remove_member(conn, name, user):
-        raise NotFound(f"{user[:100]} is not a member of {name}")
+        raise NotFound(msg("{user} is not a member of {name}", user=user[:100], name=name))
     return replace(group, members={member: role for member, role in group.members.items() if member != user})

@@ -12,6 +12,7 @@ from enum import StrEnum
 from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Forbidden, NotLoggedIn
+from holdfast.core.messages import msg
 
 from ..audit import AuditedStore, Deed
 from .tokens import NewToken, Tokens
@@ -57,9 +58,9 @@ class TokenCodes:
         """A code by which a browser is logged in as whoever asks. Not for tokens of programs: they can do less than a
         person who is logged in, and are to stay that way."""
         if actor.application:
-            raise Forbidden("A token for programs logs no browser in", hint="Log in first: `holdfast login`.")
+            raise Forbidden(msg("A token for programs logs no browser in"), hint=msg("Log in first: `holdfast login`."))
         code = await self._new(actor.name, Purpose.LOGIN)
-        detail = {"by": "one-time link"}
+        detail = {"by": msg("one-time link")}
         await self._store.note(
             Deed(actor=actor.name, kind=AuditKind.LOGIN, act=Act.CREATED, subject=actor.name, detail=detail)
         )
@@ -95,7 +96,7 @@ class TokenCodes:
     async def log_in(self, code: str) -> NewToken:
         """A login, once."""
         found = await self._take(code, Purpose.LOGIN)
-        return await self._tokens.login_as(found.user, "one-time link")
+        return await self._tokens.login_as(found.user, msg("one-time link"))
 
     async def _take(self, code: str, purpose: Purpose) -> _Open:
         digest = _digest(code)
@@ -114,7 +115,7 @@ class TokenCodes:
 
 
 def _refusal() -> NotLoggedIn:
-    return NotLoggedIn("This code is not right, or too old", hint="Log in again for another one.")
+    return NotLoggedIn(msg("This code is not right, or too old"), hint=msg("Log in again for another one."))
 
 
 def _digest(code: str) -> bytes:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from holdfast.core.messages import msg
+
 from ..client_network import client_network
 from ..refusals import TooManyRequests
 
@@ -155,7 +157,9 @@ class Buckets:
 
 def _too_many(wait: float) -> TooManyRequests:
     return TooManyRequests(
-        "Too many failed logins",
+        msg("Too many failed logins"),
         retry_after=wait,
-        hint=f"Wait {max(1, round(wait))} s and try again, or use a browser that you have logged in with before.",
+        hint=msg(
+            "Wait {x1} s and try again, or use a browser that you have logged in with before.", x1=max(1, round(wait))
+        ),
     )

@@ -11,6 +11,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 from ..fair_slots import FairSlots, SlotsBusy
 from ..refusals import TooManyRequests
@@ -77,7 +78,9 @@ class Passwords:
 
 
 def _busy() -> TooManyRequests:
-    return TooManyRequests("Too many logins are in progress", retry_after=WAIT_TIMEOUT, hint="Try again in a moment.")
+    return TooManyRequests(
+        msg("Too many logins are in progress"), retry_after=WAIT_TIMEOUT, hint=msg("Try again in a moment.")
+    )
 
 
 def generate_password() -> str:
@@ -89,11 +92,13 @@ def generate_password() -> str:
 def check_password(password: str, field: str = "password", *, user: str = "") -> None:
     """Refuse a password that should not be used."""
     if len(password) < MIN_LENGTH:
-        raise UserError(f"A password needs at least {MIN_LENGTH} characters", field=field)
+        raise UserError(msg("A password needs at least {min_length} characters", min_length=MIN_LENGTH), field=field)
     if len(password.encode("utf-8", "surrogatepass")) > MAX_LENGTH:
-        raise UserError(f"A password may have at most {MAX_LENGTH} bytes", field=field)
+        raise UserError(msg("A password may have at most {max_length} bytes", max_length=MAX_LENGTH), field=field)
     if "\0" in password or not password.isprintable():
-        raise UserError("A password may not hold control characters", field=field)
+        raise UserError(msg("A password may not hold control characters"), field=field)
     plain = password.strip().lower()
     if len(set(plain)) < 2 or plain == user.lower() or plain in _TRIED_FIRST:
-        raise UserError("This password would be among the first to be tried", field=field, hint="Choose another one.")
+        raise UserError(
+            msg("This password would be among the first to be tried"), field=field, hint=msg("Choose another one.")
+        )

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.launching.keys import sane_keys
 from holdfast.store import people
 
@@ -64,7 +65,7 @@ class Keys:
         """By its id or its fingerprint."""
         fitting = [key for key in await self.list(actor) if id in (key.id, key.fingerprint)]
         if not fitting:
-            raise NotFound(f"You have no SSH key {id[:100]}", hint="`holdfast key ls` lists them.")
+            raise NotFound(msg("You have no SSH key {id}", id=id[:100]), hint=msg("`holdfast key ls` lists them."))
         await self._store.write(_deed(actor, Act.REMOVED, fitting[0]), _remove, actor.name, fitting[0].id)
         self._forget()
         return fitting[0]
@@ -96,10 +97,12 @@ def refuse_others_keys(
 def others_key(field: str) -> Conflict:
     """Whose it is, is not told."""
     return Conflict(
-        "Another user has this SSH key",
+        msg("Another user has this SSH key"),
         field=field,
-        hint="Everybody needs a key of their own: `ssh-keygen -t ed25519` makes a pair. "
-        "If this one is yours, ask an admin to take it from them.",
+        hint=msg(
+            "Everybody needs a key of their own: `ssh-keygen -t ed25519` makes a pair. If this one "
+            "is yours, ask an admin to take it from them."
+        ),
     )
 
 
@@ -108,16 +111,16 @@ def check_public_key(value: str, field: str = "value") -> str:
     text = value.strip()
     if "PRIVATE KEY" in text:
         raise UserError(
-            "This is the private key, which nobody else should have",
+            msg("This is the private key, which nobody else should have"),
             field=field,
-            hint="Give the public one: the file beside it whose name ends in .pub.",
+            hint=msg("Give the public one: the file beside it whose name ends in .pub."),
         )
     found = sane_keys([text]) if len(text.splitlines()) == 1 else []
     if not found:
         raise UserError(
-            "This is not a public key on one line",
+            msg("This is not a public key on one line"),
             field=field,
-            hint="It looks like `ssh-ed25519 AAAA... name`; `ssh-keygen -t ed25519` makes a pair.",
+            hint=msg("It looks like `ssh-ed25519 AAAA... name`; `ssh-keygen -t ed25519` makes a pair."),
         )
     return found[0]
 
@@ -159,9 +162,13 @@ def _add(conn: Connection, user: str, kept: dict[str, Any], id: str) -> None:
     extension = _extension(conn, user)
     before = _kept(extension)
     if any((known := _read(each)) is not None and known.id == id for each in before):
-        raise Conflict("You have this key already", field="value")
+        raise Conflict(msg("You have this key already"), field="value")
     if len(before) >= MOST_KEYS:
-        raise UserError(f"A user has at most {MOST_KEYS} SSH keys", field="value", hint="Remove some first.")
+        raise UserError(
+            msg("A user has at most {most_keys} SSH keys", most_keys=MOST_KEYS),
+            field="value",
+            hint=msg("Remove some first."),
+        )
     refuse_others_keys(conn, user, {SSH_KEYS: [kept]}, extension, "value")
     _keep(conn, user, extension, [*before, kept])
 
@@ -175,7 +182,7 @@ def _remove(conn: Connection, user: str, id: str) -> None:
 def _extension(conn: Connection, user: str) -> dict[str, Any]:
     found = people.get_user(conn, user)
     if found is None:
-        raise NotFound(f"There is no user {user}")
+        raise NotFound(msg("There is no user {user}", user=user))
     return dict(found.extension)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, NotLoggedIn, UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import Token, User
 from holdfast.settings import Settings
 from holdfast.store import people
@@ -30,7 +31,7 @@ MOST_LOGINS = 1000  # of one user; with one more, that which was not used for th
 MOST_TOKENS = 1000  # of one user, for programs
 SHOWN_AFTER_END = timedelta(days=30)
 GUEST = ""  # no user is called so
-MACHINE_TOKEN = "this machine"  # noqa: S105 - its name
+MACHINE_TOKEN = msg("this machine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Tokens:
             return await self._access.holder(token_id)
         guest = self.guest()
         if guest is None:
-            raise NotLoggedIn("Guests may not read here", hint="Log in first.")
+            raise NotLoggedIn(msg("Guests may not read here"), hint=msg("Log in first."))
         return guest
 
     @property
@@ -127,7 +128,9 @@ class Tokens:
         attempt = self._throttle.admit(user, address, device=known_device, exists=found is not None)
         if not await self._matches(hashed, password[:MAX_LENGTH], attempt):
             await self._failures.note(found.name if found else None, address)
-            raise NotLoggedIn("The user or the password is not right", hint="An admin can set a new password.")
+            raise NotLoggedIn(
+                msg("The user or the password is not right"), hint=msg("An admin can set a new password.")
+            )
         self._throttle.succeeded(attempt)
         if found is None or found.disabled:
             raise disabled_account()
@@ -165,7 +168,7 @@ class Tokens:
     async def list(self, actor: Actor, user: str | None = None) -> list[Token]:
         """One's own; for admins those of all users, or of one."""
         if not actor.admin and user not in (None, actor.name):
-            raise Forbidden("Only admins see the tokens of others")
+            raise Forbidden(msg("Only admins see the tokens of others"))
         return await self._store.read(_list, user if actor.admin else actor.name)
 
     async def summary(self, actor: Actor) -> TokenCounts:
@@ -180,9 +183,11 @@ class Tokens:
     ) -> NewToken:
         owner = user or actor.name
         if owner != actor.name and not actor.admin:
-            raise Forbidden("Only admins make tokens for others", field="user")
+            raise Forbidden(msg("Only admins make tokens for others"), field="user")
         if expires_in is not None and expires_in > LONGEST:
-            raise UserError(f"A token lasts at most {LONGEST.days} days, or for ever", field="expires_in")
+            raise UserError(
+                msg("A token lasts at most {days} days, or for ever", days=LONGEST.days), field="expires_in"
+            )
         check_text(name, "name")
         deed = Deed(
             actor=actor.name,
@@ -197,7 +202,7 @@ class Tokens:
         """One's own, or for admins anybody's."""
         found = await self._store.read(token_rows.token_user, token_id)
         if found is None or not (actor.admin or found[1].user == actor.name):
-            raise NotFound(f"There is no token {token_id[:100]}")
+            raise NotFound(msg("There is no token {token_id}", token_id=token_id[:100]))
         token = found[1]
         deed = Deed(
             actor=actor.name,
@@ -266,7 +271,8 @@ def _create(conn: Connection, token: Token, secret_hash: str) -> int:
         token_rows.delete_expired(conn, token.created_at, token.user)
     if _has_too_many(conn, token.user):
         raise Conflict(
-            f"{token.user} has {MOST_TOKENS} tokens already", hint="End those that nobody uses: `holdfast token ls`."
+            msg("{user} has {most_tokens} tokens already", user=token.user, most_tokens=MOST_TOKENS),
+            hint=msg("End those that nobody uses: `holdfast token ls`."),
         )
     token_rows.create_token(conn, token=token, secret_hash=secret_hash)
     return 0
@@ -306,7 +312,7 @@ def _some_admin(users: list[User]) -> str:
     for user in users:
         if user.admin and not user.disabled:
             return user.name
-    raise UserError("There is no admin who is not disabled")
+    raise UserError(msg("There is no admin who is not disabled"))
 
 
 def _could_be(user: str, password: str) -> bool:

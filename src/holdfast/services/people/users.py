@@ -13,6 +13,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden
 from holdfast.core.job import DEFAULT_GROUP
+from holdfast.core.messages import msg
 from holdfast.core.records import Group, User
 from holdfast.engines.base import Engine, Isolation
 from holdfast.settings import Settings
@@ -148,14 +149,16 @@ class Users:
             return
         if health.conditions:
             raise Conflict(
-                "Whether this machine isolates jobs is not known yet, so no user can be added",
-                hint="See `holdfast doctor` for the problem, and try again once it is resolved.",
+                msg("Whether this machine isolates jobs is not known yet, so no user can be added"),
+                hint=msg("See `holdfast doctor` for the problem, and try again once it is resolved."),
             )
         if health.isolation is not Isolation.NONE:
             return
         raise Conflict(
-            "This machine does not isolate jobs, so a second user could read everything of the first",
-            hint='See `holdfast doctor` for what is missing, or accept it: sandbox.isolation = "off" in the settings.',
+            msg("This machine does not isolate jobs, so a second user could read everything of the first"),
+            hint=msg(
+                'See `holdfast doctor` for what is missing, or accept it: sandbox.isolation = "off" in the settings.'
+            ),
         )
 
     async def change(
@@ -208,7 +211,9 @@ class Users:
         with self._throttle.checking(attempt):
             matches = await self._passwords.verify(hashed, old, user=actor.name, client=attempt.client)
         if not matches:
-            raise Forbidden("The old password is not right", field="old", hint="An admin can set a new password.")
+            raise Forbidden(
+                msg("The old password is not right"), field="old", hint=msg("An admin can set a new password.")
+            )
         self._throttle.succeeded(attempt)
         hashed = None
         if new != old:
@@ -267,7 +272,7 @@ def _needs_admin(change: UserChange) -> bool:
 
 def _need_admin(actor: Actor) -> None:
     if not may(actor, Verb.MANAGE_PLACE):
-        raise Forbidden("Only admins manage users")
+        raise Forbidden(msg("Only admins manage users"))
 
 
 # -- within one write each
@@ -296,9 +301,11 @@ def _create(conn: Connection, user: User, hashed: str | None) -> None:
     refuse_others_keys(conn, user.name, user.extension, {}, "extension.sshKeys")
     if schedule_rows.any_of(conn, user=user.name):
         raise Conflict(
-            f"Schedules of an earlier user {user.name} are on record, and would run as the new one",
+            msg("Schedules of an earlier user {name} are on record, and would run as the new one", name=user.name),
             field="name",
-            hint="Remove them first: `holdfast schedule ls` lists them, and users can be disabled instead of removed.",
+            hint=msg(
+                "Remove them first: `holdfast schedule ls` lists them, and users can be disabled instead of removed."
+            ),
         )
 
 
@@ -345,7 +352,9 @@ def _set_standing(conn: Connection, user: User, wanted: Mapping[str, bool]) -> N
 def _delete(conn: Connection, name: str) -> None:
     _keep_an_admin(conn, name)
     if has_unfinished(conn, user=name):
-        raise Conflict(f"{name} has jobs that are not finished", hint="Stop them first, or disable the user.")
+        raise Conflict(
+            msg("{name} has jobs that are not finished", name=name), hint=msg("Stop them first, or disable the user.")
+        )
     people.delete_user(conn, name)
 
 
@@ -358,4 +367,4 @@ def _keep_an_admin(conn: Connection, name: str) -> None:
     _need(conn, name)
     others = [u for u in people.list_users(conn) if u.admin and not u.disabled and u.name != name]
     if not others:
-        raise Conflict(f"{name} is the last admin", hint="Make another user an admin first.")
+        raise Conflict(msg("{name} is the last admin", name=name), hint=msg("Make another user an admin first."))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, UserError
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.core.records import User
 from holdfast.core.schedule import Invalid, Schedule
 from holdfast.store import people
@@ -54,13 +55,13 @@ class Checks:
             return Finding(invalid=Invalid.OTHER, message=stored.damage)
         owner = await self._user(schedule.user)
         if owner is None or owner.disabled:
-            how = "is gone" if owner is None else "is disabled"
-            return Finding(invalid=Invalid.USER, message=f"Its user {schedule.user} {how}")
+            how = msg("is gone") if owner is None else msg("is disabled")
+            return Finding(invalid=Invalid.USER, message=msg("Its user {user} {how}", user=schedule.user, how=how))
         if not await self._group_exists(schedule.group):
-            return Finding(invalid=Invalid.GROUP, message=f"There is no group {schedule.group}")
+            return Finding(invalid=Invalid.GROUP, message=msg("There is no group {group}", group=schedule.group))
         actor = actor_of(owner)
         if not may(actor, Verb.SUBMIT_JOB, schedule.group):
-            message = f"Its user {schedule.user} is not in the group {schedule.group}"
+            message = msg("Its user {user} is not in the group {group}", user=schedule.user, group=schedule.group)
             return Finding(invalid=Invalid.MEMBER, message=message)
         found = await self._shape(actor, shape_of(stored.job))
         if found.ready is None:
@@ -81,7 +82,7 @@ class Checks:
             for role in ready.job.roles:
                 missing = missing_image(role.engine_image)
                 if any(warning.startswith(missing) for warning in ready.warnings):
-                    return Finding(actor, ready, Invalid.IMAGE, f"There is no image {role.image} here")
+                    return Finding(actor, ready, Invalid.IMAGE, msg("There is no image {image} here", image=role.image))
             if self._prepare:
                 await self._intake.prepare(actor, ready)
         except UserError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from holdfast.core.messages import msg
 from holdfast.core.schedule import Invalid, Missed, Overlap, RunResult, Schedule
 from holdfast.store.schedules import NewRun, Turn
 
@@ -24,15 +25,15 @@ def wants_job(schedule: Schedule, due_at: datetime, now: datetime, busy: bool) -
 def turn_without_job(schedule: Schedule, due_at: datetime, now: datetime, earlier: str, timing: Timing) -> Turn:
     """For a time that was missed, or that finds `earlier`, a job that is not finished."""
     if now - due_at > GRACE and schedule.missed is Missed.SKIP:
-        message = "Nothing ran when it was due, and it is to be skipped then"
+        message = msg("Nothing ran when it was due, and it is to be skipped then")
         run = NewRun(due_at=due_at, at=now, result=RunResult.MISSED, message=message)
         # One row for all that were missed. The newest of them may be recent enough to be run.
         return Turn(after=moved_on(schedule, now - GRACE, timing), run=run)
     after = moved_on(schedule, caught_up(due_at, now), timing)
     if schedule.overlap is Overlap.QUEUE and schedule.queued_at is None:
         return Turn(after=replace(after, queued_at=due_at))
-    also = ", and another run waits for it" if schedule.queued_at is not None else ""
-    message = f"{earlier} was not finished{also}"
+    also = msg(", and another run waits for it") if schedule.queued_at is not None else ""
+    message = msg("{earlier} was not finished{also}", earlier=earlier, also=also)
     return Turn(after=after, run=NewRun(due_at=due_at, at=now, result=RunResult.SKIPPED, message=message))
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot
+from holdfast.core.messages import msg
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import Invalid, RunResult, Schedule
 from holdfast.core.states import JobState
@@ -133,7 +134,7 @@ class DueRuns:
             raise
         except Exception:
             log.exception("could not look at a schedule", extra={"event": "schedule", "schedule": stored.schedule.id})
-            return Finding(invalid=Invalid.OTHER, message="An internal error; the server's log tells more")
+            return Finding(invalid=Invalid.OTHER, message=msg("An internal error; the server's log tells more"))
 
     async def _run_freed(self, ids: Sequence[str]) -> None:
         """Runs that waited for an earlier job to end."""
@@ -190,7 +191,7 @@ class DueRuns:
 
     async def _stop_superseded(self) -> None:
         jobs = await self._store.read(schedule_rows.superseded)
-        why = "the next run of its schedule {} took its place"
+        why = msg("the next run of its schedule {} took its place")
         stops = (self._control.stop(job, SCHEDULER, why.format(schedule)) for job, schedule in jobs.items())
         await asyncio.gather(*stops)
 
@@ -203,7 +204,9 @@ def _start(after: Schedule, due_at: datetime, now: datetime, found: Finding) -> 
     if found.invalid is not None or found.ready is None or found.actor is None:
         run = NewRun(due_at=due_at, at=now, result=RunResult.FAILED, message=found.message)
         return Turn(after=after, run=run)
-    message = f"Submitted by the schedule {after.id}, due at {due_at:%Y-%m-%d %H:%M:%S} UTC"
+    message = msg(
+        "Submitted by the schedule {id}, due at {due_at} UTC", id=after.id, due_at=f"{due_at:%Y-%m-%d %H:%M:%S}"
+    )
     job = new_job(found.actor, found.ready, now, message, found.ready.warnings, schedule=after.id)
     return Turn(after=after, run=NewRun(due_at=due_at, at=now, result=RunResult.STARTED), job=job)
 

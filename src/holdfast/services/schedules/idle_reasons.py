@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.core.access import Actor, Verb, may
+from holdfast.core.messages import msg
 from holdfast.core.schedule import Schedule
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Estimate, Holder, Wait, show_instant
 from holdfast.core.scheduling.placement import Amount
@@ -14,8 +15,8 @@ from holdfast.store.database import Store
 from ..control import Control
 from .service import Schedules
 
-CANNOT_BE_TOLD = "It cannot be told: that job has not started, or has no time limit."
-BY_LIMIT = "By then that job has ended, at the latest, by its time limit."
+CANNOT_BE_TOLD = msg("It cannot be told: that job has not started, or has no time limit.")
+BY_LIMIT = msg("By then that job has ended, at the latest, by its time limit.")
 
 
 class ScheduleWaits:
@@ -33,21 +34,29 @@ class ScheduleWaits:
         if schedule.next_run_at is None:
             return Wait(blockers=tuple(blockers))
         return Wait(
-            blockers=tuple(blockers), estimate=Estimate(at=schedule.next_run_at, basis="Then its next run is due.")
+            blockers=tuple(blockers), estimate=Estimate(at=schedule.next_run_at, basis=msg("Then its next run is due."))
         )
 
     async def _queued(self, actor: Actor, schedule: Schedule, due_at: datetime, others: list[Blocker]) -> Wait:
         """A run that waits until the job of an earlier one has ended."""
         busy = (await self._store.read(schedule_rows.open_jobs, [schedule.id])).get(schedule.id, ())
         holders = tuple(self._holder(actor, job_id) for job_id in busy)
-        jobs = ", ".join(f"{holder.name} ({holder.job_id})" if holder.name else "a job" for holder in holders)
-        text = f"The run that was due at {show_instant(due_at)} begins once {jobs or 'the job before it'} has ended."
+        jobs = ", ".join(f"{holder.name} ({holder.job_id})" if holder.name else msg("a job") for holder in holders)
+        text = msg(
+            "The run that was due at {due_at} begins once {jobs} has ended.",
+            due_at=show_instant(due_at),
+            jobs=jobs or msg("the job before it"),
+        )
         ends = [holder.until for holder in holders]
         latest = max((end for end in ends if end is not None), default=None)
         known = bool(ends) and None not in ends
         return Wait(
             blockers=(Blocker(kind=BlockerKind.SCHEDULE, text=text, holders=holders), *others),
-            helps=tuple(f"`holdfast stop {holder.job_id}` lets it begin." for holder in holders if holder.job_id),
+            helps=tuple(
+                msg("`holdfast stop {job_id}` lets it begin.", job_id=holder.job_id)
+                for holder in holders
+                if holder.job_id
+            ),
             estimate=Estimate(at=latest, basis=BY_LIMIT) if known else Estimate(at=None, basis=CANNOT_BE_TOLD),
         )
 
@@ -70,7 +79,7 @@ class ScheduleWaits:
 def _own_blockers(schedule: Schedule) -> list[Blocker]:
     told = []
     if schedule.paused:
-        told.append(f"It is paused: `holdfast schedule resume {schedule.id}` lets it go on.")
+        told.append(msg("It is paused: `holdfast schedule resume {id}` lets it go on.", id=schedule.id))
     if schedule.invalid is not None:
-        told.append(f"It cannot run now: {schedule.message}.")
+        told.append(msg("It cannot run now: {message}.", message=schedule.message))
     return [Blocker(kind=BlockerKind.SCHEDULE, text=text) for text in told]

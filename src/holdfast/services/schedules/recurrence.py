@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.core.schedule import Recurrence, RecurrenceKind
 from holdfast.timezones import machine_timezone, zone
 
@@ -47,11 +48,11 @@ _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT",
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 MINUTE = Field("minute", 0, 59)
 HOUR = Field("hour", 0, 23)
-DAY = Field("day of month", 1, 31)
+DAY = Field(msg("day of month"), 1, 31)
 MONTH = Field("month", 1, 12, _MONTHS)
-WEEKDAY = Field("day of week", 0, 7, _DAYS)
+WEEKDAY = Field(msg("day of week"), 0, 7, _DAYS)
 FIELDS = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
-_FORM = "Five fields: minute, hour, day of month, month, day of week; `0 4 * * *` is every day at 4:00."
+_FORM = msg("Five fields: minute, hour, day of month, month, day of week; `0 4 * * *` is every day at 4:00.")
 _NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -74,7 +75,9 @@ def parse_cron(text: str) -> str:
     try:
         CronSim(cron, datetime(2000, 1, 1))
     except CronSimError:  # the one thing it sees beyond single fields
-        raise DAY.wrong(f"{_months(cron.split()[3])} no day {parts[2]}, so it would never run") from None
+        raise DAY.wrong(
+            msg("{x1} no day {x2}, so it would never run", x1=_months(cron.split()[3]), x2=parts[2])
+        ) from None
     return cron
 
 
@@ -82,28 +85,44 @@ def _months(field: str) -> str:
     """With its verb, so that "no day 30" can follow."""
     names = [month_name[int(part)] for part in field.split(",")] if re.fullmatch(r"[0-9]+(,[0-9]+)*", field) else []
     if len(names) == 1:
-        return f"{names[0]} has"
-    return f"{', '.join(names[:-1])} and {names[-1]} have" if names else f"the months {field} have"
+        return msg("{x1} has", x1=names[0])
+    return (
+        msg("{names} and {x1} have", names=", ".join(names[:-1]), x1=names[-1])
+        if names
+        else msg("the months {field} have", field=field)
+    )
 
 
 def check_length(recurrence: Recurrence) -> None:
     """For what is kept, be it wrong."""
     for field, text in (("cron", recurrence.cron or ""), ("timezone", recurrence.timezone)):
         if len(text) > LONGEST:
-            raise BadRecurrence(f"{field} may have at most {LONGEST} characters", field=field, hint=_FORM)
+            raise BadRecurrence(
+                msg("{field} may have at most {longest} characters", field=field, longest=LONGEST),
+                field=field,
+                hint=_FORM,
+            )
 
 
 def _split(text: str) -> list[str]:
     if len(text) > LONGEST:
-        raise BadRecurrence(f"Cron text may have at most {LONGEST} characters", field="cron", hint=_FORM)
+        raise BadRecurrence(
+            msg("Cron text may have at most {longest} characters", longest=LONGEST), field="cron", hint=_FORM
+        )
     parts = text.upper().split()
     if not parts:
-        raise BadRecurrence("The cron text is empty", field="cron", hint=_FORM)
+        raise BadRecurrence(msg("The cron text is empty"), field="cron", hint=_FORM)
     if same := _NICKNAMES.get(parts[0].lower()):
-        raise BadRecurrence(f"{text.strip()} is not cron text", field="cron", hint=f"Write {same} instead.")
+        raise BadRecurrence(
+            msg("{text} is not cron text", text=text.strip()),
+            field="cron",
+            hint=msg("Write {same} instead.", same=same),
+        )
     if len(parts) != len(FIELDS):
-        count = f"{len(parts)} field" if len(parts) == 1 else f"{len(parts)} fields"
-        raise BadRecurrence(f"Cron text has five fields, this one has {count}", field="cron", hint=_FORM)
+        count = msg("{parts} field", parts=len(parts)) if len(parts) == 1 else msg("{parts} fields", parts=len(parts))
+        raise BadRecurrence(
+            msg("Cron text has five fields, this one has {count}", count=count), field="cron", hint=_FORM
+        )
     return parts
 
 
@@ -115,7 +134,7 @@ def _field(field: Field, part: str) -> str:
 
 def _term(field: Field, term: str) -> str:
     if not term:
-        raise field.wrong("a value is missing beside a comma")
+        raise field.wrong(msg("a value is missing beside a comma"))
     if field is DAY and term in ("L", "LW"):  # the last day, the last one from Monday to Friday
         return term
     if field is WEEKDAY and (special := _nth_weekday(term)) is not None:
@@ -124,7 +143,9 @@ def _term(field: Field, term: str) -> str:
     if not slash:
         return _span(field, base)
     if not _is_number(step) or int(step) == 0:
-        raise field.wrong(f"{step or 'nothing'} after the / of {term} is not a step, such as 2")
+        raise field.wrong(
+            msg("{step} after the / of {term} is not a step, such as 2", step=step or "nothing", term=term)
+        )
     return f"{_span(field, base)}/{int(step)}"
 
 
@@ -133,7 +154,9 @@ def _nth_weekday(term: str) -> str | None:
     if "#" in term:
         day, _, number = term.partition("#")
         if not _is_number(number) or not 1 <= int(number) <= 5:
-            raise WEEKDAY.wrong(f"{number or 'nothing'} after the # of {term} is not between 1 and 5")
+            raise WEEKDAY.wrong(
+                msg("{number} after the # of {term} is not between 1 and 5", number=number or "nothing", term=term)
+            )
         return f"{_value(WEEKDAY, day)}#{int(number)}"
     if len(term) > 1 and term.endswith("L"):
         return f"{_value(WEEKDAY, term[:-1])}L"
@@ -150,7 +173,10 @@ def _span(field: Field, base: str) -> str:
     if field is WEEKDAY and end == 0 and start > 0:
         end = 7  # up to Sunday
     if end < start:
-        raise field.wrong(f"{base} goes backwards", hint=f"Write {last}-{first}, or a list such as {first},{last}.")
+        raise field.wrong(
+            msg("{base} goes backwards", base=base),
+            hint=msg("Write {last}-{first}, or a list such as {first},{last}.", last=last, first=first),
+        )
     return f"{start}-{end}"
 
 
@@ -158,12 +184,14 @@ def _value(field: Field, word: str) -> int:
     if word in field.words:
         return field.least + field.words.index(word)
     if not word:
-        raise field.wrong("a value is missing")
+        raise field.wrong(msg("a value is missing"))
     if not _is_number(word):
-        names = f", nor one of {' '.join(field.words)}" if field.words else ""
-        raise field.wrong(f"{word[:20]} is not a number{names}")
+        names = msg(", nor one of {words}", words=" ".join(field.words)) if field.words else ""
+        raise field.wrong(msg("{word} is not a number{names}", word=word[:20], names=names))
     if not field.least <= int(word) <= field.most:
-        raise field.wrong(f"{word} is not between {field.least} and {field.most}")
+        raise field.wrong(
+            msg("{word} is not between {least} and {most}", word=word, least=field.least, most=field.most)
+        )
     return int(word)
 
 
@@ -192,7 +220,7 @@ class Timing:
         if recurrence.kind is not RecurrenceKind.CUSTOM:
             return
         if self.next(recurrence, now) is None:
-            raise BadRecurrence(f"{recurrence.cron} would never run", field="cron", hint=_FORM)
+            raise BadRecurrence(msg("{cron} would never run", cron=recurrence.cron), field="cron", hint=_FORM)
 
     def next(self, recurrence: Recurrence, after: datetime, until: datetime | None = None) -> datetime | None:
         """The first time it names after that moment; None when there is none, or none up to `until`."""
@@ -220,7 +248,7 @@ class Timing:
     ) -> Iterator[datetime]:
         """The same, one after the other."""
         if not 1 <= count <= MOST_SHOWN:
-            raise UserError(f"count is between 1 and {MOST_SHOWN}", field="count")
+            raise UserError(msg("count is between 1 and {most_shown}", most_shown=MOST_SHOWN), field="count")
         self.check(recurrence, after)
         yield from islice(self.times(recurrence, after, until), count)
 

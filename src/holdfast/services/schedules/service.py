@@ -19,6 +19,7 @@ from holdfast.core.audit import Act, AuditKind
 from holdfast.core.codec import mask
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.job import Dialect, Job
+from holdfast.core.messages import msg
 from holdfast.core.schedule import (
     Missed,
     Overlap,
@@ -101,7 +102,7 @@ class Schedules:
         """Within the groups one may see; groups asked for beyond them are as if they were empty."""
         query = query or ScheduleQuery()
         if not 1 <= query.limit <= MOST_LISTED:
-            raise UserError(f"limit is between 1 and {MOST_LISTED}", field="limit")
+            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MOST_LISTED), field="limit")
         mine = readable_groups(actor)
         if mine is not None:
             asked = mine if query.groups is None else tuple(set(mine).intersection(query.groups))
@@ -202,7 +203,7 @@ class Schedules:
                 continue
             self.due.stir()
             return Scheduled(_masked(saved), warnings)
-        raise Conflict(f"{id[:LONGEST_ID]} is changing all the time", hint="Try again.")
+        raise Conflict(msg("{id} is changing all the time", id=id[:LONGEST_ID]), hint=msg("Try again."))
 
     async def pause(self, actor: Actor, id: str) -> Schedule:
         return (await self.change(actor, id, ScheduleChange(paused=True))).schedule
@@ -223,13 +224,19 @@ class Schedules:
         stored = await self._find_own(actor, id)
         schedule = stored.schedule
         if stored.job.secrets and not _is_owner(actor, schedule):
-            raise Forbidden(f"{schedule.name} has secrets of {schedule.user}, so only {schedule.user} can run it now")
+            raise Forbidden(
+                msg(
+                    "{name} has secrets of {user}, so only {user} can run it now",
+                    name=schedule.name,
+                    user=schedule.user,
+                )
+            )
         ready = await self._intake.again(actor, stored.job, schedule.source)
         await self._intake.prepare(actor, ready)
         never = await self._prospects.never(ready.job, actor.name)
-        warnings = (*ready.warnings, *(f"it can never run here: {reason}" for reason in never))
+        warnings = (*ready.warnings, *(msg("it can never run here: {reason}", reason=reason) for reason in never))
         now = self._clock()
-        message = f"Submitted by {actor.name}, from the schedule {schedule.id}"
+        message = msg("Submitted by {name}, from the schedule {id}", name=actor.name, id=schedule.id)
         new = new_job(actor, ready, now, message, warnings)
         run = NewRun(due_at=now, at=now, result=RunResult.STARTED, actor=actor.name)
         # Shielded: once it may be on disk, the controller has to hear of it, also if the client is gone.
@@ -287,9 +294,9 @@ class Schedules:
             return await self._intake.read(actor, change.text, group=group, dialect=change.dialect)
         if form and old.job.dialect is not Dialect.PRIMEHUB:
             raise UserError(
-                f"{old.name} is not in PrimeHub's form, so single fields of it cannot be changed",
+                msg("{name} is not in PrimeHub's form, so single fields of it cannot be changed", name=old.name),
                 field=next(iter(form)),
-                hint=f"Change its job file: `holdfast schedule set {old.id} --file FILE`.",
+                hint=msg("Change its job file: `holdfast schedule set {id} --file FILE`.", id=old.id),
             )
         if old.job.dialect is Dialect.PRIMEHUB:
             before = primehub_form(old.job)
@@ -309,18 +316,22 @@ class Schedules:
         if _is_owner(actor, schedule):
             return
         if before.job.notify != after.job.notify:
-            raise _owners_own(schedule, f"notices of its jobs are sent for {schedule.user}")
+            raise _owners_own(schedule, msg("notices of its jobs are sent for {user}", user=schedule.user))
         if _work(before.job) == _work(after.job):
             return
         if before.job.secrets or after.job.secrets:
-            raise _owners_own(schedule, "its job file has secrets")
+            raise _owners_own(schedule, msg("its job file has secrets"))
         found = await self._checks().look(after)
         if found.ready is None:
-            raise _owners_own(schedule, f"what its jobs would see cannot be worked out ({found.message})")
+            raise _owners_own(
+                schedule, msg("what its jobs would see cannot be worked out ({message})", message=found.message)
+            )
         if [role.mounts for role in found.ready.job.roles] != [role.mounts for role in after.job.roles]:
-            raise _owners_own(schedule, f"it mounts folders of {schedule.user}'s own")
+            raise _owners_own(schedule, msg("it mounts folders of {user}'s own", user=schedule.user))
         if after.job.dialect is Dialect.PRIMEHUB and (beyond := await self._beyond(actor, schedule.user)):
-            raise _owners_own(schedule, f"its jobs see the shared volume of {beyond}, where you are not")
+            raise _owners_own(
+                schedule, msg("its jobs see the shared volume of {beyond}, where you are not", beyond=beyond)
+            )
 
     async def _beyond(self, actor: Actor, owner: str) -> str | None:
         """A group whose shared volume the owner's jobs see from other groups too, and the actor's do not."""
@@ -354,7 +365,9 @@ class Schedules:
         """What one may not see is not there."""
         found = await self._store.read(schedule_rows.load_schedule, id) if len(id) <= LONGEST_ID else None
         if found is None or not may(actor, Verb.SEE_JOB, found.schedule.group):
-            raise NotFound(f"There is no schedule {id[:LONGEST_ID]}", hint="`holdfast schedule ls` lists them.")
+            raise NotFound(
+                msg("There is no schedule {id}", id=id[:LONGEST_ID]), hint=msg("`holdfast schedule ls` lists them.")
+            )
         return found
 
     async def _find_own(self, actor: Actor, id: str) -> Stored:
@@ -368,11 +381,16 @@ class Schedules:
     def _check_times(self, recurrence: Recurrence, ends_at: datetime | None, now: datetime) -> None:
         self.timing.check(recurrence, now)
         if ends_at is not None and ends_at <= now:
-            raise UserError("It would end before it begins", field="ends_at", hint="Give a moment that is to come.")
+            raise UserError(
+                msg("It would end before it begins"), field="ends_at", hint=msg("Give a moment that is to come.")
+            )
 
     async def _check_number(self, actor: Actor) -> None:
         if await self._store.read(schedule_rows.count_of_user, actor.name) >= MOST_PER_USER:
-            raise UserError(f"A user may have at most {MOST_PER_USER} schedules", hint="Delete some first.")
+            raise UserError(
+                msg("A user may have at most {most_per_user} schedules", most_per_user=MOST_PER_USER),
+                hint=msg("Delete some first."),
+            )
 
 
 class _Moved(Exception):
@@ -406,7 +424,7 @@ def _dropped(before: Schedule, after: Schedule, now: datetime) -> NewRun | None:
     """The row for a run that waited and will not be."""
     if before.queued_at is None or after.queued_at is not None:
         return None
-    return NewRun(due_at=before.queued_at, at=now, result=RunResult.SKIPPED, message="Paused while it waited")
+    return NewRun(due_at=before.queued_at, at=now, result=RunResult.SKIPPED, message=msg("Paused while it waited"))
 
 
 def primehub_form(job: Job) -> dict[str, Any]:
@@ -437,8 +455,8 @@ def _work(job: Job) -> Job:
 
 def _owners_own(schedule: Schedule, why: str) -> Forbidden:
     return Forbidden(
-        f"Only {schedule.user} and admins change what {schedule.name} runs: {why}",
-        hint="Its times can be changed, and it can be paused. For another job, make a schedule of your own.",
+        msg("Only {user} and admins change what {name} runs: {why}", user=schedule.user, name=schedule.name, why=why),
+        hint=msg("Its times can be changed, and it can be paused. For another job, make a schedule of your own."),
     )
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.job import Dialect, Job, Mount
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Known, Wait
 from holdfast.core.states import JobState
@@ -46,7 +47,7 @@ class Blockers:
         self._store = store
         self._control = control
         self._prospects = prospects
-        self._reach = Reach("folders of waiting jobs")
+        self._reach = Reach(msg("folders of waiting jobs"))
 
     async def of(self, actor: Actor, record: JobDetail, patience: float = LONG) -> Wait | None:
         """None when nothing of it waits. Whoever asks may see the job: that has been checked; jobs of groups that they
@@ -91,8 +92,13 @@ class Blockers:
         return [
             _Missing(
                 BlockerKind.IMAGE,
-                f"The image {image} is not known here; unless it is imported before, the job will fail.",
-                f"Have an admin import the image, or the job fails: `holdfast image import {image} FILE`.",
+                msg(
+                    "The image {image} is not known here; unless it is imported before, the job will fail.", image=image
+                ),
+                msg(
+                    "Have an admin import the image, or the job fails: `holdfast image import {image} FILE`.",
+                    image=image,
+                ),
             )
             for image in await self._prospects.missing_images(job)
         ]
@@ -126,16 +132,24 @@ class Blockers:
 
 
 def _not_there(mount: Mount, there: bool | None, goes_without: bool) -> _Missing:
-    what = f"The folder that it mounts at {mount.target}"
-    help = f"See to the folder that it mounts at {mount.target}, or submit the job without it."
+    what = msg("The folder that it mounts at {target}", target=mount.target)
+    help = msg("See to the folder that it mounts at {target}, or submit the job without it.", target=mount.target)
     if mount.dataset is not None:
-        what = f"The folder of the dataset {mount.dataset}"
-        help = f"Have an admin see to the dataset's folder: `holdfast dataset show {mount.dataset}`."
-    trouble = "does not answer" if there is None else "is not there"
+        what = msg("The folder of the dataset {dataset}", dataset=mount.dataset)
+        help = msg(
+            "Have an admin see to the dataset's folder: `holdfast dataset show {dataset}`.", dataset=mount.dataset
+        )
+    trouble = msg("does not answer") if there is None else msg("is not there")
     if goes_without:
-        text = f"{what} {trouble}; unless it is back before, the job will start without it."
+        text = msg(
+            "{what} {trouble}; unless it is back before, the job will start without it.", what=what, trouble=trouble
+        )
         return _Missing(BlockerKind.DATASET, text, help)
-    return _Missing(BlockerKind.DATASET, f"{what} {trouble}; unless it is back before, the job will fail.", help)
+    return _Missing(
+        BlockerKind.DATASET,
+        msg("{what} {trouble}; unless it is back before, the job will fail.", what=what, trouble=trouble),
+        help,
+    )
 
 
 def _not_given(conn: Connection, user: str, group: str, names: Iterable[str]) -> list[_Missing]:
@@ -147,12 +161,20 @@ def _refusals(conn: Connection, user: str, group: str, names: Iterable[str]) -> 
     for name in names:
         dataset = dataset_rows.get_dataset(conn, name)
         if dataset is None:
-            text = f"There is no dataset {name} any more; the job will start without its variables."
-            help = f"Have an admin add the dataset again: `holdfast dataset add {name}`."
+            text = msg("There is no dataset {name} any more; the job will start without its variables.", name=name)
+            help = msg("Have an admin add the dataset again: `holdfast dataset add {name}`.", name=name)
             yield _Missing(BlockerKind.DATASET, text, help)
         elif owner is None or not (owner.admin or _is_granted(dataset, owner.groups)):
-            text = f"The dataset {name} is no longer granted to {user}; the job will start without its variables."
-            help = f"Have an admin grant the dataset again: `holdfast dataset grant {name} {group}`."
+            text = msg(
+                "The dataset {name} is no longer granted to {user}; the job will start without its variables.",
+                name=name,
+                user=user,
+            )
+            help = msg(
+                "Have an admin grant the dataset again: `holdfast dataset grant {name} {group}`.",
+                name=name,
+                group=group,
+            )
             yield _Missing(BlockerKind.DATASET, text, help)
 
 

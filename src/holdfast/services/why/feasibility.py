@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from holdfast.core.job import HOST_IMAGE, Dialect, Job, Role
+from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import Verdict
 from holdfast.engines.base import Engine, Isolation
 
@@ -43,7 +44,10 @@ class Prospects:
     async def _unknown_images(self, job: Job) -> list[str]:
         missing = await self.missing_images(job)
         names = [image.name for image in await self._engine.images()] if missing else []
-        return [f"there is no image {image} here{similar_image(image, names)}" for image in missing]
+        return [
+            msg("there is no image {image} here{image2}", image=image, image2=similar_image(image, names))
+            for image in missing
+        ]
 
     async def _not_isolated(self, job: Job) -> list[str]:
         """Without a sandbox, tasks see the machine as it is."""
@@ -52,8 +56,12 @@ class Prospects:
         found = [reason for role in job.roles for reason in _moved_mounts(role, linked=job.dialect is Dialect.PRIMEHUB)]
         if wanted := _images(job):
             known = await self._known_images()
-            why = "jobs are not isolated on this machine, so only the image host can run"
-            found += [f"the image {image} cannot be used: {why}" for image in wanted if known & image_names(image)]
+            why = msg("jobs are not isolated on this machine, so only the image host can run")
+            found += [
+                msg("the image {image} cannot be used: {why}", image=image, why=why)
+                for image in wanted
+                if known & image_names(image)
+            ]
         return list(dict.fromkeys(found))
 
     async def _known_images(self) -> set[str]:
@@ -71,7 +79,7 @@ def _images(job: Job) -> list[str]:
 
 def missing_image(image: str) -> str:
     """As a warning: it may be imported in time."""
-    return f"the image {image} is not known here; unless it is imported before, the job will fail"
+    return msg("the image {image} is not known here; unless it is imported before, the job will fail", image=image)
 
 
 def similar_image(image: str, known: Collection[str]) -> str:
@@ -92,6 +100,6 @@ def _moved_mounts(role: Role, *, linked: bool) -> Iterator[str]:
         if linked and mount.dataset:
             continue
         if os.path.normpath(mount.target) != os.path.normpath(mount.source):
-            why = "jobs are not isolated on this machine, so folders appear under their own names only"
-            what = mount.source if mount.dataset is None else f"the dataset {mount.dataset}"
-            yield f"{what} cannot be mounted at {mount.target}: {why}"
+            why = msg("jobs are not isolated on this machine, so folders appear under their own names only")
+            what = mount.source if mount.dataset is None else msg("the dataset {dataset}", dataset=mount.dataset)
+            yield msg("{what} cannot be mounted at {target}: {why}", what=what, target=mount.target, why=why)

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, text
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import JobFilter, JobSummary, Page
 from holdfast.core.states import FINAL, JobState
 
@@ -123,7 +124,7 @@ _LAST_UNTIL = text("SELECT max(last_seq) FROM job_hours WHERE hour <= :hour")
 
 def _parse_cursor(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise UserError("This page does not exist", field="cursor", hint="Start again from the first page.")
+        raise UserError(msg("This page does not exist"), field="cursor", hint=msg("Start again from the first page."))
     return int(cursor)
 
 

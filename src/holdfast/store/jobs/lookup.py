@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, String, bindparam, text
 
 from holdfast.core.errors import Conflict
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary
 
 from ..rows import storable
@@ -93,7 +94,7 @@ def _by_part(conn: Connection, ref: str, groups: Sequence[str] | None) -> JobSum
     fitting = [job for job in candidates if job.id.startswith(ref) or job.id.endswith(ref)]
     if len(fitting) > 1:
         some = ", ".join(job.id for job in fitting[:3]) + (", ..." if len(fitting) > 3 else "")
-        raise Conflict(f"“{ref}” fits several jobs: {some}", hint="Write more of the id.")
+        raise Conflict(msg("“{ref}” fits several jobs: {some}", ref=ref, some=some), hint=msg("Write more of the id."))
     return fitting[0] if fitting else None
 
 

@@ -21,6 +21,7 @@ from holdfast.core.codec import job_from_json, job_to_json
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.exits.exit import Exit
 from holdfast.core.job import Job
+from holdfast.core.messages import msg
 from holdfast.core.records import JobAttempt, JobSummary, NewEvent
 from holdfast.core.states import FINAL, JobState
 
@@ -224,9 +225,9 @@ _ALPHABET = string.ascii_lowercase + string.digits
 def _same_job(row: Row[Any], new: NewJob) -> Inserted:
     if row.source != new.source:
         raise Conflict(
-            f"This idempotency key was used before, for another job ({row.id})",
+            msg("This idempotency key was used before, for another job ({id})", id=row.id),
             field="idempotency_key",
-            hint="Use a new key for each job, and the same key only to send the same job again.",
+            hint=msg("Use a new key for each job, and the same key only to send the same job again."),
         )
     return Inserted(summary_of(row), created=False)
 
@@ -296,7 +297,7 @@ def load_snapshot(conn: Connection, id: str) -> JobSnapshot:
     """One job, secrets included; NotFound when there is none."""
     row = conn.execute(_ONE_JOB, {"id": storable(id)}).one_or_none()
     if row is None:
-        raise NotFound(f"There is no job {id}")
+        raise NotFound(msg("There is no job {id}", id=id))
     newest = _newest_tries(conn.execute(_ONE_JOBS_TASKS, {"id": id}))
     return _snapshot(conn, row, newest.get(row.seq, {}))
 
@@ -446,7 +447,7 @@ def _checked_seqs(conn: Connection, changes: Sequence[Saved]) -> dict[str, int]:
         if found != change.before_version:
             raise StaleVersion(id, change.before_version, found)
         if change.after.version <= found:
-            raise ValueError(f"A saved job needs a higher version than {found}")
+            raise ValueError(msg("A saved job needs a higher version than {found}", found=found))
         versions[id] = change.after.version
     return {id: row.seq for id, row in rows.items()}
 
@@ -469,7 +470,7 @@ def get(conn: Connection, id: str) -> JobDetail:
     """Everything about a job that people may see; NotFound when there is none."""
     row = conn.execute(_DETAIL, {"id": storable(id)}).one_or_none()
     if row is None:
-        raise NotFound(f"There is no job {id}")
+        raise NotFound(msg("There is no job {id}", id=id))
     return JobDetail(
         summary=summary_of(row),
         job=job_from_json(json.loads(row.spec_json)),

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import NewEvent
 
 from ..rows import event_values, storable, to_json
@@ -35,7 +36,7 @@ def add_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> bool
     if tag in tags:
         return False
     if len(tags) >= MOST_TAGS:
-        raise UserError(f"A job has at most {MOST_TAGS} tags", hint="Remove one first.")
+        raise UserError(msg("A job has at most {most_tags} tags", most_tags=MOST_TAGS), hint=msg("Remove one first."))
     insert_tags(conn, row.seq, [tag])
     _set_tags(conn, row.seq, [*tags, tag], event)
     return True
@@ -54,7 +55,7 @@ def remove_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> b
 def _tags_of(conn: Connection, job_id: str) -> tuple[Row[Any], list[str]]:
     row = conn.execute(_TAGS_OF, {"id": storable(job_id)}).one_or_none()
     if row is None:
-        raise NotFound(f"There is no job {job_id}")
+        raise NotFound(msg("There is no job {job_id}", job_id=job_id))
     return row, json.loads(row.tags_json) if row.tags_json else []
 
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, func, select, update
 
+from holdfast.core.messages import msg
 from holdfast.core.notices import URGENT, NoticeEvent, Way
 
 from ..rows import instant, micros, storable, to_json
@@ -160,15 +161,22 @@ def _pause(conn: Connection, user: str, now: datetime) -> tuple[datetime | None,
 
 
 def _warning(notice: NewNotice, until: datetime, most: int) -> NewNotice:
-    subject = f"More than {most} events in an hour: others are left out here until {_show(until)}"
-    but = "" if notice.event in URGENT else " Held tasks and debuggers that wait for you are told of all the same."
-    text = f"{subject}.{but} Afterwards you are told how many were left out."
+    subject = msg(
+        "More than {most} events in an hour: others are left out here until {until}", most=most, until=_show(until)
+    )
+    but = "" if notice.event in URGENT else msg(" Held tasks and debuggers that wait for you are told of all the same.")
+    text = msg("{subject}.{but} Afterwards you are told how many were left out.", subject=subject, but=but)
     return _of_left_out(notice, subject, text, until, None)
 
 
 def _summary(notice: NewNotice, until: datetime, count: int) -> NewNotice:
-    what = "1 event was" if count == 1 else f"{count} events were"
-    subject = f"{what} left out here from {_show(notice.created_at)} until {_show(until)}"
+    what = msg("1 event was") if count == 1 else msg("{count} events were", count=count)
+    subject = msg(
+        "{what} left out here from {created_at} until {until}",
+        what=what,
+        created_at=_show(notice.created_at),
+        until=_show(until),
+    )
     return _of_left_out(notice, subject, f"{subject}.\nNext: holdfast ls", until, count)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.core.notices import KnownRecipient, NoticeEvent, Recipient, Way, in_order
 
 from ..connections import vault_of
@@ -19,7 +20,9 @@ def add_recipient(conn: Connection, known: KnownRecipient, most: int) -> None:
     """UserError when the user has so many already."""
     of_user = recipients.c.user_name == storable(known.user)
     if (conn.scalar(select(func.count()).select_from(recipients).where(of_user)) or 0) >= most:
-        raise UserError(f"A user has at most {most} recipients of notices", hint="Remove some first.")
+        raise UserError(
+            msg("A user has at most {most} recipients of notices", most=most), hint=msg("Remove some first.")
+        )
     values = {
         "id": known.id,
         "user_name": storable(known.user),
@@ -71,4 +74,4 @@ def _address(conn: Connection, row: Row[Any]) -> str:
 
 
 def _about(id: str) -> str:
-    return f"the recipient {id}"
+    return msg("the recipient {id}", id=id)

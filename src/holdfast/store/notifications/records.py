@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way, lane_of
 
 from ..connections import vault_of
@@ -224,4 +225,4 @@ def address_of(conn: Connection, row: Row[Any]) -> str | None:
 
 
 def _about(id: str) -> str:
-    return f"the notice {id}"
+    return msg("the notice {id}", id=id)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core.attempt_id import AttemptId
+from holdfast.core.messages import msg
 from holdfast.engines.base import Command, Inside, Isolation, NoEntry, ProcessInfo, Session
 from holdfast.tcp_listeners import list_listeners
 
@@ -112,7 +113,7 @@ class Entering:
             helper.kill()
             _close(ends)
             if isinstance(error, TimeoutError):
-                raise NoEntry("The task does not answer: it may be stopped, or short of memory.") from error
+                raise NoEntry(msg("The task does not answer: it may be stopped, or short of memory.")) from error
             raise
         session = self._session(helper, ends, terminal)
         self._sessions[session] = attempt_id
@@ -129,7 +130,7 @@ class Entering:
             work.add_done_callback(_give_up)
             raise
         except OSError as error:
-            raise NoEntry(f"The task cannot be entered: {error.strerror or error}.") from error
+            raise NoEntry(msg("The task cannot be entered: {strerror}.", strerror=error.strerror or error)) from error
         return Helper(pid, control), ends
 
     async def _see_that_it_stays(self, attempt_id: str, session: EmbeddedSession) -> None:
@@ -195,18 +196,18 @@ class Entering:
 
     def _door(self, attempt_id: str) -> Door:
         if not is_safe_id(attempt_id):
-            raise NoEntry("There is no such task.")
+            raise NoEntry(msg("There is no such task."))
         task = self._places.folder(attempt_id)
         if task.read_start() is None:
-            raise NoEntry("The task has not started, or nothing is left of it.")
+            raise NoEntry(msg("The task has not started, or nothing is left of it."))
         folder = next((each for each in (task, revived_of(task)) if each.is_alive()), None)
         note = folder.read_start() if folder is not None else None
         if folder is None or note is None:
-            raise NoEntry("The task has ended.")
+            raise NoEntry(msg("The task has ended."))
         claim = folder.read_claim()
         found = pids_of(claim) if note.sandbox else (0, 0)
         if found is None or claim.pid is None:
-            raise StillSettingUp("The task is still being set up. Try again in a moment.")
+            raise StillSettingUp(msg("The task is still being set up. Try again in a moment."))
         return Door(folder, note, claim, *found, HOME if note.sandbox else task["scratch"])
 
     def _request(self, attempt_id: str, door: Door, command: Command) -> dict[str, Any]:
@@ -247,14 +248,16 @@ class Entering:
     async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Tasks share the machine's network, so only what a process of the task itself listens on is reached."""
         if not 0 < port < 65536:
-            raise NoEntry(f"There is no port {port}: ports go from 1 to 65535.")
+            raise NoEntry(msg("There is no port {port}: ports go from 1 to 65535.", port=port))
         hosts = await _soon(lambda: self._in_thread(lambda: self._listening_hosts(attempt_id, port)))
         for host in hosts:
             try:
                 return await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT)
             except (OSError, TimeoutError):
                 continue
-        raise NoEntry(f"Nothing listens on port {port} of {_task_of(attempt_id)}.")
+        raise NoEntry(
+            msg("Nothing listens on port {port} of {attempt_id}.", port=port, attempt_id=_task_of(attempt_id))
+        )
 
     def _listening_hosts(self, attempt_id: str, port: int) -> list[str]:
         """Where to connect to reach what the task itself listens on."""
@@ -297,8 +300,10 @@ async def _soon(reach: Callable[[], Awaitable[T]]) -> T:
 def _why(word: str) -> str:
     """What a helper said that is not inside."""
     if word.startswith("exit "):
-        return "The session was ended by the task, or the task has just ended."
-    return word.removeprefix("refused ") or "The task could not be entered: what was to go in was killed on its way."
+        return msg("The session was ended by the task, or the task has just ended.")
+    return word.removeprefix("refused ") or msg(
+        "The task could not be entered: what was to go in was killed on its way."
+    )
 
 
 def _give_up(work: asyncio.Future[Spawned]) -> None:
@@ -319,14 +324,14 @@ def _check_command(command: Command) -> None:
         words.append(command.terminal.term)
     sizes = [len(_bytes(word)) for word in words]
     if any("\0" in word for word in words):
-        raise NoEntry("The command contains a NUL byte, which nothing can run.")
+        raise NoEntry(msg("The command contains a NUL byte, which nothing can run."))
     if max(sizes) > _LONGEST_WORD or sum(sizes) > _MOST_WORDS:
-        raise NoEntry("The command is too long.")
+        raise NoEntry(msg("The command is too long."))
     for name in command.env:
         if not name or "=" in name:
-            raise NoEntry(f"The environment variable {name!r} cannot be set.")
+            raise NoEntry(msg("The environment variable {name} cannot be set.", name=repr(name)))
     if command.kind is Inside.SFTP and command.terminal is not None:
-        raise NoEntry("Files are not transferred by a terminal.")
+        raise NoEntry(msg("Files are not transferred by a terminal."))
 
 
 def _pipe(target: int, *, large: bool) -> tuple[int, int]:
@@ -342,7 +347,7 @@ def _task_of(attempt_id: str) -> str:
     try:
         return AttemptId.parse(attempt_id).task
     except ValueError:
-        return "the task"
+        return msg("the task")
 
 
 def _bytes(text: str) -> bytes:

@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+from holdfast.core.messages import msg
 from holdfast.engines.base import NoEntry
 
 from ..sandbox.sealed import SealedCopy
@@ -42,5 +43,5 @@ def _find() -> str:
     beside = Path(sys.executable).with_name("py-spy")
     found = str(beside) if beside.is_file() else shutil.which("py-spy")
     if found is None:
-        raise NoEntry("The program py-spy is not installed where the server runs")
+        raise NoEntry(msg("The program py-spy is not installed where the server runs"))
     return found

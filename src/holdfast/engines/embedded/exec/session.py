@@ -10,6 +10,8 @@ import socket
 import termios
 from contextlib import suppress
 
+from holdfast.core.messages import msg
+
 _BLOCK = 64 * 1024  # most bytes of one read
 _WORD = 4096  # most bytes that the helper says at once
 _QUIET = 0.5  # seconds without output after which a command that has ended has said everything
@@ -60,7 +62,7 @@ class Output:
 
     async def _more(self) -> bool:
         if self._waiting is not None:
-            raise RuntimeError("two readers of one stream")
+            raise RuntimeError(msg("two readers of one stream"))
         waiting: asyncio.Future[bool] = self._loop.create_future()
         self._waiting = waiting
         self._loop.add_reader(self._fd, self._wake, True)

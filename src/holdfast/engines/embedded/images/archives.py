@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from holdfast.core.messages import msg
+
 from .tars import BadArchive, Tar
 from .unpacking import Unpacker
 
@@ -24,7 +26,7 @@ _MOST_PARTS = 100_000  # files of an archive of layers
 _ROOTFS = frozenset({"bin", "etc", "lib", "usr", "sbin", "var", "home", "root", "opt", "dev", "proc", "sys"})
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-_KINDS = "a tar made by docker save, an OCI layout, or a tar of a root filesystem"
+_KINDS = msg("a tar made by docker save, an OCI layout, or a tar of a root filesystem")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class ImageConfig:
 
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
-    kind: str = "root filesystem archive"
+    kind: str = msg("root filesystem archive")
 
 
 class Shelf(Protocol):
@@ -57,7 +59,9 @@ def unpack_image(file: Path, unpacker: Unpacker) -> ImageConfig:
         with open(file, "rb") as stream:
             unpacker.add_layer(stream, whiteouts=False)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, RecursionError) as error:
-        raise BadArchive(f"The file is not an image: {error}", hint=f"Give {_KINDS}.") from error
+        raise BadArchive(
+            msg("The file is not an image: {error}", error=error), hint=msg("Give {kinds}.", kinds=_KINDS)
+        ) from error
     return ImageConfig()
 
 
@@ -66,7 +70,9 @@ def _open(file: Path) -> Tar:
     try:
         return Tar.open(file, "r:*")
     except tarfile.ReadError as error:
-        raise BadArchive("The file is not an image: it is no tar archive.", hint=f"Give {_KINDS}.") from error
+        raise BadArchive(
+            msg("The file is not an image: it is no tar archive."), hint=msg("Give {kinds}.", kinds=_KINDS)
+        ) from error
 
 
 def _refuse_zstd(file: Path) -> None:
@@ -76,8 +82,8 @@ def _refuse_zstd(file: Path) -> None:
 
 def _check_compression(head: bytes) -> None:
     if head == _ZSTD:
-        hint = "Save it with gzip, or without compression."
-        raise BadArchive("The image is compressed with zstd, which cannot be read here.", hint=hint)
+        hint = msg("Save it with gzip, or without compression.")
+        raise BadArchive(msg("The image is compressed with zstd, which cannot be read here."), hint=hint)
 
 
 def _kind(outer: tarfile.TarFile) -> str:
@@ -85,7 +91,12 @@ def _kind(outer: tarfile.TarFile) -> str:
     layout = False
     for count, entry in enumerate(outer):
         if count > _MOST_PARTS:
-            raise BadArchive(f"The archive has more than {_MOST_PARTS} parts, and none of them says what it is.")
+            raise BadArchive(
+                msg(
+                    "The archive has more than {most_parts} parts, and none of them says what it is.",
+                    most_parts=_MOST_PARTS,
+                )
+            )
         name = entry.name.removeprefix("./").strip("/")
         if name == "manifest.json":
             return "docker"
@@ -94,7 +105,7 @@ def _kind(outer: tarfile.TarFile) -> str:
             return "rootfs"
     if layout:
         return "oci"
-    raise BadArchive("The file holds no image.", hint=f"Give {_KINDS}.")
+    raise BadArchive(msg("The file holds no image."), hint=msg("Give {kinds}.", kinds=_KINDS))
 
 
 class _Tar:
@@ -104,7 +115,7 @@ class _Tar:
         for count, entry in enumerate(archive):
             self._names[entry.name.removeprefix("./")] = entry
             if count > _MOST_PARTS:
-                raise BadArchive(f"The archive has more than {_MOST_PARTS} parts.")
+                raise BadArchive(msg("The archive has more than {most_parts} parts.", most_parts=_MOST_PARTS))
 
     def open(self, name: str) -> IO[bytes]:
         entry = self._names.get(name)
@@ -113,7 +124,7 @@ class _Tar:
         except KeyError:  # a link within the archive that leads nowhere
             found = None
         if found is None:
-            raise BadArchive(f"The archive is not complete: {name} is missing.")
+            raise BadArchive(msg("The archive is not complete: {name} is missing.", name=name))
         return found
 
 
@@ -124,7 +135,7 @@ class _Folder:
     def open(self, name: str) -> IO[bytes]:
         path = (self._folder / name).resolve()
         if not path.is_relative_to(self._folder) or not path.is_file():
-            raise BadArchive(f"The layout is not complete: {name} is missing.")
+            raise BadArchive(msg("The layout is not complete: {name} is missing.", name=name))
         return open(path, "rb")
 
 
@@ -134,8 +145,8 @@ def _unpack_docker(shelf: Shelf, unpacker: Unpacker) -> ImageConfig:
         manifest = manifests[0]
         layers, config = list(map(str, manifest["Layers"])), str(manifest["Config"])
     except (LookupError, TypeError) as error:
-        raise BadArchive("manifest.json does not describe an image.") from error
-    return replace(_unpack_layers(shelf, layers, config, unpacker), kind="docker archive")
+        raise BadArchive(msg("manifest.json does not describe an image.")) from error
+    return replace(_unpack_layers(shelf, layers, config, unpacker), kind=msg("docker archive"))
 
 
 def _unpack_layout(shelf: Shelf, unpacker: Unpacker) -> ImageConfig:
@@ -144,8 +155,8 @@ def _unpack_layout(shelf: Shelf, unpacker: Unpacker) -> ImageConfig:
         layers = [_blob(layer["digest"]) for layer in manifest["layers"]]
         config = _blob(manifest["config"]["digest"])
     except (LookupError, TypeError) as error:
-        raise BadArchive("The image manifest names no layers.") from error
-    return replace(_unpack_layers(shelf, layers, config, unpacker), kind="OCI layout")
+        raise BadArchive(msg("The image manifest names no layers.")) from error
+    return replace(_unpack_layers(shelf, layers, config, unpacker), kind=msg("OCI layout"))
 
 
 def _find_manifest(shelf: Shelf, index: Any, depth: int) -> Any:
@@ -154,7 +165,7 @@ def _find_manifest(shelf: Shelf, index: Any, depth: int) -> Any:
         entries = [entry for entry in index["manifests"] if _fits(entry)]
         digest = entries[0]["digest"]
     except (LookupError, TypeError) as error:
-        raise BadArchive(f"The layout has no image for this machine ({_machine()}).") from error
+        raise BadArchive(msg("The layout has no image for this machine ({x1}).", x1=_machine())) from error
     document = _read_json(shelf, _blob(digest))
     if isinstance(document, dict) and "manifests" in document and depth < 3:
         return _find_manifest(shelf, document, depth + 1)
@@ -172,7 +183,7 @@ def _machine() -> str:
 
 def _blob(digest: Any) -> str:
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise BadArchive(f"{str(digest)[:100]!r} is not a digest.")
+        raise BadArchive(msg("{digest} is not a digest.", digest=repr(str(digest)[:100])))
     return f"blobs/sha256/{digest.partition(':')[2]}"
 
 
@@ -180,20 +191,22 @@ def _read_json(shelf: Shelf, name: str) -> Any:
     with shelf.open(name) as file:
         data = file.read(_LARGEST_JSON + 1)
     if len(data) > _LARGEST_JSON:
-        raise BadArchive(f"{name} is far too large.")
+        raise BadArchive(msg("{name} is far too large.", name=name))
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadArchive(f"{name} is damaged: {error}") from error
+        raise BadArchive(msg("{name} is damaged: {error}", name=name, error=error)) from error
 
 
 def _unpack_layers(shelf: Shelf, layers: list[str], config: str, unpacker: Unpacker) -> ImageConfig:
     settings = _read_json(shelf, config)
     if not isinstance(settings, dict) or not layers:
-        raise BadArchive("The archive describes an image without layers or settings.")
+        raise BadArchive(msg("The archive describes an image without layers or settings."))
     built_for = settings.get("architecture")
     if built_for not in (None, "", _machine()):
-        raise BadArchive(f"The image is built for {built_for}, and this machine is {_machine()}.")
+        raise BadArchive(
+            msg("The image is built for {built_for}, and this machine is {x1}.", built_for=built_for, x1=_machine())
+        )
     for layer in layers:
         with _opened(shelf, layer) as stream:
             unpacker.add_layer(stream)

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import HOST_IMAGE
+from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, is_disk_full
 from holdfast.engines.base import ImageInfo
 
@@ -55,13 +56,13 @@ class ImageShelf:
         return [HOST_IMAGE, *sorted(image.name for image in self._all())]
 
     def infos(self) -> list[ImageInfo]:
-        host = ImageInfo(name=HOST_IMAGE, size=None, created_at=None, source="this machine")
+        host = ImageInfo(name=HOST_IMAGE, size=None, created_at=None, source=msg("this machine"))
         return [host, *sorted((image.info for image in self._all()), key=lambda info: info.name)]
 
     def add(self, name: str, file: Path, *, needs_shell: bool = False) -> ImageInfo:
         index = self._index_file(name)
         if index is None or name == HOST_IMAGE:
-            raise UserError(f"{name[:100]!r} cannot be the name of an image.", field="name")
+            raise UserError(msg("{name} cannot be the name of an image.", name=repr(name[:100])), field="name")
         self._roots.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = self._roots / f"{_DRAFT}{secrets.token_hex(8)}"
         try:
@@ -77,7 +78,9 @@ class ImageShelf:
             remove_tree(str(folder))
             if is_disk_full(error):
                 raise no_room() from error
-            raise BadArchive(f"The image could not be unpacked: {error.strerror or error}.") from error
+            raise BadArchive(
+                msg("The image could not be unpacked: {strerror}.", strerror=error.strerror or error)
+            ) from error
         except BaseException:
             remove_tree(str(folder))
             raise
@@ -159,6 +162,6 @@ class ImageShelf:
 
 def _no_shell() -> BadArchive:
     return BadArchive(
-        "The image has no shell: neither bash nor sh was found in it, and the commands of jobs run in one.",
-        hint="Build it on an image that has one, such as debian:stable-slim or alpine.",
+        msg("The image has no shell: neither bash nor sh was found in it, and the commands of jobs run in one."),
+        hint=msg("Build it on an image that has one, such as debian:stable-slim or alpine."),
     )

@@ -10,6 +10,7 @@ import tarfile
 from typing import Any, NoReturn
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 
 _LARGEST_HEADER = 1024 * 1024  # bytes of names and attributes; real ones have a few hundred
 _HEADERS = (
@@ -28,7 +29,9 @@ class BadArchive(UserError):
 
 
 def _refuse_sparse(*_: Any) -> NoReturn:
-    raise BadArchive("The archive holds a sparse file, which images do not.", hint="Make it anew without --sparse.")
+    raise BadArchive(
+        msg("The archive holds a sparse file, which images do not."), hint=msg("Make it anew without --sparse.")
+    )
 
 
 class Entry(tarfile.TarInfo):
@@ -43,7 +46,12 @@ class Entry(tarfile.TarInfo):
             archive.shared += max(0, size)
             size = archive.shared
         if not 0 <= self.size <= size <= _LARGEST_HEADER:
-            raise BadArchive(f"The archive is damaged: a header has more than {_LARGEST_HEADER} bytes.")
+            raise BadArchive(
+                msg(
+                    "The archive is damaged: a header has more than {largest_header} bytes.",
+                    largest_header=_LARGEST_HEADER,
+                )
+            )
 
     # The old way, and three ways of describing one in a header of names and attributes.
     _proc_sparse = _refuse_sparse

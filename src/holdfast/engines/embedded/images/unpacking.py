@@ -12,6 +12,7 @@ import tarfile
 from contextlib import suppress
 from typing import IO
 
+from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, read_disk_space, require_room
 
 from ..sandbox.roots import resolve_inside
@@ -48,7 +49,7 @@ class Unpacker:
                     archive.forget()
                     self._add(archive, entry, fresh, whiteouts)
         except (tarfile.TarError, EOFError, ValueError, UnicodeError, RecursionError) as error:
-            raise BadArchive(f"The archive is damaged: {error}") from error
+            raise BadArchive(msg("The archive is damaged: {error}", error=error)) from error
 
     def finish(self) -> None:
         """Give folders their modes, which might have kept us out before."""
@@ -89,7 +90,7 @@ class Unpacker:
     def _count(self) -> None:
         self._entries += 1
         if self._entries > _MOST_ENTRIES:
-            raise BadArchive(f"The image has more than {_MOST_ENTRIES} files.")
+            raise BadArchive(msg("The image has more than {most_entries} files.", most_entries=_MOST_ENTRIES))
         self._check_room(_ENTRY_COST)
 
     def _folder(self, parts: list[str]) -> str:
@@ -167,7 +168,13 @@ class Unpacker:
         parts = _parts(entry.linkname)
         source = f"{self._folder(parts[:-1])}/{parts[-1]}" if parts else ""
         if not parts or not os.path.lexists(source) or _is_folder(source):
-            raise BadArchive(f"The archive is damaged: {entry.name} links to {entry.linkname}, which is not there.")
+            raise BadArchive(
+                msg(
+                    "The archive is damaged: {name} links to {linkname}, which is not there.",
+                    name=entry.name,
+                    linkname=entry.linkname,
+                )
+            )
         if source != target:
             self._clear(target)
             os.link(source, target, follow_symlinks=False)
@@ -193,9 +200,15 @@ class Unpacker:
     def _check_size(self, entry: tarfile.TarInfo) -> None:
         """Before the first byte: a size nobody has room for is not tried."""
         if entry.issparse():
-            raise BadArchive(f"{entry.name[:100]!r} is a sparse file, which images do not hold.")
+            raise BadArchive(msg("{name} is a sparse file, which images do not hold.", name=repr(entry.name[:100])))
         if not 0 <= entry.size <= self._free():
-            raise BadArchive(f"{entry.name[:100]!r} says it has {entry.size} bytes, more than fit on the disk.")
+            raise BadArchive(
+                msg(
+                    "{name} says it has {size} bytes, more than fit on the disk.",
+                    name=repr(entry.name[:100]),
+                    size=entry.size,
+                )
+            )
 
     def _free(self) -> int:
         return read_disk_space(self._root).free
@@ -213,15 +226,15 @@ class Unpacker:
 
 def no_room() -> BadArchive:
     return BadArchive(
-        "There is not enough room on the server's disk to unpack the image.",
-        hint="Free room first: `holdfast prune` shows what takes it.",
+        msg("There is not enough room on the server's disk to unpack the image."),
+        hint=msg("Free room first: `holdfast prune` shows what takes it."),
     )
 
 
 def _parts(name: str) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or len(name) > 4096 or any(len(os.fsencode(part)) > 255 or "\0" in part for part in parts):
-        raise BadArchive(f"The archive holds a name that cannot be unpacked: {name[:100]!r}.")
+        raise BadArchive(msg("The archive holds a name that cannot be unpacked: {name}.", name=repr(name[:100])))
     return parts
 
 

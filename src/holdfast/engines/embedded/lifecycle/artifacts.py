@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 
+from holdfast.core.messages import msg
 from holdfast.engines.base import ArtifactSink, LeftOut, OutOfReach
 
 from ..folder_content import StartNote
@@ -55,7 +56,7 @@ def collect(folder: TaskFolder, note: StartNote, sink: ArtifactSink) -> None:
     try:
         top = inside.open_folder(f"{inside.home}/{NAME}")
     except OutOfReach as problem:
-        raise OutOfReach(f"{NAME} in the task's home {problem}") from problem
+        raise OutOfReach(msg("{name} in the task's home {problem}", name=NAME, problem=problem)) from problem
     if top is not None:
         _Walk(sink).offer_all(top)
 
@@ -147,7 +148,7 @@ def _open_file(folder: int, name: bytes) -> BinaryIO:
     fd = os.open(name, _OPEN_FILE, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(fd).st_mode) or _is_without_content(fd):
         os.close(fd)
-        raise OSError(errno.EINVAL, "It is no plain file")
+        raise OSError(errno.EINVAL, msg("It is no plain file"))
     return open(fd, "rb", buffering=0)
 
 

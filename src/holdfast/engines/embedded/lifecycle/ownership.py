@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.core.attempt_id import AttemptId
+from holdfast.core.messages import msg
 
 from ..processes import COOKIE
 from ..task_folder import TaskFolder
@@ -34,7 +35,7 @@ def describe_task_of(home: Path, pid: int) -> str | None:
         found = AttemptId.parse(find_task_of(home, pid) or "")
     except ValueError:
         return None
-    return f"task {found.task} of job {found.job_id}"
+    return msg("task {task} of job {job_id}", task=found.task, job_id=found.job_id)
 
 
 def _namespaces(folder: TaskFolder) -> set[int]:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.core.messages import msg
+
 log = logging.getLogger(__name__)
 
 _LISTENS = "0A"
@@ -39,14 +41,14 @@ def report_port_in_use(port: int, job_id: str) -> str:
     holder = find_holder(port)
     known = {"pid": holder.pid, "program": holder.program, "holder": holder.job_id} if holder else {}
     log.info("a port of a task is in use", extra={"event": "port-in-use", "job": job_id, "port": port, **known})
-    return f"Port {port} is in use on this machine by {describe_holder(holder, job_id)}."
+    return msg("Port {port} is in use on this machine by {holder}.", port=port, holder=describe_holder(holder, job_id))
 
 
 def describe_holder(holder: PortHolder | None, job_id: str) -> str:
     """For the user of a job, who may not know of jobs of other groups."""
     if holder is None or not holder.job_id:
-        return "another program"
-    return "another task of this job" if holder.job_id == job_id else "a task of another job"
+        return msg("another program")
+    return msg("another task of this job") if holder.job_id == job_id else msg("a task of another job")
 
 
 def _listening(table: Path, port: int) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from holdfast.core.errors import quoted
 from holdfast.core.job import GIB, HOST_IMAGE, MIB, Resources
+from holdfast.core.messages import msg
 from holdfast.engines.base import Launch, NoEntry
 
 from .. import cgroups
@@ -68,9 +69,9 @@ class Reviver(Starter):
         folder = self._places.folder(launch.attempt_id)
         note = folder.read_start() if is_safe_id(launch.attempt_id) else None
         if note is None or launch.attempt_id not in self._places.tasks():
-            raise NoEntry("Nothing is left of the task's files.")
+            raise NoEntry(msg("Nothing is left of the task's files."))
         if folder.is_alive():
-            raise NoEntry("The task is still being stopped. Try again in a moment.")
+            raise NoEntry(msg("The task is still being stopped. Try again in a moment."))
         revived = revived_of(folder)
         with suppress(FileExistsError):
             os.mkdir(revived.path, 0o700)
@@ -82,7 +83,9 @@ class Reviver(Starter):
         except Refusal as refusal:
             raise NoEntry(refusal.message) from refusal
         except OSError as error:
-            raise NoEntry(f"The task's files cannot be entered: {error.strerror or error}.") from error
+            raise NoEntry(
+                msg("The task's files cannot be entered: {strerror}.", strerror=error.strerror or error)
+            ) from error
         finally:
             os.close(claim)
         _wait_until_up(revived)
@@ -118,7 +121,9 @@ class Reviver(Starter):
             launch = replace(launch, image=HOST_IMAGE)
         root = self._root(launch, folder)
         if root.warning:
-            raise NoEntry(f"The image {launch.image!r}, which the task ran on, is not here any more.")
+            raise NoEntry(
+                msg("The image {image}, which the task ran on, is not here any more.", image=repr(launch.image))
+            )
         if root.env is None or not note.stands_on or note.stands_on[0] == root.lower:
             return root
         return _on_files(root, note.stands_on[0])
@@ -173,7 +178,7 @@ def _limits(launch: Launch) -> Resources:
 def _on_files(root: Root, lower: str) -> Root:
     """The same root, on another folder of the image's unchanged files."""
     if not os.path.isdir(lower):
-        raise NoEntry("The image that the task ran on is not here any more.")
+        raise NoEntry(msg("The image that the task ran on is not here any more."))
 
     def moved(path: str) -> str:
         return lower if path == root.lower else path
@@ -203,7 +208,7 @@ def _wait_until_up(revived: TaskFolder) -> None:
             return
         time.sleep(_AGAIN)
     said = quoted(revived.read_head("stderr", 500))
-    raise NoEntry(f"The task's files cannot be entered: {said or 'a sandbox does not come up'}")
+    raise NoEntry(msg("The task's files cannot be entered: {said}", said=said or msg("a sandbox does not come up")))
 
 
 # --- ways that a task may have bent -------------------------------------------------------------------------------
@@ -219,7 +224,9 @@ def _check_ways(args: Sequence[str], folder: TaskFolder, root: Root) -> None:
         for target, source in own:
             rest = os.path.relpath(path, target)
             if not rest.startswith("..") and _is_bent(source, rest.split("/")):
-                raise NoEntry(f"The task's files cannot be entered: it has put a link in the way of {path}.")
+                raise NoEntry(
+                    msg("The task's files cannot be entered: it has put a link in the way of {path}.", path=path)
+                )
 
 
 def _links_in_place(own: Sequence[tuple[str, str]], root: Root) -> set[str]:

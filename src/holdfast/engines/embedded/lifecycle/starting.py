@@ -19,6 +19,7 @@ from pathlib import Path
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import HOST_IMAGE, Resources
+from holdfast.core.messages import msg
 from holdfast.engines.base import Isolation, Launch
 
 from .. import cgroups
@@ -123,7 +124,7 @@ class Starter:
             if made or isinstance(error, Refusal):
                 remove_tree(folder.path)
             if isinstance(error, OSError):
-                logger.warning("%s could not be started: %s", launch.attempt_id, error)
+                logger.warning(msg("%s could not be started: %s"), launch.attempt_id, error)
             raise _as_refusal(error) from error
         finally:
             os.close(claim)
@@ -158,8 +159,12 @@ class Starter:
         try:
             return self._site.groups.make(name, resources, self._options.pids_max)
         except cgroups.GroupsGone as gone:
-            logger.error("%s cannot be limited: the control group %s", name, gone)
-            text = f"The control group {gone}. Mount control groups at {CGROUP_POINT}, or restart the server."
+            logger.error(msg("%s cannot be limited: the control group %s"), name, gone)
+            text = msg(
+                "The control group {gone}. Mount control groups at {cgroup_point}, or restart the server.",
+                gone=gone,
+                cgroup_point=CGROUP_POINT,
+            )
             raise Refusal(text, cause=Cause.START_FAILED, transient=True) from gone
 
     def _note(self, launch: Launch, root: Root, groups: tuple[str, ...]) -> StartNote:
@@ -191,19 +196,25 @@ class Starter:
         if image is None:
             if launch.image != HOST_IMAGE and self._options.unknown_image != "host":
                 known = ", ".join(self._images.names())
-                text = f"There is no image {launch.image!r} here. Known images: {known}."
+                text = msg(
+                    "There is no image {image} here. Known images: {known}.", image=repr(launch.image), known=known
+                )
                 raise Refusal(text, cause=Cause.IMAGE_MISSING)
             root = host_root(self._site, self._views, folder)
             if launch.image == HOST_IMAGE:
                 return root
-            warning = f"There is no image {launch.image!r} here, so it runs on the image host."
+            warning = msg("There is no image {image} here, so it runs on the image host.", image=repr(launch.image))
             return replace(root, warning=warning)
         if self._site.isolation is Isolation.NONE:
-            why = "jobs are not isolated on this machine"
-            text = f"The image {launch.image!r} cannot be used: {why}, so only the image host can run."
+            why = msg("jobs are not isolated on this machine")
+            text = msg(
+                "The image {image} cannot be used: {why}, so only the image host can run.",
+                image=repr(launch.image),
+                why=why,
+            )
             raise Refusal(text, cause=Cause.NOT_ALLOWED)
         if image.shell is None:
-            text = f"The image {launch.image!r} has no shell: neither bash nor sh was found in it."
+            text = msg("The image {image} has no shell: neither bash nor sh was found in it.", image=repr(launch.image))
             raise Refusal(text, cause=Cause.NO_SHELL)
         return image_root(self._site, self._views, image, folder)
 
@@ -310,13 +321,15 @@ def plain_order(launch: Launch, folder: TaskFolder, root: Root, joins: list[str]
     entry = _write_script(folder["entry"], launch.entry) if launch.entry else ""
     for mount in launch.mounts:
         if os.path.normpath(mount.target) != os.path.normpath(mount.source):
-            why = "jobs are not isolated on this machine, so folders appear under their own names only"
-            text = f"{mount.source} cannot be mounted at {mount.target}: {why}."
+            why = msg("jobs are not isolated on this machine, so folders appear under their own names only")
+            text = msg(
+                "{source} cannot be mounted at {target}: {why}.", source=mount.source, target=mount.target, why=why
+            )
             raise Refusal(text, cause=Cause.NOT_ALLOWED)
     if launch.mounts:
         folder.write_mounts([(os.path.normpath(mount.source),) * 2 for mount in launch.mounts])
     if launch.workdir and not os.path.isdir(launch.workdir):
-        text = f"There is no folder {launch.workdir} on this machine to work in."
+        text = msg("There is no folder {workdir} on this machine to work in.", workdir=launch.workdir)
         raise Refusal(text, cause=Cause.NOT_ALLOWED)
     # In a session of its own, or `kill 0` in a script would hit the runner too.
     session = [SETSID, "-w"] if SETSID else []
@@ -351,10 +364,16 @@ def _make_folder(folder: TaskFolder) -> bool:
 def check_launch(launch: Launch) -> None:
     """What would fail inside the sandbox, said before."""
     if "\0" in launch.script or "\0" in launch.entry:
-        raise Refusal("The commands contain a NUL byte, which no shell can run.")
+        raise Refusal(msg("The commands contain a NUL byte, which no shell can run."))
     size = len(launch.script) + len(launch.entry)
     if size > _LONGEST_TEXT:
-        raise Refusal(f"The commands, with all that runs around them, have {size} characters; {_LONGEST_TEXT} can run.")
+        raise Refusal(
+            msg(
+                "The commands, with all that runs around them, have {size} characters; {longest_text} can run.",
+                size=size,
+                longest_text=_LONGEST_TEXT,
+            )
+        )
     check_env(launch.env)
     for numbers in launch.ports.values():
         for port in numbers:
@@ -363,17 +382,37 @@ def check_launch(launch: Launch) -> None:
 
 def check_env(env: Mapping[str, str]) -> None:
     if len(env) > _MOST_VARIABLES:
-        raise Refusal(f"{len(env)} environment variables are more than the {_MOST_VARIABLES} a task can have.")
+        raise Refusal(
+            msg(
+                "{env} environment variables are more than the {most_variables} a task can have.",
+                env=len(env),
+                most_variables=_MOST_VARIABLES,
+            )
+        )
     total = 0
     for name, value in env.items():
         size = len(name) + len(value.encode("utf-8", "surrogateescape")) + 1
         total += size
         if not name or "=" in name or "\0" in name or "\0" in value:
-            raise Refusal(f"The environment variable {name!r} cannot be set: its name or value is not allowed.")
+            raise Refusal(
+                msg("The environment variable {name} cannot be set: its name or value is not allowed.", name=repr(name))
+            )
         if size > _LONGEST_STRING:
-            raise Refusal(f"The environment variable {name} is longer than {_LONGEST_STRING} bytes.")
+            raise Refusal(
+                msg(
+                    "The environment variable {name} is longer than {longest_string} bytes.",
+                    name=name,
+                    longest_string=_LONGEST_STRING,
+                )
+            )
     if total > _MOST_ENV:
-        raise Refusal(f"The environment variables take {total} bytes; {_MOST_ENV} is the most a task can have.")
+        raise Refusal(
+            msg(
+                "The environment variables take {total} bytes; {most_env} is the most a task can have.",
+                total=total,
+                most_env=_MOST_ENV,
+            )
+        )
 
 
 def check_port(port: int, job_id: str) -> None:
@@ -391,5 +430,5 @@ def check_port(port: int, job_id: str) -> None:
 def _as_refusal(error: Refusal | OSError) -> Refusal:
     if isinstance(error, Refusal):
         return error
-    text = f"The machine could not start it: {error.strerror or error}"
+    text = msg("The machine could not start it: {strerror}", strerror=error.strerror or error)
     return Refusal(text, cause=Cause.START_FAILED, transient=True)

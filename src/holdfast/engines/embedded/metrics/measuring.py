@@ -14,6 +14,7 @@ from dataclasses import replace
 from resource import struct_rusage
 from typing import Any, TypeVar
 
+from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.reach import Reach, Silent
 
@@ -99,7 +100,7 @@ class Measuring:
         try:
             return self._rounds.last(attempt_id, note, at, waited)
         except Exception:
-            logger.exception("could not read the last figures of a task")
+            logger.exception(msg("could not read the last figures of a task"))
             return None
 
     def forget(self, attempt_id: str) -> None:

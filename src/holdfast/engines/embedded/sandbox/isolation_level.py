@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.core.messages import msg
 from holdfast.engines.base import Isolation
 
 _RANKS = {Isolation.NONE: 0, Isolation.READ_ONLY: 1, Isolation.FULL: 2}
@@ -32,11 +33,15 @@ class Level:
 
     def _missing(self, required: Level) -> Iterator[str]:
         if _RANKS[self.isolation] < _RANKS[required.isolation]:
-            yield f"isolation {required.isolation}, {self.isolation} is possible"
+            yield msg(
+                "isolation {isolation}, {isolation2} is possible",
+                isolation=required.isolation,
+                isolation2=self.isolation,
+            )
         if required.seccomp and not self.seccomp:
-            yield "the system call filter"
+            yield msg("the system call filter")
         if required.own_devices and not self.own_devices:
-            yield "separate device files"
+            yield msg("separate device files")
 
     def merge(self, other: Level) -> Level:
         """The least level that lacks nothing of either."""

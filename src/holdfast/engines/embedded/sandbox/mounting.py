@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from holdfast.core.job import Mount
+from holdfast.core.messages import msg
 
 from ..sandbox_paths import OWN
 from .render import Bind
@@ -35,10 +36,12 @@ def open_source(path: str) -> int:
             os.close(fd)
             fd = below
             if stat.S_ISLNK(os.fstat(fd).st_mode):
-                raise BadMount(f"{path} cannot be mounted: {part!r} on its way has become a link.")
+                raise BadMount(
+                    msg("{path} cannot be mounted: {part} on its way has become a link.", path=path, part=repr(part))
+                )
     except OSError as error:
         os.close(fd)
-        raise BadMount(f"{path} cannot be mounted: {error.strerror}.") from error
+        raise BadMount(msg("{path} cannot be mounted: {strerror}.", path=path, strerror=error.strerror)) from error
     except BadMount:
         os.close(fd)
         raise
@@ -54,19 +57,19 @@ def try_source(source: str) -> None:
 def plan_mounts(mounts: Sequence[Mount], lower: str) -> list[Bind]:
     """Where each is to be mounted, with the image's own links followed within the image."""
     if len(mounts) > MOST:
-        raise BadMount(f"{len(mounts)} mounts are more than the {MOST} a task can have.")
+        raise BadMount(msg("{mounts} mounts are more than the {most} a task can have.", mounts=len(mounts), most=MOST))
     binds: list[Bind] = []
     for mount in mounts:
         if not mount.target.startswith("/"):
-            raise BadMount(f"The mount target {mount.target!r} is not an absolute path.")
+            raise BadMount(msg("The mount target {target} is not an absolute path.", target=repr(mount.target)))
         target = follow_inside(lower, mount.target)
         if target in (None, "/") or within(str(target), (*_SYSTEM, OWN)) or within(OWN, [str(target)]):
-            raise BadMount(f"Nothing can be mounted at {mount.target}.")
+            raise BadMount(msg("Nothing can be mounted at {target}.", target=mount.target))
         binds.append(Bind(source=mount.source, target=str(target), read_only=mount.read_only))
     for bind in binds:
         others = [other.target for other in binds if other is not bind]
         if within(bind.target, others):
-            raise BadMount(f"{bind.target} lies within another mount, or is mounted twice.")
+            raise BadMount(msg("{target} lies within another mount, or is mounted twice.", target=bind.target))
     return binds
 
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.core.messages import msg
+
 from ..mount_table import Mount
 from . import host
 from .private_files import Listing, PrivateFiles
@@ -71,7 +73,7 @@ class PackageScan:
         try:
             found = host.scan_packages(mounts)
         except OSError:
-            logger.exception("The system folders could not be searched for private files")
+            logger.exception(msg("The system folders could not be searched for private files"))
         with self._lock:
             self._background = None
             self._found = found or self._found

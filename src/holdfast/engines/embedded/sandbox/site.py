@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holdfast.core.conditions import Condition, ConditionKind
+from holdfast.core.messages import msg
 from holdfast.engines.base import Isolation
 
 from .. import cgroups
@@ -82,8 +83,14 @@ def find_site(home: Path, options: EmbeddedOptions, views: Views) -> Site:
     )
     site = _find_isolated(plain, home, options, views)
     if groups is None:
-        mend = "Run the server as root, or as a systemd service with Delegate=yes."
-        return site.with_notes(f"CPU is not limited, and memory is watched from outside: {no_groups}. {mend}")
+        mend = msg("Run the server as root, or as a systemd service with Delegate=yes.")
+        return site.with_notes(
+            msg(
+                "CPU is not limited, and memory is watched from outside: {no_groups}. {mend}",
+                no_groups=no_groups,
+                mend=mend,
+            )
+        )
     return site
 
 
@@ -105,19 +112,19 @@ def _find_isolated(plain: Site, home: Path, options: EmbeddedOptions, views: Vie
     return site
 
 
-_RETRY_HINT = "The server tries again every few seconds."
-_ACCEPT_HINT = "To accept less isolation, set sandbox.isolation in holdfast.toml and restart the server."
+_RETRY_HINT = msg("The server tries again every few seconds.")
+_ACCEPT_HINT = msg("To accept less isolation, set sandbox.isolation in holdfast.toml and restart the server.")
 
 
 def _blocked(plain: Site, required: Level, missing: list[str], failure: Failure | None) -> Site:
     """A site on which nothing is started until a later look finds a better one."""
     meant = required.isolation if required.isolation is not Isolation.NONE else best_isolation()
-    lacks = f"missing: {', '.join(missing)}" if missing else f"required: {meant}"
-    cause = f" Cause: {failure.summary}." if failure else ""
+    lacks = msg("missing: {missing}", missing=", ".join(missing)) if missing else msg("required: {meant}", meant=meant)
+    cause = msg(" Cause: {summary}.", summary=failure.summary) if failure else ""
     temporary = failure is not None and failure.temporary
     condition = Condition(
         kind=ConditionKind.SANDBOX,
-        message=f"Jobs are waiting: the server cannot isolate tasks ({lacks}).{cause}",
+        message=msg("Jobs are waiting: the server cannot isolate tasks ({lacks}).{cause}", lacks=lacks, cause=cause),
         hint=_RETRY_HINT if temporary else f"{_find_remedy()} {_RETRY_HINT} {_ACCEPT_HINT}",
         detail=failure.reason if failure else "",
         blocks_starts=True,
@@ -128,8 +135,8 @@ def _blocked(plain: Site, required: Level, missing: list[str], failure: Failure 
 
 def _find_remedy() -> str:
     if os.geteuid() == 0:
-        return "Give the server the capability SYS_ADMIN (with Docker: --privileged)."
-    return "Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root."
+        return msg("Give the server the capability SYS_ADMIN (with Docker: --privileged).")
+    return msg("Allow user namespaces (sysctl user.max_user_namespaces), or run the server as root.")
 
 
 def _user_name() -> str:
@@ -142,10 +149,10 @@ def _user_name() -> str:
 def _find_sandbox(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> Site:
     """The best that works here. TemporaryFailure when that cannot be found out now."""
     if options.isolation == "off":
-        return plain.with_notes("Jobs are not isolated: isolation is switched off in the settings.")
+        return plain.with_notes(msg("Jobs are not isolated: isolation is switched off in the settings."))
     bwrap = find_bwrap()
     if bwrap is None:
-        return plain.with_notes("Jobs are not isolated: bubblewrap is missing. Install the package bubblewrap.")
+        return plain.with_notes(msg("Jobs are not isolated: bubblewrap is missing. Install the package bubblewrap."))
     failure: Failure | None = None
     with memory_folder(home) as base:
         for candidate in _candidates(replace(plain, bwrap=bwrap), home, options, views):
@@ -157,7 +164,7 @@ def _find_sandbox(plain: Site, home: Path, options: EmbeddedOptions, views: View
                 raise TemporaryFailure(tried)
             failure = tried
     assert failure is not None
-    note = f"Jobs are not isolated: {failure.reason.splitlines()[-1]}. {_find_remedy()}"
+    note = msg("Jobs are not isolated: {x1}. {x2}", x1=failure.reason.splitlines()[-1], x2=_find_remedy())
     return replace(plain.with_notes(note), failure=failure)
 
 
@@ -166,10 +173,10 @@ def _candidates(plain: Site, home: Path, options: EmbeddedOptions, views: Views)
     program = render_filter(platform.machine()) if os.path.exists(_SECCOMP_FILE) else None
     for site in _shapes(replace(plain, seccomp=program or b""), home, options, views):
         if program is None:
-            site = site.with_notes("System calls are not filtered: there is no filter for this machine.")
+            site = site.with_notes(msg("System calls are not filtered: there is no filter for this machine."))
         guard = replace(site.guard, seccomp=program is not None)
         yield replace(site, guard=guard)
-        yield replace(site.with_notes("Jobs see no /sys."), guard=replace(guard, show_sys=False))
+        yield replace(site.with_notes(msg("Jobs see no /sys.")), guard=replace(guard, show_sys=False))
 
 
 def _shapes(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> Iterator[Site]:
@@ -179,9 +186,9 @@ def _shapes(plain: Site, home: Path, options: EmbeddedOptions, views: Views) -> 
         yield replace(plain, isolation=Isolation.FULL, guard=guard, host_cow=True, image_cow=True)
     shown, links = roots.host_shown()
     guard = _hiding(find_guard(privileged=False), home, options, views)
-    why = "an overlay is not possible here" if root else "the server is not root"
+    why = msg("an overlay is not possible here") if root else msg("the server is not root")
     site = replace(plain, isolation=Isolation.READ_ONLY, guard=guard, shown=shown, links=links)
-    yield site.with_notes(f"Jobs cannot change the image host outside their home and /tmp: {why}.")
+    yield site.with_notes(msg("Jobs cannot change the image host outside their home and /tmp: {why}.", why=why))
 
 
 def _hiding(guard: Guard, home: Path, options: EmbeddedOptions, views: Views) -> Guard:
@@ -245,17 +252,23 @@ def _with_disk(site: Site, views: Views, home: Path) -> Site:
     site = replace(site, own_devices=holds is not False, devices_untried=holds is None)
     if not site.own_devices:
         site = site.with_notes(
-            f"Jobs can change the permissions of /dev/null and the like: {home} cannot hold device files."
+            msg(
+                "Jobs can change the permissions of /dev/null and the like: {home} cannot hold device files.", home=home
+            )
         )
     if not site.host_cow:
         return site
     failure = _try_host(site, views, home)
     if failure is not None and not failure.temporary:
-        note = f"What jobs change outside their home and /tmp is kept in memory: {home} cannot hold an overlay."
+        note = msg(
+            "What jobs change outside their home and /tmp is kept in memory: {home} cannot hold an overlay.", home=home
+        )
         site = replace(site.with_notes(note), on_disk=False)
     if too_big := views.host_layers().view.too_big:
         some = ", ".join(too_big[:3])
-        site = site.with_notes(f"Folders with too many files to look through are hidden from jobs, such as {some}.")
+        site = site.with_notes(
+            msg("Folders with too many files to look through are hidden from jobs, such as {some}.", some=some)
+        )
     return site
 
 
@@ -275,4 +288,4 @@ def _with_images(site: Site, views: Views, base: Path) -> Site:
         return replace(site, image_cow=True)
     if failure.temporary:
         raise TemporaryFailure(failure)
-    return site.with_notes("Jobs cannot change imported images outside their home and /tmp.")
+    return site.with_notes(msg("Jobs cannot change imported images outside their home and /tmp."))

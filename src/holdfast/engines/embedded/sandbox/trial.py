@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.core.job import Resources
+from holdfast.core.messages import msg
 from holdfast.engines.base import Launch
 
 from ..task_folder import TaskFolder
@@ -34,7 +35,7 @@ _LEFTOVER_AGE = 3600.0  # seconds after which a folder was left by a server that
 _SHM_SIZE = 1 << 20
 
 _TEMPORARY_TEXTS = tuple(os.strerror(number) for number in TEMPORARY_ERRORS)
-_NAMESPACE_LIMIT = "max_*_namespaces exceeded"  # how bubblewrap words an ENOSPC of clone or unshare
+_NAMESPACE_LIMIT = msg("max_*_namespaces exceeded")  # how bubblewrap words an ENOSPC of clone or unshare
 _NAMESPACE_LIMITS = Path("/proc/sys/user")
 
 
@@ -161,7 +162,7 @@ def _wait(pid: int, folder: TaskFolder) -> Failure | None:
         if time.monotonic() > end:
             os.killpg(pid, signal.SIGKILL)  # it leads a session of its own
             os.waitpid(pid, 0)
-            return Failure("a sandbox does not start in time", temporary=True)
+            return Failure(msg("a sandbox does not start in time"), temporary=True)
         time.sleep(_POLL_INTERVAL)
     claim = folder.read_claim()
     if claim.command_code == 0:
@@ -169,4 +170,4 @@ def _wait(pid: int, folder: TaskFolder) -> Failure | None:
     said = folder.read_head("stderr", 1000).decode(errors="replace").strip()
     if said:
         return Failure.from_output(said)
-    return Failure("a sandbox does not start", temporary=claim.code is None or claim.code > 128)
+    return Failure(msg("a sandbox does not start"), temporary=claim.code is None or claim.code > 128)

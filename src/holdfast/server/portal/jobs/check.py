@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core.errors import NotLoggedIn, Problem, TooLarge, UserError
 from holdfast.core.job import Dialect
+from holdfast.core.messages import msg
 from holdfast.jobspec.locating import with_lines_of
 from holdfast.services.jobs.service import Planned
 from holdfast.services.jobs.validation import problems_of
@@ -57,7 +58,7 @@ async def check(visit: Visit, text: str, group: str) -> Checked:
 def need_size(visit: Visit, text: str) -> None:
     most = visit.services.settings.server.max_job_bytes
     if len(text.encode("utf-8", "replace")) > most:
-        raise TooLarge(f"A job file may have at most {most} bytes")
+        raise TooLarge(msg("A job file may have at most {most} bytes", most=most))
 
 
 async def refused(visit: Visit, error: UserError, text: str) -> Checked:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from holdfast.core.access import Verb, may
 from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 
 from ..fields import Tab
 from ..visit import Visit
@@ -19,7 +20,7 @@ def group_path_of(name: str, rest: str = "") -> str:
 def need_manager(visit: Visit, name: str) -> None:
     """Whoever does not look after the group need not know that there is such a page."""
     if not may(visit.who, Verb.MANAGE_GROUP, name):
-        raise NotFound("There is nothing at this address")
+        raise NotFound(msg("There is nothing at this address"))
 
 
 def tabs_of(visit: Visit, name: str, here: str) -> tuple[Tab, ...]:

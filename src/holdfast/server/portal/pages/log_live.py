@@ -15,6 +15,7 @@ from typing import Any
 
 from holdfast.core.access import Verb, may
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.engines.base import LogSource, Stream
 from holdfast.services.logs.service import Chosen, Selection
 
@@ -58,7 +59,7 @@ class Watcher:
             try:
                 seen = json.loads(await self._line.receive())["seen"]
             except (ValueError, TypeError, KeyError, RecursionError):
-                raise UserError("A page says what it has seen") from None
+                raise UserError(msg("A page says what it has seen")) from None
             if isinstance(seen, int):
                 self._seen = max(self._seen, seen)
                 self._news.set()
@@ -119,7 +120,7 @@ class Watcher:
     async def _check(self) -> None:
         """Logged in, and still in the group whose job it is."""
         if not may(await self._line.actor(), Verb.SEE_JOB, self._chosen.job.group):
-            raise NotFound(f"There is no job {self._chosen.job.id}")
+            raise NotFound(msg("There is no job {id}", id=self._chosen.job.id))
 
 
 async def _line_near(source: LogSource, offset: int) -> int:

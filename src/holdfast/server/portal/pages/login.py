@@ -8,6 +8,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from holdfast.core.errors import NotLoggedIn, UserError
+from holdfast.core.messages import msg
 from holdfast.services.people.tokens import NewToken
 from holdfast.services.refusals import TooManyRequests
 
@@ -76,8 +77,8 @@ async def log_in_by_link(visit: Visit, form: Form) -> Response:
 
 def _spent() -> NotLoggedIn:
     return NotLoggedIn(
-        "This link was used already, or is too old",
-        hint="Get a new one with `holdfast portal`, or log in by password.",
+        msg("This link was used already, or is too old"),
+        hint=msg("Get a new one with `holdfast portal`, or log in by password."),
     )
 
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from starlette.responses import Response
 
 from holdfast.core.errors import Forbidden, UserError
+from holdfast.core.messages import msg
 from holdfast.services.people.access_tokens import Kind, kind_of
 
 from ...origin import origin_of
@@ -67,7 +68,7 @@ async def make_token(visit: Visit, form: Form) -> Response:
 
 def _named(name: str) -> str:
     if not name:
-        raise UserError("Say what it is for", field="name")
+        raise UserError(msg("Say what it is for"), field="name")
     return name
 
 
@@ -75,7 +76,7 @@ def _length(text: str) -> timedelta | None:
     if text == "ever":
         return None
     if not text.isascii() or not text.isdigit() or not 0 < int(text[:6]) <= 3650:
-        raise UserError("Choose how long it lasts", field="lifetime")
+        raise UserError(msg("Choose how long it lasts"), field="lifetime")
     return timedelta(days=int(text[:6]))
 
 
@@ -93,7 +94,7 @@ async def give_config(visit: Visit, form: Form) -> Response:
     text = form.raw("token")
     token = await visit.services.tokens.which(text)
     if token.user != visit.who.name or kind_of(token.id) is not Kind.API:
-        raise Forbidden("This token is not yours")
+        raise Forbidden(msg("This token is not yours"))
     data = {"api-token": text, "endpoint": f"{origin_of(visit.request)}{GRAPHQL}"}
     if visit.who.groups:
         data["group"] = {"name": next(iter(sorted(visit.who.groups)))}  # type: ignore[assignment]

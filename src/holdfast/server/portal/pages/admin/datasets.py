@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.services.datasets.git_sync import GitState
 from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
@@ -86,7 +87,7 @@ def _new_path(kind: str) -> str:
 def _kind(visit: Visit) -> str:
     kind = visit.request.query_params.get("kind", "")
     if kind not in KINDS:
-        raise NotFound("There is nothing at this address")
+        raise NotFound(msg("There is nothing at this address"))
     return kind
 
 

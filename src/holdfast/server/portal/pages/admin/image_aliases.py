@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from holdfast.core.catalogue import ImageAlias, ImageKind, SecretKind
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.services.catalogue.image_aliases import ImageAliasChange
 
 from ...fields import (
@@ -122,7 +123,7 @@ def _kind(text: str) -> ImageKind:
     try:
         return ImageKind(text or "both")
     except ValueError:
-        raise UserError(f"There is no kind {text[:40]!r} of images", field="kind") from None
+        raise UserError(msg("There is no kind {text} of images", text=repr(text[:40])), field="kind") from None
 
 
 # -- a new one
@@ -179,7 +180,7 @@ async def change(visit: Visit, form: Form) -> Response:
 async def _named(visit: Visit, owner: str | None) -> ImageAlias:
     alias = await visit.services.image_aliases.get(visit.who, visit.request.path_params["name"])
     if owner is not None and alias.owner != owner:
-        raise NotFound(f"{owner[:100]} has no image alias {alias.name}")
+        raise NotFound(msg("{owner} has no image alias {name}", owner=owner[:100], name=alias.name))
     return alias
 
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from holdfast.core.catalogue import ImageAlias
 from holdfast.core.errors import NotFound
 from holdfast.core.job import HOST_IMAGE
+from holdfast.core.messages import msg
 from holdfast.engines.base import ImageInfo
 
 from ...fields import ConfirmPage, Link, try_confirm
@@ -94,7 +95,7 @@ async def remove(visit: Visit, form: Form) -> Response:
 
 async def _removal(visit: Visit, name: str) -> ConfirmPage:
     if name not in {image.name for image in await visit.services.images.list(visit.who)}:
-        raise NotFound(f"There is no image {name[:100]}")
+        raise NotFound(msg("There is no image {name}", name=name[:100]))
     say = visit.say
     aliases = await visit.services.image_aliases.list(visit.who)
     by = [alias.name for alias in aliases if _plain(name) in (_plain(alias.url), _plain(alias.gpu_url))]

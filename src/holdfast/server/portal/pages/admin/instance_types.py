@@ -11,6 +11,7 @@ from starlette.responses import Response
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB
+from holdfast.core.messages import msg
 from holdfast.services.catalogue.instance_type_rules import GPU_RESOURCES
 from holdfast.services.catalogue.instance_types import InstanceTypeChange
 
@@ -122,9 +123,9 @@ def _values(type: InstanceType) -> dict[str, Any]:
 def _read(form: Form) -> dict[str, Any]:
     cpu, memory = form.number("cpu"), read_size(form, "memory")
     if cpu is None:
-        raise UserError("Say how many cores it has", field="cpu")
+        raise UserError(msg("Say how many cores it has"), field="cpu")
     if memory is None:
-        raise UserError("Say how much memory it has", field="memory")
+        raise UserError(msg("Say how much memory it has"), field="memory")
     return {
         "display_name": form.text("display_name"),
         "description": form.text("description"),

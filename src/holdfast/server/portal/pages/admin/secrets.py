@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from holdfast.core.catalogue import Secret, SecretKind
 from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 from holdfast.services.catalogue.secrets import SecretChange
 
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, Section, mark_of, try_confirm, try_form
@@ -106,7 +107,7 @@ def _kind(visit: Visit) -> SecretKind:
     try:
         return SecretKind(visit.request.query_params.get("kind", ""))
     except ValueError:
-        raise NotFound("There is nothing at this address") from None
+        raise NotFound(msg("There is nothing at this address")) from None
 
 
 async def add(visit: Visit, form: Form) -> Response:

@@ -11,6 +11,7 @@ from itertools import groupby
 from starlette.responses import Response
 
 from holdfast.core.errors import NotFound
+from holdfast.core.messages import msg
 
 from ...numbers import whole_number
 from ...routes import page
@@ -65,7 +66,7 @@ async def show_newest(visit: Visit) -> Response:
 async def show_month(visit: Visit) -> Response:
     year, month = (whole_number(visit.request.path_params[name], 9999) for name in ("year", "month"))
     if year is None or month is None:
-        raise NotFound("There is nothing at this address")
+        raise NotFound(msg("There is nothing at this address"))
     return await _show(visit, await _months(visit), Month(year=year, month=month))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.services.names import LONGEST_EMAIL, check_text, check_user_name
 from holdfast.services.people.passwords import check_password
 
@@ -46,12 +47,16 @@ def read_lines(text: str, users: Collection[str], groups: Collection[str]) -> li
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if any(map(str.strip, row))]
     except csv.Error as error:
-        raise UserError(f"That is not CSV: {error}", field="text") from None
+        raise UserError(msg("That is not CSV: {error}", error=error), field="text") from None
     if not rows:
-        raise UserError("There is nothing in it", field="text", hint="Paste lines, or choose a file.")
+        raise UserError(msg("There is nothing in it"), field="text", hint=msg("Paste lines, or choose a file."))
     columns = _columns(rows[0])
     if len(rows) - 1 > MOST_LINES:
-        raise UserError(f"At most {MOST_LINES} users at a time", field="text", hint="Take several turns.")
+        raise UserError(
+            msg("At most {most_lines} users at a time", most_lines=MOST_LINES),
+            field="text",
+            hint=msg("Take several turns."),
+        )
     return list(_checked(rows[1:], columns, {name.lower() for name in users}, set(groups)))
 
 
@@ -62,11 +67,15 @@ def _columns(first: list[str]) -> dict[str, int]:
         if name is None:
             hint = "name, email, password, admin, groups."
             raise UserError(
-                f"There is no column {title.strip()[:40]!r}", field="text", hint=f"The first line names: {hint}"
+                msg("There is no column {title}", title=repr(title.strip()[:40])),
+                field="text",
+                hint=msg("The first line names: {hint}", hint=hint),
             )
         found[name] = number
     if "name" not in found:
-        raise UserError("There is no column with names", field="text", hint="The first line is: name,email,groups")
+        raise UserError(
+            msg("There is no column with names"), field="text", hint=msg("The first line is: name,email,groups")
+        )
     return found
 
 
@@ -103,12 +112,12 @@ def _with_problem(line: Line, admin: str, taken: set[str], groups: set[str]) -> 
 def _check(line: Line, admin: str, taken: set[str], groups: set[str]) -> None:
     check_user_name(line.name)
     if line.name.lower() in taken:
-        raise UserError(f"There is a user {line.name} already")
+        raise UserError(msg("There is a user {name} already", name=line.name))
     check_text(line.email, "email", longest=LONGEST_EMAIL)
     if line.password:
         check_password(line.password, user=line.name)
     if admin not in _TRUE | _FALSE:
-        raise UserError(f"{admin[:20]!r} is neither true nor false")
+        raise UserError(msg("{admin} is neither true nor false", admin=repr(admin[:20])))
     missing = [group for group in line.groups or () if group not in groups]
     if missing:
-        raise UserError(f"There is no group {missing[0][:60]}", hint="Add it first.")
+        raise UserError(msg("There is no group {x1}", x1=missing[0][:60]), hint=msg("Add it first."))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.messages import msg
 
 from ...fields import ConfirmPage, Link, try_confirm
 from ...forms import Form
@@ -24,7 +25,7 @@ async def ask(visit: Visit) -> Response:
 async def delete(visit: Visit, form: Form) -> Response:
     group, path = visit.request.path_params["name"], form.raw("path")
     if not path.strip("/"):
-        raise UserError("Say which file is meant", field="path")  # never all of them by an empty field
+        raise UserError(msg("Say which file is meant"), field="path")  # never all of them by an empty field
 
     async def work() -> Response:
         folder = form.text("kind") == "folder"

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 from starlette.responses import Response
 
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.services.files.walk import Listing
 
 from ...fields import Tab
@@ -123,7 +124,7 @@ async def make_folder(visit: Visit) -> Response:
     group = visit.request.path_params["name"]
     inside, name = (visit.request.query_params.get(key, "").strip() for key in ("path", "folder"))
     if not name.strip("/"):
-        raise UserError("A folder needs a name", field="folder")
+        raise UserError(msg("A folder needs a name"), field="folder")
     return visit.go(files_path(group, f"{inside}/{name.strip('/')}".strip("/")))
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from holdfast.core.catalogue import ImageAlias
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import Group, Mlflow
 from holdfast.jobspec.holds import NOT_HELD, hold_word, parse_hold
 from holdfast.services.people.groups import GroupChange
@@ -79,7 +80,7 @@ async def add_member(visit: Visit, form: Form) -> Response:
     group, user = await _group(visit), form.text("user")
     try:
         if user in group.members:
-            raise UserError(f"{user} is a member already", field="user")
+            raise UserError(msg("{user} is a member already", user=user), field="user")
         await visit.services.groups.set_member(visit.who, group.name, user, admin=form.is_on("admin"))
     except UserError as error:
         return await _refused(visit, error, "user", new_member=user)
@@ -91,7 +92,7 @@ async def change_member(visit: Visit, form: Form) -> Response:
     group, user, verb = await _group(visit), form.text("user"), form.text("verb")
     groups, say = visit.services.groups, visit.say
     if user not in group.members:
-        raise NotFound(f"{user[:100]} is not a member of {group.name}")
+        raise NotFound(msg("{user} is not a member of {name}", user=user[:100], name=group.name))
     if verb == "remove":
         await groups.remove_member(visit.who, group.name, user)
         stays = user != visit.who.name or visit.who.admin

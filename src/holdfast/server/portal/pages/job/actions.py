@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
+from holdfast.core.messages import msg
 from holdfast.services.jobs.service import StopReport
 
 from ...forms import Form
@@ -30,9 +31,9 @@ class Stopped:
 async def stop_jobs(visit: Visit, form: Form) -> Response:
     ids = list(dict.fromkeys(filter(None, form.all("job"))))
     if not ids:
-        raise UserError("No job is selected", hint="Tick the boxes of those that shall stop.")
+        raise UserError(msg("No job is selected"), hint=msg("Tick the boxes of those that shall stop."))
     if len(ids) > MOST_STOPPED:
-        raise UserError(f"At most {MOST_STOPPED} jobs are stopped at once")
+        raise UserError(msg("At most {most_stopped} jobs are stopped at once", most_stopped=MOST_STOPPED))
     told = _tell(visit, await visit.services.jobs.stop_many(visit.who, ids))
     if visit.wants_part:
         return await visit.show("jobs/_stopped.html", told)

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import Keep
+from holdfast.core.messages import msg
 from holdfast.services.inside.holds import HeldTask
 from holdfast.services.jobs.detail import Closeup
 
@@ -62,7 +63,7 @@ def _terminal(visit: Visit, job: Closeup) -> str:
 async def extend_hold(visit: Visit, form: Form) -> Response:
     ref, wanted = visit.request.path_params["ref"], form.text("by")
     if wanted not in (*DAYS, MOST):
-        raise UserError("Say by how much the hold shall be longer", field="by")
+        raise UserError(msg("Say by how much the hold shall be longer"), field="by")
     job = await visit.services.closeup.get(visit.who, ref)
     id = job.record.summary.id
     held = visit.services.holds.of(id)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotFound, UserError
+from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary, Page
 from holdfast.core.states import JobState
 from holdfast.services import Services
@@ -102,7 +103,7 @@ def _need_known(filters: Filters, choices: tuple[str, ...]) -> None:
 
 def _unknown(group: str, choices: tuple[str, ...]) -> NotFound:
     known = no_group(group, choices, "group")
-    return NotFound(f"There is no group {group[:100]}, or you are not in it", hint=known.hint)
+    return NotFound(msg("There is no group {group}, or you are not in it", group=group[:100]), hint=known.hint)
 
 
 async def _choices(services: Services, actor: Actor) -> tuple[str, ...]:

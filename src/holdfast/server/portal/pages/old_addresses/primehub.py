@@ -9,6 +9,7 @@ from starlette.responses import Response
 from holdfast.core.access import Verb, may
 from holdfast.core.errors import NotFound
 from holdfast.core.identity import group_path
+from holdfast.core.messages import msg
 
 from ....any_path import AnyPath  # noqa: F401 - {path:any}
 from ...jobs.choices import groups_to_choose
@@ -58,7 +59,7 @@ async def new_job(visit: Visit) -> Response:
     for group in await groups_to_choose(visit):
         if _path(visit) in (group.name, group_path(group.name)):
             return visit.go(f"/jobs/new?group={quote(group.name, safe='')}")
-    raise NotFound(f"There is no group {_path(visit)[:100]}")
+    raise NotFound(msg("There is no group {visit}", visit=_path(visit)[:100]))
 
 
 async def job(visit: Visit) -> Response:
