@@ -18,7 +18,7 @@ from pathlib import Path
 from babel.messages.pofile import escape, read_po
 from jinja2.ext import babel_extract
 from library_words import LIBRARY_WORDS
-from sentences import sentences_in
+from sentences import messages_in
 
 from holdfast.core.exits.exit import ExitKind
 from holdfast.core.states import JobState, TaskState
@@ -70,7 +70,7 @@ def service_texts() -> list[Text]:
         ("others", text) for text in (*LIBRARY_WORDS, *map(os.strerror, SYSTEM_ERRORS), *NOUNS, *map(str, JobState))
     )
     rules = (("diagnosis/rules", text) for text in verdict_texts() if not text.startswith(REFERENCE))
-    for where, text in (*sentences_in(SOURCE), *rules, *others):
+    for where, text in (*messages_in(SOURCE), *rules, *others):
         found.setdefault(text, Text(text, where=where))
     return list(found.values())
 

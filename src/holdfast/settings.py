@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
+from holdfast.core.messages import msg
 from holdfast.core.notices import Way, address_problem
 from holdfast.disk_space import DiskMarks
 from holdfast.settings_names import unknown_setting
@@ -65,7 +66,7 @@ class ServerSettings(Section):
             try:
                 ipaddress.ip_network(proxy)
             except ValueError as error:
-                raise ValueError(f"{error}; name addresses or networks") from None
+                raise ValueError(msg("{error}; name addresses or networks", error=error)) from None
         return proxies
 
 
@@ -188,7 +189,13 @@ class NodeSettings(Section):
     @model_validator(mode="after")
     def _ports_in_order(self) -> Self:
         if self.port_end is not None and self.port_end <= self.port_start:
-            raise ValueError(f"port_end ({self.port_end}) must be above port_start ({self.port_start})")
+            raise ValueError(
+                msg(
+                    "port_end ({port_end}) must be above port_start ({port_start})",
+                    port_end=self.port_end,
+                    port_start=self.port_start,
+                )
+            )
         return self
 
 
@@ -335,7 +342,13 @@ class HoldSettings(Section):
     @model_validator(mode="after")
     def _within_longest(self) -> Self:
         if self.duration > self.longest:
-            raise ValueError(f"duration ({self.duration:g}) must not be above longest ({self.longest:g})")
+            raise ValueError(
+                msg(
+                    "duration ({duration}) must not be above longest ({longest})",
+                    duration=f"{self.duration:g}",
+                    longest=f"{self.longest:g}",
+                )
+            )
         return self
 
 
@@ -417,7 +430,7 @@ class MailSettings(Section):
     def _sender_is_an_address(self) -> Self:
         problem = address_problem(Way.MAIL, self.sender) if self.sender else None
         if problem or (self.host and not self.sender):
-            raise ValueError(f"sender {problem or 'is needed with a host'}")
+            raise ValueError(msg("sender {problem}", problem=problem or msg("is needed with a host")))
         return self
 
 
@@ -482,7 +495,7 @@ def load_settings(home: Path, environ: Mapping[str, str], overrides: Mapping[str
             raise unknown_setting(home / "holdfast.toml", first["loc"], setting_names()) from None
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(
-            f"Setting {where}: {first['msg']}",
+            msg("Setting {where}: {msg}", where=where, msg=first["msg"]),
             field=where,
             hint="See docs/reference/settings.md for every setting.",
         ) from None
@@ -502,16 +515,18 @@ def _read_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"Cannot read {path}: {error}", hint="Mend the file or move it away.") from None
+        raise UserError(
+            msg("Cannot read {path}: {error}", path=path, error=error), hint="Mend the file or move it away."
+        ) from None
 
 
 def _table(data: dict[str, Any], section: str) -> dict[str, Any]:
     found = data.setdefault(section, {})
     if not isinstance(found, dict):
         raise UserError(
-            f"Setting {section}: must be a table, not {str(found)[:50]!r}",
+            msg("Setting {section}: must be a table, not {found}", section=section, found=repr(str(found)[:50])),
             field=section,
-            hint=f"Write [{section}] on a line of its own, and its settings below.",
+            hint=msg("Write [{section}] on a line of its own, and its settings below.", section=section),
         )
     return found
 

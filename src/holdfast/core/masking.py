@@ -19,6 +19,7 @@ from urllib.parse import quote, quote_plus
 
 from .codec import MASK
 from .escapes import DecodedText, decode_escapes
+from .messages import map_text
 
 MIN_SECRET_LENGTH = 4  # characters; shorter values are not hidden
 MIN_VARIABLE_LENGTH = 8  # of variables that admins give to jobs: most hold ordinary words such as a port or a region
@@ -95,9 +96,12 @@ class SecretMasker:
                 yield text.find_source(end - size, whole)
 
     def mask_text(self, text: str) -> str:
-        """The text with MASK for each value."""
+        """The text with MASK for each value. A message stays one; values are sought in its arguments."""
         if self._hides_all:
             return MASK if text else text
+        return map_text(text, self._mask_plain)
+
+    def _mask_plain(self, text: str) -> str:
         raw = text.encode("utf-8", "surrogatepass")
         masked = self.mask_bytes(raw)
         return text if masked == raw else shorten_stars(masked.decode("utf-8", "surrogatepass"))

@@ -1,19 +1,25 @@
 """Messages to people: an id that translations are found by, its arguments, and the English text.
 
-The id is the English text with names in braces, as gettext has it: `msg("Job {name} was not found", name=name)`.
-A `Message` is a string, its English text, so that whoever wants text has it; whoever wants another language takes
-`id` and `arguments`. Arguments may be messages themselves.
+The id is the English text with names in braces, as in gettext: `msg("Job {name} was not found", name=name)`. A
+`Message` is a string, its English text, so whoever wants text has it; other languages are made from `id` and
+`arguments`. Arguments may be messages themselves.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any, Self, TypeVar, cast
 
+T = TypeVar("T")
 Argument = str | int | float
-_NAME = re.compile(r"\{\{|\}\}|\{([a-z_][a-z_0-9]*)\}")
+Fill = Callable[[str, Mapping[str, Argument]], str]
 MAX_DEPTH = 8  # of messages within messages, when they are read
+PACKED = "\x1e"  # begins a text that holds a message as JSON
+_NAME = re.compile(r"\{\{|\}\}|\{([a-z_][a-z_0-9]*)\}")
 
 
 class Message(str):
@@ -29,51 +35,126 @@ class Message(str):
     def __getnewargs__(self) -> tuple[str, Mapping[str, Argument]]:  # type: ignore[override]
         return self.id, self.arguments
 
+    def map(self, change: Callable[[str], str]) -> Message:
+        """The same message with every text among its arguments changed."""
+        return Message(
+            self.id,
+            {
+                name: map_text(value, change) if isinstance(value, str) else value
+                for name, value in self.arguments.items()
+            },
+        )
 
-def msg(id: str, /, **arguments: Argument) -> Message:
-    return Message(id, arguments)
+
+def msg(id: str, /, **arguments: object) -> str:
+    """A `Message`. What is neither text nor number becomes text; of an exception, its message."""
+    return Message(id, {name: _as_argument(value) for name, value in arguments.items()})
+
+
+def _as_argument(value: object) -> Argument:
+    if isinstance(value, BaseException) and value.args and isinstance(value.args[0], Message):
+        return value.args[0]
+    return value if isinstance(value, Argument) and not isinstance(value, Enum | bool) else str(value)
 
 
 def join_messages(separator: str, parts: Iterable[str]) -> Message:
-    """One message of several. The separator is written as each language does."""
-    listed = list(parts)
-    return Message(separator.join(f"{{p{n}}}" for n in range(len(listed))), {f"p{n}": p for n, p in enumerate(listed)})
+    """One message made of several."""
+    arguments = {f"p{number}": part for number, part in enumerate(parts)}
+    return Message(separator.join(f"{{{name}}}" for name in arguments), arguments)
 
 
-def fill(template: str, arguments: Mapping[str, object]) -> str:
+def map_text(text: str, change: Callable[[str], str]) -> str:
+    return text.map(change) if isinstance(text, Message) else change(text)
+
+
+def map_texts(value: T, change: Callable[[str], str]) -> T:
+    """A structure of dataclasses and tuples with every text in it changed."""
+    mapped: Any = value
+    if isinstance(value, str) and not isinstance(value, Enum):
+        mapped = change(value)
+    elif isinstance(value, tuple):
+        mapped = tuple(map_texts(each, change) for each in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        mapped = replace(
+            value, **{field.name: map_texts(getattr(value, field.name), change) for field in fields(value)}
+        )
+    return cast(T, mapped)
+
+
+def split_template(template: str) -> list[tuple[str, str | None]]:
+    """Fixed parts, each with the name of the argument that follows it."""
+    parts, at, fixed = list[tuple[str, str | None]](), 0, ""
+    for found in _NAME.finditer(template):
+        fixed += template[at : found.start()]
+        at = found.end()
+        if found[1] is None:
+            fixed += found[0][0]
+        else:
+            parts.append((fixed, found[1]))
+            fixed = ""
+    return [*parts, (fixed + template[at:], None)]
+
+
+def fill(template: str, arguments: Mapping[str, Argument]) -> str:
     """Put arguments in the places of their names. What is put in is never read again."""
-
-    def replace(found: re.Match[str]) -> str:
-        name = found[1]
-        if name is None:
-            return found[0][0]
-        return str(arguments[name]) if name in arguments else found[0]
-
-    return _NAME.sub(replace, template) if "{" in template or "}" in template else template
+    if "{" not in template and "}" not in template:
+        return template
+    return "".join(
+        fixed + ("" if name is None else str(arguments.get(name, f"{{{name}}}")))
+        for fixed, name in split_template(template)
+    )
 
 
-def translate(text: str, look_up: Callable[[str], str]) -> str:
-    """`text` in the language of `look_up`, which answers its argument where nobody translated it."""
+def translate(text: str, look_up: Callable[[str], str], fill: Fill = fill) -> str:
+    """`text` in the language of `look_up`, which returns its argument where there is no translation."""
     if not isinstance(text, Message):
         return look_up(text)
-    arguments = {name: translate(value, look_up) if isinstance(value, Message) else value
-                 for name, value in text.arguments.items()}  # fmt: skip
+    arguments = {
+        name: translate(value, look_up, fill) if isinstance(value, Message) else value
+        for name, value in text.arguments.items()
+    }
     return fill(look_up(text.id), arguments)
 
 
+# -- as JSON
+
+
 def to_data(text: str) -> Any:
-    """A message as JSON: a plain text as it is, a message with its id and arguments."""
+    """A plain text as it is; a message with its id and arguments."""
     if not isinstance(text, Message):
         return text
-    return {"id": text.id, "args": {name: to_data(value) if isinstance(value, str) else value
-                                    for name, value in text.arguments.items()}}  # fmt: skip
+    arguments = {name: to_data(value) if isinstance(value, str) else value for name, value in text.arguments.items()}
+    return {"id": text.id, "args": arguments}
+
+
+def data_of(text: str | None) -> dict[str, Any] | None:
+    """Id and arguments for an answer; None for a text that is no message."""
+    return to_data(text) if isinstance(text, Message) else None
 
 
 def from_data(data: Any, depth: int = MAX_DEPTH) -> str:
-    """The reverse of `to_data`. Tolerates anything: what is no message becomes text."""
+    """The reverse of `to_data`. What is not a message becomes text."""
     if not isinstance(data, dict) or not depth:
         return str(data)
-    arguments = data.get("args")
-    pairs = arguments.items() if isinstance(arguments, dict) else ()
-    return Message(str(data.get("id", "")), {str(name): from_data(value, depth - 1) if isinstance(value, dict) else value
-                                             for name, value in pairs})  # fmt: skip
+    given = data.get("args")
+    pairs = given.items() if isinstance(given, dict) else ()
+    arguments = {str(name): from_data(value, depth - 1) if isinstance(value, dict) else value for name, value in pairs}
+    return Message(str(data.get("id", "")), arguments)
+
+
+def pack(text: str) -> str:
+    """A text that keeps what a message is made of, for databases."""
+    if not isinstance(text, Message) and not text.startswith(PACKED):
+        return text
+    data = to_data(text if isinstance(text, Message) else msg("{text}", text=text))
+    return PACKED + json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def unpack(text: str) -> str:
+    """The reverse of `pack`. A damaged text stays as it is."""
+    if not text.startswith(PACKED):
+        return text
+    try:
+        return from_data(json.loads(text[len(PACKED) :]))
+    except (ValueError, RecursionError):
+        return text

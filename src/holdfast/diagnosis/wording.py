@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from holdfast.core.exits.exit import SIGNAL_NAMES, ExitKind
 from holdfast.core.job import GIB, MIB
-from holdfast.core.messages import msg
+from holdfast.core.messages import Message, map_text, msg
 from holdfast.core.scheduling.placement import show_bytes
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
@@ -25,9 +25,9 @@ _KILL = 9
 _HOST = "host"  # the image that is the machine itself: its Python takes no packages
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """Not `format`: what is put in is never read again."""
-    return _BLANK.sub(lambda found: values.get(found[1], "")[:LONGEST], template)
+def fill(template: str, values: Mapping[str, str]) -> Message:
+    used = {found[1]: values.get(found[1], "") for found in _BLANK.finditer(template)}
+    return Message(template, {name: map_text(value, lambda text: text[:LONGEST]) for name, value in used.items()})
 
 
 @dataclass(frozen=True, slots=True)

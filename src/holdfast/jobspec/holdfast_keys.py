@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.core.job import FILES, Hold, Keep
+from holdfast.core.messages import msg
 
 from . import rules
 from .fields import At, Key, Kind, Wrong
@@ -49,7 +50,7 @@ def _read_port_list(at: At) -> dict[str, int]:
     twice = {label for label in labels if labels.count(label) > 1}
     if twice:
         hint = "Write a mapping of label to count to ask for several."
-        raise Wrong(f"names {sorted(twice)[0]!r} twice", hint, rule="uniqueItems")
+        raise Wrong(msg("names {x1} twice", x1=repr(sorted(twice)[0])), hint, rule="uniqueItems")
     return dict.fromkeys(labels, 1)
 
 
@@ -189,7 +190,10 @@ JOB_KEYS = {
         Kind(_read_datasets, {**_DATASETS.schema, "uniqueItems": True}),
         "Names of datasets, shown to every task below /datasets.",
     ),
-    "files": Key(BOOLEAN, f"Whether every task sees the files that its group shares, at {FILES}. Default: false."),
+    "files": Key(
+        BOOLEAN,
+        msg("Whether every task sees the files that its group shares, at {files}. Default: false.", files=FILES),
+    ),
     "notify": Key(NOTIFY, "Who is told of what: events for your own recipients, or entries with an address."),
     "extras": Key(OBJECT, "Anything else; kept, not looked at."),
 }

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from holdfast.core.errors import InvalidJob, UserError
-from holdfast.core.messages import msg
+from holdfast.core.messages import data_of, join_messages, msg
 from holdfast.services.refusals import TooManyRequests, store_unavailable
 from holdfast.store.errors import StoreError
 
@@ -75,7 +75,15 @@ def error_body(error: UserError, request_id: str) -> dict[str, Any]:
     body = _body(error.code, error.message, request_id, field=error.field, hint=error.hint)
     if isinstance(error, InvalidJob):
         body["problems"] = [
-            {"field": p.field, "message": p.message, "hint": p.hint, "line": p.line} for p in error.problems
+            {
+                "field": p.field,
+                "message": p.message,
+                "message_data": data_of(p.message),
+                "hint": p.hint,
+                "hint_data": data_of(p.hint),
+                "line": p.line,
+            }
+            for p in error.problems
         ]
     return body
 
@@ -171,13 +179,23 @@ def _render_invalid(error: RequestValidationError, request_id: str) -> Response:
     field = ".".join(where[1:]) or where[0]
     if first["type"] == "json_invalid":
         return _response(400, _body("bad_request", msg("The body is not JSON"), request_id), {})
-    return _response(400, _body("bad_request", f"{field}: {in_words(first)}", request_id, field=field), {})
+    return _response(
+        400, _body("bad_request", join_messages(": ", (field, in_words(first))), request_id, field=field), {}
+    )
 
 
 def _body(
     code: str, message: str, request_id: str, *, field: str | None = None, hint: str | None = None
 ) -> dict[str, Any]:
-    return {"code": code, "message": message, "field": field, "hint": hint, "request_id": request_id}
+    return {
+        "code": code,
+        "message": message,
+        "message_data": data_of(message),
+        "field": field,
+        "hint": hint,
+        "hint_data": data_of(hint),
+        "request_id": request_id,
+    }
 
 
 def _response(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:

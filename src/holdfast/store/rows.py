@@ -13,6 +13,7 @@ from sqlalchemy import Row
 from holdfast.core.attempt import Held, JobSnapshot, Outcome, Result, StopRequest, TaskAttempt
 from holdfast.core.exits.exit import Behaviour, Exit, ExitKind
 from holdfast.core.job import Dialect, Job, Keep
+from holdfast.core.messages import pack, unpack
 from holdfast.core.records import JobAttempt, JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState
 
@@ -84,7 +85,7 @@ def exit_from_json(text: str | None) -> Exit | None:
 def _exit_values(exit: Exit) -> dict[str, Any]:
     return {
         "kind": exit.kind.value,
-        "message": exit.message,
+        "message": pack(exit.message),
         "behaviour": exit.behaviour.value,
         "code": exit.code,
         "signal": exit.signal,
@@ -95,7 +96,7 @@ def _exit_values(exit: Exit) -> dict[str, Any]:
 def _exit(data: Mapping[str, Any]) -> Exit:
     return Exit(
         kind=ExitKind(data["kind"]),
-        message=data["message"],
+        message=unpack(data["message"]),
         behaviour=Behaviour(data["behaviour"]),
         code=data["code"],
         signal=data["signal"],
@@ -109,7 +110,7 @@ def outcome_to_json(outcome: Outcome | None) -> str | None:
     return to_json(
         {
             "result": outcome.result.value,
-            "message": outcome.message,
+            "message": pack(outcome.message),
             "exit": _exit_values(outcome.exit),
             "role": outcome.role,
             "index": outcome.index,
@@ -125,7 +126,7 @@ def outcome_from_json(text: str | None) -> Outcome | None:
     data = json.loads(text)
     return Outcome(
         result=Result(data["result"]),
-        message=data["message"],
+        message=unpack(data["message"]),
         exit=_exit(data["exit"]),
         role=data["role"],
         index=data["index"],
@@ -137,14 +138,14 @@ def outcome_from_json(text: str | None) -> Outcome | None:
 def stop_to_json(stop: StopRequest | None) -> str | None:
     if stop is None:
         return None
-    return to_json({"actor": stop.actor, "at": micros(stop.at), **({"why": stop.why} if stop.why else {})})
+    return to_json({"actor": stop.actor, "at": micros(stop.at), **({"why": pack(stop.why)} if stop.why else {})})
 
 
 def stop_from_json(text: str | None) -> StopRequest | None:
     if text is None:
         return None
     data = json.loads(text)
-    return StopRequest(actor=data["actor"], at=instant(data["at"]), why=data.get("why", ""))
+    return StopRequest(actor=data["actor"], at=instant(data["at"]), why=unpack(data.get("why", "")))
 
 
 def held_to_json(held: Held | None) -> str | None:
@@ -184,7 +185,7 @@ def progress_values(snapshot: JobSnapshot) -> dict[str, Any]:
     exit = snapshot.exit
     return {
         "state": snapshot.state.value,
-        "message": storable(snapshot.message),
+        "message": storable(pack(snapshot.message)),
         "attempt": snapshot.attempt,
         "started_at": maybe_micros(snapshot.started_at),
         "attempt_started_at": maybe_micros(snapshot.attempt_started_at),
@@ -236,7 +237,7 @@ def summary_of(row: Row[Any]) -> JobSummary:
         user=row.user_name,
         group=row.group_name,
         state=state,
-        message=row.message,
+        message=unpack(row.message),
         submitted_at=instant(row.submitted_at),
         started_at=maybe_instant(row.started_at),
         finished_at=maybe_instant(row.finished_at),
@@ -335,7 +336,7 @@ def event_values(job_seq: int, event: NewEvent) -> dict[str, Any]:
         "job_seq": job_seq,
         "at": micros(event.at),
         "kind": event.kind,
-        "message": storable(event.message),
+        "message": storable(pack(event.message)),
         "actor": event.actor,
         "task": event.task,
         "attempt": event.attempt,

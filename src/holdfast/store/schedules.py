@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, o
 from holdfast.core.codec import job_from_json, job_to_json
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.job import Job
-from holdfast.core.messages import msg
+from holdfast.core.messages import msg, pack, unpack
 from holdfast.core.schedule import (
     Invalid,
     Missed,
@@ -141,7 +141,7 @@ def note_validity(conn: Connection, found: Sequence[Schedule]) -> None:
     for schedule in found:
         values = {
             "invalid": None if schedule.invalid is None else schedule.invalid.value,
-            "message": storable(schedule.message),
+            "message": storable(pack(schedule.message)),
             "next_run_at": maybe_micros(schedule.next_run_at),
         }
         here = and_(schedules.c.id == schedule.id, schedules.c.version == schedule.version)
@@ -327,7 +327,7 @@ def _step(conn: Connection, schedule: Schedule, values: Mapping[str, Any]) -> bo
 def _progress(schedule: Schedule) -> dict[str, Any]:
     return {
         "invalid": None if schedule.invalid is None else schedule.invalid.value,
-        "message": storable(schedule.message),
+        "message": storable(pack(schedule.message)),
         "next_run_at": maybe_micros(schedule.next_run_at),
         "queued_at": maybe_micros(schedule.queued_at),
         "last_run_at": maybe_micros(schedule.last_run_at),
@@ -386,7 +386,7 @@ def _schedule(row: Row[Any]) -> Schedule:
         ends_at=maybe_instant(row.ends_at),
         paused=bool(row.paused),
         invalid=Invalid(row.invalid) if row.invalid else None,
-        message=row.message,
+        message=unpack(row.message),
         next_run_at=maybe_instant(row.next_run_at),
         queued_at=maybe_instant(row.queued_at),
         last_run_at=maybe_instant(row.last_run_at),
@@ -403,7 +403,7 @@ def _run_values(schedule_id: str, run: NewRun, job: Inserted | None = None) -> d
         "at": micros(run.at),
         "result": run.result.value,
         "job_id": None if job is None else job.summary.id,
-        "message": storable(run.message),
+        "message": storable(pack(run.message)),
         "actor": run.actor,
     }
 
@@ -417,6 +417,6 @@ def _run(row: Row[Any]) -> Run:
         result=RunResult(row.result),
         job_id=row.job_id,
         job_state=JobState(row.state) if row.state else None,
-        message=row.message,
+        message=unpack(row.message),
         actor=row.actor,
     )

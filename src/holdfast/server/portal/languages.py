@@ -1,13 +1,14 @@
 """The languages of the portal, and which one a visitor reads.
 
 Texts are written in English where they are used; `locale/<code>/portal.po` holds the others. What services say (why a
-job waits, what an error means) arrives here as English sentences with names and numbers in them, of which
-`services.po` has the translations: `Words.tell` finds them. `make words` keeps both files in step with the source.
+job waits, what an error means) are messages with an id and arguments, of which `services.po` has the translations.
+`make words` keeps both files in step with the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,14 +16,16 @@ from typing import Any
 
 from markupsafe import Markup
 
+from holdfast.core.messages import Argument, Message, split_template, translate
+
 from .code_spans import coded
-from .telling import Sentence, Teller, has_blanks, read_sentence
 
 CODES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 DEFAULT = "en"
 LONGEST_HEADER = 1000
 _FOLDER = Path(__file__).with_name("locale")
 _TRADITIONAL = ("hant", "tw", "hk", "mo")
+_HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 
 
 def N_(text: str) -> str:
@@ -63,7 +66,7 @@ class Words:
     code: str
     texts: dict[str, str] = field(default_factory=dict)  # as written -> in this language
     plurals: dict[str, str] = field(default_factory=dict)  # the singular as written -> in this language
-    teller: Teller | None = None
+    messages: dict[str, str] = field(default_factory=dict)  # ids -> in this language
 
     def say(self, text: str) -> str:
         return self.texts.get(text) or text
@@ -73,18 +76,23 @@ class Words:
         return self.plurals.get(one) or (one if number == 1 else many)
 
     def tell(self, text: str) -> str:
-        """A sentence that a service made; as it is where nobody translated it."""
-        return (self.teller and self.teller.tell(text)) or text
+        """A message of a service; in English where there is no translation."""
+        return text if self.code == DEFAULT else translate(text, self._look_up, _fill)
+
+    def _look_up(self, id: str) -> str:
+        return self.messages.get(id) or id
 
     def told(self, text: str, stop: bool = False) -> Markup:
-        """The same for a page, where what nobody translated is marked as English: for those who have it read aloud.
-        `stop`: with a full stop, as a hint follows."""
-        if self.teller is None or not text.strip():
-            return coded(self.ended(text) if stop else text)
-        found = self.teller.tell(text)
-        shown = text if found is None else found
+        """The same for a page, where English is marked as such for screen readers. `stop`: with a full stop, as a hint
+        follows."""
+        shown = self.tell(text)
         made = coded(self.ended(shown) if stop else shown)
-        return made if found is not None else Markup('<span lang="en">{}</span>').format(made)
+        known = (
+            self.code == DEFAULT
+            or not text.strip()
+            or (text.id if isinstance(text, Message) else text) in self.messages
+        )
+        return made if known else Markup('<span lang="en">{}</span>').format(made)
 
     def ended(self, text: str) -> str:
         """With a full stop, where a hint follows it."""
@@ -104,13 +112,7 @@ def _read(code: str) -> Words:
             words.texts[source] = translated
         else:
             words.plurals[source[0]] = translated
-    plain, sentences = dict[str, str](), list[Sentence]()
-    for source, translated in _messages(code, "services"):
-        if has_blanks(source):
-            sentences.append(read_sentence(source, translated))
-        else:
-            plain[source] = translated
-    words.teller = Teller(plain, sentences)
+    words.messages = dict(_messages(code, "services"))
     return words
 
 
@@ -121,3 +123,21 @@ def _messages(code: str, domain: str) -> Iterator[tuple[Any, str]]:
         for message in read_po(file):
             if message.id and message.string and not message.fuzzy:
                 yield message.id, message.string if isinstance(message.string, str) else message.string[0]
+
+
+def _fill(template: str, arguments: Mapping[str, Argument]) -> str:
+    text = ""
+    for fixed, name in split_template(template):
+        text = _append(text, fixed)
+        if name is not None:
+            text = _append(text, str(arguments.get(name, "")))
+    return text
+
+
+def _append(text: str, more: str) -> str:
+    """Chinese puts a space between itself and other scripts, and none between its own characters."""
+    if more[:1] == " " and (text[-1:] == " " or (_HAN.match(text[-1:]) and _HAN.match(more[1:]))):
+        more = more[1:]
+    if text[-1:] == " " and _HAN.match(more) and _HAN.match(text[-2:]):
+        text = text[:-1]
+    return text + more

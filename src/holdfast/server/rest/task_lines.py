@@ -2,11 +2,14 @@
 
 Login is by token as everywhere, or by `?ticket=` for pages, which cannot send headers. A browser says which site's page
 asks, and only our own may. Who may not enter the job gets no socket, but an error as from any other address. What goes
-wrong later is told as {"error", "code", "hint"}, and the socket is closed with 4000 + the HTTP status of that error.
+wrong later is told as {"error", "code", "hint", "error_data", "hint_data"}, and the socket is closed with 4000 + the
+HTTP status of that error.
 `-` in place of the task is the one that is held, else the first that runs.
 """
 
 from __future__ import annotations
+
+from holdfast.core.messages import data_of, join_messages, msg
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -132,7 +135,8 @@ async def _close(websocket: WebSocket, error: BaseException | None) -> None:
         await websocket.close()
         return
     told, code = _told(error)
-    await Messages(websocket).send({"error": told.message, "code": told.code, "hint": told.hint})
+    data = {"error_data": data_of(told.message), "hint_data": data_of(told.hint)}
+    await Messages(websocket).send({"error": told.message, "code": told.code, "hint": told.hint, **data})
     reason = told.message.encode()[:LONGEST_REASON].decode(errors="ignore")
     await websocket.close(code, reason)
 
@@ -140,7 +144,8 @@ async def _close(websocket: WebSocket, error: BaseException | None) -> None:
 def _told(error: BaseException) -> tuple[UserError, int]:
     """What to say of it, and the code to close with."""
     if isinstance(error, NotLoggedIn) and "Authorization" in (error.hint or ""):
-        error.hint = f"{error.hint} Pages show a ticket instead: POST /api/v1/jobs/JOB/tickets."
+        pages = msg("Pages show a ticket instead: POST /api/v1/jobs/JOB/tickets.")
+        error.hint = join_messages(" ", (error.hint or "", pages))
     if isinstance(error, StoreError):
         log.error("the store could not do it", extra={"event": "store", "error": str(error)})
         error = store_unavailable(error, "Try again in a moment.")

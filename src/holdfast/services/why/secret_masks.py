@@ -8,6 +8,7 @@ from dataclasses import replace
 from holdfast.core.errors import UserError
 from holdfast.core.exits.exit import Exit
 from holdfast.core.masking import SecretMasker, shorten_stars
+from holdfast.core.messages import map_text
 from holdfast.core.verdicts import Diagnosis, Evidence, Frame
 from holdfast.diagnosis.case import Case, Piece, TaskCase
 from holdfast.store.database import Store
@@ -84,4 +85,4 @@ def _mask_frame(masker: SecretMasker, frame: Frame) -> Frame:
 def _mask(masker: SecretMasker, text: str) -> str:
     """Also what was masked with as many stars as the value has bytes, before it was judged."""
     masked = masker.mask_text(text)
-    return shorten_stars(masked) if masker.has_values else masked
+    return map_text(masked, shorten_stars) if masker.has_values else masked

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from holdfast.core.messages import unpack
 from holdfast.core.records import Event, NewEvent
 from holdfast.core.states import JobState
 
@@ -69,7 +70,7 @@ def _event(job_id: str, row: Row[Any]) -> Event:
         seq=row.seq,
         job_id=job_id,
         kind=row.kind,
-        message=row.message,
+        message=unpack(row.message),
         at=instant(row.at),
         actor=row.actor,
         task=row.task,

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, text
 
+from holdfast.core.messages import map_texts, pack, unpack
 from holdfast.core.records import TaskRecord
 from holdfast.core.states import TaskState
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Insight
@@ -55,9 +56,9 @@ def find_insight(conn: Connection, job_seq: int) -> Insight | None:
     if row is None:
         return None
     return Insight(
-        diagnosis=_DIAGNOSIS.validate_json(row.diagnosis_json) if row.diagnosis_json else None,
-        findings=_FINDINGS.validate_json(row.findings_json) if row.findings_json else (),
-        efficiency=_EFFICIENCY.validate_json(row.efficiency_json) if row.efficiency_json else None,
+        diagnosis=map_texts(_DIAGNOSIS.validate_json(row.diagnosis_json), unpack) if row.diagnosis_json else None,
+        findings=map_texts(_FINDINGS.validate_json(row.findings_json), unpack) if row.findings_json else (),
+        efficiency=map_texts(_EFFICIENCY.validate_json(row.efficiency_json), unpack) if row.efficiency_json else None,
     )
 
 
@@ -68,7 +69,7 @@ def find_diagnoses(conn: Connection, job_seqs: list[int]) -> dict[int, Diagnosis
     found: dict[int, Diagnosis] = {}
     for row in conn.execute(_MANY, {"seqs": job_seqs}):
         with suppress(ValueError):  # damaged, or written by another version
-            diagnosis = _DIAGNOSIS.validate_json(row.diagnosis_json or "null")
+            diagnosis = map_texts(_DIAGNOSIS.validate_json(row.diagnosis_json or "null"), unpack)
             if diagnosis is not None:
                 found[row.job_seq] = diagnosis
     return found
@@ -83,4 +84,4 @@ def ended_tasks(
 
 
 def _json(adapter: TypeAdapter[Any], value: Any) -> str | None:
-    return storable(adapter.dump_json(value).decode()) if value else None
+    return storable(adapter.dump_json(map_texts(value, pack)).decode()) if value else None

@@ -21,7 +21,7 @@ from holdfast.core.codec import job_from_json, job_to_json
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.exits.exit import Exit
 from holdfast.core.job import Job
-from holdfast.core.messages import msg
+from holdfast.core.messages import msg, unpack
 from holdfast.core.records import JobAttempt, JobSummary, NewEvent
 from holdfast.core.states import FINAL, JobState
 
@@ -324,7 +324,7 @@ def _snapshot(conn: Connection, row: Row[Any], tries: _Tries) -> JobSnapshot:
         user=row.user_name,
         submitted_at=instant(row.submitted_at),
         state=JobState(row.state),
-        message=row.message,
+        message=unpack(row.message),
         attempt=row.attempt,
         tasks=_all_tasks(job, tries),
         stop=stop_from_json(row.stop_json),

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, text
 
+from holdfast.core.messages import unpack
 from holdfast.core.schedule import Run, RunResult
 
 from ..rows import instant, maybe_instant
@@ -143,7 +144,7 @@ def _happening(row: Row[Any]) -> Happening:
     return Happening(
         seq=row.seq,
         kind=row.kind,
-        message=row.message,
+        message=unpack(row.message),
         at=instant(row.at),
         actor=row.actor,
         task=row.task,
@@ -168,7 +169,7 @@ def _missed(row: Row[Any]) -> MissedRun:
         due_at=instant(row.due_at),
         at=instant(row.at),
         result=RunResult(row.result),
-        message=row.message,
+        message=unpack(row.message),
         actor=row.actor,
     )
     return MissedRun(run, row.name, row.user_name, row.group_name)

@@ -19,7 +19,7 @@ export class TaskLine {
   constructor(job, address, heard, first = null) {
     this.heard = heard;
     this.first = first;
-    this.#open(job, address).catch((error) => this.#fail(String(error.message ?? error)));
+    this.#open(job, address).catch((error) => this.#fail({ message: String(error.message ?? error) }));
   }
 
   // A page cannot send its login along with a socket: it asks for a ticket, and shows that.
@@ -27,7 +27,7 @@ export class TaskLine {
     const answer = await fetch(`/api/v1/jobs/${job}/tickets`, { method: "POST", headers: { "X-CSRF-Token": csrf(), Accept: "application/json" } });
     if (answer.status === 401) return toLogin();
     const words = await answer.json();
-    if (!answer.ok) return this.#fail(words.error.message, words.error.hint);
+    if (!answer.ok) return this.#fail(words.error);
     if (this.#closed) return;
     const url = new URL(address, location.href);
     url.protocol = location.protocol.replace("http", "ws");
@@ -54,7 +54,7 @@ export class TaskLine {
     if (words.entered) this.say({ taken: 0 });
     if (words.error === undefined) this.heard.said(words);
     else if (words.code === "not_logged_in") this.#end(LOGGED_OUT);
-    else this.#fail(words.error, words.hint);
+    else this.#fail({ ...words, message: words.error, message_data: words.error_data });
   }
 
   #take(count) {
@@ -64,10 +64,10 @@ export class TaskLine {
     this.say({ taken: this.#taken });
   }
 
-  async #fail(message, hint) {
+  async #fail(error) {
     if (this.#closed) return;
     this.#closed = true;
-    this.heard.refused(await inOurWords(message, hint));
+    this.heard.refused(await inOurWords(error));
   }
 
   #end(code) {
@@ -97,10 +97,15 @@ export class TaskLine {
   }
 }
 
+// The id and the arguments of a message, from which it is translated, or its English text.
+function asText(text, data) {
+  return data ? JSON.stringify(data) : (text ?? "");
+}
+
 // The API speaks English: the page is asked for its own language.
-async function inOurWords(message, hint) {
+async function inOurWords({ message, message_data, hint, hint_data }) {
   try {
-    const address = `/told?${new URLSearchParams({ message, hint: hint ?? "" })}`;
+    const address = `/told?${new URLSearchParams({ message: asText(message, message_data), hint: asText(hint, hint_data) })}`;
     const answer = await fetch(address, { headers: { Accept: "application/json", "HX-Request": "true" } });
     return (await answer.json()).text;
   } catch {
