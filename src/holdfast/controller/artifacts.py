@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.attempt_id import AttemptId
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import NewEvent
 from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_space import DiskMarks
@@ -184,7 +184,9 @@ def told(tally: Tally, limits: ArtifactLimits) -> str:
         else msg("No artifacts were kept")
     ]
     if tally.left:
-        reasons = ", ".join(f"{count} ({why})" for why, count in sorted(tally.left.items()))
+        reasons = join_messages(
+            ", ", (msg("{count} ({why})", count=count, why=why) for why, count in sorted(tally.left.items()))
+        )
         size = msg(", {left_bytes} in all", left_bytes=show_bytes(tally.left_bytes)) if tally.left_bytes else ""
         parts.append(
             msg("left out{size}: {reasons}, such as {named}", size=size, reasons=reasons, named=", ".join(tally.named))
@@ -197,4 +199,4 @@ def told(tally: Tally, limits: ArtifactLimits) -> str:
         )
         parts.append(msg("{most}; an admin can raise files.artifact_files and files.artifact_bytes", most=most))
     parts += [msg("what was in their place is now {path} of the shared files", path=path) for path in tally.moved]
-    return "; ".join(parts) + "."
+    return join_messages("; ", parts) + "."

@@ -10,7 +10,7 @@ from enum import StrEnum
 from .attempt_id import AttemptId
 from .exits.exit import Exit
 from .job import Job, Keep
-from .messages import msg
+from .messages import join_messages, msg
 from .metrics.samples import Reading
 from .states import JobState, TaskState
 
@@ -79,7 +79,8 @@ class StopRequest:
 
     @property
     def asked(self) -> str:
-        return msg("{actor} asked for it to stop{x1}", actor=self.actor, x1=f": {self.why}" if self.why else "")
+        asked = msg("{actor} asked for it to stop", actor=self.actor)
+        return join_messages(": ", (asked, self.why)) if self.why else asked
 
 
 class Result(StrEnum):

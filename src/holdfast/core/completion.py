@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .attempt import Outcome, Result, TaskAttempt
 from .exits.exit import Exit, ExitKind
 from .job import Job
-from .messages import msg
+from .messages import join_messages, msg
 from .states import TaskState
 
 
@@ -56,7 +56,7 @@ def _ended(tasks: Sequence[TaskAttempt], role: str, state: TaskState) -> list[Ta
 def _failed(failed: list[TaskAttempt], needed: int) -> Outcome:
     cause = failed[0]
     assert cause.exit is not None
-    text = f"{cause.task}: {cause.exit.message}"
+    text: str = join_messages(": ", (cause.task, cause.exit.message))
     if needed > 1:
         text += msg(
             " ({failed} failed of role {role}, {needed} are too many)",

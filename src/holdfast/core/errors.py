@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .messages import msg
+from .messages import join_messages, msg
 
 
 class HoldfastError(Exception):
@@ -81,9 +81,9 @@ class InvalidJob(UserError):
 
     def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
         first = problems[0]
-        where = f"{first.field}: " if first.field else ""
         more = msg(" (and {x1} more)", x1=len(problems) - 1) if len(problems) > 1 else ""
-        super().__init__(f"{where}{first.message}{more}", field=first.field or None, hint=first.hint)
+        message = join_messages(": ", filter(None, (first.field, first.message)))
+        super().__init__(message + more, field=first.field or None, hint=first.hint)
         self.problems = tuple(problems)
 
 

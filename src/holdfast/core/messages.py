@@ -35,6 +35,35 @@ class Message(str):
     def __getnewargs__(self) -> tuple[str, Mapping[str, Argument]]:  # type: ignore[override]
         return self.id, self.arguments
 
+    def __add__(self, other: str) -> Message:
+        return join_messages("", (self, other)) if other else self
+
+    def __radd__(self, other: str) -> Message:
+        return join_messages("", (other, self)) if other else self
+
+    def removesuffix(self, suffix: str) -> str:
+        """A message stays one where the suffix is its own, such as a full stop."""
+        if not self.endswith(suffix):
+            return self
+        return (
+            Message(self.id.removesuffix(suffix), self.arguments)
+            if self.id.endswith(suffix)
+            else super().removesuffix(suffix)
+        )
+
+    def removeprefix(self, prefix: str) -> str:
+        """A message stays one where the prefix is its own, or its first part."""
+        if not prefix or not self.startswith(prefix):
+            return self
+        (fixed, first), *_ = split_template(self.id)
+        if not fixed and first is not None and self.arguments.get(first) == prefix:
+            return Message(self.id.removeprefix(f"{{{first}}}"), self.arguments)
+        return (
+            Message(self.id.removeprefix(prefix), self.arguments)
+            if self.id.startswith(prefix)
+            else super().removeprefix(prefix)
+        )
+
     def map(self, change: Callable[[str], str]) -> Message:
         """The same message with every text among its arguments changed."""
         return Message(
@@ -58,7 +87,7 @@ def _as_argument(value: object) -> Argument:
 
 
 def join_messages(separator: str, parts: Iterable[str]) -> Message:
-    """One message made of several."""
+    """One message made of several. It is empty without any."""
     arguments = {f"p{number}": part for number, part in enumerate(parts)}
     return Message(separator.join(f"{{{name}}}" for name in arguments), arguments)
 

@@ -16,7 +16,7 @@ from .exits.exit import STOPPED_FOR_DISK, Behaviour, Cause, Exit, ExitKind, clas
 from .exits.table import spec_of, with_cause
 from .holding import Ask, HoldPolicy, HoldRequest, banner, can_be_held, warned_from
 from .job import Job, Keep, Role
-from .messages import msg
+from .messages import join_messages, msg
 from .records import JobAttempt, NewEvent
 from .retry import CONFLICT_MAX, GiveUp, decide_retry
 from .scheduling.placement import Amount, Assignment, Placed, Refused, Request, Waiting, show_bytes
@@ -323,13 +323,13 @@ class _Work:
         task = next(task for task in self.tasks if task.held)
         assert task.held is not None
         reason = task.held.exit
-        text = f"{task.task}: {reason.message}"
+        text = join_messages(": ", (task.task, reason.message))
         return Outcome(result=Result.FAILED, message=text, exit=reason, role=task.role, index=task.index)
 
     def show_hold(self) -> None:
         held = [task for task in self.tasks if task.state is TaskState.HELD]
         if self.after.state is JobState.RUNNING and held:
-            first = f"{held[0].task}: {held[0].held.exit.message}" if held[0].held else held[0].task
+            first = join_messages(": ", (held[0].task, held[0].held.exit.message)) if held[0].held else held[0].task
             others = msg(" with {x1} more", x1=len(held) - 1) if len(held) > 1 else ""
             self.move(Change.HOLD, "held", msg("{first}; held{others}", first=first, others=others))
         elif self.after.state is JobState.HELD and not held:
@@ -499,7 +499,7 @@ class _Work:
         if task.node is not None:
             self.steps.append(Remove(self.after.attempt_id(task)))
         if len(self.tasks) > 1 or state is TaskState.FAILED:
-            self.note(f"task-{state.lower()}", f"{task.task}: {reason.message}", task)
+            self.note(f"task-{state.lower()}", join_messages(": ", (task.task, reason.message)), task)
 
     def place(self, i: int, task: TaskAttempt, place: Assignment) -> None:
         task = self.put(
@@ -517,7 +517,7 @@ class _Work:
         self.start(place.attempt_id, task)
 
     def refuse(self, decision: Refused) -> None:
-        text = msg("System Error: {reasons}", reasons="; ".join(decision.reasons))
+        text = msg("System Error: {reasons}", reasons=join_messages("; ", decision.reasons))
         reason = refused_exit(text, Cause.TOO_LARGE)
         self.after = replace(self.after, outcome=Outcome(result=Result.FAILED, message=text, exit=reason))
         self.stop_tasks(Exit(kind=ExitKind.ATTEMPT_OVER, message=msg("The job was refused")))
@@ -527,7 +527,7 @@ class _Work:
         for i, task in enumerate(self.tasks):
             unstarted = self.starts.pop(self.after.attempt_id(task), None)
             if task.state is TaskState.WAITING or unstarted:
-                self.finish(i, task, replace(reason, message=f"{NEVER_STARTED}{reason.message}"))
+                self.finish(i, task, replace(reason, message=join_messages("", (NEVER_STARTED, reason.message))))
             elif task.state.live and task.state is not TaskState.HELD and task.stop is None:
                 self.put(i, replace(task, stop=reason))
                 self.steps.append(Stop(self.after.attempt_id(task), self.policy.grace))

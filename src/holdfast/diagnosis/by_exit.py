@@ -56,7 +56,7 @@ def decided(wording: Wording) -> Diagnosis | None:
 def _told(wording: Wording, fault: Fault, words: phrases.Words, message: str, rule: str) -> Diagnosis:
     task = wording.task.task if wording.task else None
     told = Evidence(kind=EvidenceKind.EVENT, text=message, task=task)
-    said = {"message": message.removeprefix("System Error: ").rstrip(".")}
+    said = {"message": message.removeprefix("System Error: ").removesuffix(".")}
     return wording.diagnosis(fault, words, Confidence.CERTAIN, said, rule=rule, evidence=[told])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.job import GIB, MIB, Resources
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.scheduling.placement import show_bytes, show_cores, show_gpus
 from holdfast.core.verdicts import Efficiency, Used
 
@@ -131,7 +131,7 @@ def _advice(role: str, tasks: Sequence[_Task]) -> list[str]:
     if not known:
         return []
     found = [text for text in (_about_gpus(known), _about_memory(known), _about_cores(known)) if text]
-    return [f"{role}: {text}" for text in found] if role else found
+    return [join_messages(": ", (role, text)) for text in found] if role else found
 
 
 def _about_memory(tasks: Sequence[_Task]) -> str | None:

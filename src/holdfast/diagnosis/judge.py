@@ -9,6 +9,7 @@ from enum import Enum
 
 from holdfast.core.exits.exit import ExitKind
 from holdfast.core.job import Dialect
+from holdfast.core.messages import join_messages
 from holdfast.core.verdicts import Confidence, Diagnosis, Evidence, EvidenceKind, Fault
 
 from . import phrases
@@ -110,7 +111,7 @@ def _with_others(cause: Opinion, opinions: Sequence[Opinion], case: Case) -> Dia
         said.append(_counted(len(followers), phrases.ONE_FOLLOWED, phrases.FOLLOWED))
     return replace(
         diagnosis,
-        explanation=" ".join(filter(None, said)),
+        explanation=join_messages(" ", filter(None, said)),
         followers=tuple(followers[:MOST_FOLLOWERS]),
     )
 
@@ -239,7 +240,7 @@ def _with_frame(diagnosis: Diagnosis, suspect: Suspect) -> Diagnosis:
         function = frame.function if frame.function not in ("", "<module>") else ""
         template = phrases.RAISED_IN if function else phrases.RAISED_AT
         said.append(fill(template, {"file": frame.file, "line": str(frame.line), "function": function}))
-    return replace(diagnosis, frame=frame, explanation=" ".join(filter(None, said)))
+    return replace(diagnosis, frame=frame, explanation=join_messages(" ", filter(None, said)))
 
 
 def _with_own_line(diagnosis: Diagnosis, case: Case, task: TaskCase, said: str) -> Diagnosis:
@@ -251,7 +252,7 @@ def _with_own_line(diagnosis: Diagnosis, case: Case, task: TaskCase, said: str) 
     if not own:
         return diagnosis
     line = fill(phrases.OWN_LINE, {"line": str(number), "text": own})
-    return replace(diagnosis, explanation=f"{diagnosis.explanation} {line}")
+    return replace(diagnosis, explanation=join_messages(" ", (diagnosis.explanation, line)))
 
 
 def _shown(text: LogText, task: TaskCase, suspect: Suspect) -> Evidence:

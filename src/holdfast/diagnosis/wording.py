@@ -52,7 +52,7 @@ class Wording:
         return Diagnosis(
             fault=fault,
             title=one_line(fill(words.title, known)),
-            explanation=fill(words.explanation, known).strip(),
+            explanation=fill(words.explanation, known),
             confidence=confidence,
             evidence=tuple(evidence),
             remedies=tuple(remedy for remedy in remedies if remedy),
@@ -145,7 +145,7 @@ CHOSEN: Mapping[str, Callable[[Wording, Mapping[str, str]], str]] = {
 
 
 def one_line(text: str) -> str:
-    text = " ".join(text.split()).rstrip(":")
+    text = map_text(text, lambda part: " ".join(part.split())).removesuffix(":")
     return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, cast
 import yaml
 
 from holdfast.core.errors import InvalidJob, Problem
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 
 from .paths import clip, render_path
 from .scalars import NumberTooLong, Scalar, resolve
@@ -223,7 +223,7 @@ def _read_yaml(text: str, *, spelling: bool = True) -> Document:
 
 
 def _refuse_syntax(error: yaml.MarkedYAMLError) -> NoReturn:
-    said = ", ".join(part for part in (error.context, error.problem) if part)
+    said = join_messages(", ", filter(None, (error.context, error.problem)))
     mark = error.problem_mark or error.context_mark
     hint = next((hint for words, hint in _HINTS if words in said), None)
     _refuse(msg("The file is not valid YAML: {said}", said=said), hint=hint, line=mark.line + 1 if mark else None)

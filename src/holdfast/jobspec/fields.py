@@ -160,9 +160,7 @@ class Fields:
 
     def missing(self, key: str) -> None:
         def hint() -> str | None:
-            return guess(
-                key, (name for name in self._entries if name not in self._known), msg("Is {!r} meant to be it?")
-            )
+            return guess(key, (name for name in self._entries if name not in self._known), ask_if_meant)
 
         path = join_path(self.at.path, key)
         self.at.report.add(path, self.at.node.line, msg("is required"), hint, rule="required", expected=key)
@@ -187,14 +185,22 @@ class Fields:
 _ABSENT = object()
 
 
-def guess(name: str, known: Iterable[str], text: str = msg("Did you mean {!r}?")) -> str | None:
+def ask_if_meant(word: str) -> str:
+    return msg("Is {word} meant to be it?", word=repr(word))
+
+
+def _did_you_mean(word: str) -> str:
+    return msg("Did you mean {word}?", word=repr(word))
+
+
+def guess(name: str, known: Iterable[str], ask: Callable[[str], str] = _did_you_mean) -> str | None:
     """A hint that names the most similar known word, if one is similar."""
     if len(name) > LONGEST_GUESS:
         return None
     short = (word for word in known if len(word) <= LONGEST_GUESS)
     by_folded = {_fold(word): word for word in islice(short, MOST_GUESSES)}
     near = difflib.get_close_matches(_fold(name), by_folded, n=1, cutoff=0.7)
-    return text.format(by_folded[near[0]]) if near else None
+    return ask(by_folded[near[0]]) if near else None
 
 
 def guess_or_list(name: str, known: Collection[str]) -> str | None:

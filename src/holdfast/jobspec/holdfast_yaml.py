@@ -150,7 +150,7 @@ def _commands(values: Mapping[str, Any], at: At) -> tuple[str, ...]:
     commands: tuple[str, ...] = values.get("commands", ())
     written = at.node.value if isinstance(at.node.value, dict) else {}
     if not commands and not any(key in written and written[key].value is not None for key in ("command", "commands")):
-        misspelt = guess("command", (key for key in written if key not in JOB_KEYS), msg("Is {!r} meant to be it?"))
+        misspelt = guess("command", (key for key in written if key not in JOB_KEYS), ask_if_meant)
         hint = misspelt or msg("Say what to run: a command, or a list of commands.")
         at.child("command", at.node).problem(msg("is required"), hint, rule="required", expected="command")
     return commands

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.core.job import Resources
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 
 from .fields import Wrong, guess, list_known
 from .paths import clip
@@ -18,7 +18,7 @@ def named_size(name: str, sizes: Mapping[str, Resources]) -> Resources:
     if name not in sizes:
         known = sorted(sizes)
         listed = list_known(known) if known else msg("No instance types are set up here.")
-        hint = " ".join(filter(None, (guess(name, known), listed)))
+        hint = join_messages(" ", filter(None, (guess(name, known), listed)))
         raise Wrong(msg("{name} is not an instance type", name=repr(clip(name))), hint, rule="reference", expected=name)
     return sizes[name]
 

@@ -46,7 +46,7 @@ def check_templates(job: Job, roles: Iterable[str], remarks: Remarks) -> None:
 
 
 def _near(reference: str, known: list[str]) -> str:
-    near = guess(reference, known, "Did you mean <% {} %>?") if reference.startswith("$secrets") else None
+    near = guess(reference, known, "Did you mean <% {} %>?".format) if reference.startswith("$secrets") else None
     return near or "Define it in the file, or correct the name."
 
 

@@ -1,4 +1,4 @@
-"""Why a job waits, told in another language: each sentence is found again among those collected from the source."""
+"""Why a job waits, in another language: everything that is said of it is a message of the catalogue."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.core.messages import translate
 from holdfast.core.scheduling.blockers import Wait
-from holdfast.server.portal.telling import Teller, has_blanks, read_sentence
 
 from ...core.test_blockers import SITUATIONS, A, X
 from ...core.waiting_place import Job, Place, node
@@ -30,18 +30,14 @@ def in_signs(text: str) -> str:
 
 
 @cache
-def sentences() -> list[str]:
+def ids() -> frozenset[str]:
     """Read when a test runs: every process of a parallel run collects this file."""
-    found = importlib.import_module("sentences").sentences_in(Path(holdfast.__file__).parent)
-    return list(dict.fromkeys(text for _, text in found))
+    found = importlib.import_module("sentences").messages_in(Path(holdfast.__file__).parent)
+    return frozenset(text for _, text in found)
 
 
-@cache
-def teller() -> Teller:
-    return Teller(
-        {text: in_signs(text) for text in sentences() if not has_blanks(text)},
-        [read_sentence(text, in_signs(text)) for text in sentences() if has_blanks(text)],
-    )
+def tell(text: str) -> str:
+    return translate(text, lambda id: in_signs(id) if id in ids() else id)
 
 
 def said(wait: Wait) -> list[str]:
@@ -51,7 +47,7 @@ def said(wait: Wait) -> list[str]:
 
 def untold(texts: list[str]) -> list[str]:
     """Those that stay English, or in part."""
-    return [text for text in texts if re.search("[A-Za-z]", NO_WORDS.sub("", teller().tell(text) or text))]
+    return [text for text in texts if re.search("[A-Za-z]", NO_WORDS.sub("", tell(text)))]
 
 
 MORE = {
@@ -71,11 +67,5 @@ def test_all_that_is_said_of_a_waiting_job_is_found_again(name: str) -> None:
     assert untold(said(place.wait())) == []
 
 
-def test_short_names_are_no_part_of_a_sentence() -> None:
-    assert untold(["a before it waits for the quota of group b."]) == []
-    assert teller().tell("job a (b) of user x") == "字 a (b) 字 字 x"
-    assert teller().tell("a (b) of x") is None
-
-
 def test_commands_are_not_for_translation() -> None:
-    assert [text for text in sentences() if re.search(r"^\W*(holdfast group|\{prefix\})", text)] == []
+    assert [text for text in ids() if re.search(r"^\W*(holdfast group|\{prefix\})", text)] == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from holdfast.core.messages import join_messages
+
 from .exit import Cause, Exit, ExitKind
 from .table import spec_of
 
@@ -64,4 +66,4 @@ def known_code(exit: Exit) -> str:
     if exit.kind is not ExitKind.USER_ERROR or exit.cause or exit.code not in _KNOWN:
         return ""
     known = _KNOWN[exit.code]
-    return " ".join((known.reason, *known.solution))
+    return join_messages(" ", (known.reason, *known.solution))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from holdfast.core.messages import join_messages
+
 from .exit import Behaviour, Cause, Exit, ExitKind
 from .log_patterns import match_log
 from .rows import OLD_ROWS, OTHER_NEGATIVE, OTHER_POSITIVE, ROWS, SIGNAL_CODES, Row
@@ -124,7 +126,7 @@ def may_have_cause(code: int) -> bool:
 def with_cause(exit: Exit, cause: str) -> Exit:
     """A failure whose log told the cause, which its message then says as well."""
     words = CAUSE_WORDS.get(cause)
-    return replace(exit, cause=cause, message=f"{exit.message}: {words}" if words else exit.message)
+    return replace(exit, cause=cause, message=join_messages(": ", (exit.message, words)) if words else exit.message)
 
 
 def hint_for(exit: Exit) -> str:
@@ -135,5 +137,5 @@ def hint_for(exit: Exit) -> str:
     spec = spec_of(exit)
     told = exit.kind is ExitKind.USER_ERROR and exit.cause in CAUSE_WORDS and spec.behaviour is Behaviour.UNKNOWN
     if spec.behaviour is Behaviour.PERMANENT or told:
-        return CAUSE_HINTS.get(exit.cause) or " ".join(spec.solution)
+        return CAUSE_HINTS.get(exit.cause) or join_messages(" ", spec.solution)
     return ""

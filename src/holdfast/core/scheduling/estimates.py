@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from math import inf
 
 from ..attempt_id import job_id_of
-from ..messages import msg
+from ..messages import join_messages, msg
 from .backfill import LOOKS_OF_FORECAST, NEVER, Reckoning, reserved_starts
 from .blockers import About, Estimate, show_instant
 from .ledger import Ledger
@@ -46,7 +46,7 @@ def estimate(
     if at is None or (latest.at is not None and at >= latest.at):
         return latest
     said = msg("Going by how long jobs of the same names took before, it starts at about {at}.", at=show_instant(at))
-    return replace(latest, likely=at, basis=f"{latest.basis} {said}")
+    return replace(latest, likely=at, basis=join_messages(" ", (latest.basis, said)))
 
 
 def _latest(

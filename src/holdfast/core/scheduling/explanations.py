@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ..messages import msg
+from ..messages import join_messages, msg
 from .blockers import Blocker, BlockerKind
 from .fitting import fit, fit_amounts, lacks_ports, without_room
 from .ledger import Ledger
@@ -208,8 +208,12 @@ def _bounds_broken(quota: Quota, used: Amount, asked: Amount) -> list[tuple[str,
         )
         found.append((text, Amount(cpu=after.cpu - quota.cpu)))
     if quota.memory is not None and after.memory > quota.memory:
-        sizes = (show_bytes(quota.memory), show_bytes(used.memory), show_bytes(asked.memory))
-        text = "{} of memory, {} in use, {} asked for".format(*sizes)
+        text = msg(
+            "{memory} of memory, {used} in use, {asked} asked for",
+            memory=show_bytes(quota.memory),
+            used=show_bytes(used.memory),
+            asked=show_bytes(asked.memory),
+        )
         found.append((text, Amount(memory=after.memory - quota.memory)))
     if quota.gpu is not None and after.gpu > quota.gpu:
         text = msg("{gpu}, {gpu2} in use, {gpu3} asked for", gpu=show_gpus(quota.gpu), gpu2=used.gpu, gpu3=asked.gpu)
@@ -293,7 +297,7 @@ def _free_on_each(ledger: Ledger) -> str:
     more = len(emptiest_first) - MACHINES_NAMED
     if more > 0:
         listed.append(msg("and one more machine") if more == 1 else msg("and {more} more machines", more=more))
-    return "; ".join(listed)
+    return join_messages("; ", listed)
 
 
 def _size(amount: Amount) -> tuple[int, int, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..messages import msg
+from ..messages import join_messages, msg
 
 EPSILON = 1e-9  # cores are fractions, and 0.1 ten times must still fit in 1
 
@@ -209,7 +209,7 @@ def show_amount(amount: Amount) -> str:
     parts = [show_cores(round(max(amount.cpu, 0.0), 3)), msg("{memory} of memory", memory=show_bytes(amount.memory))]
     if amount.gpu:
         parts.append(show_gpus(amount.gpu))
-    return ", ".join(parts)
+    return join_messages(", ", parts)
 
 
 def show_parts(amount: Amount) -> str:
@@ -217,7 +217,7 @@ def show_parts(amount: Amount) -> str:
     parts = [show_cores(round(amount.cpu, 3))] if amount.cpu > EPSILON else []
     parts += [msg("{memory} of memory", memory=show_bytes(amount.memory))] if amount.memory else []
     parts += [show_gpus(amount.gpu)] if amount.gpu else []
-    return ", ".join(parts)
+    return join_messages(", ", parts)
 
 
 def sum_of(amounts: Iterable[Amount]) -> Amount:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ..attempt_id import job_id_of
-from ..messages import msg
+from ..messages import join_messages, msg
 from .blockers import About, show_instant
 from .ledger import Ledger
 from .placement import EPSILON, Amount, Quota, Waiting, show_parts
@@ -195,7 +195,7 @@ class _Trial:
         )
 
     def _list(self, jobs: Sequence[str]) -> str:
-        return ", ".join(self._names.called(job_id) for job_id in jobs)
+        return join_messages(", ", (self._names.called(job_id) for job_id in jobs))
 
     # -- quotas
 

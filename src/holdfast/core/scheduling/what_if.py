@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ..attempt_id import job_id_of
 from ..job import GIB, MIB
-from ..messages import msg
+from ..messages import join_messages, msg
 from .ledger import Ledger, Room
 from .placement import Amount, Quota, Request, Waiting, show_bytes, show_cores, show_gpus
 from .queue import Queue
@@ -182,8 +182,8 @@ class _Shrinking:
                 msg("{kind} instead of {kind2}", kind=_show(kind, cap), kind2=_bare(kind, self._most[kind]))
                 for kind, cap in caps.items()
             )
-            return msg("If it asked for {pairs}, it would start now.", pairs=", ".join(pairs))
-        most = ", ".join(_show(kind, cap) for kind, cap in caps.items())
+            return msg("If it asked for {pairs}, it would start now.", pairs=join_messages(", ", pairs))
+        most = join_messages(", ", (_show(kind, cap) for kind, cap in caps.items()))
         return msg("If no task asked for more than {most}, it would start now.", most=most)
 
 

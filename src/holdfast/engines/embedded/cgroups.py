@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.core.job import Resources
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 
 from .mount_table import Mount, parse_mounts
 from .sandbox_paths import CGROUP_POINT
@@ -74,8 +74,8 @@ class Cgroups:
         lost = next((parent for _, parent in self.parents if not os.path.isdir(parent)), lost)
         found, why = self.search() if self.search is not None else (None, "")
         if found is None:
-            raise GroupsGone(msg("{lost} does not exist any more{x1}", lost=lost, x1=f": {why}" if why else ""))
-        logger.warning(msg("The control group %s is gone; tasks now use %s"), lost, found.parents[0][1])
+            raise GroupsGone(join_messages(": ", filter(None, (msg("{lost} does not exist any more", lost=lost), why))))
+        logger.warning("The control group %s is gone; tasks now use %s", lost, found.parents[0][1])
         self.version, self.parents = found.version, found.parents
 
     def _make(self, name: str, resources: Resources, pids_max: int) -> tuple[str, ...]:

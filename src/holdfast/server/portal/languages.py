@@ -25,6 +25,10 @@ DEFAULT = "en"
 LONGEST_HEADER = 1000
 _FOLDER = Path(__file__).with_name("locale")
 _TRADITIONAL = ("hant", "tw", "hk", "mo")
+# How messages are joined, and how that is written in Chinese.
+_CHINESE = {"; ": "；", ". ": "。", "? ": "？", ": ": "：", ", ": "，"}
+_JOINT = re.compile("|".join(map(re.escape, _CHINESE)))
+_WORDS = re.compile(r"(?<![{a-z_0-9])[A-Za-z]")  # outside of braces
 _HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 
 
@@ -80,7 +84,12 @@ class Words:
         return text if self.code == DEFAULT else translate(text, self._look_up, _fill)
 
     def _look_up(self, id: str) -> str:
-        return self.messages.get(id) or id
+        found = self.messages.get(id)
+        if found is None and not _WORDS.search(id):
+            return _JOINT.sub(lambda joint: _CHINESE[joint[0]], id)
+        if found is None and f"{id}." in self.messages:
+            return self.messages[f"{id}."].rstrip("。. ")
+        return found or id
 
     def told(self, text: str, stop: bool = False) -> Markup:
         """The same for a page, where English is marked as such for screen readers. `stop`: with a full stop, as a hint

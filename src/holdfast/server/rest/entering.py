@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.services import Services
 from holdfast.services.inside.service import Entrance
 from holdfast.services.inside.ssh_gateway import SshGate
@@ -42,7 +42,7 @@ async def _why_not(services: Services, actor: Caller, ref: str) -> str | None:
     try:
         await services.entering.find(actor, ref)
     except UserError as error:
-        return f"{error.message}. {error.hint}" if error.hint else f"{error.message}."
+        return error.message + "." + (join_messages("", (" ", error.hint)) if error.hint else "")
     return None  # it began just now
 
 

@@ -9,8 +9,6 @@ HTTP status of that error.
 
 from __future__ import annotations
 
-from holdfast.core.messages import data_of, join_messages, msg
-
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -21,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.core.access import Actor, may_enter, refuse_entry
 from holdfast.core.errors import NotFound, NotLoggedIn, UserError
-from holdfast.core.messages import msg
+from holdfast.core.messages import data_of, join_messages, msg
 from holdfast.core.records import JobSummary
 from holdfast.services import Services
 from holdfast.services.audit import CLIENT_ADDRESS

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 
 from ..names import check_prose, check_text
 
@@ -44,7 +44,7 @@ def check_instance_type(type: InstanceType) -> None:
     found = [*_limits(type), *_requests(type), *_tolerations(type), *_node_selector(type)]
     if found:
         field, _ = found[0]
-        raise UserError("; ".join(message for _, message in found), field=field)
+        raise UserError(join_messages("; ", (message for _, message in found)), field=field)
 
 
 def _limits(type: InstanceType) -> Iterator[tuple[str, str]]:
@@ -125,7 +125,7 @@ def _tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
     for number, toleration in enumerate(type.tolerations):
         field = f"tolerations[{number}]"
         for problem in _toleration(toleration):
-            yield field, f"{field} {problem}"
+            yield field, join_messages(" ", (field, problem))
 
 
 def _toleration(toleration: Mapping[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from holdfast.core.access import Actor
 from holdfast.core.catalogue import ImageAlias, InstanceType
 from holdfast.core.job import Dialect, Job, Resources, Role
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import EPSILON, Quota
 from holdfast.jobspec.fields import guess
@@ -93,7 +93,7 @@ def _unknown(name: str, types: Mapping[str, InstanceType], group: str) -> NoInst
         msg("The group {group} has no instance type {name}", group=group, name=name[:100]),
         name=name,
         field="instance_type",
-        hint=" ".join(filter(None, (guess(name, known), listed))),
+        hint=join_messages(" ", filter(None, (guess(name, known), listed))),
     )
 
 

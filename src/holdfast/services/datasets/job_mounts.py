@@ -23,7 +23,7 @@ from typing import Any
 from holdfast.core.access import Actor
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import Dialect, Job, Mount, Role
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import Dataset
 
 from ..name_suggestions import nearest
@@ -246,7 +246,9 @@ def _target(path: str, field: str, problems: list[Problem]) -> str:
     elif _within(target, _SYSTEM) or _overlap(target, _OURS):
         why = msg("is the system's own")
     if why is not None:
-        problems.append(Problem(field, f"{path[:100]!r} {why}", msg("Choose a path such as /mnt/data.")))
+        problems.append(
+            Problem(field, join_messages(" ", (repr(path[:100]), why)), msg("Choose a path such as /mnt/data."))
+        )
     return target
 
 

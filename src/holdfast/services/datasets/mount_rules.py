@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import FILES, Job, Mount, Role
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.reach import Reach, Silent
 
 from ..refusals import Unavailable
@@ -144,4 +144,4 @@ class MountRules:
             said = msg(
                 "Folders under these may be mounted: {allow}. An admin may mount any.", allow=", ".join(self._allow)
             )
-        return f"{said} {_INSTEAD}"
+        return join_messages(" ", (said, _INSTEAD))

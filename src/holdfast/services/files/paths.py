@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.errors import Forbidden, UserError
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 
 LONGEST = 4000  # bytes
 LONGEST_PART = 255  # bytes; what file systems take
@@ -20,7 +20,9 @@ def parse_path(path: str, field: str = "path") -> tuple[str, ...]:
     parts = tuple(path.split("/"))
     why = _flaw(path, parts)
     if why is not None:
-        raise UserError(f"{path[:100]!r} {why}", field=field, hint=msg("Write it as models/first/weights.bin."))
+        raise UserError(
+            join_messages(" ", (repr(path[:100]), why)), field=field, hint=msg("Write it as models/first/weights.bin.")
+        )
     return parts
 
 

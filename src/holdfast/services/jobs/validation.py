@@ -12,7 +12,7 @@ from holdfast.core.access import Actor, Verb, may, usual_group
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.holding import spell_out
 from holdfast.core.job import FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.notices import Notify, Way
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
@@ -209,7 +209,9 @@ class Intake:
         if not may(actor, Verb.SUBMIT_JOB, group):
             mine = ", ".join(sorted(actor.groups)) or "none"
             message = msg("You are not in the group {group}", group=group[:100])
-            hint = " ".join(filter(None, (nearest(group, actor.groups), msg("Your groups: {mine}.", mine=mine))))
+            hint = join_messages(
+                " ", filter(None, (nearest(group, actor.groups), msg("Your groups: {mine}.", mine=mine)))
+            )
             raise NotInGroup(message, group=group, field="group", hint=hint)
         if await self._store.read(people.get_group, group) is None:
             message = msg("There is no group {group}", group=group[:100])
@@ -273,8 +275,8 @@ def _no_size(error: InvalidJob) -> NoInstanceType | None:
 
 
 def _show(warning: Problem) -> str:
-    said = f"{warning.field}: {warning.message}" if warning.field else warning.message
-    return f"{said}. {warning.hint}" if warning.hint else said
+    said = join_messages(": ", filter(None, (warning.field, warning.message)))
+    return join_messages(". ", filter(None, (said, warning.hint)))
 
 
 def _which_group(actor: Actor) -> UserError:

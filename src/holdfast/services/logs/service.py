@@ -14,7 +14,7 @@ from holdfast.core.access import Actor
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import Expired, Forbidden, NotFound, NotLoggedIn
 from holdfast.core.job import Job
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.plan import NEVER_STARTED, fresh_tasks
 from holdfast.core.records import JobSummary, TaskRecord
 from holdfast.core.states import JobState, TaskState
@@ -294,7 +294,11 @@ def _missing(chosen: Chosen) -> Expired | NoLog:
         exit = record.task.exit
         why = exit.message.removeprefix(NEVER_STARTED) if exit is not None else ""
         return NoLog(
-            msg("{task} never started, so there is no log{why}", task=record.task.task, why=why and f": {why}")
+            msg(
+                "{task} never started, so there is no log{why}",
+                task=record.task.task,
+                why=why and join_messages("", (": ", why)),
+            )
         )
     return NoLog(
         msg("{task} has not started yet", task=record.task.task),

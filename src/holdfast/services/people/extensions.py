@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.errors import UserError
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.launching.keys import is_public_key
 
 MOST_BYTES = 64 * 1024  # as JSON
@@ -76,5 +76,6 @@ def _too_deep() -> UserError:
 
 def _bad(what: str, field: str = "extension") -> UserError:
     return UserError(
-        f"{field}: {what}" if field != "extension" else msg("The extension {what}", what=what), field=field
+        join_messages(": ", (field, what)) if field != "extension" else msg("The extension {what}", what=what),
+        field=field,
     )

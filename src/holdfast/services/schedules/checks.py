@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, UserError
 from holdfast.core.job import Job
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import User
 from holdfast.core.schedule import Invalid, Schedule
 from holdfast.store import people
@@ -130,4 +130,4 @@ def _names(error: UserError, *fields: str) -> bool:
 
 
 def _told(error: UserError) -> str:
-    return f"{error.message}. {error.hint}" if error.hint else error.message
+    return join_messages(". ", filter(None, (error.message, error.hint)))

@@ -191,9 +191,12 @@ class DueRuns:
 
     async def _stop_superseded(self) -> None:
         jobs = await self._store.read(schedule_rows.superseded)
-        why = msg("the next run of its schedule {} took its place")
-        stops = (self._control.stop(job, SCHEDULER, why.format(schedule)) for job, schedule in jobs.items())
+        stops = (self._control.stop(job, SCHEDULER, _superseded(schedule)) for job, schedule in jobs.items())
         await asyncio.gather(*stops)
+
+
+def _superseded(schedule: str) -> str:
+    return msg("the next run of its schedule {schedule} took its place", schedule=schedule)
 
 
 def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:

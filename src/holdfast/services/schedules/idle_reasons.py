@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.core.access import Actor, Verb, may
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.schedule import Schedule
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Estimate, Holder, Wait, show_instant
 from holdfast.core.scheduling.placement import Amount
@@ -41,7 +41,8 @@ class ScheduleWaits:
         """A run that waits until the job of an earlier one has ended."""
         busy = (await self._store.read(schedule_rows.open_jobs, [schedule.id])).get(schedule.id, ())
         holders = tuple(self._holder(actor, job_id) for job_id in busy)
-        jobs = ", ".join(f"{holder.name} ({holder.job_id})" if holder.name else msg("a job") for holder in holders)
+        named = (f"{holder.name} ({holder.job_id})" if holder.name else msg("a job") for holder in holders)
+        jobs = join_messages(", ", named)
         text = msg(
             "The run that was due at {due_at} begins once {jobs} has ended.",
             due_at=show_instant(due_at),

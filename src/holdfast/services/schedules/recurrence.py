@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from holdfast.core.errors import UserError
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.schedule import Recurrence, RecurrenceKind
 from holdfast.timezones import machine_timezone, zone
 
@@ -41,7 +41,7 @@ class Field:
     words: tuple[str, ...] = ()  # for its values, from the least on
 
     def wrong(self, why: str, hint: str | None = None) -> BadRecurrence:
-        return BadRecurrence(f"{self.name}: {why}", field="cron", hint=hint)
+        return BadRecurrence(join_messages(": ", (self.name, why)), field="cron", hint=hint)
 
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holdfast.core.conditions import Condition, ConditionKind
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.engines.base import Isolation
 
 from .. import cgroups
@@ -125,7 +125,7 @@ def _blocked(plain: Site, required: Level, missing: list[str], failure: Failure 
     condition = Condition(
         kind=ConditionKind.SANDBOX,
         message=msg("Jobs are waiting: the server cannot isolate tasks ({lacks}).{cause}", lacks=lacks, cause=cause),
-        hint=_RETRY_HINT if temporary else f"{_find_remedy()} {_RETRY_HINT} {_ACCEPT_HINT}",
+        hint=_RETRY_HINT if temporary else join_messages(" ", (_find_remedy(), _RETRY_HINT, _ACCEPT_HINT)),
         detail=failure.reason if failure else "",
         blocks_starts=True,
     )
