@@ -12,6 +12,7 @@ TABLES = (
     "settings.py", "diagnosis/phrases.py", "core/exits/texts.py", "core/exits/meanings.py", "jobspec/holdfast_keys.py",
 )  # fmt: skip
 _FOREIGN = re.compile(r"^(holdfast|pip|cd|export) |\n|\\[bsn(\[]")  # commands and patterns
+_ARGUMENT = re.compile(r"\{[a-z_0-9]+\}")
 _WORD = re.compile(r"[A-Za-z]+")
 
 
@@ -22,7 +23,8 @@ def messages_in(folder: Path) -> Iterator[tuple[str, str]]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "msg":
-                yield name, _id_of(node, name)
+                id = _id_of(node, name)
+                yield from [(name, id)] if _WORD.search(_ARGUMENT.sub("", id)) else []
         if name in TABLES:
             yield from ((name, text) for text in _texts(tree))
 

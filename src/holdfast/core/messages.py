@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeGuard, TypeVar, cast
 
 T = TypeVar("T")
 Argument = str | int | float
@@ -86,6 +86,11 @@ def _as_argument(value: object) -> Argument:
     return value if isinstance(value, Argument) and not isinstance(value, Enum | bool) else str(value)
 
 
+def noun(word: str) -> str:
+    """A single word of ours as an argument: it is translated, where a plain word would be taken for a name."""
+    return Message(word, {})
+
+
 def join_messages(separator: str, parts: Iterable[str]) -> Message:
     """One message made of several. It is empty without any."""
     arguments = {f"p{number}": part for number, part in enumerate(parts)}
@@ -139,10 +144,15 @@ def translate(text: str, look_up: Callable[[str], str], fill: Fill = fill) -> st
     if not isinstance(text, Message):
         return look_up(text)
     arguments = {
-        name: translate(value, look_up, fill) if isinstance(value, Message) else value
+        name: translate(value, look_up, fill) if _is_translated(value) else value
         for name, value in text.arguments.items()
     }
     return fill(look_up(text.id), arguments)
+
+
+def _is_translated(argument: Argument) -> TypeGuard[str]:
+    """Messages are, and texts of several words, such as those of the system; a single word is a name."""
+    return isinstance(argument, Message) or (isinstance(argument, str) and " " in argument)
 
 
 # -- as JSON

@@ -11,7 +11,7 @@ from holdfast.core.messages import msg
 
 from . import rules
 from .defaults import Defaults
-from .fields import At, Fields, Kind, Wrong, guess
+from .fields import At, Fields, Kind, Wrong, ask_if_meant, guess
 from .holdfast_keys import JOB_KEYS, SHARED_KEYS, Draft
 from .kinds import NONE, map_of
 from .sizes import named_size, sized

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from holdfast.core.messages import msg
+from holdfast.core.messages import msg, noun
 
 from .fields import At, Fields, Key, Kind, Wrong, describe, guess
 from .paths import clip
@@ -288,5 +288,5 @@ def check_count(count: int, what: str, least: int, most: int, names: tuple[str, 
     if not least <= count <= most:
         span = msg("at most {most}", most=most) if not least else msg("{least} to {most}", least=least, most=most)
         few = count < least
-        said = msg("must have {span} {what}, not {count}", span=span, what=what, count=count)
+        said = msg("must have {span} {what}, not {count}", span=span, what=noun(what), count=count)
         raise Wrong(said, rule=names[0] if few else names[1], expected=least if few else most)

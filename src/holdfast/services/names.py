@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from holdfast.core.errors import UserError
-from holdfast.core.messages import msg
+from holdfast.core.messages import msg, noun
 
 LONGEST = 63
 LONGEST_TEXT = 4096  # characters; as long as a path may be
@@ -29,7 +29,7 @@ def check_user_name(name: str, field: str = "name") -> None:
 def _check(name: str, what: str, field: str, pattern: re.Pattern[str], signs: str) -> None:
     if len(name) > LONGEST or not pattern.fullmatch(name):
         raise UserError(
-            msg("{name} cannot be the name of a {what}", name=repr(name[:80]), what=what),
+            msg("{name} cannot be the name of a {what}", name=repr(name[:80]), what=noun(what)),
             field=field,
             hint=msg(
                 "Use up to {longest} letters, digits, {signs}, a letter or digit first.", longest=LONGEST, signs=signs

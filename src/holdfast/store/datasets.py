@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.core.messages import msg
+from holdfast.core.messages import msg, noun
 from holdfast.core.records import Dataset
 from holdfast.core.states import JobState
 
@@ -135,4 +135,4 @@ def _about(name: str) -> str:
 
 
 def _no(kind: str, name: str) -> NotFound:
-    return NotFound(msg("There is no {kind} {name}", kind=kind, name=name))
+    return NotFound(msg("There is no {kind} {name}", kind=noun(kind), name=name))

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from holdfast.core.access import usual_group
 from holdfast.core.codec import hold_from_json, hold_to_json
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.core.messages import msg
+from holdfast.core.messages import msg, noun
 from holdfast.core.records import Group, Mlflow, User
 from holdfast.core.scheduling.placement import Quota
 
@@ -270,4 +270,4 @@ def _update(conn: Connection, kind: str, table: Any, name: str, values: dict[str
 
 
 def _no(kind: str, name: str) -> NotFound:
-    return NotFound(msg("There is no {kind} {name}", kind=kind, name=name))
+    return NotFound(msg("There is no {kind} {name}", kind=noun(kind), name=name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -300,7 +301,8 @@ async def test_stacks_are_shown_to_be_read_and_copied(rig: Rig) -> None:
 
 
 async def test_what_the_api_said_is_told_in_the_language_of_the_page(rig: Rig) -> None:
-    said = {"message": "No debugger waits in job-1", "hint": "Try again in a while."}
+    message = {"id": "No debugger waits in {id}", "args": {"id": "job-1"}}
+    said = {"message": json.dumps(message), "hint": "Try again in a while."}
     async with open_desk(rig, "ada") as desk:
         assert (await desk.get("/told", params=said)).json() == {
             "text": "No debugger waits in job-1. Try again in a while."

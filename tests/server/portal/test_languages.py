@@ -190,7 +190,7 @@ def test_what_nobody_translated_is_marked_as_english() -> None:
 def test_names_are_not_taken_for_words() -> None:
     words = words_in("zh-Hans")
     assert words.tell(msg("There is no user {name}", name="job")) == "没有用户 job"
-    assert words.tell(msg("Submitted by {user}", user="admin")) == "由 admin 提交"
+    assert words.tell(msg("Submitted by {name}", name="admin")) == "由 admin 提交"
 
 
 def test_messages_within_messages_are_translated() -> None:

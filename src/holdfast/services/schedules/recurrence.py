@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from holdfast.core.errors import UserError
-from holdfast.core.messages import join_messages, msg
+from holdfast.core.messages import join_messages, msg, noun
 from holdfast.core.schedule import Recurrence, RecurrenceKind
 from holdfast.timezones import machine_timezone, zone
 
@@ -83,11 +83,13 @@ def parse_cron(text: str) -> str:
 
 def _months(field: str) -> str:
     """With its verb, so that "no day 30" can follow."""
-    names = [month_name[int(part)] for part in field.split(",")] if re.fullmatch(r"[0-9]+(,[0-9]+)*", field) else []
+    names = (
+        [noun(month_name[int(part)]) for part in field.split(",")] if re.fullmatch(r"[0-9]+(,[0-9]+)*", field) else []
+    )
     if len(names) == 1:
         return msg("{x1} has", x1=names[0])
     return (
-        msg("{names} and {x1} have", names=", ".join(names[:-1]), x1=names[-1])
+        msg("{names} and {x1} have", names=join_messages(", ", names[:-1]), x1=names[-1])
         if names
         else msg("the months {field} have", field=field)
     )
