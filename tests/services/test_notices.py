@@ -492,7 +492,7 @@ async def test_a_test_says_what_came_back_and_no_more(desk: Desk) -> None:
     hook = Hook(204, 404, 302, Hook.HANG_UP)
     known = await desk.notices.add(desk.house.admin, "webhook", hook.url)
     came = [await desk.notices.test(desk.house.admin, known.id) for _ in range(4)]
-    assert [(each.fate.value, each.said) for each in came] == [
+    assert [(each.result.value, each.said) for each in came] == [
         ("sent", "answered 204"),
         ("refused", "answered 404"),
         ("refused", "answered 302, and redirects are not followed"),
@@ -533,7 +533,7 @@ async def test_the_server_is_not_led_to_places_of_its_own(tmp_path: Path, host: 
         ann = await house.user("ann", "red")
         known = await desk.notices.add(ann, "webhook", f"http://{host}:{hook.port}/a")
         came = await desk.notices.test(ann, known.id)
-        assert came.fate.value == "refused", came
+        assert came.result.value == "refused", came
         assert "may not reach" in came.said
     assert hook.posts == []
     hook.close()
@@ -551,7 +551,7 @@ async def test_what_is_allowed_by_name_is_reached_at_whichever_address_answers(t
 
 async def test_an_admin_may_reach_this_machine(house: House, hook: Hook) -> None:
     known = await house.services.notices.add(house.admin, "webhook", hook.url)
-    assert (await house.services.notices.test(house.admin, known.id)).fate.value == "sent"
+    assert (await house.services.notices.test(house.admin, known.id)).result.value == "sent"
 
 
 async def test_old_notices_are_forgotten(desk: Desk, hook: Hook) -> None:

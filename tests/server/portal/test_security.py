@@ -13,7 +13,7 @@ import pytest
 from starlette.routing import Route, WebSocketRoute
 
 from holdfast.core.errors import NotLoggedIn
-from holdfast.server.portal import faults, sockets
+from holdfast.server.portal import sockets
 from holdfast.server.portal.app import portal_routes
 from holdfast.server.portal.static_files import FOLDER, PREFIX
 from holdfast.server.portal.visit import Visit, own_path
@@ -281,7 +281,7 @@ async def test_a_template_that_fails_is_no_loop(rig: Rig, monkeypatch: pytest.Mo
     def fail(*_: Any) -> str:
         raise Boom
 
-    monkeypatch.setattr(faults, "render", fail)
+    monkeypatch.setattr(Visit, "render", fail)
     async with open_desk(rig) as desk:
         monkeypatch.setattr(Visit, "show", _fail)
         answer = await desk.get("/me")

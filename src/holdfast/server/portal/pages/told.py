@@ -7,12 +7,13 @@ import json
 from starlette.responses import JSONResponse, Response
 
 from holdfast.core.errors import UserError
-from holdfast.core.messages import from_data
+from holdfast.core.messages import Message, from_data
 
 from ..routes import page
 from ..visit import Visit
 
-MAX_SIZE = 16_000  # characters
+MAX_DATA_LENGTH = 16_000  # characters of a message as JSON
+MAX_TEXT_LENGTH = 2000
 
 
 async def show_told(visit: Visit) -> Response:
@@ -24,9 +25,10 @@ async def show_told(visit: Visit) -> Response:
 
 def _read(text: str) -> str:
     try:
-        return from_data(json.loads(text)) if text.startswith("{") and len(text) <= MAX_SIZE else text[:MAX_SIZE]
+        said = from_data(json.loads(text)) if text.startswith("{") and len(text) <= MAX_DATA_LENGTH else text
     except (ValueError, RecursionError):
-        return text[:MAX_SIZE]
+        said = text
+    return said if isinstance(said, Message) else said[:MAX_TEXT_LENGTH]
 
 
 routes = [page("/told", show_told)]
