@@ -124,19 +124,13 @@ class _Reader:
                 self._visit(inner, said)
             return
         for child in ast.iter_child_nodes(node):
-            if not (isinstance(node, ast.Call) and child in _unsaid_arguments(node)):
-                self._visit(child, said)
+            self._visit(child, said)
 
     def _visit_call(self, node: ast.Call, said: bool) -> bool:
         called = ast.unparse(node.func)
         if f"{called}(".startswith(_NOT_SAID):
             return False
         return said or called.rsplit(".", 1)[-1].endswith(_SAID)
-
-
-def _unsaid_arguments(node: ast.Call) -> list[ast.expr]:
-    """The second part of an exit's text says how to provoke it: for those who look after the table."""
-    return node.args[1:2] if isinstance(node.func, ast.Name) and node.func.id == "Text" else []
 
 
 def _is_docstring(node: ast.AST) -> bool:
