@@ -18,8 +18,7 @@ from pydantic.fields import FieldInfo
 
 from holdfast.core.access import RULES, Who
 from holdfast.core.exits.exit import Behaviour
-from holdfast.core.exits.rows import OLD_ROWS, ROWS, Row
-from holdfast.core.exits.table import CAUSES, spec_for
+from holdfast.core.exits.specs import FAMILIES, LEGACY, ExitSpec, load_causes, load_family
 from holdfast.core.states import FINAL, TRANSITIONS, Change, JobState, TaskState
 from holdfast.server.openpai import handlers as handlers  # declares every address
 from holdfast.server.openpai.endpoints import ENDPOINTS, Endpoint
@@ -230,10 +229,11 @@ RETRIED = {
 
 
 def render_exit_codes() -> str:
+    current = [spec for family in FAMILIES for spec in load_family(family)]
     lines = [
         "# Exit codes that OpenPAI's clients see",
         "",
-        NOTICE.format(source="src/holdfast/core/exits/table.py"),
+        NOTICE.format(source="src/holdfast/core/exits/data"),
         "",
         "A task's exit keeps the program's own code, with a kind and a message: that is what `holdfast show` and the",
         "native API tell. OpenPAI's clients know other codes, which say more of the cause and less of the program.",
@@ -243,7 +243,7 @@ def render_exit_codes() -> str:
         "itself, the last 64 KiB of its log are searched for known signs, in the order of the codes 220 to 235. The",
         "first one found is its cause. All other jobs are retried by how they ended alone.",
         "",
-        *_exit_rows(sorted(ROWS, key=lambda row: (row.code > 0, abs(row.code)))),
+        *_exit_rows(sorted(current, key=lambda spec: (spec.code > 0, abs(spec.code)))),
         "",
         "Other negative codes get the row of -8000, other positive ones that of 256, and keep their number.",
         "",
@@ -253,22 +253,21 @@ def render_exit_codes() -> str:
         "",
         "| cause | code |",
         "|---|---|",
-        *(f"| `{cause}` | {code} |" for cause, code in CAUSES.items()),
+        *(f"| `{name}` | {cause.code} |" for name, cause in load_causes().items()),
         "",
         "## Before OpenPAI 1.0",
         "",
         "Kept so that codes in old reports can be looked up. No job ends with them here.",
         "",
-        *_exit_rows(OLD_ROWS),
+        *_exit_rows(load_family(LEGACY)),
     ]
     return _page(lines)
 
 
-def _exit_rows(rows: Iterable[Row]) -> Iterable[str]:
+def _exit_rows(specs: Iterable[ExitSpec]) -> Iterable[str]:
     yield "| code | name | retried | why | what to try |"
     yield "|---|---|---|---|---|"
-    for row in rows:
-        spec = spec_for(row.code)
+    for spec in specs:
         retried = "–" if spec.code == 0 else RETRIED[spec.behaviour]
         cells = [str(spec.code), spec.phrase, retried, spec.reason, " ".join(spec.solution)]
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

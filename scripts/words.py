@@ -21,6 +21,8 @@ from library_words import LIBRARY_WORDS
 from sentences import messages_in
 
 from holdfast.core.exits.exit import ExitKind
+from holdfast.core.exits.meanings import load_meanings
+from holdfast.core.exits.specs import load_causes, load_specs
 from holdfast.core.states import JobState, TaskState
 from holdfast.diagnosis import texts as verdict_texts
 
@@ -70,9 +72,22 @@ def service_texts() -> list[Text]:
         ("others", text) for text in (*LIBRARY_WORDS, *map(os.strerror, SYSTEM_ERRORS), *NOUNS, *map(str, JobState))
     )
     rules = (("diagnosis/rules", text) for text in verdict_texts() if not text.startswith(REFERENCE))
-    for where, text in (*messages_in(SOURCE), *rules, *others):
+    exits = (("core/exits/data", text) for text in _exit_texts())
+    for where, text in (*exits, *messages_in(SOURCE), *rules, *others):
         found.setdefault(text, Text(text, where=where))
     return list(found.values())
+
+
+def _exit_texts() -> Iterator[str]:
+    """What people are told of exits. How to reproduce one is only for those who maintain the data."""
+    for spec in load_specs().values():
+        yield from (spec.reason, *spec.solution)
+    for cause in load_causes().values():
+        yield from (text for text in (cause.words, cause.hint) if text)
+    known = load_meanings()
+    for meaning in (*known.shell.values(), known.other):
+        yield from (meaning.reason, *meaning.solution)
+    yield from (*known.signals.values(), *known.common.values(), *known.causes.values())
 
 
 def _template_texts() -> Iterator[Text]:

@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING
 
 from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
+from holdfast.core.exits.specs import load_specs
 from holdfast.disk_space import is_disk_full
 from holdfast.engines.base import EngineHealth, Measures
 from holdfast.engines.embedded.engine import EmbeddedEngine
@@ -288,6 +289,7 @@ async def _serve(
 
         async def load_late_routes() -> None:
             await app.state.late_routes.load()
+            await asyncio.to_thread(load_specs)  # not while the first exit is told
             gc.freeze()
 
         def ready() -> None:

@@ -398,7 +398,7 @@ def test_what_one_group_leaves_holds_up_no_other(tmp_path: Path) -> None:
             snapshot = JobSnapshot(id=id, job=job, user="ann", submitted_at=datetime.now(UTC))
             return asyncio.create_task(collecting.collect(snapshot, f"{id}.0.main-0.0"))
 
-        reds = [collect(f"red{number}", "red") for number in range(2 * artifacts_module.AT_ONCE)]
+        reds = [collect(f"red{number}", "red") for number in range(2 * artifacts_module.MAX_COLLECTED)]
         try:
             async with asyncio.timeout(20):
                 event = await collect("blue", "blue")

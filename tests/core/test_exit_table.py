@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 from holdfast.core.exits.exit import Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from holdfast.core.exits.log_patterns import PATTERNS
-from holdfast.core.exits.rows import OLD_ROWS, ROWS
-from holdfast.core.exits.table import CAUSES, ExitSpec, find_cause, hint_for, spec_for, spec_of, with_cause
-from holdfast.core.exits.texts import CAUSE_WORDS, TEXTS
+from holdfast.core.exits.specs import FAMILIES, LEGACY, ExitSpec, load_causes, load_data, load_family
+from holdfast.core.exits.table import find_cause, hint_for, spec_for, spec_of, with_cause
 from holdfast.core.job import Dialect
 
 CODES = [
@@ -20,7 +21,8 @@ CODES = [
     220, 221, 222, 223, 224, 225, 226, 228, 229, 230, 231, 232, 233, 234, 235,
     249, 250, 251, 252, 253, 254, 255, 256,
 ]  # fmt: skip
-SPECS = [spec_for(row.code) for row in ROWS + OLD_ROWS]
+CURRENT = [spec for family in FAMILIES for spec in load_family(family)]
+SPECS = [*CURRENT, *load_family(LEGACY)]
 ISSUERS = {
     "USER_CONTAINER",
     "PAI_OS",
@@ -57,12 +59,9 @@ REACTIONS = {
 
 
 def test_every_code_of_openpai_has_a_row_and_only_one() -> None:
-    codes = [row.code for row in ROWS]
-    assert sorted(codes) == sorted(CODES)
-    assert not set(codes) & {row.code for row in OLD_ROWS}
-    assert len({row.code for row in OLD_ROWS}) == len(OLD_ROWS)
-    assert len({row.phrase for row in ROWS + OLD_ROWS}) == len(ROWS + OLD_ROWS)
-    assert set(TEXTS) == {row.code for row in ROWS + OLD_ROWS}
+    assert sorted(spec.code for spec in CURRENT) == sorted(CODES)
+    assert len({spec.code for spec in SPECS}) == len(SPECS)
+    assert len({spec.phrase for spec in SPECS}) == len(SPECS)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.code))
@@ -78,6 +77,7 @@ def test_every_row_is_whole(spec: ExitSpec) -> None:
         assert text.endswith(".")
     assert spec.repro
     assert spec.solution
+    assert all(isinstance(text, str) for text in (spec.phrase, *spec.repro, *spec.solution))
     assert (spec.type == "USER_STOP") <= (spec.behaviour is Behaviour.PERMANENT)
 
 
@@ -117,9 +117,13 @@ def test_every_kind_has_a_row(kind: ExitKind) -> None:
     assert spec_of(Exit(kind=kind, message="")) in SPECS
 
 
+def test_only_causes_that_there_are_have_a_row() -> None:
+    assert [Cause(name) for name in load_causes()] == list(Cause)
+
+
 @pytest.mark.parametrize("cause", Cause)
 def test_every_cause_has_a_row(cause: Cause) -> None:
-    assert CAUSES[cause] in {row.code for row in ROWS}
+    assert load_causes()[cause].code in CODES
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,7 @@ def test_causes_that_engines_set_are_retried_as_their_rows_say(make: type[Exit],
     """So it makes no difference to these whether a job was written for OpenPAI."""
     for cause in causes:
         exit = make("why", cause)  # type: ignore[call-arg]
-        assert spec_of(exit).code == CAUSES[cause]
+        assert spec_of(exit).code == load_causes()[cause].code
         assert spec_of(exit).behaviour is exit.behaviour
 
 
@@ -185,7 +189,8 @@ def test_a_message_says_the_cause_that_the_log_told() -> None:
     assert with_cause(classify(3), "cuda-oom").message == "Exit code 3: the GPU ran out of memory"
     for nothing in ("", "a word of another version"):
         assert with_cause(classify(3), nothing).message == "Exit code 3"
-    assert set(CAUSE_WORDS) == {cause.value for cause, _ in PATTERNS} | {Cause.DISK_WAS_FULL.value}
+    worded = {name for name, cause in load_causes().items() if cause.words}
+    assert worded == {cause.value for cause, _ in PATTERNS} | {Cause.DISK_WAS_FULL.value}
 
 
 def test_a_cause_is_kept_as_plain_text() -> None:
@@ -196,3 +201,15 @@ def test_a_cause_is_kept_as_plain_text() -> None:
 
 def test_only_jobs_written_for_openpai_are_retried_by_its_table() -> None:
     assert {dialect for dialect in Dialect if dialect.openpai} == {Dialect.OPENPAI_V1, Dialect.OPENPAI_V2}
+
+
+def test_every_solution_that_is_shared_is_used() -> None:
+    used = {text for spec in SPECS for text in spec.solution}
+    assert set(load_data("solutions").values()) <= used
+
+
+def test_nothing_is_read_before_it_is_needed() -> None:
+    script = (
+        "import holdfast.core.plan, holdfast.core.exits.specs as specs; print(specs.load_data.cache_info().currsize)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"0\n"

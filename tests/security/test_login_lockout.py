@@ -13,7 +13,7 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import NotLoggedIn
 from holdfast.server.app import create_app
-from holdfast.services.fair_slots import FairSlots
+from holdfast.services.fair_limiter import FairLimiter
 from holdfast.services.people.login_devices import NEW_DEVICES
 from holdfast.services.people.login_throttle import ADDRESS, USER
 from holdfast.services.people.passwords import Passwords
@@ -85,7 +85,7 @@ async def issue_device(house: House, user: str) -> str:
 
 
 def waits(passwords: Passwords, user: str) -> bool:
-    return any(user in key for key in passwords._slots._waiting)
+    return any(user in key for key in passwords._limiter._waiting)
 
 
 @pytest.mark.release
@@ -193,7 +193,7 @@ async def test_many_devices_of_a_user_delay_only_that_user(house: House, monkeyp
         house.services.users.change_own_password(Actor(name="bob"), PASSWORD, "another horse", LOOPBACK)
     )
     other = asyncio.create_task(log_in(house, "carol"))
-    while not waits(passwords, "bob") or passwords._slots._free:
+    while not waits(passwords, "bob") or passwords._limiter._free:
         await asyncio.sleep(0)
     victim = asyncio.create_task(log_in(house, "alice"))
     while not waits(passwords, "alice"):
@@ -213,9 +213,9 @@ async def test_a_login_that_is_not_checked_is_refused_and_does_not_count(
 ) -> None:
     tokens = house.services.tokens
     verify = tokens._passwords.verify
-    slots = FairSlots(1, max_waiting=0)
-    monkeypatch.setattr(tokens._passwords, "_slots", slots)
-    async with slots.slot("bob"):
+    limiter = FairLimiter(1, max_waiting=0, refuse=tokens._passwords._limiter._refuse)
+    monkeypatch.setattr(tokens._passwords, "_limiter", limiter)
+    async with limiter.slot("bob"):
         for _ in range(ADDRESS.burst + 1):
             with pytest.raises(TooManyRequests, match="Too many logins are in progress"):
                 await tokens.login("alice", PASSWORD, LOOPBACK)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.services import disk_work
-from holdfast.services.disk_work import LONG_OF_ONE, LONG_WORKS, DiskWork
+from holdfast.services.disk_work import MAX_LONG, MAX_LONG_PER_GROUP, DiskWork
 from holdfast.services.files.incoming_file import Incoming
 from holdfast.services.files.tree import Tree
 from holdfast.services.refusals import Unavailable
@@ -43,9 +43,7 @@ async def test_a_disk_that_does_not_answer_is_told_and_holds_up_nobody_else() ->
 async def test_only_so_many_look_through_folders_at_once() -> None:
     answers = threading.Event()
     work = DiskWork(SOON)
-    looking = [
-        asyncio.create_task(work.long(lambda stop: answers.wait(60), str(number))) for number in range(LONG_WORKS)
-    ]
+    looking = [asyncio.create_task(work.long(lambda stop: answers.wait(60), str(number))) for number in range(MAX_LONG)]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable):
         await work.long(lambda stop: None)
@@ -57,10 +55,10 @@ async def test_only_so_many_look_through_folders_at_once() -> None:
 async def test_no_group_takes_the_turns_of_the_others() -> None:
     answers = threading.Event()
     work = DiskWork(SOON)
-    looking = [asyncio.create_task(work.long(lambda stop: answers.wait(60), "red")) for _ in range(LONG_OF_ONE)]
+    looking = [asyncio.create_task(work.long(lambda stop: answers.wait(60), "red")) for _ in range(MAX_LONG_PER_GROUP)]
     try:
         await asyncio.sleep(0)
-        crowd = [work.long(lambda stop: answers.wait(60), "red") for _ in range(LONG_WORKS)]
+        crowd = [work.long(lambda stop: answers.wait(60), "red") for _ in range(MAX_LONG)]
         results = await asyncio.gather(*crowd, return_exceptions=True)
         assert all(isinstance(result, Unavailable) for result in results)
         assert await work.long(lambda stop: "next", "blue") == "next"

@@ -14,7 +14,7 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.states import JobState
 from holdfast.engines.base import Command, Launch, NoEntry, ProcessInfo, Session
 from holdfast.engines.fake import FakeEngine
-from holdfast.services.inside.service import Entering, Places, PlacesBetween
+from holdfast.services.inside.service import BetweenTasksLimit, Entering, limit_open
 from holdfast.services.refusals import Unavailable
 
 from .house import House, open_house
@@ -253,33 +253,33 @@ async def test_sessions_are_counted_until_they_are_closed(tmp_path: Path) -> Non
             await entering.enter(admin, job, None, Command())
 
 
-async def test_places_end_for_all_when_they_are_taken() -> None:
-    places = Places("sessions", most=2, in_all=3)
-    [give_back, *_] = [places.take(user) for user in ("ann", "ann", "bob")]
+async def test_what_is_open_is_limited_by_user_and_in_total() -> None:
+    limiter = limit_open("sessions", per_user=2, total=3)
+    [release, *_] = [limiter.acquire_now(user) for user in ("ann", "ann", "bob")]
     with pytest.raises(Conflict):
-        places.take("ann")
+        limiter.acquire_now("ann")
     with pytest.raises(Unavailable):
-        places.take("eve")
-    give_back()
-    give_back()
-    places.take("eve")
+        limiter.acquire_now("eve")
+    release()
+    release()
+    limiter.acquire_now("eve")
     with pytest.raises(Unavailable):
-        places.take("eve")
+        limiter.acquire_now("eve")
 
 
-async def test_places_between_tasks_are_counted_by_job_and_by_user() -> None:
-    places = PlacesBetween("sessions between tasks", most=200, in_all=1000)
-    taken = [places.take(job, "ann") for job in ("one", "two") for _ in range(150)]
+async def test_what_is_open_between_tasks_is_counted_by_job_and_by_user() -> None:
+    limit = BetweenTasksLimit("sessions between tasks", per_job=200, total=1000)
+    taken = [limit.acquire_now(job, "ann") for job in ("one", "two") for _ in range(150)]
     with pytest.raises(Conflict, match="You have 300 sessions between tasks open already"):
-        places.take("three", "ann")
-    [places.take("bob's", "bob") for _ in range(200)]
+        limit.acquire_now("three", "ann")
+    [limit.acquire_now("bob's", "bob") for _ in range(200)]
     with pytest.raises(Conflict, match="You have 200"):
-        places.take("bob's", "bob")
+        limit.acquire_now("bob's", "bob")
     taken[0]()
     taken[0]()
-    places.take("three", "ann")
+    limit.acquire_now("three", "ann")
     with pytest.raises(Conflict):
-        places.take("three", "ann")
+        limit.acquire_now("three", "ann")
 
 
 async def told(house: House, entering: Entering, job: str) -> list[str]:

@@ -163,7 +163,7 @@ async def test_an_upload_that_falls_silent_is_given_up_and_leaves_nothing(
 
 
 async def test_only_so_many_files_come_in_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "IN_ALL", uploads.PER_USER + 1)
+    monkeypatch.setattr(house.services.files._uploads, "_free", uploads.MAX_PER_USER + 1)
     ann, bob = await house.user("ann", "default"), await house.user("bob", "default")
     go, begun = asyncio.Event(), asyncio.Semaphore(0)
 
@@ -177,19 +177,19 @@ async def test_only_so_many_files_come_in_at_a_time(house: House, monkeypatch: p
         yield b""
 
     files = house.services.files
-    coming = [asyncio.create_task(files.put(ann, "default", f"{n}", slow())) for n in range(uploads.PER_USER)]
+    coming = [asyncio.create_task(files.put(ann, "default", f"{n}", slow())) for n in range(uploads.MAX_PER_USER)]
     for _ in coming:
         await begun.acquire()
-    with pytest.raises(TooManyRequests, match="8 files of yours"):
+    with pytest.raises(TooManyRequests, match="You already have 8 uploads in progress"):
         await files.put(ann, "default", "more", untouched())
     coming.append(asyncio.create_task(files.put(bob, "default", "bob", slow())))
     await begun.acquire()
-    with pytest.raises(Unavailable, match="9 files are coming in"):
+    with pytest.raises(Unavailable, match="The server already has 64 uploads in progress"):
         await files.put(house.admin, "default", "more", untouched())
     go.set()
     await asyncio.gather(*coming)
     await files.put(ann, "default", "more", sent(b"x"))
-    assert len(await listed(house)) == uploads.PER_USER + 2
+    assert len(await listed(house)) == uploads.MAX_PER_USER + 2
 
 
 async def test_a_killed_upload_leaves_no_half_file(house: House, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from weakref import WeakValueDictionary
 
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.attempt_id import AttemptId
@@ -26,6 +25,7 @@ from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_space import DiskMarks
 from holdfast.engines.base import Engine, KeepsArtifacts, LeftOut, OutOfReach
 from holdfast.reach import Reach, Silent
+from holdfast.services.fair_limiter import FairLimiter
 from holdfast.shared_folders import SharedFolders
 
 from .artifact_draft import Room, Tally
@@ -33,8 +33,8 @@ from .artifact_place import ArtifactPlace, Parcel
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 8
-AT_ONCE_OF_ONE = 4  # of those, for one group: it may leave as much as it likes, again and again
+MAX_COLLECTED = 8  # tasks at a time
+MAX_COLLECTED_PER_GROUP = 4  # it may leave as much as it likes, again and again
 LOOK = 10.0  # seconds for the disk to answer at all
 PATIENCE = 60.0  # seconds for one task, and more where much may be kept
 BYTES_PER_SECOND = 10 << 20
@@ -75,8 +75,7 @@ class Collecting:
         self._limits = limits
         self._clock = clock
         self._reach = Reach("artifacts")
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by group, while in use
+        self._limiter = FairLimiter(MAX_COLLECTED, per_key=MAX_COLLECTED_PER_GROUP)
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
 
     def wants(self, observation: Observation) -> bool:
@@ -117,12 +116,11 @@ class Collecting:
 
     async def _in_turn(self, parcel: Parcel) -> Tally:
         """Of one job, one task after the other: they share what may be kept."""
-        share = self._share(parcel.group)
         if parcel.task is None:
-            async with share, self._turns:
+            async with self._limiter.slot(parcel.group):
                 return await self._in_thread(parcel, Room(self._limits.files, self._limits.bytes))
         job = self._job(parcel.job_id)
-        async with job.turn, share, self._turns:
+        async with job.turn, self._limiter.slot(parcel.group):
             if job.kept is None:
                 look = partial(self._place.kept_by_task, parcel, self._limits.files)
                 job.kept = await self._reach.run(look, LOOK)
@@ -131,12 +129,6 @@ class Collecting:
             if tally.files:
                 job.kept[parcel.task] = Room(tally.files, tally.bytes)
             return tally
-
-    def _share(self, group: str) -> asyncio.Semaphore:
-        share = self._shares.get(group)
-        if share is None:
-            share = self._shares[group] = asyncio.Semaphore(AT_ONCE_OF_ONE)
-        return share
 
     def _job(self, job_id: str) -> _Job:
         job = self._jobs.pop(job_id, None) or _Job()

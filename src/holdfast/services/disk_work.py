@@ -5,22 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import TypeVar
-from weakref import WeakValueDictionary
 
 from holdfast.core.messages import msg
 from holdfast.reach import Reach, Silent
 
+from .fair_limiter import FairLimiter
 from .refusals import Unavailable
 
 T = TypeVar("T")
 
-LONG_WORKS = 8
-LONG_OF_ONE = 2  # of those, for one group: what it put on disk may take for ever to go through
-SHORT_WORKS = 32
-PATIENCE = 60.0  # seconds for one short work, and for a turn
+MAX_LONG = 8
+MAX_LONG_PER_GROUP = 2  # what a group put on disk may take for ever to go through
+MAX_SHORT = 32
+PATIENCE = 60.0  # seconds for one short work, and for a slot
 LAST_MOMENT = 5.0  # seconds that long work gets to notice that nobody waits any more
 
 
@@ -28,23 +27,22 @@ class DiskWork:
     def __init__(self, patience: float = PATIENCE) -> None:
         self._reach = Reach("shared-files")
         self._patience = patience
-        self._long = asyncio.Semaphore(LONG_WORKS)
-        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._short = asyncio.Semaphore(SHORT_WORKS)
+        self._long = FairLimiter(MAX_LONG, per_key=MAX_LONG_PER_GROUP, timeout=patience, refuse=_silent)
+        self._short = FairLimiter(MAX_SHORT, per_key=MAX_SHORT, timeout=patience, refuse=_silent)
 
     async def short(self, work: Callable[[], T]) -> T:
         """Work on one file. Whoever is cancelled does not wait for its end."""
-        async with self._turn(self._short):
+        async with self._short.slot(""):
             try:
                 return await self._reach.run(work, self._patience)
             except Silent:
                 raise _silent() from None
 
-    async def long(self, work: Callable[[threading.Event], T], of: str = "") -> T:
-        """Work that may go through many files. It is to look at the event now and then, and to end when it is set. `of`
-        says whose files they are: nobody takes all turns."""
+    async def long(self, work: Callable[[threading.Event], T], group: str = "") -> T:
+        """Work that may go through many files. It is to look at the event now and then, and to end when it is set.
+        `group`: whose files they are."""
         stop = threading.Event()
-        async with self._turn(self._share(of)), self._turn(self._long):
+        async with self._long.slot(group):
             working = self._reach.begin(lambda: work(stop))
             working.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may come too late
             try:
@@ -56,27 +54,8 @@ class DiskWork:
             except Silent:
                 raise _silent() from None
 
-    def _share(self, of: str) -> asyncio.Semaphore:
-        """Kept for as long as somebody has a turn, or waits for one."""
-        share = self._shares.get(of)
-        if share is None:
-            share = self._shares[of] = asyncio.Semaphore(LONG_OF_ONE)
-        return share
 
-    @asynccontextmanager
-    async def _turn(self, turns: asyncio.Semaphore) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(self._patience):
-                await turns.acquire()
-        except TimeoutError:
-            raise _silent() from None
-        try:
-            yield
-        finally:
-            turns.release()
-
-
-def _silent() -> Unavailable:
+def _silent(_by_key: bool = False) -> Unavailable:
     return Unavailable(
         msg("The disk of the shared files does not answer"),
         hint=msg("Try again later; if it stays so, ask an admin: its file server may be down."),

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.records import JobSummary
 from holdfast.server.rest import port_sockets
-from holdfast.services.inside.service import Places
+from holdfast.services.inside.service import limit_open
 from tests.server.portal.wire import PATIENCE
 from tests.server.rig import Rig
 
@@ -169,15 +169,15 @@ async def test_no_debugger_waits(rig: Rig) -> None:
 
 
 async def test_one_user_waits_for_only_so_many_debuggers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = Places("lines that wait for a debugger", 1, 10)
-    monkeypatch.setattr(port_sockets, "_waiting", places)
+    limiter = limit_open("lines that wait for a debugger", 1, 10)
+    monkeypatch.setattr(port_sockets, "_waiting", limiter)
     job, serving = await running(rig), await start(rig, DEBUGGER)
     path = f"{job.id}/tasks/-/debugger"
     async with open_line(rig, f"{serving.id}/tasks/-/debugger", query="wait=20") as attached:
         await attached.words("entered")  # it does not wait any more
         async with open_line(rig, path, query="wait=3600"):
             async with asyncio.timeout(PATIENCE):
-                while not places._taken:
+                while not limiter._used:
                     await asyncio.sleep(0.01)
             async with open_line(rig, path, query="wait=3600") as second:
                 assert await second.refusal() == ("You have 1 lines that wait for a debugger open already", 4409)

@@ -190,7 +190,7 @@ subprocess.run(["sleep", "1000"])
 
 @pytest.mark.release
 async def test_one_user_has_only_so_many_looks_at_once_and_they_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "AT_ONCE_EACH", 2)
+    monkeypatch.setattr(rig.house.services.stacks._limiter, "_per_key", 2)
     monkeypatch.setattr(stacks, "TIME", 3.0)
     job = await running(rig, json.dumps({"name": "endless", "env": {"PROGRAM": ENDLESS}, "command": COPIED}))
     entrance = await rig.house.services.entering.find(rig.house.admin, job.id, None)

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.server.rest import exec_socket, task_lines
-from holdfast.services.inside.service import Places
+from holdfast.services.inside.service import limit_open
 from tests.server.rig import Rig, error_of
 
 from .lines import open_line, running
@@ -167,7 +167,7 @@ async def test_who_says_nothing_is_not_waited_for(rig: Rig, monkeypatch: pytest.
 
 
 async def test_one_user_opens_only_so_many_lines(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_lines, "_open", Places("lines into tasks", 1, 10))
+    monkeypatch.setattr(task_lines, "_open", limit_open("lines into tasks", 1, 10))
     job = await running(rig)
     path = f"{job.id}/tasks/-/exec"
     async with open_line(rig, path) as first:

@@ -114,7 +114,7 @@ def test_nothing_is_said_where_nothing_may_be_known() -> None:
 
 
 async def test_one_user_opens_only_so_many_sockets(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(sockets._open, "_per_key", 1)
     await rig.house.user("eve", "strangers", password=PASSWORD)
 
     async def hears(wire: Wire) -> bool:

@@ -12,7 +12,7 @@ from holdfast.server.primehub.errors import PhError
 from holdfast.server.primehub.graphql import call, writing
 from holdfast.server.primehub.graphql.call import Call
 from holdfast.server.primehub.graphql_endpoint import NARROW
-from holdfast.server.primehub.turns import Turns
+from holdfast.services.fair_limiter import FairLimiter
 from holdfast.services.jobs.artifacts import Artifacts
 
 from .hub import Hub
@@ -117,34 +117,15 @@ async def test_nothing_is_called_by_thousands_of_letters(hub: Hub) -> None:
         assert await hub.ann.data(query, where={name: "h" * 1_000_000}) == []
 
 
-async def test_who_asks_for_much_asks_for_one_thing_at_a_time() -> None:
-    turns, went = Turns(), []
-
-    async def ask(user: str, go: asyncio.Event) -> None:
-        async with turns.of(user):
-            went.append(user)
-            await go.wait()
-
-    first, second = asyncio.Event(), asyncio.Event()
-    asked = [asyncio.create_task(ask("ann", go)) for go in (first, second)]
-    asked.append(asyncio.create_task(ask("bob", second)))
-    await asyncio.sleep(0)
-    assert went == ["ann", "bob"]
-    first.set()
-    second.set()
-    await asyncio.gather(*asked)
-    assert went == ["ann", "bob", "ann"]
-
-
 async def test_a_query_with_many_fields_waits_for_its_turn(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    real = Turns.of
+    real = FairLimiter.slot
 
-    def noted(self: Turns, user: str) -> Any:
+    def noted(self: FairLimiter, user: str) -> Any:
         asked.append(user)
         return real(self, user)
 
-    monkeypatch.setattr(Turns, "of", noted)
+    monkeypatch.setattr(FairLimiter, "slot", noted)
     await hub.ann.data(f"{{ me {{ {often('username', NARROW - 1)} }} }}")
     assert asked == []
     await hub.ann.data(f"{{ me {{ {often('username', NARROW)} }} }}")

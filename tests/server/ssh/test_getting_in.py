@@ -184,7 +184,7 @@ async def test_of_those_who_share_a_key_the_one_who_may(rig: SshRig) -> None:
     await rig.house.store.write(people.set_user_extension, "zoe", kept)
     job = await rig.run_job("name: hers\ngroup: blue\ncommand: sleep 1000\n", zoe)
     most = rig.house.services.settings.ssh.sessions_per_user + SPARE
-    taken = [rig.gateway._connections.places.take("abe") for _ in range(most)]
+    taken = [rig.gateway._connections.of_users.acquire_now("abe") for _ in range(most)]
     for _ in range(3):  # whichever comes first, counting or entering
         assert (await rig.ssh("hers", "127.0.0.1", f"sleep 0.2; {MINE}", key="shared")).out == b"42\n"
     assert await rig.visits(job.id) == ["zoe entered main-0 by ssh"]
@@ -308,7 +308,7 @@ async def test_the_key_of_a_job_is_good_where_tasks_run_alone(rig: SshRig, monke
 @pytest.mark.release
 async def test_all_jobs_of_one_user_share_the_places_between_tasks(rig: SshRig) -> None:
     one, two = await rig.run_job(), await rig.run_job()
-    take = rig.gateway._connections.places_between.take
+    take = rig.gateway._connections.between_tasks.acquire_now
     key, taken = own_key(rig, one.id), [take(f"job-{n}", "admin") for n in range(300)]
     await closed(await rig.ssh(one.id, "127.0.0.1", "sleep 1000", key=key))
     taken[0]()
@@ -350,7 +350,7 @@ async def test_only_so_many_sessions(rig: SshRig) -> None:
     await rig.add_key(rig.house.admin)
     job = await rig.run_job()
     most = rig.house.services.settings.ssh.sessions_per_user
-    release = [rig.house.services.entering._sessions.take("admin") for _ in range(most)]
+    release = [rig.house.services.entering._sessions.acquire_now("admin") for _ in range(most)]
     await closed(await rig.ssh(job.id, "127.0.0.1", MINE), f"You have {most} sessions open already")
     release[0]()
     assert (await rig.ssh(job.id, "127.0.0.1", MINE)).code == 0
@@ -362,7 +362,7 @@ async def test_only_so_many_connections(rig: SshRig) -> None:
     job = await rig.run_job()
     key = own_key(rig, job.id)
     most = rig.house.services.settings.ssh.sessions_per_user + SPARE
-    taken = [rig.gateway._connections.places.take("admin") for _ in range(most)]
+    taken = [rig.gateway._connections.of_users.acquire_now("admin") for _ in range(most)]
     ran = await rig.ssh(job.id, "127.0.0.1", "sleep 1000")
     assert ran.code == 255
     assert (await rig.ssh(job.id, "127.0.0.1", MINE, key=key)).out == b"42\n"  # tasks have places of their own

@@ -29,7 +29,7 @@ class Behaviour(StrEnum):
 
 
 class Cause(StrEnum):
-    """What is known of an exit beyond its kind and code. `exit_table` tells what each means to OpenPAI's clients."""
+    """What is known of an exit beyond its kind and code. `data/causes.toml` has OpenPAI's exit for each."""
 
     # refused
     IMAGE_MISSING = "image-missing"

@@ -18,13 +18,13 @@ from holdfast.store.errors import StoreError
 
 from ..compression import compress
 from . import handlers as handlers  # declares every address
+from .answer_limits import AnswerLimits, AnswerSlots
 from .auth import find_actor, find_user
 from .call import Call
 from .endpoints import ENDPOINTS, Endpoint
 from .errors import PaiError, answer_error, no_api, render, store_failed
 from .rates import Rates, TooOften, refuse
 from .routes import PREFIX, Routes
-from .turns import Turn, Turns
 
 log = logging.getLogger(__name__)
 
@@ -34,25 +34,25 @@ class RestServer:
         self._services = services
         self._routes = Routes(ENDPOINTS)
         self._rates = Rates(services.settings.openpai)
-        self._turns = Turns()
+        self._answer_limits = AnswerLimits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request, turn = Request(scope, receive), Turn(self._turns)
+        request, slots = Request(scope, receive), AnswerSlots(self._answer_limits)
         try:
-            response = await self._answer(request, turn)
+            response = await self._answer(request, slots)
             await compress(request, response)
-            turn.made()
+            slots.release_made()
             await response(scope, receive, send)
         finally:
-            turn.end()
+            slots.release()
 
-    async def _answer(self, request: Request, turn: Turn) -> Response:
+    async def _answer(self, request: Request, slots: AnswerSlots) -> Response:
         """What we did not foresee goes on to the outermost layer, which logs it."""
         headers: dict[str, str] = {}
         try:
             user = await find_user(request, self._services)
             headers = self._rates.count_request(user, address_of(request))
-            response = await self._find_and_call(request, turn, headers)
+            response = await self._find_and_call(request, slots, headers)
         except TooOften as error:
             return refuse(error)
         except (PaiError, UserError) as error:
@@ -65,21 +65,21 @@ class RestServer:
         response.headers.update(headers)
         return response
 
-    async def _find_and_call(self, request: Request, turn: Turn, headers: dict[str, str]) -> Response:
+    async def _find_and_call(self, request: Request, slots: AnswerSlots, headers: dict[str, str]) -> Response:
         path = _path_of(request)
         found = self._routes.find(request.method, path)
         if found is None:
             query = request.url.query
             raise no_api(f"{path}?{query}" if query else path, request.method)
         each, request.scope["path_params"] = found
-        return await self._call(each, request, turn, headers)
+        return await self._call(each, request, slots, headers)
 
-    async def _call(self, each: Endpoint, request: Request, turn: Turn, headers: dict[str, str]) -> Response:
+    async def _call(self, each: Endpoint, request: Request, slots: AnswerSlots, headers: dict[str, str]) -> Response:
         actor = await find_actor(request, self._services, each.who)
         asker = _asker(actor, request)
         if each.limited is not None:
             headers.update(self._rates.user(each.limited, asker))
-        return await each.handler(Call(request, self._services, actor, asker, turn))
+        return await each.handler(Call(request, self._services, actor, asker, slots))
 
 
 def _asker(actor: Actor | None, request: Request) -> str:

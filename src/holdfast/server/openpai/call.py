@@ -10,9 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 from holdfast.core.access import Actor
 from holdfast.services import Services
 
+from .answer_limits import AnswerSlots
 from .bodies import read_body
 from .errors import PaiError, no_guest
-from .turns import Turn
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Call:
     services: Services
     _actor: Actor | None  # None: a guest
     asker: str  # as requests are counted
-    turn: Turn
+    slots: AnswerSlots
 
     @property
     def actor(self) -> Actor:
@@ -45,9 +45,9 @@ class Call:
     def query(self, name: str) -> str | None:
         return self.request.query_params.get(name)
 
-    async def take_turn(self, *, large: bool) -> None:
-        """Before work that costs much. Who has left meanwhile is not worked for."""
-        await self.turn.take(self.asker, large=large)
+    async def wait_for_slots(self, *, large: bool) -> None:
+        """Wait before work that costs much. ClientDisconnect when the client has left meanwhile."""
+        await self.slots.acquire(self.asker, large=large)
         if await self.request.is_disconnected():
             raise ClientDisconnect
 

@@ -7,7 +7,6 @@ A page that is closed with LOGGED_OUT goes to the login page, and with TOO_MANY 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -19,6 +18,7 @@ from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotLoggedIn, UserError
 from holdfast.core.messages import msg
 from holdfast.services import Services
+from holdfast.services.fair_limiter import FairLimiter, LimitReached
 
 from .. import sessions
 from ..access_guard import AccessGuard, Require
@@ -28,7 +28,7 @@ __all__ = ["LOGGED_OUT", "REFUSED", "TOO_MANY", "Line", "socket", "until_one_end
 
 log = logging.getLogger(__name__)
 
-MOST_OF_ONE = 200  # open at one time by one user: each costs the server a file, of which there are only so many
+MAX_PER_USER = 200  # open at one time: each costs the server a file, of which there are only so many
 
 
 class Line(Messages):
@@ -74,7 +74,7 @@ def socket(path: str, serve: Serve, *, listens: bool = False) -> WebSocketRoute:
     return WebSocketRoute(path, endpoint)
 
 
-_open: Counter[str] = Counter()  # by user
+_open = FairLimiter(per_key=MAX_PER_USER, max_waiting=0)
 
 
 async def _run_one_of_few(serve: Serve, line: Line, listens: bool) -> int:
@@ -83,15 +83,11 @@ async def _run_one_of_few(serve: Serve, line: Line, listens: bool) -> int:
         user = (await line.actor()).name
     except NotLoggedIn:
         return LOGGED_OUT
-    if _open[user] >= MOST_OF_ONE:
-        return TOO_MANY
-    _open[user] += 1
     try:
-        return await _run(serve, line, listens)
-    finally:
-        _open[user] -= 1
-        if not _open[user]:
-            del _open[user]
+        async with _open.slot(user):
+            return await _run(serve, line, listens)
+    except LimitReached:
+        return TOO_MANY
 
 
 async def _run(serve: Serve, line: Line, listens: bool) -> int:

@@ -18,6 +18,7 @@ from holdfast.server.answers import answer
 from holdfast.server.auth import bearer_token
 from holdfast.server.errors import request_id_of
 from holdfast.services import Services
+from holdfast.services.fair_limiter import FairLimiter
 from holdfast.store.errors import StoreError
 
 from .errors import PhError, answer_not_logged_in, answer_refusal, store_failed
@@ -27,10 +28,10 @@ from .graphql.documents import Document, Documents, Refused
 from .graphql.field_errors import describe
 from .graphql.writing import Writer
 from .schema import build_schema
-from .turns import Turns
 
 log = logging.getLogger(__name__)
 
+MAX_WIDE = 2  # wide queries at a time, one of each user
 NARROW = 50  # fields; most queries of clients have fewer, and each costs time once for every row
 
 
@@ -41,7 +42,7 @@ class GraphQLApi:
         self._documents = Documents(self._schema)
         self._about_schema = asyncio.Lock()
         self._turn = asyncio.Lock()  # of those that make long answers
-        self._wide = Turns()
+        self._wide = FairLimiter(MAX_WIDE)
         self._writer = Writer()
 
     async def answer(self, request: Request) -> Response:
@@ -71,7 +72,7 @@ class GraphQLApi:
             return answer({"errors": shown, "data": None}, 400)
         if document.fields <= NARROW:
             return await self._execute(request, actor, asked, document)
-        async with self._wide.of(actor.name):
+        async with self._wide.slot(actor.name):
             return await self._execute(request, actor, asked, document)
 
     async def _execute(self, request: Request, actor: Actor, asked: Asked, document: Document) -> Response:

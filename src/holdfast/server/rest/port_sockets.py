@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.services.inside.service import Entrance, Places, PortStream
+from holdfast.services.inside.service import Entrance, PortStream, limit_open
 
 from ..sockets import until_one_ends
 from .addresses import rest_router
@@ -28,7 +28,7 @@ MOST_WAITING_IN_ALL = 1000
 
 router = rest_router()
 
-_waiting = Places("lines that wait for a debugger", MOST_WAITING, MOST_WAITING_IN_ALL)
+_waiting = limit_open("lines that wait for a debugger", MOST_WAITING, MOST_WAITING_IN_ALL)
 
 
 async def serve_port(line: TaskLine) -> None:
@@ -47,7 +47,7 @@ async def serve_debugger(line: TaskLine) -> None:
     actor, asked = await line.actor(), line.query.get("id")
 
     async def attach() -> _Opened:
-        release = _waiting.take(actor.name) if wait else lambda: None
+        release = _waiting.acquire_now(actor.name) if wait else lambda: None
         try:
             found = await line.services.debuggers.attach(actor, line.job.id, line.wanted, id=asked, wait=wait)
         finally:

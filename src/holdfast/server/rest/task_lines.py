@@ -23,7 +23,7 @@ from holdfast.core.messages import data_of, join_messages, msg
 from holdfast.core.records import JobSummary
 from holdfast.services import Services
 from holdfast.services.audit import CLIENT_ADDRESS
-from holdfast.services.inside.service import Entrance, Places
+from holdfast.services.inside.service import Entrance, limit_open
 from holdfast.services.refusals import store_unavailable
 from holdfast.store.errors import StoreError
 
@@ -72,7 +72,7 @@ class TaskLine(Messages):
         await self.send({"entered": {**where, **({"whose": whose} if whose else {}), **more}})
 
 
-_open = Places("lines into tasks", MOST_OF_ONE, MOST)
+_open = limit_open("lines into tasks", MOST_OF_ONE, MOST)
 
 Serve = Callable[[TaskLine], Coroutine[Any, Any, None]]
 
@@ -99,7 +99,7 @@ def task_socket(path: str, serve: Serve) -> WebSocketRoute:
 async def _run(line: TaskLine, serve: Serve) -> BaseException | None:
     """What it ended with, if not well."""
     try:
-        release = _open.take((await line.actor()).name)
+        release = _open.acquire_now((await line.actor()).name)
     except (UserError, StoreError) as error:
         return error
     try:

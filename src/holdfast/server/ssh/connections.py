@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from holdfast.services import Services
-from holdfast.services.inside.service import Places, PlacesBetween, once
+from holdfast.services.inside.service import BetweenTasksLimit, limit_open
 
 from .ports import is_loopback, neighbourhood
 
@@ -28,8 +28,8 @@ class Connections:
     def __init__(self, services: Services) -> None:
         self._engine = services.place.engine
         most = services.settings.ssh.sessions_per_user + SPARE
-        self.places = Places("SSH connections", most, MOST_IN_ALL)
-        self.places_between = PlacesBetween("SSH connections between tasks", most, MOST_IN_ALL // 2)
+        self.of_users = limit_open("SSH connections", most, MOST_IN_ALL)
+        self.between_tasks = BetweenTasksLimit("SSH connections between tasks", most, MOST_IN_ALL // 2)
         self._open: set[Connection] = set()
         self._unknown: dict[Connection, str] = {}  # -> where from; the oldest first
         self._addresses: Counter[str] = Counter()  # of those
@@ -54,7 +54,7 @@ class Connections:
         self._open.add(connection)
         self._unknown[connection] = address
         self._addresses[address] += 1
-        return once(lambda: self._left(connection))
+        return lambda: self._left(connection)
 
     def _drop_oldest(self, address: str) -> None:
         oldest = next(connection for connection, where in self._unknown.items() if where == address)

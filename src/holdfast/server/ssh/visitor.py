@@ -15,7 +15,8 @@ from holdfast.core.messages import msg
 from holdfast.engines.base import Command, Session
 from holdfast.services import Services
 from holdfast.services.audit import CLIENT_ADDRESS
-from holdfast.services.inside.service import Entrance, once
+from holdfast.services.fair_limiter import once
+from holdfast.services.inside.service import Entrance
 from holdfast.services.inside.ssh_logins import Proof
 from holdfast.store.errors import StoreError
 
@@ -228,8 +229,10 @@ class Visitor(asyncssh.SSHServer):
         """It counts as one of its user's, or of its job's."""
         name = actors[0].name if len(actors) == 1 else await self._who_enters(actors)
         try:
-            between, places = self._connections.places_between, self._connections.places
-            self._give_back = between.take(self._own_job, name) if self._own_job else places.take(name)
+            if self._own_job:
+                self._give_back = self._connections.between_tasks.acquire_now(self._own_job, name)
+            else:
+                self._give_back = self._connections.of_users.acquire_now(name)
         except UserError as error:
             self.send_away(error.message)
 

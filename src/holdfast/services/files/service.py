@@ -27,7 +27,7 @@ from .incoming_file import Incoming
 from .open_file import OpenFile, open_file
 from .paths import TAGS_FILE, can_be, need_changeable, parse_folder, parse_path
 from .tree import Tree, clear_removed, clear_uploads, not_kept, show_path
-from .uploads import Uploads, not_silent
+from .uploads import limit_uploads, not_silent
 from .walk import Item, Listing, Walk, closing_fd, collect, modified
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Files:
         self._work = work
         self._max_bytes = max_bytes
         self._marks = marks
-        self._uploads = Uploads()
+        self._uploads = limit_uploads()
 
     # -- reading
 
@@ -121,7 +121,7 @@ class Files:
 
     async def put(self, actor: Actor, group: str, path: str, chunks: AsyncIterator[bytes]) -> Item:
         """The file is there when all of it is on disk; until then the one before it is. Folders are made."""
-        with self._uploads.one(actor.name):
+        async with self._uploads.slot(actor.name):
             tree, parts = await self.check_put(actor, group, path)
             return await self.receive(tree, parts, not_silent(chunks))
 

@@ -1,47 +1,38 @@
-"""How many files come in at a time, and how long one may be silent: each that does holds memory and a place on disk."""
+"""Limits on uploads: how many at a time, since each holds memory and room on disk, and how long one may be silent."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
+from ..fair_limiter import FairLimiter
 from ..refusals import TooManyRequests, Unavailable
 
-PER_USER = 8
-IN_ALL = 64
+MAX_PER_USER = 8
+MAX_TOTAL = 64
 SILENCE = 60.0  # seconds
-COME_BACK = 5.0  # seconds
+RETRY_INTERVAL = 5.0  # seconds
 
 
-class Uploads:
-    def __init__(self) -> None:
-        self._users: Counter[str] = Counter()
+def limit_uploads() -> FairLimiter:
+    """A limiter of uploads by user. It refuses at once: a request that waits holds a connection."""
+    return FairLimiter(MAX_TOTAL, per_key=MAX_PER_USER, max_waiting=0, refuse=_refuse)
 
-    @contextmanager
-    def one(self, user: str) -> Iterator[None]:
-        """While it comes in. Refused rather than waited for: who waits holds a connection."""
-        if self._users[user] >= PER_USER:
-            raise TooManyRequests(
-                msg("{per_user} files of yours are coming in just now", per_user=PER_USER),
-                retry_after=COME_BACK,
-                hint=msg("Send the others when these are there."),
-            )
-        if self._users.total() >= IN_ALL:
-            raise Unavailable(
-                msg("{in_all} files are coming in just now", in_all=IN_ALL), hint=msg("Try again in a moment.")
-            )
-        self._users[user] += 1
-        try:
-            yield
-        finally:
-            self._users[user] -= 1
-            if not self._users[user]:
-                del self._users[user]
+
+def _refuse(by_user: bool) -> UserError:
+    if by_user:
+        return TooManyRequests(
+            msg("You already have {max_per_user} uploads in progress", max_per_user=MAX_PER_USER),
+            retry_after=RETRY_INTERVAL,
+            hint=msg("Send the others once these have finished."),
+        )
+    return Unavailable(
+        msg("The server already has {max_total} uploads in progress", max_total=MAX_TOTAL),
+        hint=msg("Try again in a moment."),
+    )
 
 
 async def not_silent(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,15 +24,16 @@ from holdfast.store.jobs import events as event_rows
 from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
+from ..fair_limiter import FairLimiter
 from ..job_lookup import LONGEST_REF, find_job, newest_live, readable_groups
 from ..name_suggestions import nearest
 from ..refusals import Unavailable
 
 log = logging.getLogger(__name__)
 
-SESSIONS_IN_ALL = 1000
-BETWEEN_OF_ONE = 300  # sessions, and connections, between tasks of all jobs of one user
-PORTS_IN_ALL = 10_000
+MAX_SESSIONS = 1000
+MAX_BETWEEN_PER_USER = 300  # sessions, and connections, between tasks of all jobs of one user
+MAX_PORTS = 10_000
 PORTS_PER_SESSION = 10  # so many connections to ports may one user have for each session that they may have
 TOLD_AGAIN_AFTER = 3600.0  # seconds between two events of the same user, task and way
 REMEMBERED = 10_000  # of those
@@ -79,9 +80,9 @@ class Entering:
         self._control = control
         self._clock = clock
         self._monotonic = monotonic
-        self._sessions = Places("sessions", sessions_per_user, SESSIONS_IN_ALL)
-        self._between = PlacesBetween(msg("sessions between tasks"), sessions_per_user, SESSIONS_IN_ALL)
-        self._ports = Places(msg("connections to ports"), sessions_per_user * PORTS_PER_SESSION, PORTS_IN_ALL)
+        self._sessions = limit_open("sessions", sessions_per_user, MAX_SESSIONS)
+        self._between = BetweenTasksLimit(msg("sessions between tasks"), sessions_per_user, MAX_SESSIONS)
+        self._ports = limit_open(msg("connections to ports"), sessions_per_user * PORTS_PER_SESSION, MAX_PORTS)
         self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -162,7 +163,7 @@ class Entering:
         `from_within`: for another task of the same job, which is no event and takes no place of its user's."""
         entrance = await self.find(actor, ref, task)
         engine = await self._open(entrance)
-        release = self._take(actor, entrance, from_within)
+        release = self._acquire(actor, entrance, from_within)
         try:
             session = await engine.enter(entrance.attempt_id, command)
         except BaseException as error:
@@ -172,10 +173,10 @@ class Entering:
             self._tell(actor, entrance, way)
         return _Counted(session, release)
 
-    def _take(self, actor: Actor, entrance: Entrance, from_within: bool) -> Callable[[], None]:
+    def _acquire(self, actor: Actor, entrance: Entrance, from_within: bool) -> Callable[[], None]:
         if from_within:
-            return self._between.take(entrance.job.id, actor.name)
-        return self._sessions.take(actor.name)
+            return self._between.acquire_now(entrance.job.id, actor.name)
+        return self._sessions.acquire_now(actor.name)
 
     async def connect(self, actor: Actor, ref: str, task: str | None, port: int, *, way: str = "") -> PortStream:
         """To what listens on a port of a task. Whoever gets the stream closes it. Where a `way` is named, it is told
@@ -184,7 +185,7 @@ class Entering:
             raise UserError(msg("{port} is no port", port=port), field="port", hint=msg("Ports go from 1 to 65535."))
         entrance = await self.find(actor, ref, task)
         engine = await self._open(entrance)
-        release = self._ports.take(actor.name)
+        release = self._ports.acquire_now(actor.name)
         try:
             reader, writer = await engine.connect(entrance.attempt_id, port)
         except BaseException as error:
@@ -239,59 +240,40 @@ class Entering:
         self._control.changes.tell(job.id, job.group, job.user)
 
 
-class Places:
-    """How much may be open at one time, by one user and in all."""
+def limit_open(what: str, per_user: int, total: int) -> FairLimiter:
+    """A limiter of what may be open at one time, by one user and in total. Refuses with Conflict or Unavailable."""
 
-    def __init__(self, what: str, most: int, in_all: int) -> None:
-        self._what = what
-        self._most = most
-        self._in_all = in_all
-        self._taken: Counter[str] = Counter()  # by user
-
-    def take(self, user: str) -> Callable[[], None]:
-        """One more, until what is returned is called. Conflict or Unavailable when there are too many."""
-        if self._taken[user] >= self._most:
-            raise Conflict(
-                msg("You have {most} {what} open already", most=self._most, what=self._what),
+    def refuse(by_user: bool) -> UserError:
+        if by_user:
+            return Conflict(
+                msg("You have {per_user} {what} open already", per_user=per_user, what=what),
                 hint=msg("Close some first."),
             )
-        if self._taken.total() >= self._in_all:
-            raise Unavailable(msg("Too many {what} are open here", what=self._what), hint=msg("Try again in a while."))
-        self._taken[user] += 1
-        return once(lambda: self._give_back(user))
+        return Unavailable(msg("Too many {what} are open here", what=what), hint=msg("Try again in a while."))
 
-    def _give_back(self, user: str) -> None:
-        self._taken[user] -= 1
-        if not self._taken[user]:
-            del self._taken[user]
+    return FairLimiter(total, per_key=per_user, refuse=refuse)
 
 
-class PlacesBetween:
-    """The same between tasks: by one job, by all jobs of one user, and in all."""
+class BetweenTasksLimit:
+    """The same between tasks: by one job, by all jobs of one user, and in total."""
 
-    def __init__(self, what: str, most: int, in_all: int) -> None:
-        self._of_jobs = Places(what, most, in_all)
-        self._of_users = Places(what, BETWEEN_OF_ONE, in_all)
+    def __init__(self, what: str, per_job: int, total: int) -> None:
+        self._jobs = limit_open(what, per_job, total)
+        self._users = limit_open(what, MAX_BETWEEN_PER_USER, total)
 
-    def take(self, job_id: str, user: str) -> Callable[[], None]:
-        give_back = self._of_jobs.take(job_id)
+    def acquire_now(self, job_id: str, user: str) -> Callable[[], None]:
+        release_job = self._jobs.acquire_now(job_id)
         try:
-            give_back_too = self._of_users.take(user)
+            release_user = self._users.acquire_now(user)
         except UserError:
-            give_back()
+            release_job()
             raise
 
-        def leave() -> None:
-            give_back()
-            give_back_too()
+        def release() -> None:
+            release_job()
+            release_user()
 
-        return once(leave)
-
-
-def once(act: Callable[[], None]) -> Callable[[], None]:
-    """The same, that does nothing when called again."""
-    left = [act]
-    return lambda: left.pop()() if left else None
+        return release
 
 
 class PortStream:

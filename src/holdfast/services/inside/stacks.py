@@ -10,21 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.messages import msg
 from holdfast.engines.base import Command, Engine, Inside, LetsIn, NoEntry, ProcessInfo
 
+from ..fair_limiter import FairLimiter
 from .service import Entering, Entrance
 
-AT_ONCE = 16  # processes looked into, for all who ask together
-AT_ONCE_EACH = 4
+MAX_DUMPS = 16  # processes looked into at a time
+MAX_DUMPS_PER_USER = 4
 MOST = 64  # processes looked into, of one task
 MOST_LISTED = 500
 TIME = 20.0  # seconds for all of them
@@ -84,7 +83,7 @@ class Stacks:
     def __init__(self, entering: Entering, engine: Engine) -> None:
         self._entering = entering
         self._engine = engine if isinstance(engine, LetsIn) else None
-        self._turns = _Turns()
+        self._limiter = FairLimiter(MAX_DUMPS, per_key=MAX_DUMPS_PER_USER)
 
     async def dump(self, actor: Actor, ref: str, task: str | None = None) -> TaskStacks:
         """Of a task that runs or is held, for those who may enter it; it stands still meanwhile, for milliseconds."""
@@ -130,7 +129,7 @@ class Stacks:
         if until is None:
             return replace(found, error=msg("Not looked into: only the first {most} of a task are", most=MOST))
         try:
-            async with asyncio.timeout_at(until), self._turns.of(actor.name):
+            async with asyncio.timeout_at(until), self._limiter.slot(actor.name):
                 return replace(found, threads=await self._spy(entrance.attempt_id, info.inner_pid))
         except _Failed as error:
             return replace(found, error=str(error))
@@ -153,22 +152,6 @@ class Stacks:
         if status != 0:
             raise _Failed(_said(err))
         return _read(out)
-
-
-class _Turns:
-    """Who asks for much waits behind themselves, not in front of others."""
-
-    def __init__(self) -> None:
-        self._all = asyncio.Semaphore(AT_ONCE)
-        self._users: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # who wait or have a turn
-
-    @asynccontextmanager
-    async def of(self, user: str) -> AsyncIterator[None]:
-        own = self._users.get(user)
-        if own is None:
-            own = self._users[user] = asyncio.Semaphore(AT_ONCE_EACH)
-        async with own, self._all:
-            yield
 
 
 class _Failed(Exception):

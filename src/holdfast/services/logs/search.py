@@ -19,7 +19,7 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.engines.base import LogSource
 
-from ..fair_slots import FairSlots, SlotsBusy
+from ..fair_limiter import FairLimiter
 from ..refusals import TooManyRequests
 from . import matching as log_matching
 from .first_error import ERROR_SIGNS, FIRST_ERROR
@@ -56,19 +56,16 @@ class Finder(Protocol):
 
 class Searches:
     def __init__(self, budget: float = BUDGET) -> None:
-        self._patterns = FairSlots(MAX_PATTERNS, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT)
-        self._plain = FairSlots(MAX_PLAIN, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT)
+        self._patterns = FairLimiter(MAX_PATTERNS, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT, refuse=_refuse)
+        self._plain = FairLimiter(MAX_PLAIN, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT, refuse=_refuse)
         self._budget = budget
 
     async def search(self, source: LogSource, question: Question, *, user: str) -> Found:
         """TooManyRequests when too many searches of `user` are waiting, or this one has waited for too long."""
         _check(question)
-        slots = self._patterns if question.regex else self._plain
-        try:
-            async with slots.slot(user):
-                return await self._run(source, question)
-        except SlotsBusy:
-            raise _busy() from None
+        limiter = self._patterns if question.regex else self._plain
+        async with limiter.slot(user):
+            return await self._run(source, question)
 
     async def _run(self, source: LogSource, question: Question) -> Found:
         walk = _Walk(source, question)
@@ -118,7 +115,7 @@ def _check(question: Question) -> None:
         raise UserError(msg("A search looks at one line at a time, so it cannot hold a line break"), field="q")
 
 
-def _busy() -> TooManyRequests:
+def _refuse(_by_key: bool) -> TooManyRequests:
     return TooManyRequests(
         msg("Too many log searches are running"),
         retry_after=WAIT_TIMEOUT,

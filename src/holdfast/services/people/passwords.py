@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -13,7 +12,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
-from ..fair_slots import FairSlots, SlotsBusy
+from ..fair_limiter import FairLimiter
 from ..refusals import TooManyRequests
 
 MIN_LENGTH = 8
@@ -25,21 +24,21 @@ _TRIED_FIRST = {
     "abcdefgh", "abcd1234", "abc12345", "11223344", "12341234", "iloveyou", "changeme", "letmein1", "welcome1",
     "admin123", "admin1234", "administrator", "holdfast", "holdfast1",
 }  # fmt: skip
-AT_ONCE = 2  # each check costs a core and MEMORY_KIB
+MAX_CHECKS = 2  # at a time; each check costs a core and MEMORY_KIB
 MAX_WAITING = 5  # of one user and client
 WAIT_TIMEOUT = 10.0  # seconds
-_MADE_UP = ""  # in the turns: all users that do not exist; no user is called so
+_MADE_UP = ""  # the key of all users that do not exist; no user is called so
 
 
 class Passwords:
     def __init__(self, *, memory_kib: int = MEMORY_KIB) -> None:
         self._hasher = PasswordHasher(time_cost=2, memory_cost=memory_kib, parallelism=1)
-        self._slots = FairSlots(AT_ONCE, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT)
+        self._limiter = FairLimiter(MAX_CHECKS, max_waiting=MAX_WAITING, timeout=WAIT_TIMEOUT, refuse=_refuse)
         self._nobody: str | None = None
 
     async def hash(self, password: str, *, user: str) -> str:
         """TooManyRequests as for `verify`."""
-        async with self._turn(user, ""):
+        async with self._limiter.slot(user):
             return await asyncio.to_thread(self._hasher.hash, password)
 
     async def verify(self, hashed: str | None, password: str, *, user: str, client: str = "") -> bool:
@@ -51,21 +50,13 @@ class Passwords:
         if hashed is None:
             await self._verify_made_up(password, client)
             return False
-        async with self._turn(user, client):
+        async with self._limiter.slot(user, client):
             return await asyncio.to_thread(self._matches, hashed, password)
-
-    @asynccontextmanager
-    async def _turn(self, user: str, client: str) -> AsyncIterator[None]:
-        try:
-            async with self._slots.slot(user, client):
-                yield
-        except SlotsBusy:
-            raise _busy() from None
 
     async def _verify_made_up(self, password: str, client: str) -> None:
         """Only for its duration, so a flood of made-up users skips it rather than taking turns with real ones."""
-        with suppress(SlotsBusy):
-            async with self._slots.slot(_MADE_UP, client):
+        with suppress(TooManyRequests):
+            async with self._limiter.slot(_MADE_UP, client):
                 if self._nobody is None:
                     self._nobody = await asyncio.to_thread(self._hasher.hash, secrets.token_hex(16))
                 await asyncio.to_thread(self._matches, self._nobody, password)
@@ -77,7 +68,7 @@ class Passwords:
             return False
 
 
-def _busy() -> TooManyRequests:
+def _refuse(_by_key: bool) -> TooManyRequests:
     return TooManyRequests(
         msg("Too many logins are in progress"), retry_after=WAIT_TIMEOUT, hint=msg("Try again in a moment.")
     )

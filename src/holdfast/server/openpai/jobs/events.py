@@ -43,7 +43,7 @@ _REASONS = {
 @endpoint("GET", "/v2/jobs/{framework}/events", who=Who.READER, note="Normal events are kept, too")
 async def list_job_events(call: Call) -> Response:
     found = await find_framework(call, call.path("framework"))
-    await call.take_turn(large=True)  # a job that is retried for ever has ever more of them
+    await call.wait_for_slots(large=True)  # a job that is retried for ever has ever more of them
     jobs = call.services.jobs
     record = await jobs.record(call.actor, found.id)
     name, roles = debug_id(found.user, found.name), role_keys(record.job)

@@ -63,7 +63,7 @@ async def list_jobs(call: Call) -> Response:
 async def find_page(call: Call, query: NumberedQuery | None, *, count: bool) -> NumberedPage:
     if query is None:
         return NumberedPage((), 0)
-    await call.take_turn(large=query.limit > MANY)
+    await call.wait_for_slots(large=query.limit > MANY)
     return await call.services.jobs.numbered(call.actor, query, count=count)
 
 

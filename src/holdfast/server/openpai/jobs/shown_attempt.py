@@ -64,7 +64,7 @@ async def load_attempt(call: Call, summary: JobSummary, number: int) -> ShownAtt
 
 async def load_every_attempt(call: Call, summary: JobSummary) -> list[ShownAttempt]:
     """Oldest first."""
-    await call.take_turn(large=True)
+    await call.wait_for_slots(large=True)
     detail = await _detail(call, summary)
     past = await _past(call, detail.record.summary)
     every = {each.attempt: each.tasks for each in await call.services.jobs.attempts(call.actor, summary.id)}
@@ -76,7 +76,7 @@ async def load_every_attempt(call: Call, summary: JobSummary) -> list[ShownAttem
 
 async def _detail(call: Call, summary: JobSummary) -> Detail:
     if summary.task_count * (summary.attempt + 1) > MANY:
-        await call.take_turn(large=True)
+        await call.wait_for_slots(large=True)
     return await call.services.jobs.get(call.actor, summary.id)
 
 

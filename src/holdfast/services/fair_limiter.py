@@ -1,45 +1,79 @@
-"""A bounded number of slots for expensive work, granted round-robin over keys: one key cannot delay the others.
+"""Bounds expensive work, in total and per key, and shares it fairly: one key cannot delay the others.
 
-The requests of one key take turns too, by client."""
+Most keys are users or groups. The one limiter of this project for work that is in progress; how often something may be
+done in a span of time is limited elsewhere (`people/login_throttle.py`, `server/openpai/rates.py`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from math import inf
 
 
-class SlotsBusy(Exception):
-    """Too many requests of this key and client are waiting already, or this one has waited for too long."""
+class LimitReached(Exception):
+    """There is no slot. `by_key`: the key itself uses all that it may; otherwise all slots are in use."""
+
+    def __init__(self, by_key: bool) -> None:
+        super().__init__()
+        self.by_key = by_key
 
 
-class FairSlots:
+class FairLimiter:
+    """`total` slots, of which one key uses at most `per_key` at a time.
+
+    A free slot is granted round-robin over the keys that wait, and within a key round-robin over its clients. At most
+    `max_waiting` requests of one key and client wait, each for at most `timeout` seconds. Any other request gets the
+    error that `refuse` returns; its argument is that of LimitReached.
+
+    A request that is cancelled gives back its slot, or its place in the queue. For use within one event loop.
+    """
+
     def __init__(
-        self, slots: int, *, per_key: int = 1, max_waiting: int | None = None, timeout: float | None = None
+        self,
+        total: float = inf,
+        *,
+        per_key: float = 1,
+        max_waiting: float = inf,
+        timeout: float | None = None,
+        refuse: Callable[[bool], Exception] = LimitReached,
     ) -> None:
-        """`per_key`: slots that one key uses at a time. `max_waiting`: of one key and client. `timeout`: seconds of
-        waiting."""
-        self._free = slots
+        self._free = total
         self._per_key = per_key
         self._max_waiting = max_waiting
         self._timeout = timeout
+        self._refuse = refuse
         self._used: Counter[str] = Counter()
         self._waiting: OrderedDict[str, _Queue] = OrderedDict()  # next key to be served first
 
     @asynccontextmanager
     async def slot(self, key: str, client: str = "") -> AsyncIterator[None]:
-        """Wait for a slot and keep it. SlotsBusy when the queue of this key and client is full, or on timeout."""
-        await self._acquire(key, client)
+        """Wait for a slot and use it."""
+        release = await self.acquire(key, client)
         try:
             yield
         finally:
-            self._release(key)
+            release()
 
-    async def _acquire(self, key: str, client: str) -> None:
+    async def acquire(self, key: str, client: str = "") -> Callable[[], None]:
+        """Wait for a slot. It is in use until the returned function is called; calling that again does nothing."""
         if self._can_start(key):
             self._start(key)
-            return
+        else:
+            await self._wait(key, client)
+        return once(partial(self._release, key))
+
+    def acquire_now(self, key: str) -> Callable[[], None]:
+        """The same without waiting: refuse when there is no slot at once."""
+        if not self._can_start(key):
+            raise self._refusal(key)
+        self._start(key)
+        return once(partial(self._release, key))
+
+    async def _wait(self, key: str, client: str) -> None:
         granted = self._enqueue(key, client)
         try:
             async with asyncio.timeout(self._timeout):
@@ -47,17 +81,20 @@ class FairSlots:
         except BaseException as error:
             self._withdraw(key, client, granted)
             if isinstance(error, TimeoutError):
-                raise SlotsBusy from None
+                raise self._refusal(key) from None
             raise
 
     def _enqueue(self, key: str, client: str) -> asyncio.Future[None]:
-        queue = self._waiting.setdefault(key, _Queue())
-        if self._max_waiting is not None and queue.count(client) >= self._max_waiting:
-            self._drop_if_empty(key)
-            raise SlotsBusy
+        queue = self._waiting.get(key) or _Queue()
+        if queue.count(client) >= self._max_waiting:
+            raise self._refusal(key)
+        self._waiting[key] = queue
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append(client, granted)
         return granted
+
+    def _refusal(self, key: str) -> Exception:
+        return self._refuse(self._used[key] >= self._per_key)
 
     def _withdraw(self, key: str, client: str, granted: asyncio.Future[None]) -> None:
         """The request left; a slot that it was granted in the same moment goes to the next one."""
@@ -130,3 +167,9 @@ class _Queue:
             if not granted.done():
                 return granted
         return None
+
+
+def once(act: Callable[[], None]) -> Callable[[], None]:
+    """The same function, which does nothing when it is called again."""
+    left = [act]
+    return lambda: left.pop()() if left else None

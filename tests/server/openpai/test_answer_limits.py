@@ -1,4 +1,4 @@
-"""Turns at answers that cost much."""
+"""Limits on expensive answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.server.openpai import big_answers
-from holdfast.server.openpai.turns import AT_ONCE, UNSENT, WAITING, Turn, Turns
+from holdfast.server.openpai.answer_limits import MAX_MADE, MAX_UNSENT, MAX_WAITING, AnswerLimits, AnswerSlots
 from holdfast.services.refusals import TooManyRequests
 
 from .job_files import job
@@ -22,69 +22,68 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_one_asker_has_one_turn_at_a_time() -> None:
-    turns = Turns()
-    first, second, other = Turn(turns), Turn(turns), Turn(turns)
-    await first.take("alice", large=True)
-    await first.take("alice", large=True)  # again: nothing
-    waiting = asyncio.create_task(second.take("alice", large=False))
-    first.made()
-    await other.take("bob", large=True)
+async def test_a_user_has_one_answer_at_a_time() -> None:
+    limits = AnswerLimits()
+    first, second, other = AnswerSlots(limits), AnswerSlots(limits), AnswerSlots(limits)
+    await first.acquire("alice", large=True)
+    await first.acquire("alice", large=True)  # again: nothing
+    waiting = asyncio.create_task(second.acquire("alice", large=False))
+    first.release_made()
+    await other.acquire("bob", large=True)
     await settle()
     assert not waiting.done()
-    first.end()
+    first.release()
     await waiting
-    second.end()
-    other.end()
-    assert turns.askers == {}
+    second.release()
+    other.release()
+    assert not limits.unfinished._used
 
 
 async def test_few_are_made_at_once_and_few_are_kept() -> None:
-    turns = Turns()
-    made = [Turn(turns) for _ in range(UNSENT)]
-    for number, turn in enumerate(made):
-        await turn.take(f"user{number}", large=True)
-        turn.made()
-    large = asyncio.create_task(Turn(turns).take("large", large=True))
-    small = [Turn(turns) for _ in range(AT_ONCE)]
-    for number, turn in enumerate(small):
-        await turn.take(f"small{number}", large=False)
-    one_more = asyncio.create_task(Turn(turns).take("one more", large=False))
+    limits = AnswerLimits()
+    made = [AnswerSlots(limits) for _ in range(MAX_UNSENT)]
+    for number, slots in enumerate(made):
+        await slots.acquire(f"user{number}", large=True)
+        slots.release_made()
+    large = asyncio.create_task(AnswerSlots(limits).acquire("large", large=True))
+    small = [AnswerSlots(limits) for _ in range(MAX_MADE)]
+    for number, slots in enumerate(small):
+        await slots.acquire(f"small{number}", large=False)
+    one_more = asyncio.create_task(AnswerSlots(limits).acquire("one more", large=False))
     await settle()
     assert not large.done()
     assert not one_more.done()
-    small[0].made()
+    small[0].release_made()
     await one_more
-    small[1].made()
-    made[0].end()
+    small[1].release_made()
+    made[0].release()
     await large
 
 
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
-    turns = Turns()
-    first, second, third = Turn(turns), Turn(turns), Turn(turns)
-    await first.take("alice", large=True)
-    waiting = asyncio.create_task(second.take("alice", large=True))
+    limits = AnswerLimits()
+    first, second, third = AnswerSlots(limits), AnswerSlots(limits), AnswerSlots(limits)
+    await first.acquire("alice", large=True)
+    waiting = asyncio.create_task(second.acquire("alice", large=True))
     await settle()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    second.end()
-    first.end()
-    await third.take("alice", large=True)
-    third.end()
-    assert turns.askers == {}
+    second.release()
+    first.release()
+    await third.acquire("alice", large=True)
+    third.release()
+    assert not limits.unfinished._used
 
 
 async def test_too_many_waiting_are_refused() -> None:
-    turns = Turns()
-    waiting = [asyncio.create_task(Turn(turns).take("alice", large=False)) for _ in range(WAITING + 1)]
+    limits = AnswerLimits()
+    waiting = [asyncio.create_task(AnswerSlots(limits).acquire("alice", large=False)) for _ in range(MAX_WAITING + 1)]
     await settle()
-    refused_one = Turn(turns)
+    refused_one = AnswerSlots(limits)
     with pytest.raises(TooManyRequests):
-        await refused_one.take("alice", large=False)
-    refused_one.end()
-    assert turns.askers["alice"].here == WAITING + 1
+        await refused_one.acquire("alice", large=False)
+    refused_one.release()
     for task in waiting:
         task.cancel()
 
@@ -115,7 +114,7 @@ class Slow:
             await self.go_on.wait()
 
 
-async def test_a_large_answer_keeps_its_turn_until_it_is_taken(pai: Pai) -> None:
+async def test_a_large_answer_keeps_its_slot_until_it_is_taken(pai: Pai) -> None:
     await pai.house.run(job(), pai.alice)
     slow = Slow(pai, "/v2/jobs")
     await asyncio.wait_for(slow.begun.wait(), 20)
@@ -141,11 +140,11 @@ async def test_who_takes_nothing_is_cut_off(pai: Pai, monkeypatch: pytest.Monkey
 async def test_too_many_lists_at_once_are_told_so(pai: Pai) -> None:
     slow = Slow(pai, "/v2/jobs")
     await asyncio.wait_for(slow.begun.wait(), 20)
-    waiting = [asyncio.create_task(pai.user.get("/v2/jobs")) for _ in range(WAITING + 1)]
+    waiting = [asyncio.create_task(pai.user.get("/v2/jobs")) for _ in range(MAX_WAITING + 1)]
     done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     (first,) = done
     refused(first.result(), 429, "TooManyRequestsError")
     assert int(first.result().headers["retry-after"]) > 0
     slow.go_on.set()
     answers = await asyncio.gather(slow.task, *waiting)
-    assert [each.status_code for each in answers[1:]].count(200) == WAITING
+    assert [each.status_code for each in answers[1:]].count(200) == MAX_WAITING

@@ -1,0 +1,86 @@
+"""OpenPAI's exit specification: every way to end that OpenPAI knows, and what to tell people about it.
+
+It is data, in `data/`: a file per family of exits, in the fields of OpenPAI's own specification. The files are part of
+this package just as its modules are, and are read once, when they are first needed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from .exit import Behaviour
+
+FAMILIES = ("platform", "signals", "logs", "runtime")
+LEGACY = "legacy"  # of OpenPAI before 1.0
+_REACTIONS = {
+    Behaviour.TRANSIENT: "ALWAYS_RETRY",
+    Behaviour.TRANSIENT_CONFLICT: "ALWAYS_BACKOFF_RETRY",
+    Behaviour.PERMANENT: "NEVER_RETRY",
+    Behaviour.UNKNOWN: "RETRY_TO_MAX",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitSpec:
+    code: int  # what OpenPAI's clients see as exit code
+    phrase: str
+    issuer: str
+    causer: str
+    type: str
+    stage: str
+    behaviour: Behaviour
+    reaction: str
+    reason: str
+    repro: tuple[str, ...]
+    solution: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseSpec:
+    code: int  # of its ExitSpec
+    words: str = ""  # what a message says after the exit code, for causes that a log tells
+    hint: str = ""  # where the solution of its ExitSpec does not fit
+
+
+@cache
+def load_specs() -> Mapping[int, ExitSpec]:
+    """All exits by code."""
+    return {spec.code: spec for family in (*FAMILIES, LEGACY) for spec in load_family(family)}
+
+
+@cache
+def load_family(family: str) -> tuple[ExitSpec, ...]:
+    return tuple(_make_spec(data) for data in load_data(family)["exit"])
+
+
+@cache
+def load_causes() -> Mapping[str, CauseSpec]:
+    """By the plain word, as stores keep it."""
+    return {name: CauseSpec(**data) for name, data in load_data("causes").items()}
+
+
+@cache
+def load_data(name: str) -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "data" / f"{name}.toml").read_text("utf-8"))
+
+
+def expand_solution(texts: Iterable[str]) -> tuple[str, ...]:
+    """The same with texts in place of references to them, such as `@wait`."""
+    shared = load_data("solutions")
+    return tuple(shared[text[1:]] if text.startswith("@") else text for text in texts)
+
+
+def _make_spec(data: Mapping[str, Any]) -> ExitSpec:
+    behaviour = Behaviour(data["behaviour"])
+    made = {
+        "behaviour": behaviour,
+        "reaction": _REACTIONS[behaviour] if data["code"] != 0 else "NEVER_RETRY",
+        "repro": tuple(data["repro"]),
+        "solution": expand_solution(data["solution"]),
+    }
+    return ExitSpec(**{**data, **made})
