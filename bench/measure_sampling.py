@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from holdfast.core.attempt import Observation, Seen
 from holdfast.core.job import MIB, Resources
 from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Launch
@@ -91,6 +92,7 @@ async def _crowd(
     engine = EmbeddedEngine(place / "engine")
     connected = 0
     all_there = asyncio.Event()
+    ended: asyncio.Queue[Observation] = asyncio.Queue()
 
     async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connected
@@ -103,19 +105,26 @@ async def _crowd(
 
     server = await asyncio.start_server(keep, "127.0.0.1", 0)
     try:
-        await engine.open(lambda _: None)
+        await engine.open(lambda seen: ended.put_nowait(seen) if seen.seen is Seen.EXITED else None)
         port = server.sockets[0].getsockname()[1]
         ids = [f"bench-{number}" for number in range(count)]
         for attempt_id in ids:
             await engine.start(_launch(attempt_id, port))
         await asyncio.wait_for(all_there.wait(), PATIENCE)
         yield engine, ids
-        await engine.sweep([])
+        await _remove(engine, ids, ended)
         await asyncio.wrap_future(engine._cleaner.submit(lambda: None))  # after everything that is to be removed
     finally:
         await engine.close()
         server.close()
         cgroups.find_cgroups = real
+
+
+async def _remove(engine: EmbeddedEngine, ids: list[str], ended: asyncio.Queue[Observation]) -> None:
+    for attempt_id in ids:
+        await engine.stop(attempt_id, 0)
+    for _ in ids:
+        await engine.remove((await asyncio.wait_for(ended.get(), PATIENCE)).attempt_id)
 
 
 def _launch(attempt_id: str, port: int) -> Launch:

@@ -20,8 +20,8 @@ from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Measures
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, cgroups
 from holdfast.engines.embedded.folder_content import StartNote
-from holdfast.engines.embedded.metrics import packets, rounds, traffic
 from holdfast.engines.embedded.metrics import process_metrics as process_figures
+from holdfast.engines.embedded.metrics import rounds, traffic
 from holdfast.engines.embedded.metrics.cgroup_metrics import (
     GroupFigures,
     GroupFiles,
@@ -172,18 +172,10 @@ async def partner(host: str, sent: int, received: int) -> AsyncIterator[tuple[Pa
         server.close()
 
 
-@pytest.mark.release_after(6)
-@pytest.mark.parametrize("way", ["packets", "sockets"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_network(
-    tmp_path: Path, options: EmbeddedOptions, host: str, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_network(tmp_path: Path, options: EmbeddedOptions, host: str) -> None:
     """Connections that are open, and what went through others until they were closed."""
     sent, received = 32 * MIB, 16 * MIB  # of which some may have to be sent again
-    if way == "sockets":
-        monkeypatch.setattr(packets, "_CALL", 0)
-    elif "none for this test" in str(cgroups.find_cgroups()):
-        pytest.skip("packets are counted by control groups")
 
     async def scenario(rig: Rig) -> None:
         async with partner(host, sent, received) as (place, port):
@@ -221,7 +213,6 @@ def test_sockets_that_are_first_seen_while_others_are_measured_are_still_their_t
     tmp_path: Path, watched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent, received = 4 * MIB, 2 * MIB
-    monkeypatch.setattr(packets, "_CALL", 0)
     if watched:
         watch(monkeypatch)
 
@@ -250,47 +241,6 @@ def test_sockets_that_are_first_seen_while_others_are_measured_are_still_their_t
             (other,) = await read(rig, "other")
             assert (other.net_in, other.net_out) == (0, 0)
 
-    play(tmp_path, scenario)
-
-
-# Many that nobody sees open, and one packet without a connection.
-HURRIES = """
-import socket, time
-place = socket.create_server(("127.0.0.1", 0))
-for _ in range(100):
-    with socket.create_connection(place.getsockname()) as line, place.accept()[0] as other:
-        line.sendall(bytes(100_000))
-        left = 100_000
-        while left: left -= len(other.recv(2**16))
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-    other.bind(("127.0.0.1", 0))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
-        for _ in range(100): line.sendto(bytes(50_000), other.getsockname())
-print("up", flush=True)
-time.sleep(600)
-"""
-
-
-def test_by_packets_short_connections_and_every_protocol_count(tmp_path: Path) -> None:
-    async def scenario(rig: Rig) -> None:
-        (unified,) = [parent for name, parent in groups.parents if not name] if groups else [""]
-        counter = packets.open_counter(unified) if unified else None
-        if counter is None:
-            pytest.skip("packets cannot be counted here")
-        counter.close()
-        await rig.start_and_wait_for(b"up", "hurries", task(HURRIES))
-        (first,) = await read(rig, "hurries")
-        assert off_by(first.net_out, 15_000_000) < 0.1, first
-        await rig.reopen()
-        await rig.look("hurries")
-        (again,) = await read(rig, "hurries")
-        assert (again.net_in, again.net_out) == (first.net_in, first.net_out)  # counted by the kernel
-        await rig.engine.stop("hurries", 0)
-        used = (await rig.end_of("hurries")).used
-        assert used is not None
-        assert used.net_out == first.net_out
-
-    groups, _ = cgroups.find_cgroups()
     play(tmp_path, scenario)
 
 
@@ -490,7 +440,6 @@ def test_a_rising_counter_goes_on_from_where_it_stood() -> None:
 
 
 def test_a_look_that_hangs_holds_up_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packets, "_CALL", 0)
     came, back = threading.Event(), threading.Event()
     read_disk = process_figures.read_disk
 
@@ -590,7 +539,6 @@ def test_beyond_what_is_looked_at_nothing_is_told(
 
 
 def test_where_the_kernel_does_not_tell_of_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packets, "_CALL", 0)
     monkeypatch.setattr(traffic, "_SOCK_DIAG", 31)  # no such part of the kernel
 
     async def scenario(rig: Rig) -> None:

@@ -59,3 +59,14 @@ class FileSource:
 
     async def times(self, start: int, end: int, most: int) -> Sequence[Written]:
         return []
+
+
+class StuckSource(FileSource):
+    """Reads from `stuck_at` on never come back, as from a file system that is gone."""
+
+    stuck_at = 0
+
+    async def read(self, start: int, count: int) -> bytes:
+        if start >= self.stuck_at:
+            await asyncio.Event().wait()
+        return await super().read(start, count)

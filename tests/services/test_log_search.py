@@ -1,18 +1,25 @@
 from __future__ import annotations
 
+import asyncio
+import re
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.core.errors import UserError
 from holdfast.services.logs import search as log_search
 from holdfast.services.logs.first_error import FIRST_ERROR
+from holdfast.services.logs.patterns import LogPattern
 from holdfast.services.logs.search import Found, Question, Searches
 
-from .sources import FileSource
+from .sources import FileSource, StuckSource
 
 pytestmark = pytest.mark.anyio
 
+SLOW = "(?:a?){999}(?:b?){999}c"  # among the slowest patterns that fit into the memory they are allowed
 LOG = b"first line\nsecond \xc3\xa9t\xc3\xa9 line\nTHIRD line\nno newline at the end: line"
 
 
@@ -93,27 +100,139 @@ async def test_dropped_bytes_are_passed(tmp_path: Path) -> None:
     assert [hit.text for hit in (await search(source, "needle")).hits] == ["needle 2"]
 
 
-async def test_a_bomb_is_put_out(tmp_path: Path) -> None:
-    source = FileSource(tmp_path / "log", b"a" * 5000 + b"!\n")
+@pytest.mark.parametrize("query", ["(a+)+$", "(a|aa)+$", "(a*)*b", "(.*)*=.*"])
+async def test_patterns_that_backtrack_elsewhere_take_linear_time(tmp_path: Path, query: str) -> None:
+    source = FileSource(tmp_path / "log", b"a" * 200_000 + b"!\nthe end: b=aaa\n")
+    found = await search(source, query, regex=True)
+    assert [hit.text for hit in found.hits] == ["the end: b=aaa"]
+    assert found.next is None
+
+
+async def test_a_pattern_that_is_too_slow_is_refused(tmp_path: Path) -> None:
+    source = FileSource(tmp_path / "log", b"ab" * 20_000 + b"\n")
     with pytest.raises(UserError, match="too long") as caught:
-        await search(source, "(a+)+$", regex=True, budget=0.5)
+        await search(source, SLOW, regex=True, budget=0.001)
     assert caught.value.field == "q"
 
 
-@pytest.mark.release
-async def test_a_bomb_behind_hits_gives_those_and_where_it_stuck(tmp_path: Path) -> None:
-    good = b"needle\n" * 50_000
-    source = FileSource(tmp_path / "log", good + b"a" * 200_000 + b"!\n")
-    found = await search(source, "needle|(a+)+$", regex=True, budget=3, limit=1_000_000)
+async def test_a_search_whose_time_is_over_gives_its_hits_and_where_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_search, "PIECE", 128)
+    source = StuckSource(tmp_path / "log", b"needle\n" * 100)
+    source.stuck_at = 300
+    found = await search(source, "ne+dle", regex=True, budget=1)
     assert found.hits
-    assert found.next is not None
-    assert 0 < found.next <= len(good)
+    assert found.next == found.hits[-1].next_offset >= source.stuck_at
 
 
-@pytest.mark.parametrize("query", ["(", "*", "[z-a]", "(?P<n", "\\"])
+async def test_a_slow_pattern_leaves_the_event_loop_free(tmp_path: Path) -> None:
+    source = FileSource(tmp_path / "log", b"ab" * 20_000 + b"\n")
+    running = asyncio.create_task(search(source, SLOW, regex=True, limit=1))
+    turns = 0
+    while not running.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert (await running).hits == ()
+    assert turns > 50  # one search of a piece takes about a second
+
+
+@pytest.mark.parametrize("query", ["(", "*", "[z-a]", "(?P<n", "\\", "a**"])
 async def test_what_is_no_pattern_is_refused(source: FileSource, query: str) -> None:
-    with pytest.raises(UserError, match="not a pattern"):
+    with pytest.raises(UserError, match="not a pattern") as caught:
         await search(source, query, regex=True)
+    assert "(?m)" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "syntax"),
+    [
+        ("a(?=b)", "(?="),
+        ("(?!a)b", "(?!"),
+        ("(?<=a)b", "(?<="),
+        ("(?<!a)b", "(?<!"),
+        (r"(a)\1", r"\1"),
+        ("(?>a)", "(?>"),
+        (r"a\Z", r"\Z"),
+        (r"\Aa", r"\A"),
+        (r"a\z", r"\z"),
+        (r"\C", r"\C"),
+        ("(?-m)^a", "(?-m"),
+        ("(?i-sm:^a)", "(?i-sm"),
+    ],
+)
+async def test_syntax_that_is_not_supported_is_named(source: FileSource, query: str, syntax: str) -> None:
+    with pytest.raises(UserError, match="do not support " + re.escape(syntax)) as caught:
+        await search(source, query, regex=True)
+    assert "look-around" in (caught.value.hint or "")
+
+
+async def test_an_escaped_backslash_is_not_an_escape(tmp_path: Path) -> None:
+    source = FileSource(tmp_path / "log", b"C:\\Apps\n")
+    assert len((await search(source, r"C:\\Apps", regex=True)).hits) == 1
+
+
+async def test_a_pattern_that_is_too_large_is_refused(source: FileSource) -> None:
+    with pytest.raises(UserError, match="too much memory"):
+        await search(source, ".{1000}" * 10, regex=True)
+
+
+async def test_without_re2_plain_text_is_searched_and_patterns_are_refused(
+    source: FileSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    assert len((await search(source, "line", ignore_case=True)).hits) == 4
+    assert (await search(source, FIRST_ERROR, regex=True)).hits == ()
+    with pytest.raises(UserError, match="not supported on this server"):
+        await search(source, "l.ne", regex=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        ("^", ["one", "", "two words", "", "three"]),
+        ("$", ["one", "", "two words", "", "three"]),
+        ("^$", ["", ""]),
+        ("e$", ["one", "three"]),
+        ("^t", ["two words", "three"]),
+        (r"\r", []),
+        (r"\s", ["two words"]),
+        (r"e\n", []),
+        ("(?s)e.t", []),
+        ("[^x]+", ["one", "two words", "three"]),
+        ("x*", ["one", "", "two words", "", "three"]),
+        (r"one|\bw", ["one", "two words"]),
+    ],
+)
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r\r\n"])
+@pytest.mark.parametrize("piece_size", [1000, 16])
+async def test_a_pattern_sees_one_line_at_a_time(
+    tmp_path: Path, query: str, lines: list[str], line_end: bytes, piece_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_search, "PIECE", piece_size)
+    data = line_end.join([b"one", b"", b"two words", b"", b"three"])
+    for end in (b"", line_end):
+        found = await search(FileSource(tmp_path / "log", data + end), query, regex=True)
+        assert [hit.text for hit in found.hits] == lines
+        assert all((data + end)[hit.line_offset :].startswith(hit.text.encode()) for hit in found.hits)
+
+
+@given(
+    parts=st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r", "é".encode(), b"\xc3", b"\xff", b"\x1a"]), max_size=40),
+    query=st.sampled_from([".", "^.$", "..$", "a.*b", r"\W$", "[^a]b", "é", r"\x1a", "^a?$", "b*$"]),
+)
+def test_a_pattern_finds_the_same_as_python(parts: list[bytes], query: str) -> None:
+    """In any bytes: each that is not text counts as one character."""
+    data = b"".join(parts)
+    expected = re.compile(query, re.ASCII)
+    lines = data.split(b"\n")
+    found = list(LogPattern(query, ignore_case=False).find_hits(data, 1000))
+    texts = [line.rstrip(b"\r").decode("utf-8", "surrogateescape") for line in (lines if lines[-1] else lines[:-1])]
+    texts = [re.sub("[\udc80-\udcff]", "\x1a", text) for text in texts]
+    matches = [(text, match) for text in texts if (match := expected.search(text))]
+    assert len(found) == len(matches)
+    for hit, (text, match) in zip(found, matches, strict=True):
+        assert hit.offset - hit.line_offset == len(text[: match.start()].encode())
 
 
 @pytest.mark.parametrize("query", ["", "x" * 1001, "two\nlines"])

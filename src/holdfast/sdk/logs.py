@@ -112,7 +112,7 @@ class LogCalls:
         start: int | None = None,
         limit: int | None = None,
     ) -> Call[LogHits]:
-        """Where `text` occurs in a log; `next` of the answer is where to go on."""
+        """Where `text` occurs in a log, as a `regex` where it matches (RE2 syntax); `next` says where to go on."""
         chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
         asked = {"q": text, "regex": regex, "ignore_case": ignore_case, "start": start, "limit": limit}
         return call("GET", f"{chosen.path}/search", as_a(LogHits), params=chosen.params(**asked))

@@ -23,7 +23,7 @@ class MetricPoint:
     tasks: int = 1
     cpu: float = 0.0  # percent of one core
     memory: float = 0.0  # bytes
-    net_in: float = 0.0  # bytes per second
+    net_in: float = 0.0  # bytes per second, TCP
     net_out: float = 0.0
     disk_read: float = 0.0
     disk_written: float = 0.0
@@ -68,7 +68,7 @@ class TaskFigures:
     memory_limit: int | None = None
     swap: int | None = None
     processes: int = 0
-    net_in: float = 0.0  # bytes per second
+    net_in: float = 0.0  # bytes per second, TCP
     net_out: float = 0.0
     disk_read: float = 0.0
     disk_written: float = 0.0

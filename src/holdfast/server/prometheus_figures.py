@@ -59,8 +59,8 @@ TASK_SERIES = (
     _Series("task_mem_usage_byte", "Memory of a task, in bytes.", lambda f: f.now.sample.memory),
     _Series("task_mem_limit_byte", "Memory that a task may have, in bytes.", lambda f: f.memory_limit),
     _Series("task_mem_usage_percent", "Memory of a task, in percent of its limit.", lambda f: _memory_percent(f)),
-    _Series("task_net_in_byte", "Bytes a second that came to a task.", lambda f: _rate(f, "net_in")),
-    _Series("task_net_out_byte", "Bytes a second that a task sent.", lambda f: _rate(f, "net_out")),
+    _Series("task_net_in_byte", "Bytes a second that a task received by TCP.", lambda f: _rate(f, "net_in")),
+    _Series("task_net_out_byte", "Bytes a second that a task sent by TCP.", lambda f: _rate(f, "net_out")),
     _Series("task_block_in_byte", "Bytes a task read from disks so far.", lambda f: f.now.reading.disk_read, True),
     _Series("task_block_out_byte", "Bytes a task wrote to disks so far.", lambda f: f.now.reading.disk_written, True),
 )

@@ -135,7 +135,6 @@ class EmbeddedEngine:
         """Find out what can be done here, and put away what was left by a server that died."""
         self._places.make()
         self._site = site = find_site(self._places.home, self._options, self._views)
-        self._measuring.open(site.groups)
         self._starter = Starter(self._options, site, self._views, self._images, self._places, self._unsettled)
         self._entering = Entering(self._places, site, self._in_thread)
         self._reviver = Reviver(self._options, site, self._views, self._images, self._places, set())

@@ -139,7 +139,7 @@ async def search_log(
     actor: Caller,
     services: Ask,
     q: Annotated[str, Query(description="What to look for, within a line.")],
-    regex: Annotated[bool, Query(description="A Python regular expression.")] = False,
+    regex: Annotated[bool, Query(description="`q` is a regular expression in RE2 syntax.")] = False,
     ignore_case: bool = False,
     start: Annotated[int, Query(ge=0, le=BIG, description="From this offset.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,

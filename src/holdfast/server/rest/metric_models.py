@@ -23,7 +23,7 @@ class PointView(Given):
     tasks: int = Field(description="How many tasks it is the mean of.")
     cpu: float = Field(description="Percent of one core; may exceed 100.")
     memory: float = Field(description="Bytes.")
-    net_in: float = Field(description="Bytes per second.")
+    net_in: float = Field(description="Bytes per second of its TCP connections.")
     net_out: float
     disk_read: float = Field(description="Bytes per second that came from disks.")
     disk_written: float
@@ -72,7 +72,7 @@ class FiguresView(Given):
     memory_limit: int | None
     swap: int | None
     processes: int
-    net_in: float = Field(description="Bytes per second.")
+    net_in: float = Field(description="Bytes per second of its TCP connections.")
     net_out: float
     disk_read: float
     disk_written: float
@@ -107,7 +107,7 @@ class LoadView(Given):
     tasks: int = Field(description="How many it is the sum of.")
     cpu: float = Field(description="Percent of one core.")
     memory: float = Field(description="Bytes.")
-    net_in: float = Field(description="Bytes per second.")
+    net_in: float = Field(description="Bytes per second of its TCP connections.")
     net_out: float
     disk_read: float
     disk_written: float

@@ -1,6 +1,6 @@
 """What the first error of a log looks like: one pattern, for everybody who jumps there.
 
-Searched line by line, in a program of its own (log_matching). It would rather miss an unusual error than stop at a line
+Searched line by line (`matching`). It would rather miss an unusual error than stop at a line
 that only speaks of errors: "0 errors", "error rate", "mean squared error: 0.02", "no error" are none.
 
 Every part begins with plain letters, and looks back only then: so lines that hold none of them are passed quickly, and

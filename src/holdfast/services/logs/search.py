@@ -1,19 +1,16 @@
 """Searching a log of any size: a bounded time per call, and an offset to go on from.
 
 Users take turns: one search of a user runs at a time, and the next slot goes to another user. Plain text has slots of
-its own, so that patterns, which may use all of their time, do not delay it.
+its own, so that patterns, which may use all of their time, do not delay it. Pieces are searched in threads.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import TypeVar
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
@@ -21,9 +18,11 @@ from holdfast.engines.base import LogSource
 
 from ..fair_limiter import FairLimiter
 from ..refusals import TooManyRequests
-from . import matching as log_matching
 from .first_error import ERROR_SIGNS, FIRST_ERROR
-from .matching import HEADER, Hit, compile_match, hits_in, whole_lines
+from .matching import Hit, Match, compile_own, compile_text, hits_in, whole_lines
+from .patterns import LogPattern
+
+T = TypeVar("T")
 
 PIECE = 256 * 1024  # bytes searched at one time; a longer line is searched in pieces
 BUDGET = 2.0  # seconds a call may take
@@ -32,7 +31,6 @@ MAX_PATTERNS = 2  # searches at a time; each can keep a core busy
 MAX_PLAIN = 4
 MAX_WAITING = 5  # searches of one user, of each kind
 WAIT_TIMEOUT = 10.0  # seconds
-ANSWER_LIMIT = 64 * 1024 * 1024  # bytes of one answer of the search program
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,13 @@ class Question:
     limit: int = 100
 
 
-class Finder(Protocol):
-    async def find(self, piece: bytes, offset: int, limit: int) -> list[Hit]: ...
+@dataclass(frozen=True, slots=True)
+class Finder:
+    find_hits: Callable[[bytes, int], Iterator[Hit]]  # in a piece, which begins at that offset of the log
+    piece_size: int
+
+    async def find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
+        return await _finish_in_thread(lambda: list(islice(self.find_hits(piece, offset), limit)))
 
 
 class Searches:
@@ -70,8 +73,8 @@ class Searches:
     async def _run(self, source: LogSource, question: Question) -> Found:
         walk = _Walk(source, question)
         try:
-            async with asyncio.timeout(self._budget), _finder(question) as finder:
-                await walk.run(finder)
+            async with asyncio.timeout(self._budget):
+                await walk.run(await _finish_in_thread(lambda: _make_finder(question)))
         except TimeoutError:
             if walk.position <= question.start and not walk.hits:
                 raise _too_slow() from None
@@ -93,7 +96,7 @@ class _Walk:
         self.position = max(self.position, await self._source.first())
         while self.position < size:
             self.next = self.position
-            data = await self._source.read(self.position, PIECE)
+            data = await self._source.read(self.position, finder.piece_size)
             if not data:
                 break
             piece = whole_lines(data, last=self.position + len(data) >= size)
@@ -127,42 +130,40 @@ def _too_slow() -> UserError:
     return UserError(
         msg("This pattern takes too long on this log"),
         field="q",
-        hint=msg("Nested repeats such as (a+)+ are slow; write the pattern without them, or search for plain text."),
+        hint=msg("Write it with smaller repeats, or search for plain text."),
     )
 
 
-@asynccontextmanager
-async def _finder(question: Question) -> AsyncIterator[Finder]:
-    if not question.regex:
-        yield _InThread(question)
-        return
-    program = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", "-B", log_matching.__file__,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        limit=ANSWER_LIMIT, env={}, cwd="/",
-    )  # fmt: skip
+async def _finish_in_thread(call: Callable[[], T]) -> T:
+    """A search whose time is over keeps its slot until its thread, which cannot be ended, is done with the piece."""
+    work = asyncio.ensure_future(asyncio.to_thread(call))
     try:
-        yield await _InProgram.ask(program, question)
-    finally:
-        if program.returncode is None:
-            program.kill()
-        await program.wait()
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.gather(work, return_exceptions=True)
+        raise
 
 
-class _InThread:
-    """Plain text: the time it takes grows with the piece alone. Most pieces of a long log hold no hit, and that is seen
-    at a glance, without taking them apart into lines."""
+def _make_finder(question: Question) -> Finder:
+    if not question.regex:
+        return Finder(_PlainText(question).find_hits, PIECE)
+    if question.query == FIRST_ERROR and not question.ignore_case:
+        return Finder(_FirstError().find_hits, PIECE)
+    pattern = LogPattern(question.query, ignore_case=question.ignore_case)
+    return Finder(pattern.find_hits, min(PIECE, pattern.max_piece_size))
+
+
+class _PlainText:
+    """The time it takes grows with the piece alone. Most pieces of a long log hold no hit, and that is seen at a
+    glance, without taking them apart into lines."""
 
     def __init__(self, question: Question) -> None:
-        self._match = compile_match(question.query, regex=False, ignore_case=question.ignore_case)
+        self._match = compile_text(question.query, ignore_case=question.ignore_case)
         self._bytes = question.query.encode("utf-8", "surrogatepass")
         self._any_case = question.ignore_case
 
-    async def find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
-        return await asyncio.to_thread(self._find, piece, offset, limit)
-
-    def _find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
-        return list(islice(hits_in(piece, offset, self._match), limit)) if self._may_hold(piece) else []
+    def find_hits(self, piece: bytes, offset: int) -> Iterator[Hit]:
+        return hits_in(piece, offset, self._match) if self._may_hold(piece) else iter(())
 
     def _may_hold(self, piece: bytes) -> bool:
         if not self._any_case:
@@ -172,47 +173,11 @@ class _InThread:
         return self._bytes.lower() in piece.lower() if self._bytes.isascii() else True
 
 
-class _InProgram:
-    """Patterns: in a process of their own, that is ended when the time is over. Where it is known what every hit holds,
-    pieces without that are not even sent there."""
+class _FirstError:
+    """A pattern of our own. It needs look-around, which RE2 does not have, and takes linear time."""
 
-    def __init__(self, program: asyncio.subprocess.Process, signs: tuple[bytes, ...]) -> None:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        self._stdin, self._stdout = program.stdin, program.stdout
-        self._signs = signs
+    def __init__(self) -> None:
+        self._match: Match = compile_own(FIRST_ERROR)
 
-    @classmethod
-    async def ask(cls, program: asyncio.subprocess.Process, question: Question) -> _InProgram:
-        known = question.query == FIRST_ERROR and not question.ignore_case
-        self = cls(program, ERROR_SIGNS if known else ())
-        line = json.dumps({"query": question.query, "ignore_case": question.ignore_case})
-        answer = await self._exchange(line.encode() + b"\n")
-        if answer["error"] is not None:
-            raise UserError(msg("This is not a pattern: {error}", error=answer["error"]), field="q")
-        return self
-
-    async def find(self, piece: bytes, offset: int, limit: int) -> list[Hit]:
-        if self._signs and not await asyncio.to_thread(_holds_one, piece, self._signs):
-            return []
-        answer = await self._exchange(HEADER.pack(offset, len(piece), limit) + piece)
-        return [Hit(*values) for values in answer]
-
-    async def _exchange(self, message: bytes) -> Any:
-        try:
-            self._stdin.write(message)
-            await self._stdin.drain()
-        except (BrokenPipeError, ConnectionResetError):
-            raise _too_large() from None
-        line = await self._stdout.readline()
-        if not line:  # it ran into its memory limit
-            raise _too_large()
-        return json.loads(line)
-
-
-def _holds_one(piece: bytes, signs: tuple[bytes, ...]) -> bool:
-    return any(sign in piece for sign in signs)
-
-
-def _too_large() -> UserError:
-    return UserError(msg("This pattern needs too much memory"), field="q", hint=msg("Write it with smaller repeats."))
+    def find_hits(self, piece: bytes, offset: int) -> Iterator[Hit]:
+        return hits_in(piece, offset, self._match) if any(sign in piece for sign in ERROR_SIGNS) else iter(())

@@ -18,10 +18,8 @@ from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
 from holdfast.reach import Reach, Silent
 
-from ..cgroups import Cgroups
 from ..folder_content import StartNote
 from .gpu_metrics import GpuFigures
-from .packets import open_counter
 from .rounds import Rounds, Subject
 from .traffic import Closed
 
@@ -56,12 +54,6 @@ class Measuring:
         self._gpu_looks = Alone("embedded-gpu-users")
         self._closed: Closed | None = None
         self._began = False
-
-    def open(self, groups: Cgroups | None) -> None:
-        """Have packets counted from now on, where that can be had. Blocking: call it from a thread."""
-        for controller, parent in groups.parents if groups is not None else ():
-            if not controller:
-                self._rounds.packets = open_counter(parent)
 
     async def measure(self, running: Sequence[Subject], asked: Collection[str]) -> Mapping[str, Reading]:
         """Of those that are asked for. `running`: all tasks that there are."""
@@ -114,9 +106,8 @@ class Measuring:
         self._began = True
         self._loop = asyncio.get_running_loop()
         with suppress(OSError):  # without it, what went through a socket since the last round is not counted
-            if self._rounds.packets is None:
-                self._closed = self._rounds.closed = Closed()
-                self._listen()
+            self._closed = self._rounds.closed = Closed()
+            self._listen()
 
     def _listen(self) -> None:
         if self._closed is not None:

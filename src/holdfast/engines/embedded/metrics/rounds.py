@@ -21,7 +21,6 @@ from ..folder_content import StartNote
 from ..processes import uptime
 from . import process_metrics as process_figures
 from .cgroup_metrics import GroupFigures, GroupFiles, find_files, read_group, read_processes
-from .packets import PacketCounter
 from .process_metrics import TooMany
 from .process_trees import Forest
 from .traffic import Closed, Files, Flow, NoTraffic, Traffic
@@ -92,10 +91,7 @@ class Rounds:
         self._traffic = Traffic()
         self._turn = threading.Lock()
         self._is_shut = False
-        # Set from outside. The one counts all packets of those that have a group of version 2; where it does not, the
-        # other has what went through sockets until they were closed.
-        self.packets: PacketCounter | None = None
-        self.closed: Closed | None = None
+        self.closed: Closed | None = None  # set from outside
 
     # --- one round ------------------------------------------------------------------------------------------------
 
@@ -134,13 +130,11 @@ class Rounds:
         self._is_shut = True
         if self._turn.acquire(blocking=False):
             try:
-                packets, self.packets = self.packets, None
                 closed, self.closed = self.closed, None
             finally:
                 self._turn.release()
-            for each in (packets, closed):
-                if each is not None:
-                    each.close()
+            if closed is not None:
+                closed.close()
 
     def _track(self, subject: Subject) -> Track:
         track = self._tracks.get(subject.attempt_id)
@@ -166,16 +160,10 @@ class Rounds:
     def _with_traffic(
         self, readings: dict[str, Reading], tracks: Mapping[str, Track], pids: Mapping[str, Sequence[int]]
     ) -> dict[str, Reading]:
-        flows = {name: flow for name in readings if (flow := self._counted(tracks[name].files)) is not None}
-        if any(name not in flows for name in readings):
-            uncounted = [name for name, track in tracks.items() if self.packets is None or _has_no_number(track)]
-            flows.update(self._by_sockets(uncounted, tracks, pids))
+        flows = self._by_sockets(list(tracks), tracks, pids) if readings else {}
         for name, reading in readings.items():
             readings[name] = tracks[name].last = _with_flow(reading, flows.get(name))
         return readings
-
-    def _counted(self, files: GroupFiles) -> Flow | None:
-        return self.packets.read(files.number) if self.packets is not None and files.number else None
 
     def _by_sockets(
         self, names: Sequence[str], tracks: Mapping[str, Track], pids: Mapping[str, Sequence[int]]
@@ -224,8 +212,6 @@ class Rounds:
         figures = read_group(files)
         before = self._before(attempt_id, track)
         ended = _ended(figures, before, waited if not note.sandbox else None, at)
-        if ended is not None and figures.cpu is not None:  # its group is still there
-            ended = _with_flow(ended, self._counted(files))
         if ended is None or track is None:
             return ended
         peak = max(ended.memory_peak or 0, track.peak)

@@ -112,7 +112,7 @@ export class Find {
     row.element.classList.toggle("now", is && this.#current !== null && this.#current >= row.start && this.#current < row.end);
   }
 
-  // The very words, where they are plain text: a pattern is Python's, and the row is marked anyway.
+  // The very words, where they are plain text: a pattern is RE2's, and the row is marked anyway.
   #highlight() {
     if (!globalThis.CSS?.highlights) return;
     const { q, regex, ignore_case: anyCase } = this.#question;
