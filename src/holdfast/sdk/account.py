@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from holdfast.api.people import AuditPage, LoginCode, SshKey
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import AuditPage, LoginCode, SshKey
 
 
 class AccountCalls:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.api.catalogue import ImageAlias, InstanceType
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import ImageAlias, InstanceType
 from .people import UNCHANGED
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from holdfast.api.datasets import Dataset, GitState, Variables
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import Dataset, GitState, Variables
 
 SYNC_TIMEOUT = 90.0  # seconds; the server answers sooner
 

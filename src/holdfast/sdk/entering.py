@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.api.inside import ShortKey, SshLines, Stacks, Ticket
+
 from .exchange import Call, as_a, call, endpoint, segment
-from .inside_models import ShortKey, SshLines, Stacks, Ticket
 
 
 class EnteringCalls:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from holdfast.api.files import Artifacts, File, FileList, Month, RemovedFiles
+
 from .errors import UnexpectedReply
 from .exchange import (
     Call,
@@ -25,7 +27,6 @@ from .exchange import (
     flow,
     segment,
 )
-from .models import Artifacts, File, FileList, Month, RemovedFiles
 
 IDENTITY = {"Accept-Encoding": "identity"}  # byte for byte
 QUIET = 300.0  # seconds without a byte; a large folder takes a while

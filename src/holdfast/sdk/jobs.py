@@ -9,6 +9,21 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from holdfast.api.jobs import (
+    Attempt,
+    Event,
+    EventPage,
+    Holds,
+    JobDetail,
+    JobSummary,
+    ListedJob,
+    Plan,
+    Released,
+    StopReport,
+    SubmittedJob,
+    Task,
+)
+from holdfast.api.pages import Page
 from holdfast.core.states import JobState
 
 from .exchange import (
@@ -26,7 +41,6 @@ from .exchange import (
     given,
     segment,
 )
-from .models import Attempt, Event, EventPage, Holds, JobDetail, JobSummary, Page, Plan, Released, StopReport, Task
 
 JobText = str | bytes | Mapping[str, Any]
 
@@ -73,7 +87,7 @@ class JobCalls:
         hold: str | None = None,
         notify: str | None = None,
         key: str | None = None,
-    ) -> Call[JobSummary]:
+    ) -> Call[SubmittedJob]:
         """Submit a job: text in any dialect, or a mapping. Safe to repeat with the same `key`; without one, a fresh key
         lets this very call be repeated when the connection breaks, so that the job is never submitted twice. `hold`
         keeps tasks that fail, whatever the job says: true, 7d, files, files:7d; false: not. `notify` are events to be
@@ -81,7 +95,7 @@ class JobCalls:
         return call(
             "POST",
             "/jobs",
-            as_a(JobSummary),
+            as_a(SubmittedJob),
             params={"group": group, "dialect": dialect, "hold": hold, "notify": notify},
             headers=_key(key),
             repeatable=True,
@@ -91,7 +105,7 @@ class JobCalls:
     @endpoint
     def jobs(
         self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[JobFilters]
-    ) -> Call[Page[JobSummary]]:
+    ) -> Call[Page[ListedJob]]:
         """One page of the job list, newest first; `cursor` is the `next` of the page before."""
         return _list_jobs(filters, limit, cursor)
 
@@ -113,10 +127,10 @@ class JobCalls:
     @endpoint
     def rerun(
         self, ref: str, *, hold: str | None = None, notify: str | None = None, key: str | None = None
-    ) -> Call[JobSummary]:
+    ) -> Call[SubmittedJob]:
         """Submit the same job anew; `hold`, `notify` and `key` as with `submit`."""
         params = {"hold": hold, "notify": notify}
-        return call("POST", f"{_job(ref)}/rerun", as_a(JobSummary), params=params, headers=_key(key), repeatable=True)
+        return call("POST", f"{_job(ref)}/rerun", as_a(SubmittedJob), params=params, headers=_key(key), repeatable=True)
 
     @endpoint
     def hold(self, ref: str) -> Call[Holds]:
@@ -200,7 +214,7 @@ class JobCalls:
                 return job
 
     @flow
-    def iter_jobs(self, *, limit: int | None = None, **filters: Unpack[JobFilters]) -> Flow[JobSummary]:
+    def iter_jobs(self, *, limit: int | None = None, **filters: Unpack[JobFilters]) -> Flow[ListedJob]:
         """Every job that `jobs` would list, page by page, at most `limit`."""
         cursor, left = None, limit if limit is not None else sys.maxsize
         while left > 0:
@@ -229,7 +243,7 @@ class JobCalls:
             final = job.state.final
 
 
-def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Call[Page[JobSummary]]:
+def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Call[Page[ListedJob]]:
     params = {
         "group": tuple(filters.get("groups", ())),
         "user": filters.get("user"),
@@ -241,7 +255,7 @@ def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Ca
         "limit": limit,
         "cursor": cursor,
     }
-    return call("GET", "/jobs", as_a(Page[JobSummary]), params=params)
+    return call("GET", "/jobs", as_a(Page[ListedJob]), params=params)
 
 
 def _events(ref: str, after: int | None, limit: int | None = None) -> Call[EventPage]:

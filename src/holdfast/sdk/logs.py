@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from holdfast.api.jobs import JobDetail
+from holdfast.api.logs import LogHits
+
 from .errors import ApiError, CannotConnect
 from .exchange import (
     Call,
@@ -27,7 +30,6 @@ from .exchange import (
     flow,
     segment,
 )
-from .models import JobDetail, Log, LogHits
 
 QUIET = 60.0  # seconds without a byte after which a follower connects anew, in case the line is dead
 RESTART_PATIENCE = 60.0
@@ -51,6 +53,18 @@ class Selection:
     def params(self, **more: object) -> dict[str, object]:
         own = {"task": self.task, "attempt": self.attempt, "try": self.number, "stream": self.stream}
         return {**own, **more}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A piece of a log and where it lies in the whole."""
+
+    data: bytes
+    start: int
+    end: int
+    size: int  # of the whole log so far
+    complete: bool  # no more bytes will come
+    task: str = ""  # whose log it is
 
 
 class LogCalls:

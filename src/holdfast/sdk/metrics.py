@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.api.metrics import JobNow, MetricSeries, PlaceNow
+
 from .exchange import Call, as_a, call, endpoint, segment
-from .metric_models import JobNow, MetricSeries, PlaceNow
 
 
 class MetricCalls:

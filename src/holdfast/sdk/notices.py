@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.api.notifications import NoticePage, NoticeSecret, NoticeTest, Recipient
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import NoticePage, NoticeSecret, NoticeTest, Recipient
 
 _RECIPIENTS = "/me/notices/recipients"
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.api.groups import Group, Mlflow
+from holdfast.api.people import Login, Me, NewToken, Token, User
+from holdfast.api.resources import Quota
+
 from .exchange import Call, Reply, as_a, as_items, as_nothing, call, endpoint, given, parse, segment
-from .models import Group, Login, Me, Mlflow, NewToken, Quota, Token, User
 from .reading import dump
 
 UNCHANGED: Any = object()  # for fields where None means something

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.api.catalogue import Image
+from holdfast.api.server import Capacity, Health, Status, Version
+
 from .exchange import Call, Upload, as_a, as_items, as_nothing, call, endpoint, parse, segment
-from .models import Capacity, Health, Image, Status, Version
 
 UPLOAD_TIMEOUT = 3600.0  # seconds; the server unpacks the image before it answers
 

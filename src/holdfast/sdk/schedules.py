@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from holdfast.api.jobs import SubmittedJob
+from holdfast.api.schedules import Preview, Run, ScheduleDetail, SchedulePage
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
 from .jobs import JobText
-from .models import JobSummary, Preview, Run, ScheduleDetail, SchedulePage
 
 KEEP: Any = object()  # leaves an end as it is, where None takes it away
 
@@ -126,9 +128,9 @@ class ScheduleCalls:
         return call("DELETE", _schedule(id), as_nothing)
 
     @endpoint
-    def run_schedule(self, id: str) -> Call[JobSummary]:
+    def run_schedule(self, id: str) -> Call[SubmittedJob]:
         """One job from its template, now, and yours."""
-        return call("POST", f"{_schedule(id)}/run", as_a(JobSummary))
+        return call("POST", f"{_schedule(id)}/run", as_a(SubmittedJob))
 
     @endpoint
     def schedule_runs(self, id: str, *, before: int | None = None, limit: int | None = None) -> Call[tuple[Run, ...]]:

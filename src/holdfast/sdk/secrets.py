@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.api.catalogue import Secret
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import Secret
 
 
 class SecretCalls:

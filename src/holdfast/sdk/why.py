@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.api.why import Wait, Why
+
 from .exchange import Call, as_a, call, endpoint, segment
-from .why_models import Wait, Why
 
 
 class WhyCalls:

@@ -176,7 +176,7 @@ def _render_invalid(error: RequestValidationError, request_id: str) -> Response:
 def _body(
     code: str, message: str, request_id: str, *, field: str | None = None, hint: str | None = None
 ) -> dict[str, Any]:
-    return {"code": code, "message": message, "field": field, "hint": hint, "request_id": request_id}
+    return {"code": code, "message": message, "field": field, "hint": hint, "request_id": request_id, "problems": []}
 
 
 def _response(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:

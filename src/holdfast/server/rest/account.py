@@ -7,6 +7,8 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
+from holdfast.api import people as api
+from holdfast.api.pages import Items
 from holdfast.services.keys import SshKey
 from holdfast.services.token_codes import LASTS
 
@@ -20,13 +22,13 @@ from .views import show_time
 router = rest_router("people")
 
 
-@router.get("/me/keys", response_model=models.KeyListView)
+@router.get("/me/keys", response_model=Items[api.SshKey])
 async def list_keys(actor: Caller, services: Ask) -> Response:
     """One's SSH keys."""
     return answer({"items": [_show(key) for key in await services.keys.list(actor)]})
 
 
-@router.post("/me/keys", response_model=models.KeyView, status_code=201)
+@router.post("/me/keys", response_model=api.SshKey, status_code=201)
 async def add_key(body: models.NewKey, actor: Caller, services: Ask) -> Response:
     """A public key, on one line; 409 when one has it already."""
     return answer(_show(await services.keys.add(actor, body.value, title=body.title)), 201)
@@ -45,7 +47,7 @@ async def end_logins(actor: Caller, services: Ask) -> Response:
     return answer_nothing()
 
 
-@router.post("/login-codes", response_model=models.LoginCodeView, status_code=201)
+@router.post("/login-codes", response_model=api.LoginCode, status_code=201)
 async def make_login_code(request: Request, actor: Caller, services: Ask) -> Response:
     """A link that logs a browser in as whoever asks: once, within ten minutes. Not for API tokens."""
     code = await services.codes.issue_login(actor)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .models import MOST, MOST_BYTES, Given, Taken
+from .models import MOST, MOST_BYTES, Taken
 
 _GroupName = Annotated[str, Field(max_length=200)]
 _GroupNames = Annotated[list[_GroupName], Field(max_length=1000)]
@@ -50,26 +50,6 @@ class InstanceTypeChange(Taken):
     groups: _GroupNames | None = Field(None, description="These and no others.")
 
 
-class InstanceTypeView(Given):
-    name: str
-    display_name: str
-    description: str
-    cpu: float
-    memory: int
-    gpu: int
-    cpu_request: float | None
-    memory_request: int | None
-    gpu_resource: str
-    tolerations: list[dict[str, Any]]
-    node_selector: dict[str, str]
-    everyone: bool
-    groups: list[str]
-
-
-class InstanceTypeListView(Given):
-    items: list[InstanceTypeView]
-
-
 class NewImageAlias(Taken):
     name: str = Field(max_length=200, description="Small letters, digits, dashes and dots.")
     display_name: str = Field("", max_length=255)
@@ -92,20 +72,3 @@ class ImageAliasChange(Taken):
     pull_secret: str | None = Field(None, max_length=200, description="null: none.")
     everyone: bool | None = None
     groups: _GroupNames | None = Field(None, description="These and no others.")
-
-
-class ImageAliasView(Given):
-    name: str
-    display_name: str
-    description: str
-    kind: ImageKindName
-    url: str
-    gpu_url: str
-    pull_secret: str | None
-    owner: str | None
-    everyone: bool
-    groups: list[str]
-
-
-class ImageAliasListView(Given):
-    items: list[ImageAliasView]

@@ -7,6 +7,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from holdfast.api import groups as api
+from holdfast.api.pages import Items
 from holdfast.core.job import Hold, Keep
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
@@ -24,13 +26,13 @@ router = rest_router("groups")
 _LONGEST = 1e9  # seconds; more is as good as no limit
 
 
-@router.get("/groups", response_model=models.GroupListView)
+@router.get("/groups", response_model=Items[api.Group])
 async def list_groups(actor: Caller, services: Ask) -> Response:
     """All, for admins; one's own, for others."""
     return answer({"items": [show_group(group) for group in await services.groups.list(actor)]})
 
 
-@router.post("/groups", response_model=models.GroupView, status_code=201)
+@router.post("/groups", response_model=api.Group, status_code=201)
 async def add_group(body: models.NewGroup, actor: Caller, services: Ask) -> Response:
     """Admins only."""
     group = Group(
@@ -49,12 +51,12 @@ async def add_group(body: models.NewGroup, actor: Caller, services: Ask) -> Resp
     return answer(show_group(await services.groups.create(actor, group)), 201)
 
 
-@router.get("/groups/{name}", response_model=models.GroupView)
+@router.get("/groups/{name}", response_model=api.Group)
 async def show_one_group(name: str, actor: Caller, services: Ask) -> Response:
     return answer(show_group(await services.groups.get(actor, name)))
 
 
-@router.patch("/groups/{name}", response_model=models.GroupView)
+@router.patch("/groups/{name}", response_model=api.Group)
 async def change_group(name: str, body: models.GroupChange, actor: Caller, services: Ask) -> Response:
     """Admins; time limit and hold also by admins of the group. What is given; a quota is replaced as a whole."""
     given = body.model_fields_set
@@ -69,7 +71,7 @@ async def change_group(name: str, body: models.GroupChange, actor: Caller, servi
     return answer(show_group(await services.groups.change(actor, name, change)))
 
 
-@router.get("/groups/{name}/mlflow", response_model=models.MlflowView | None)
+@router.get("/groups/{name}/mlflow", response_model=api.Mlflow | None)
 async def show_mlflow(name: str, actor: Caller, services: Ask) -> Response:
     """For members; null when there is none. Values of variables are told to admins of the group alone."""
     found = await services.groups.mlflow(actor, name)
@@ -97,7 +99,7 @@ async def remove_group(name: str, actor: Caller, services: Ask) -> Response:
     return answer_nothing()
 
 
-@router.put("/groups/{name}/members/{user}", response_model=models.GroupView)
+@router.put("/groups/{name}/members/{user}", response_model=api.Group)
 async def set_member(
     name: str, user: str, actor: Caller, services: Ask, body: models.Membership | None = None
 ) -> Response:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
+from holdfast.api import jobs as api
 from holdfast.core.errors import UserError
 from holdfast.jobspec.quantities import LONGEST_DURATION, parse_duration
 from holdfast.services.holds import HeldJob
@@ -26,13 +27,13 @@ TaskName = Annotated[
 ]
 
 
-@router.get("/jobs/{ref}/hold", response_model=models.HoldView)
+@router.get("/jobs/{ref}/hold", response_model=api.Holds)
 async def show_hold(ref: str, actor: Caller, services: Ask) -> Response:
     """What of a job is held now, until when, and how long it can be at most."""
     return answer(_show(await services.holds.get(actor, ref)))
 
 
-@router.post("/jobs/{ref}/hold", response_model=models.HoldView)
+@router.post("/jobs/{ref}/hold", response_model=api.Holds)
 async def change_hold(ref: str, actor: Caller, services: Ask, body: models.HoldChange | None = None) -> Response:
     """Hold longer, or keep only the files on. With nothing said, hold as long again as is usual, if that may be."""
     change = body or models.HoldChange.model_validate({})
@@ -44,7 +45,7 @@ async def change_hold(ref: str, actor: Caller, services: Ask, body: models.HoldC
     return answer(_show(await services.holds.keep_files(actor, ref, task=change.task)))
 
 
-@router.delete("/jobs/{ref}/hold", response_model=models.ReleasedView, status_code=202)
+@router.delete("/jobs/{ref}/hold", response_model=api.Released, status_code=202)
 async def release_hold(ref: str, actor: Caller, services: Ask, task: TaskName = None) -> Response:
     """Let held tasks go: they end as failed as they were. When nothing else of the job runs, it ends too."""
     job, released = await services.holds.release(actor, ref, task=task)

@@ -6,6 +6,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from holdfast.api import catalogue as api
+from holdfast.api.pages import Items
 from holdfast.core.catalogue import ImageAlias, ImageKind
 from holdfast.services.image_aliases import ImageAliasChange
 
@@ -17,7 +19,7 @@ from .addresses import rest_router
 router = rest_router("image aliases")
 
 
-@router.get("/image-aliases", response_model=models.ImageAliasListView)
+@router.get("/image-aliases", response_model=Items[api.ImageAlias])
 async def list_image_aliases(actor: Caller, services: Ask, group: str | None = None) -> Response:
     """All, for admins; everyone's and those of one's groups, for others. With `group`: what its jobs can name."""
     aliases = services.image_aliases
@@ -25,7 +27,7 @@ async def list_image_aliases(actor: Caller, services: Ask, group: str | None = N
     return answer({"items": [show(alias) for alias in found]})
 
 
-@router.post("/image-aliases", response_model=models.ImageAliasView, status_code=201)
+@router.post("/image-aliases", response_model=api.ImageAlias, status_code=201)
 async def add_image_alias(body: models.NewImageAlias, actor: Caller, services: Ask) -> Response:
     """Admins; with an `owner`, also admins of that group."""
     given = _given(body.model_dump())
@@ -34,12 +36,12 @@ async def add_image_alias(body: models.NewImageAlias, actor: Caller, services: A
     return answer(show(await services.image_aliases.create(actor, ImageAlias(**given))), 201)
 
 
-@router.get("/image-aliases/{name}", response_model=models.ImageAliasView)
+@router.get("/image-aliases/{name}", response_model=api.ImageAlias)
 async def show_image_alias(name: str, actor: Caller, services: Ask) -> Response:
     return answer(show(await services.image_aliases.get(actor, name)))
 
 
-@router.patch("/image-aliases/{name}", response_model=models.ImageAliasView)
+@router.patch("/image-aliases/{name}", response_model=api.ImageAlias)
 async def change_image_alias(name: str, body: models.ImageAliasChange, actor: Caller, services: Ask) -> Response:
     """Admins, and admins of its owner. What is given; jobs that were submitted before keep the image they had."""
     sent = body.model_dump(exclude_unset=True)
@@ -54,7 +56,7 @@ async def remove_image_alias(name: str, actor: Caller, services: Ask) -> Respons
     return answer_nothing()
 
 
-@router.put("/image-aliases/{name}/groups/{group}", response_model=models.ImageAliasView)
+@router.put("/image-aliases/{name}/groups/{group}", response_model=api.ImageAlias)
 async def grant_image_alias(name: str, group: str, actor: Caller, services: Ask) -> Response:
     """Admins only."""
     return answer(show(await services.image_aliases.grant(actor, name, group)))

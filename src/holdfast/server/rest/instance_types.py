@@ -6,6 +6,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from holdfast.api import catalogue as api
+from holdfast.api.pages import Items
 from holdfast.core.catalogue import InstanceType
 from holdfast.services.instance_types import InstanceTypeChange
 
@@ -19,7 +21,7 @@ router = rest_router("instance types")
 _NULL_MEANS = {"cpu_request", "memory_request"}  # as much as the limit; elsewhere null is as if left out
 
 
-@router.get("/instance-types", response_model=models.InstanceTypeListView)
+@router.get("/instance-types", response_model=Items[api.InstanceType])
 async def list_instance_types(actor: Caller, services: Ask, group: str | None = None) -> Response:
     """All, for admins; everyone's and those of one's groups, for others. With `group`: what its jobs can name."""
     types = services.instance_types
@@ -27,7 +29,7 @@ async def list_instance_types(actor: Caller, services: Ask, group: str | None = 
     return answer({"items": [show(type) for type in found]})
 
 
-@router.post("/instance-types", response_model=models.InstanceTypeView, status_code=201)
+@router.post("/instance-types", response_model=api.InstanceType, status_code=201)
 async def add_instance_type(body: models.NewInstanceType, actor: Caller, services: Ask) -> Response:
     """Admins only."""
     given = _given(body.model_dump())
@@ -36,12 +38,12 @@ async def add_instance_type(body: models.NewInstanceType, actor: Caller, service
     return answer(show(await services.instance_types.create(actor, InstanceType(**given))), 201)
 
 
-@router.get("/instance-types/{name}", response_model=models.InstanceTypeView)
+@router.get("/instance-types/{name}", response_model=api.InstanceType)
 async def show_instance_type(name: str, actor: Caller, services: Ask) -> Response:
     return answer(show(await services.instance_types.get(actor, name)))
 
 
-@router.patch("/instance-types/{name}", response_model=models.InstanceTypeView)
+@router.patch("/instance-types/{name}", response_model=api.InstanceType)
 async def change_instance_type(name: str, body: models.InstanceTypeChange, actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; jobs that were submitted before keep the size they had."""
     given = {key: value for key, value in body.model_dump(exclude_unset=True).items() if _said(key, value)}
@@ -55,7 +57,7 @@ async def remove_instance_type(name: str, actor: Caller, services: Ask) -> Respo
     return answer_nothing()
 
 
-@router.put("/instance-types/{name}/groups/{group}", response_model=models.InstanceTypeView)
+@router.put("/instance-types/{name}/groups/{group}", response_model=api.InstanceType)
 async def grant_instance_type(name: str, group: str, actor: Caller, services: Ask) -> Response:
     """Admins only."""
     return answer(show(await services.instance_types.grant(actor, name, group)))

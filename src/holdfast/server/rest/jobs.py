@@ -8,6 +8,8 @@ from urllib.parse import parse_qs
 from fastapi import Header, Query, Request
 from starlette.responses import Response
 
+from holdfast.api import jobs as api
+from holdfast.api.pages import Items, Page
 from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import UserError
 from holdfast.core.job import Hold
@@ -116,7 +118,7 @@ SUBMIT_DOCS: dict[str, Any] = {
 }
 
 
-@router.post("/jobs/plan", response_model=models.PlanView, openapi_extra=JOB_BODY)
+@router.post("/jobs/plan", response_model=api.Plan, openapi_extra=JOB_BODY)
 async def plan_job(
     request: Request,
     actor: Caller,
@@ -143,7 +145,7 @@ async def plan_job(
     )
 
 
-@router.get("/jobs", response_model=models.JobPageView)
+@router.get("/jobs", response_model=Page[api.ListedJob])
 async def list_jobs(
     actor: Caller,
     services: Ask,
@@ -171,7 +173,7 @@ async def list_jobs(
     return answer({"items": items, "next": page.next})
 
 
-@router.post("/jobs/stop", response_model=models.StopManyView)
+@router.post("/jobs/stop", response_model=api.StopReport)
 async def stop_jobs(request: Request, body: models.StopMany, actor: Caller, services: Ask) -> Response:
     """Stop several jobs; one that cannot be stopped does not keep the others running."""
     report = await services.jobs.stop_many(actor, body.jobs)
@@ -179,7 +181,7 @@ async def stop_jobs(request: Request, body: models.StopMany, actor: Caller, serv
     return answer({"stopped": list(report.stopped), "failed": failed})
 
 
-@router.get("/jobs/{ref}", response_model=models.JobDetailView)
+@router.get("/jobs/{ref}", response_model=api.JobDetail)
 async def show_job(request: Request, ref: str, actor: Caller, services: Ask) -> Response:
     """By id, a unique part of it (its beginning or end), or the newest job of that name."""
     detail = await services.jobs.get(actor, ref)
@@ -195,14 +197,14 @@ async def show_job(request: Request, ref: str, actor: Caller, services: Ask) -> 
     return answer({**_show_detail(actor, detail), **more})
 
 
-@router.post("/jobs/{ref}/stop", response_model=models.JobView, status_code=202)
+@router.post("/jobs/{ref}/stop", response_model=api.JobSummary, status_code=202)
 async def stop_job(ref: str, actor: Caller, services: Ask) -> Response:
     """202 when it will stop; 200 when it had ended before and nothing changes."""
     summary, stopped = await services.jobs.stop(actor, ref)
     return answer(show_summary(summary), 202 if stopped else 200)
 
 
-@router.post("/jobs/{ref}/rerun", response_model=models.SubmittedView, status_code=201)
+@router.post("/jobs/{ref}/rerun", response_model=api.SubmittedJob, status_code=201)
 async def rerun_job(
     ref: str,
     actor: Caller,
@@ -216,13 +218,13 @@ async def rerun_job(
     return _show_submitted(done)
 
 
-@router.put("/jobs/{ref}/tags/{tag:path}", response_model=models.JobView)
+@router.put("/jobs/{ref}/tags/{tag:path}", response_model=api.JobSummary)
 async def tag_job(ref: str, tag: str, actor: Caller, services: Ask) -> Response:
     """Mark a job with a word; no change when it has it."""
     return answer(show_summary(await services.jobs.tag(actor, ref, tag)))
 
 
-@router.delete("/jobs/{ref}/tags/{tag:path}", response_model=models.JobView)
+@router.delete("/jobs/{ref}/tags/{tag:path}", response_model=api.JobSummary)
 async def untag_job(ref: str, tag: str, actor: Caller, services: Ask) -> Response:
     """Take such a word away again."""
     return answer(show_summary(await services.jobs.untag(actor, ref, tag)))
@@ -240,7 +242,7 @@ async def job_source(ref: str, actor: Caller, services: Ask) -> Response:
     return answer_text(await services.jobs.source(actor, ref), "text/plain")
 
 
-@router.get("/jobs/{ref}/wait", response_model=models.JobView)
+@router.get("/jobs/{ref}/wait", response_model=api.JobSummary)
 async def wait_for_job(
     request: Request,
     ref: str,
@@ -255,7 +257,7 @@ async def wait_for_job(
     return answer(show_summary(await guard.run(services.jobs.wait_for(job, timeout, held=held))))
 
 
-@router.get("/jobs/{ref}/events", response_model=models.EventPageView)
+@router.get("/jobs/{ref}/events", response_model=api.EventPage)
 async def job_events(
     ref: str,
     actor: Caller,
@@ -269,13 +271,13 @@ async def job_events(
     return answer({"items": [show_event(event) for event in found], "next": following})
 
 
-@router.get("/jobs/{ref}/tasks", response_model=models.TaskListView)
+@router.get("/jobs/{ref}/tasks", response_model=Items[api.Task])
 async def job_tasks(ref: str, actor: Caller, services: Ask) -> Response:
     """The newest try of each task of the current attempt."""
     return answer({"items": [show_task(record) for record in await services.jobs.tasks(actor, ref)]})
 
 
-@router.get("/jobs/{ref}/attempts", response_model=models.AttemptListView)
+@router.get("/jobs/{ref}/attempts", response_model=Items[api.Attempt])
 async def job_attempts(ref: str, actor: Caller, services: Ask) -> Response:
     """Every try of every task, newest attempt first."""
     found = await services.jobs.attempts(actor, ref)

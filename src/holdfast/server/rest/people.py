@@ -7,6 +7,9 @@ from datetime import timedelta
 from fastapi import Request
 from starlette.responses import Response
 
+from holdfast.api import people as api
+from holdfast.api.pages import Items
+
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller, address_of, bearer_token
 from . import models
@@ -16,8 +19,8 @@ from .views import show_time, show_token, show_user
 router = rest_router("people")
 
 
-@router.post("/login", response_model=models.LoginView)
-async def log_in(request: Request, body: models.Login, services: Ask) -> Response:
+@router.post("/login", response_model=api.Login)
+async def log_in(request: Request, body: models.Credentials, services: Ask) -> Response:
     """A token for a user and password. After many failures a client has to wait (429). `device` in the answer gives no
     access: sent with the next login, it keeps failed logins of other clients from holding up this one."""
     made = await services.tokens.login(body.user, body.password, address_of(request), device=body.device)
@@ -33,7 +36,7 @@ async def log_out(request: Request, services: Ask) -> Response:
     return answer_nothing()
 
 
-@router.get("/me", response_model=models.MeView)
+@router.get("/me", response_model=api.Me)
 async def show_me(actor: Caller, services: Ask) -> Response:
     user = await services.users.get(actor, actor.name)
     return answer({"name": user.name, "admin": user.admin, "email": user.email, "groups": dict(user.groups)})
@@ -46,13 +49,13 @@ async def change_my_password(request: Request, body: models.OwnPassword, actor: 
     return answer_nothing()
 
 
-@router.get("/users", response_model=models.UserListView)
+@router.get("/users", response_model=Items[api.User])
 async def list_users(actor: Caller, services: Ask) -> Response:
     """All, for admins; oneself, for others."""
     return answer({"items": [show_user(user) for user in await services.users.list(actor)]})
 
 
-@router.post("/users", response_model=models.UserView, status_code=201)
+@router.post("/users", response_model=api.User, status_code=201)
 async def add_user(body: models.NewUser, actor: Caller, services: Ask) -> Response:
     """Admins only."""
     groups = body.groups if not isinstance(body.groups, list) else dict.fromkeys(body.groups, False)
@@ -62,12 +65,12 @@ async def add_user(body: models.NewUser, actor: Caller, services: Ask) -> Respon
     return answer(show_user(user), 201)
 
 
-@router.get("/users/{name}", response_model=models.UserView)
+@router.get("/users/{name}", response_model=api.User)
 async def show_one_user(name: str, actor: Caller, services: Ask) -> Response:
     return answer(show_user(await services.users.get(actor, name)))
 
 
-@router.patch("/users/{name}", response_model=models.UserView)
+@router.patch("/users/{name}", response_model=api.User)
 async def change_user(name: str, body: models.UserChange, actor: Caller, services: Ask) -> Response:
     """What is given. Admins change everything; anyone their own email. The last admin stays one."""
     user = await services.users.change(actor, name, email=body.email, admin=body.admin, disabled=body.disabled)
@@ -88,14 +91,14 @@ async def set_password(name: str, body: models.NewPassword, actor: Caller, servi
     return answer_nothing()
 
 
-@router.get("/tokens", response_model=models.TokenListView)
+@router.get("/tokens", response_model=Items[api.Token])
 async def list_tokens(actor: Caller, services: Ask, user: str | None = None) -> Response:
     """One's own; for admins those of all, or of `user`."""
     return answer({"items": [show_token(token) for token in await services.tokens.list(actor, user)]})
 
 
-@router.post("/tokens", response_model=models.NewTokenView, status_code=201)
-async def add_token(body: models.NewToken, actor: Caller, services: Ask) -> Response:
+@router.post("/tokens", response_model=api.NewToken, status_code=201)
+async def add_token(body: models.TokenRequest, actor: Caller, services: Ask) -> Response:
     """A token for programs. Its text is shown this once."""
     expires_in = timedelta(seconds=min(body.expires_in, 1e10)) if body.expires_in is not None else None
     made = await services.tokens.create(actor, name=body.name, expires_in=expires_in, user=body.user)

@@ -7,6 +7,9 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
+from holdfast.api import schedules as api
+from holdfast.api.jobs import SubmittedJob
+from holdfast.api.pages import Items
 from holdfast.core.schedule import (
     Missed,
     Overlap,
@@ -26,7 +29,6 @@ from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from . import schedule_models as models
 from .addresses import rest_router
-from .models import SubmittedView
 from .parameters import parse_time, split
 from .views import show_spec, show_summary, show_time
 
@@ -36,7 +38,7 @@ BIG = 2**62
 UPCOMING = 5
 
 
-@router.get("/schedules", response_model=models.SchedulePageView)
+@router.get("/schedules", response_model=api.SchedulePage)
 async def list_schedules(
     actor: Caller,
     services: Ask,
@@ -63,7 +65,7 @@ async def list_schedules(
     return answer({"items": [_show(services, schedule) for schedule in page.items], "total": page.total})
 
 
-@router.post("/schedules", response_model=models.ScheduleDetailView, status_code=201)
+@router.post("/schedules", response_model=api.ScheduleDetail, status_code=201)
 async def add_schedule(body: models.NewSchedule, actor: Caller, services: Ask) -> Response:
     """Its jobs are the caller's, and are submitted with the rights the caller has at each time."""
     made = await services.schedules.create(
@@ -80,7 +82,7 @@ async def add_schedule(body: models.NewSchedule, actor: Caller, services: Ask) -
     return answer(await _show_detail(services, made.schedule, made.warnings), 201)
 
 
-@router.post("/schedules/preview", response_model=models.PreviewView)
+@router.post("/schedules/preview", response_model=api.Preview)
 async def preview_schedule(body: models.PreviewAsked, actor: Caller, services: Ask) -> Response:
     """When a schedule with this recurrence would be due next."""
     recurrence = _recurrence(body.recurrence)
@@ -89,12 +91,12 @@ async def preview_schedule(body: models.PreviewAsked, actor: Caller, services: A
     return answer({"timezone": _zone(services, recurrence), "times": [show_time(at) for at in times]})
 
 
-@router.get("/schedules/{id}", response_model=models.ScheduleDetailView)
+@router.get("/schedules/{id}", response_model=api.ScheduleDetail)
 async def show_schedule(id: str, actor: Caller, services: Ask) -> Response:
     return answer(await _show_detail(services, await services.schedules.get(actor, id)))
 
 
-@router.patch("/schedules/{id}", response_model=models.ScheduleDetailView)
+@router.patch("/schedules/{id}", response_model=api.ScheduleDetail)
 async def change_schedule(id: str, body: models.ScheduleChange, actor: Caller, services: Ask) -> Response:
     """What is given. Its owner stays, whoever changes it."""
     change = ScheduleChange(
@@ -119,14 +121,14 @@ async def remove_schedule(id: str, actor: Caller, services: Ask) -> Response:
     return answer_nothing()
 
 
-@router.post("/schedules/{id}/run", response_model=SubmittedView, status_code=201)
+@router.post("/schedules/{id}/run", response_model=SubmittedJob, status_code=201)
 async def run_schedule(id: str, actor: Caller, services: Ask) -> Response:
     """One job from its template, now, as whoever asks."""
     done = await services.schedules.run_now(actor, id)
     return answer({**show_summary(done.summary), "warnings": list(done.warnings)}, 201)
 
 
-@router.get("/schedules/{id}/runs", response_model=models.RunPageView)
+@router.get("/schedules/{id}/runs", response_model=Items[api.Run])
 async def list_runs(
     id: str,
     actor: Caller,

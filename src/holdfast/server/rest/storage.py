@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
+from holdfast.api import storage as api
 from holdfast.core.errors import UserError
 from holdfast.services.disk_report import PRUNABLE, StorageKind
 from holdfast.services.pruning import PruneRequest
@@ -19,7 +20,7 @@ from .views import show_time
 router = rest_router("place")
 
 
-@router.get("/storage", response_model=models.StorageView)
+@router.get("/storage", response_model=api.Storage)
 async def show_storage(actor: Caller, services: Ask) -> Response:
     """Admins only. What takes room on the server's disk, by kind and by user. It may take some seconds."""
     report = await services.pruning.reports.report(actor)
@@ -56,7 +57,7 @@ async def show_storage(actor: Caller, services: Ask) -> Response:
     )
 
 
-@router.post("/storage/prune", response_model=models.PruneView)
+@router.post("/storage/prune", response_model=api.PruneResult)
 async def prune_storage(body: models.PruneBody, actor: Caller, services: Ask) -> Response:
     """Admins only. Remove logs, artifacts, held files, images or metrics of jobs that ended long enough ago. A dry run
     unless `dry_run` is false. While `more` is true, send the same again."""

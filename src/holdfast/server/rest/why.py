@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from holdfast.api import why as api
 from holdfast.core.blockers import Ahead, Blocker, Estimate, Holder, Wait
 from holdfast.core.placement import Amount
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Used
@@ -13,21 +14,20 @@ from holdfast.services.why import Why
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from . import why_models
 from .addresses import rest_router
 from .views import show_time
 
 router = rest_router("jobs")
 
 
-@router.get("/jobs/{ref}/why", response_model=why_models.WhyView)
+@router.get("/jobs/{ref}/why", response_model=api.Why)
 async def why_job(ref: str, actor: Caller, services: Ask) -> Response:
     """Why it waits, with every blocker, who has what it lacks and what would help; why it failed, with evidence and
     remedy; what slows it down; what it used of what it asked for."""
     return answer(show_why(await services.reasons.of(actor, ref)))
 
 
-@router.get("/schedules/{id}/why", response_model=why_models.WaitView)
+@router.get("/schedules/{id}/why", response_model=api.Wait)
 async def why_schedule(id: str, actor: Caller, services: Ask) -> Response:
     """Why no job of it runs now: the job that a run waits for by its overlap rule, a pause, a fault; or when the next
     one is due."""
