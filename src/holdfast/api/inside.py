@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
+
+from .limits import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +93,7 @@ class Ticket:
     ticket: str = field(repr=False)
     expires_in: Annotated[float, "Seconds."] = 0.0
     job: Annotated[str, "The id of the job it is valid for."] = ""
+
+
+class NewShortKey(TypedDict):
+    public_key: Annotated[str, "On one line.", Limits(max_length=20_000)]

@@ -1,15 +1,16 @@
 """Jobs, their tasks, attempts and events; held tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Fault
 
 from .errors import ErrorBody
 from .inside import Debugger, SshLine
+from .limits import Limits, Name
 from .resources import Amount
 
 
@@ -213,3 +214,20 @@ class StopReport:
 
     stopped: Annotated[tuple[str, ...], "Ids of jobs that will stop, or had ended before."] = ()
     failed: tuple[StopFailure, ...] = ()
+
+
+class StopMany(TypedDict):
+    jobs: Annotated[Sequence[str], "Ids or names.", Limits(min_length=1, max_length=1000)]
+
+
+_Duration = Annotated[str, Limits(max_length=100)]
+HoldChange = TypedDict(
+    "HoldChange",
+    {
+        "until": Annotated[str | None, "Hold until this time.", Limits(max_length=100)],
+        "for": Annotated[_Duration | float | None, "Extend the hold by 3d, 12h, or seconds."],
+        "keep": Annotated[Literal["files"] | None, "files: end processes and free their resources."],
+        "task": Annotated[Name | None, "Such as worker-0; left out: all held tasks."],
+    },
+    total=False,
+)

@@ -1,8 +1,11 @@
 """Notifications: their recipients and deliveries."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired, TypedDict
+
+from .limits import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +54,21 @@ class NoticeTest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeSecret:
     secret: str
+
+
+_Events = Annotated[Sequence[str], Limits(max_length=20)]
+_Address = Annotated[str, Limits(max_length=2000)]
+
+
+class NewRecipient(TypedDict):
+    way: Annotated[str, "webhook, slack or mail.", Limits(max_length=20)]
+    address: _Address
+    events: NotRequired[Annotated[_Events | None, "Left out: all but started, stopped and retried."]]
+
+
+class RecipientChange(TypedDict):
+    events: _Events
+
+
+class NoticeAddress(TypedDict):
+    address: _Address

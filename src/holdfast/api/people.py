@@ -1,9 +1,11 @@
 """Users, their logins, tokens and SSH keys; the audit log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired, TypedDict
+
+from .limits import Limits, Name, Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +85,55 @@ class AuditEvent:
 class AuditPage:
     items: tuple[AuditEvent, ...]
     next: Annotated[int | None, "The `before` of the next page; null: this is the last one."] = None
+
+
+_Email = Annotated[str, Limits(max_length=320)]
+
+
+class Credentials(TypedDict):
+    user: Name
+    password: Text
+    device: NotRequired[Annotated[Name, "Of an earlier login from this client."]]
+
+
+class PasswordChange(TypedDict):
+    old: Text
+    new: Text
+
+
+class NewPassword(TypedDict):
+    password: Text
+
+
+class NewUserFields(TypedDict, total=False):
+    admin: bool | None
+    email: _Email | None
+    groups: Annotated[
+        Mapping[str, bool] | Sequence[str] | None,
+        "A list, or group -> whether the user is its admin. Left out: the default group.",
+    ]
+
+
+class NewUser(NewUserFields):
+    name: Name
+    password: NotRequired[Annotated[Text | None, "Left out: the user cannot log in by password."]]
+
+
+class UserChange(TypedDict, total=False):
+    admin: bool | None
+    email: _Email | None
+    disabled: bool | None
+
+
+class TokenFields(TypedDict, total=False):
+    expires_in: Annotated[float | None, "Seconds; left out: it does not expire.", Limits(gt=0)]
+    user: Annotated[Name | None, "Whose; admins only."]
+
+
+class TokenRequest(TokenFields, total=False):
+    name: Name
+
+
+class NewKey(TypedDict):
+    value: Annotated[str, "The public key, on one line.", Limits(max_length=20_000)]
+    title: NotRequired[Annotated[Name, "Left out: the key's comment."]]

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from .limits import MAX_BYTES, MAX_COUNT, Limits
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
@@ -17,6 +19,6 @@ class Amount:
 class Quota:
     """An upper bound of each resource; null is unbounded."""
 
-    cpu: Annotated[float | None, "Cores."] = None
-    memory: Annotated[int | None, "Bytes."] = None
-    gpu: int | None = None
+    cpu: Annotated[float | None, "Cores.", Limits(ge=0, le=MAX_COUNT)] = None
+    memory: Annotated[int | None, "Bytes.", Limits(ge=0, le=MAX_BYTES)] = None
+    gpu: Annotated[int | None, Limits(ge=0, le=MAX_COUNT)] = None

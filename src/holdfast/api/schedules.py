@@ -3,26 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from holdfast.core.schedule import Missed, Overlap, RecurrenceKind
 from holdfast.core.states import JobState
 
-RecurrenceName = Literal["inactive", "daily", "weekly", "monthly", "custom"]
-OverlapName = Literal["skip", "queue", "cancel"]
-MissedName = Literal["skip", "once"]
-CRON = "minute hour day-of-month month day-of-week; only used with the kind custom."
-TIMEZONE = "Such as Europe/Berlin; empty: the server's."
-OVERLAP = "What a due run does while a job of an earlier one is not finished."
-MISSED = "What happens to runs that were due while no server ran."
+from .limits import Limits, Name
+
+MAX_JOB_LENGTH = 2**20  # characters of a job file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
     """When a schedule is due."""
 
-    kind: RecurrenceName = "custom"
-    cron: Annotated[str | None, CRON] = None
-    timezone: Annotated[str, TIMEZONE] = ""
+    kind: Annotated[str, RecurrenceKind] = "custom"
+    cron: Annotated[Name | None, "minute hour day-of-month month day-of-week; only used with the kind custom."] = None
+    timezone: Annotated[Name, "Such as Europe/Berlin; empty: the server's."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +32,8 @@ class Schedule:
     group: str = ""
     recurrence: Recurrence
     timezone: Annotated[str, "The effective time zone: its own, or the server's."] = ""
-    overlap: Annotated[OverlapName, OVERLAP] = "skip"
-    missed: Annotated[MissedName, MISSED] = "skip"
+    overlap: Annotated[str, Overlap] = "skip"
+    missed: Annotated[str, Missed] = "skip"
     ends_at: datetime | None = None
     paused: bool = False
     invalid: Annotated[
@@ -84,3 +81,33 @@ class Run:
     state: Annotated[JobState | None, "The job's current state."] = None
     message: str = ""
     actor: Annotated[str, "Who asked for it; holdfast: it was due."] = ""
+
+
+_JobFile = Annotated[str, Limits(max_length=MAX_JOB_LENGTH)]
+
+
+class ScheduleFields(TypedDict, total=False):
+    group: Annotated[Name | None, "Whatever the job file says."]
+    dialect: Annotated[Name | None, "Of the job file; left out: it is detected."]
+    overlap: Annotated[str | None, Overlap, "Default: skip."]
+    missed: Annotated[str | None, Missed, "Default: skip."]
+    paused: bool | None
+
+
+class NewSchedule(ScheduleFields):
+    job: Annotated[_JobFile, "A job file in any dialect."]
+    recurrence: Recurrence
+    ends_at: NotRequired[Annotated[Name | None, "Nothing is due after this time."]]
+
+
+class ScheduleChange(ScheduleFields, total=False):
+    job: Annotated[_JobFile | None, "Another job file."]
+    form: Annotated[Mapping[str, Any] | None, "Some fields of PrimeHub's job form, where the job file is in that form."]
+    recurrence: Recurrence | None
+    ends_at: Annotated[Name | None, "Nothing is due after this time; null: no end."]
+
+
+class PreviewRequest(TypedDict):
+    recurrence: Recurrence
+    count: NotRequired[Annotated[int, "Default: 5.", Limits(ge=1, le=100)]]
+    ends_at: NotRequired[Name | None]

@@ -1,8 +1,14 @@
 """What takes space on the server's disk, and what was removed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, NotRequired, TypedDict
+
+from .limits import Limits
+
+MAX_IMAGES = 1000
+MAX_AGE = 36500 * 86400  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +57,12 @@ class Pruned:
 class PruneResult:
     items: tuple[Pruned, ...] = ()
     more: Annotated[bool, "Send the same request again for the rest; of a dry run: not all was counted."] = False
+
+
+class PruneRequest(TypedDict):
+    kinds: Annotated[Sequence[str], "logs, artifacts, held, images, metrics.", Limits(min_length=1, max_length=10)]
+    images: NotRequired[
+        Annotated[Sequence[str], "Names; empty: images that no job uses.", Limits(max_length=MAX_IMAGES)]
+    ]
+    older_than: NotRequired[Annotated[float, "Seconds since the job ended.", Limits(ge=0, le=MAX_AGE)]]
+    dry_run: NotRequired[Annotated[bool, "Only say what would be removed. Default: true."]]

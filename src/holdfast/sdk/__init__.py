@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from .logs import Log
 
 
-_MODULES = (
-    *(f"holdfast.api.{noun}" for noun in ("jobs", "pages", "why", "people", "groups", "catalogue", "datasets")),
-    *(f"holdfast.api.{noun}" for noun in ("files", "schedules", "server")),
-    "holdfast.sdk.logs",
-    "holdfast.sdk.client",
-)
+_API = ("inside", "jobs", "pages", "why", "people", "groups", "catalogue", "datasets", "files", "schedules", "server")
+_MODULES = (*(f"holdfast.api.{noun}" for noun in _API), "holdfast.sdk.logs", "holdfast.sdk.client")
 
 
 def __getattr__(name: str) -> object:

@@ -15,8 +15,8 @@ from holdfast.services.token_codes import LASTS
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from ..origin import origin_of
-from . import models
 from .addresses import rest_router
+from .schemas import Body
 from .views import show_time
 
 router = rest_router("people")
@@ -29,9 +29,9 @@ async def list_keys(actor: Caller, services: Ask) -> Response:
 
 
 @router.post("/me/keys", response_model=api.SshKey, status_code=201)
-async def add_key(body: models.NewKey, actor: Caller, services: Ask) -> Response:
+async def add_key(body: Body[api.NewKey], actor: Caller, services: Ask) -> Response:
     """A public key, on one line; 409 when one has it already."""
-    return answer(_show(await services.keys.add(actor, body.value, title=body.title)), 201)
+    return answer(_show(await services.keys.add(actor, body["value"], title=body.get("title", ""))), 201)
 
 
 @router.delete("/me/keys/{id}", status_code=204)

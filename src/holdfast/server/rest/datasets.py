@@ -15,8 +15,8 @@ from holdfast.services.datasets import DatasetChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import models
 from .addresses import rest_router
+from .schemas import Body, sent_fields
 from .views import show_dataset, show_git_state
 
 router = rest_router("datasets")
@@ -29,12 +29,12 @@ async def list_datasets(actor: Caller, services: Ask) -> Response:
 
 
 @router.post("/datasets", response_model=api.Dataset, status_code=201)
-async def add_dataset(body: models.NewDataset, actor: Caller, services: Ask) -> Response:
+async def add_dataset(body: Body[api.NewDataset], actor: Caller, services: Ask) -> Response:
     """Admins only. A folder must be there, and what is kept is its real path; a volume is made; git is cloned in the
     background."""
-    given = body.model_dump(exclude={"variables", "adopt", "groups", "writable_groups"})
-    dataset = Dataset(**given, groups=tuple(body.groups), writable_groups=tuple(body.writable_groups))
-    made = await services.datasets.create(actor, dataset, variables=body.variables, adopt=body.adopt)
+    given = {"path": "", **sent_fields(body)}
+    variables, adopt = given.pop("variables", None), given.pop("adopt", False)
+    made = await services.datasets.create(actor, Dataset(**given), variables=variables, adopt=adopt)
     return answer(await _show(actor, services, made), 201)
 
 
@@ -44,10 +44,10 @@ async def show_one_dataset(name: str, actor: Caller, services: Ask) -> Response:
 
 
 @router.patch("/datasets/{name}", response_model=api.Dataset)
-async def change_dataset(name: str, body: models.DatasetChange, actor: Caller, services: Ask) -> Response:
+async def change_dataset(name: str, body: Body[api.DatasetChange], actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; jobs that were submitted before keep what they have."""
-    given = {key: value for key, value in body.model_dump().items() if value is not None}
-    return answer(await _show(actor, services, await services.datasets.change(actor, name, DatasetChange(**given))))
+    change = DatasetChange(**sent_fields(body))
+    return answer(await _show(actor, services, await services.datasets.change(actor, name, change)))
 
 
 @router.delete("/datasets/{name}", status_code=204)

@@ -19,8 +19,8 @@ from holdfast.services.tickets import LASTS
 from ..answers import answer
 from ..auth import Ask, Caller, token_of
 from ..origin import host_of
-from . import models
 from .addresses import rest_router
+from .schemas import Body
 from .views import show_time
 
 router = rest_router("entering")
@@ -47,12 +47,12 @@ async def _why_not(services: Services, actor: Caller, ref: str) -> str | None:
 
 
 @router.post("/ssh/keys", response_model=api.ShortKey, status_code=201)
-async def add_short_key(request: Request, body: models.NewShortKey, actor: Caller, services: Ask) -> Response:
+async def add_short_key(request: Request, body: Body[api.NewShortKey], actor: Caller, services: Ask) -> Response:
     """A public key that opens the SSH gateway for whoever asks, for ten minutes; whoever is inside by then stays."""
     gate = services.ssh_gate
     if not gate.is_open:
         raise Unavailable(gate.trouble.rstrip(".") or "The SSH gateway is off", hint="See `holdfast doctor`.")
-    until = await services.ssh_logins.remember(token_of(request), body.public_key)
+    until = await services.ssh_logins.remember(token_of(request), body["public_key"])
     where = {"host": gate.host(host_of(request)), "port": gate.public_port, "host_key": await gate.find_key()}
     return answer({**where, "expires_at": show_time(until)}, 201)
 

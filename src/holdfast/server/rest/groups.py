@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from starlette.responses import Response
 
 from holdfast.api import groups as api
+from holdfast.api import resources
 from holdfast.api.pages import Items
 from holdfast.core.job import Hold, Keep
 from holdfast.core.placement import Quota
 from holdfast.core.records import Group, Mlflow
 from holdfast.jobspec.holds import parse_hold
-from holdfast.services.groups import UNSET, GroupChange
+from holdfast.services.groups import GroupChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import models
 from .addresses import rest_router
+from .schemas import Body, sent_fields
 from .views import show_group
 
 router = rest_router("groups")
@@ -33,21 +35,9 @@ async def list_groups(actor: Caller, services: Ask) -> Response:
 
 
 @router.post("/groups", response_model=api.Group, status_code=201)
-async def add_group(body: models.NewGroup, actor: Caller, services: Ask) -> Response:
+async def add_group(body: Body[api.NewGroup], actor: Caller, services: Ask) -> Response:
     """Admins only."""
-    group = Group(
-        name=body.name,
-        display_name=body.display_name,
-        description=body.description,
-        quota=_quota(body.quota),
-        user_quota=_quota(body.user_quota),
-        time_limit=_duration(body.time_limit),
-        shared_volume=body.shared_volume,
-        volume_capacity=body.volume_capacity,
-        launch_only=body.launch_only,
-        home_symlink=body.home_symlink,
-        hold=_hold(body.hold),
-    )
+    group = Group(**_read(sent_fields(body)))
     return answer(show_group(await services.groups.create(actor, group)), 201)
 
 
@@ -57,17 +47,9 @@ async def show_one_group(name: str, actor: Caller, services: Ask) -> Response:
 
 
 @router.patch("/groups/{name}", response_model=api.Group)
-async def change_group(name: str, body: models.GroupChange, actor: Caller, services: Ask) -> Response:
+async def change_group(name: str, body: Body[api.GroupFields], actor: Caller, services: Ask) -> Response:
     """Admins; time limit and hold also by admins of the group. What is given; a quota is replaced as a whole."""
-    given = body.model_fields_set
-    change = GroupChange(
-        **{key: value for key in _PLAIN if (value := getattr(body, key)) is not None},
-        volume_capacity=body.volume_capacity if "volume_capacity" in given else UNSET,
-        quota=_quota(body.quota) if body.quota is not None else UNSET,
-        user_quota=_quota(body.user_quota) if body.user_quota is not None else UNSET,
-        time_limit=_duration(body.time_limit) if "time_limit" in given else UNSET,
-        hold=_hold(body.hold) if "hold" in given else UNSET,
-    )
+    change = GroupChange(**_read(sent_fields(body, "time_limit", "volume_capacity", "hold")))
     return answer(show_group(await services.groups.change(actor, name, change)))
 
 
@@ -79,9 +61,9 @@ async def show_mlflow(name: str, actor: Caller, services: Ask) -> Response:
 
 
 @router.put("/groups/{name}/mlflow", status_code=204)
-async def set_mlflow(name: str, body: models.MlflowBody, actor: Caller, services: Ask) -> Response:
+async def set_mlflow(name: str, body: Body[api.MlflowChange], actor: Caller, services: Ask) -> Response:
     """By an admin of the group; for jobs that start from now on."""
-    await services.groups.set_mlflow(actor, name, Mlflow(**body.model_dump()))
+    await services.groups.set_mlflow(actor, name, Mlflow(**sent_fields(body)))
     return answer_nothing()
 
 
@@ -101,10 +83,10 @@ async def remove_group(name: str, actor: Caller, services: Ask) -> Response:
 
 @router.put("/groups/{name}/members/{user}", response_model=api.Group)
 async def set_member(
-    name: str, user: str, actor: Caller, services: Ask, body: models.Membership | None = None
+    name: str, user: str, actor: Caller, services: Ask, body: Body[api.Membership] | None = None
 ) -> Response:
     """By an admin of the group."""
-    admin = body.admin if body is not None else False
+    admin = (body or {}).get("admin", False)
     return answer(show_group(await services.groups.set_member(actor, name, user, admin=admin)))
 
 
@@ -113,9 +95,6 @@ async def remove_member(name: str, user: str, actor: Caller, services: Ask) -> R
     """By an admin of the group."""
     await services.groups.remove_member(actor, name, user)
     return answer_nothing()
-
-
-_PLAIN = ("display_name", "description", "shared_volume", "launch_only", "home_symlink")
 
 
 def _show_mlflow(mlflow: Mlflow) -> dict[str, Any]:
@@ -127,8 +106,13 @@ def _show_mlflow(mlflow: Mlflow) -> dict[str, Any]:
     }
 
 
-def _quota(body: models.QuotaBody) -> Quota:
-    return Quota(cpu=body.cpu, memory=body.memory, gpu=body.gpu)
+def _read(sent: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request as the core has them."""
+    return {key: _READERS[key](value) if key in _READERS else value for key, value in sent.items()}
+
+
+def _quota(quota: resources.Quota) -> Quota:
+    return Quota(cpu=quota.cpu, memory=quota.memory, gpu=quota.gpu)
 
 
 def _hold(word: str | None) -> Hold | None:
@@ -139,3 +123,11 @@ def _hold(word: str | None) -> Hold | None:
 
 def _duration(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "quota": _quota,
+    "user_quota": _quota,
+    "time_limit": _duration,
+    "hold": _hold,
+}

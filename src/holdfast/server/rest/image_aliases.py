@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from holdfast.api import catalogue as api
 from holdfast.api.pages import Items
-from holdfast.core.catalogue import ImageAlias, ImageKind
+from holdfast.core.catalogue import ImageAlias
 from holdfast.services.image_aliases import ImageAliasChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import catalogue_models as models
 from .addresses import rest_router
+from .schemas import Body, sent_fields
 
 router = rest_router("image aliases")
 
@@ -28,11 +28,10 @@ async def list_image_aliases(actor: Caller, services: Ask, group: str | None = N
 
 
 @router.post("/image-aliases", response_model=api.ImageAlias, status_code=201)
-async def add_image_alias(body: models.NewImageAlias, actor: Caller, services: Ask) -> Response:
+async def add_image_alias(body: Body[api.NewImageAlias], actor: Caller, services: Ask) -> Response:
     """Admins; with an `owner`, also admins of that group."""
-    given = _given(body.model_dump())
-    if body.everyone is None:
-        given["everyone"] = not body.groups and body.owner is None
+    given = sent_fields(body)
+    given.setdefault("everyone", not given.get("groups") and "owner" not in given)
     return answer(show(await services.image_aliases.create(actor, ImageAlias(**given))), 201)
 
 
@@ -42,11 +41,10 @@ async def show_image_alias(name: str, actor: Caller, services: Ask) -> Response:
 
 
 @router.patch("/image-aliases/{name}", response_model=api.ImageAlias)
-async def change_image_alias(name: str, body: models.ImageAliasChange, actor: Caller, services: Ask) -> Response:
+async def change_image_alias(name: str, body: Body[api.ImageAliasChange], actor: Caller, services: Ask) -> Response:
     """Admins, and admins of its owner. What is given; jobs that were submitted before keep the image they had."""
-    sent = body.model_dump(exclude_unset=True)
-    given = {key: value for key, value in sent.items() if value is not None or key == "pull_secret"}
-    return answer(show(await services.image_aliases.change(actor, name, ImageAliasChange(**_given(given)))))
+    change = ImageAliasChange(**sent_fields(body, "pull_secret"))
+    return answer(show(await services.image_aliases.change(actor, name, change)))
 
 
 @router.delete("/image-aliases/{name}", status_code=204)
@@ -67,11 +65,6 @@ async def revoke_image_alias(name: str, group: str, actor: Caller, services: Ask
     """Admins only."""
     await services.image_aliases.revoke(actor, name, group)
     return answer_nothing()
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    found = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-    return {**found, "kind": ImageKind(values["kind"])} if "kind" in values else found
 
 
 def show(alias: ImageAlias) -> dict[str, Any]:

@@ -13,12 +13,10 @@ from holdfast.services.instance_types import InstanceTypeChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import catalogue_models as models
 from .addresses import rest_router
+from .schemas import Body, sent_fields
 
 router = rest_router("instance types")
-
-_NULL_MEANS = {"cpu_request", "memory_request"}  # as much as the limit; elsewhere null is as if left out
 
 
 @router.get("/instance-types", response_model=Items[api.InstanceType])
@@ -30,11 +28,10 @@ async def list_instance_types(actor: Caller, services: Ask, group: str | None = 
 
 
 @router.post("/instance-types", response_model=api.InstanceType, status_code=201)
-async def add_instance_type(body: models.NewInstanceType, actor: Caller, services: Ask) -> Response:
+async def add_instance_type(body: Body[api.NewInstanceType], actor: Caller, services: Ask) -> Response:
     """Admins only."""
-    given = _given(body.model_dump())
-    if body.everyone is None:
-        given["everyone"] = not body.groups
+    given = sent_fields(body)
+    given.setdefault("everyone", not given.get("groups"))
     return answer(show(await services.instance_types.create(actor, InstanceType(**given))), 201)
 
 
@@ -44,10 +41,10 @@ async def show_instance_type(name: str, actor: Caller, services: Ask) -> Respons
 
 
 @router.patch("/instance-types/{name}", response_model=api.InstanceType)
-async def change_instance_type(name: str, body: models.InstanceTypeChange, actor: Caller, services: Ask) -> Response:
+async def change_instance_type(name: str, body: Body[api.InstanceTypeChange], actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; jobs that were submitted before keep the size they had."""
-    given = {key: value for key, value in body.model_dump(exclude_unset=True).items() if _said(key, value)}
-    return answer(show(await services.instance_types.change(actor, name, InstanceTypeChange(**_given(given)))))
+    change = InstanceTypeChange(**sent_fields(body, "cpu_request", "memory_request"))
+    return answer(show(await services.instance_types.change(actor, name, change)))
 
 
 @router.delete("/instance-types/{name}", status_code=204)
@@ -68,14 +65,6 @@ async def revoke_instance_type(name: str, group: str, actor: Caller, services: A
     """Admins only."""
     await services.instance_types.revoke(actor, name, group)
     return answer_nothing()
-
-
-def _said(key: str, value: Any) -> bool:
-    return value is not None or key in _NULL_MEANS
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
 def show(type: InstanceType) -> dict[str, Any]:

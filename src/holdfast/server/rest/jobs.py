@@ -23,10 +23,10 @@ from ..access_guard import guard_request, require_job
 from ..answers import answer, answer_text
 from ..auth import Ask, Caller, actor_of, services_of
 from ..errors import error_body, request_id_of
-from . import models
 from .addresses import rest_router
 from .entering import show_lines
 from .parameters import parse_states, parse_time, split
+from .schemas import Body
 from .views import (
     show_debugger,
     show_event,
@@ -174,9 +174,9 @@ async def list_jobs(
 
 
 @router.post("/jobs/stop", response_model=api.StopReport)
-async def stop_jobs(request: Request, body: models.StopMany, actor: Caller, services: Ask) -> Response:
+async def stop_jobs(request: Request, body: Body[api.StopMany], actor: Caller, services: Ask) -> Response:
     """Stop several jobs; one that cannot be stopped does not keep the others running."""
-    report = await services.jobs.stop_many(actor, body.jobs)
+    report = await services.jobs.stop_many(actor, body["jobs"])
     failed = [{"job": ref, "error": error_body(error, request_id_of(request))} for ref, error in report.failed]
     return answer({"stopped": list(report.stopped), "failed": failed})
 

@@ -17,8 +17,8 @@ from holdfast.services.notices import UNREADABLE, UNREADABLE_HINT, NoticePage
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import notice_models as models
 from .addresses import rest_router
+from .schemas import Body
 from .views import show_time
 
 router = rest_router("people")
@@ -51,16 +51,16 @@ async def list_recipients_of(name: str, actor: Caller, services: Ask) -> Respons
 
 
 @router.post("/me/notices/recipients", response_model=api.Recipient, status_code=201)
-async def add_recipient(body: models.NewRecipient, actor: Caller, services: Ask) -> Response:
+async def add_recipient(body: Body[api.NewRecipient], actor: Caller, services: Ask) -> Response:
     """409 when one has it already."""
-    made = await services.notices.add(actor, body.way, body.address, body.events)
+    made = await services.notices.add(actor, body["way"], body["address"], body.get("events"))
     return answer(_show_own(made, actor, services), 201)
 
 
 @router.patch("/me/notices/recipients/{id}", response_model=api.Recipient)
-async def change_recipient(id: str, body: models.RecipientChange, actor: Caller, services: Ask) -> Response:
+async def change_recipient(id: str, body: Body[api.RecipientChange], actor: Caller, services: Ask) -> Response:
     """Other events for it."""
-    return answer(_show_own(await services.notices.choose(actor, id, body.events), actor, services))
+    return answer(_show_own(await services.notices.choose(actor, id, body["events"]), actor, services))
 
 
 @router.delete("/me/notices/recipients/{id}", status_code=204)
@@ -77,9 +77,9 @@ async def try_recipient(id: str, actor: Caller, services: Ask) -> Response:
 
 
 @router.post("/me/notices/secret", response_model=api.NoticeSecret)
-async def show_secret(body: models.NoticeAddress, actor: Caller, services: Ask) -> Response:
+async def show_secret(body: Body[api.NoticeAddress], actor: Caller, services: Ask) -> Response:
     """What the receiver at this address checks the signatures of one's notices with."""
-    return answer({"secret": services.notices.secret(actor, body.address)})
+    return answer({"secret": services.notices.secret(actor, body["address"])})
 
 
 def _show_page(page: NoticePage) -> dict[str, Any]:

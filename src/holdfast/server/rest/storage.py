@@ -13,8 +13,8 @@ from holdfast.services.pruning import PruneRequest
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from . import storage_models as models
 from .addresses import rest_router
+from .schemas import Body
 from .views import show_time
 
 router = rest_router("place")
@@ -58,14 +58,14 @@ async def show_storage(actor: Caller, services: Ask) -> Response:
 
 
 @router.post("/storage/prune", response_model=api.PruneResult)
-async def prune_storage(body: models.PruneBody, actor: Caller, services: Ask) -> Response:
+async def prune_storage(body: Body[api.PruneRequest], actor: Caller, services: Ask) -> Response:
     """Admins only. Remove logs, artifacts, held files, images or metrics of jobs that ended long enough ago. A dry run
     unless `dry_run` is false. While `more` is true, send the same again."""
     request = PruneRequest(
-        kinds=frozenset(_kind(kind) for kind in body.kinds),
-        images=tuple(body.images),
-        older_than=timedelta(seconds=body.older_than),
-        dry_run=body.dry_run,
+        kinds=frozenset(_kind(kind) for kind in body["kinds"]),
+        images=tuple(body.get("images", ())),
+        older_than=timedelta(seconds=body.get("older_than", 0)),
+        dry_run=body.get("dry_run", True),
     )
     done = await services.pruning.prune(actor, request)
     items = [{"kind": item.kind.value, "count": item.count, "bytes": item.bytes} for item in done.items]
