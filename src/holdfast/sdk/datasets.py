@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import Unpack
 
-from holdfast.api.datasets import Dataset, GitState, Variables
+from holdfast.api.datasets import Dataset, DatasetChange, GitState, NewDatasetFields, Variables
 
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
 
@@ -22,74 +22,15 @@ class DatasetCalls:
         return call("GET", _dataset(name), as_a(Dataset))
 
     @endpoint
-    def add_dataset(
-        self,
-        name: str,
-        path: str | None = None,
-        *,
-        display_name: str | None = None,
-        description: str | None = None,
-        read_only: bool | None = None,
-        everyone: bool | None = None,
-        groups: Sequence[str] | None = None,
-        writable_groups: Sequence[str] | None = None,
-        per_user: bool | None = None,
-        default: bool | None = None,
-        kind: str | None = None,
-        data: Mapping[str, str] | None = None,
-        variables: Mapping[str, str] | None = None,
-        adopt: bool | None = None,
-    ) -> Call[Dataset]:
+    def add_dataset(self, name: str, path: str | None = None, **fields: Unpack[NewDatasetFields]) -> Call[Dataset]:
         """Give something a name that jobs are given it by, read-only unless said otherwise: a folder of the machine, or
         what its kind says. Nobody else may use it until it is granted: to everyone, or to groups."""
-        body = given(
-            name=name,
-            path=path,
-            display_name=display_name,
-            description=description,
-            read_only=read_only,
-            everyone=everyone,
-            groups=None if groups is None else list(groups),
-            writable_groups=None if writable_groups is None else list(writable_groups),
-            per_user=per_user,
-            default=default,
-            kind=kind,
-            data=data,
-            variables=variables,
-            adopt=adopt,
-        )
-        return call("POST", "/datasets", as_a(Dataset), body=body)
+        return call("POST", "/datasets", as_a(Dataset), body=given(name=name, path=path, **fields))
 
     @endpoint
-    def change_dataset(
-        self,
-        name: str,
-        *,
-        path: str | None = None,
-        display_name: str | None = None,
-        description: str | None = None,
-        read_only: bool | None = None,
-        everyone: bool | None = None,
-        per_user: bool | None = None,
-        default: bool | None = None,
-        kind: str | None = None,
-        data: Mapping[str, str] | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> Call[Dataset]:
+    def change_dataset(self, name: str, **fields: Unpack[DatasetChange]) -> Call[Dataset]:
         """Change what is given. Jobs that were submitted before keep what they have."""
-        body = given(
-            path=path,
-            display_name=display_name,
-            description=description,
-            read_only=read_only,
-            everyone=everyone,
-            per_user=per_user,
-            default=default,
-            kind=kind,
-            data=data,
-            variables=variables,
-        )
-        return call("PATCH", _dataset(name), as_a(Dataset), body=body, repeatable=True)
+        return call("PATCH", _dataset(name), as_a(Dataset), body=fields, repeatable=True)
 
     @endpoint
     def remove_dataset(self, name: str, *, purge: bool = False) -> Call[None]:

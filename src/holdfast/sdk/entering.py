@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api.inside import ShortKey, SshLines, Stacks, Ticket
+from holdfast.api.inside import NewShortKey, ShortKey, SshLines, Stacks, Ticket
 
 from .exchange import Call, as_a, call, endpoint, segment
 
@@ -16,7 +16,7 @@ class EnteringCalls:
     @endpoint
     def add_short_key(self, public_key: str) -> Call[ShortKey]:
         """Let a public key open the SSH gateway for you, for some minutes."""
-        return call("POST", "/ssh/keys", as_a(ShortKey), body={"public_key": public_key}, repeatable=True)
+        return call("POST", "/ssh/keys", as_a(ShortKey), body=NewShortKey(public_key=public_key), repeatable=True)
 
     @endpoint
     def ticket(self, ref: str) -> Call[Ticket]:

@@ -19,6 +19,7 @@ from holdfast.api.jobs import (
     ListedJob,
     Plan,
     Released,
+    StopMany,
     StopReport,
     SubmittedJob,
     Task,
@@ -122,7 +123,7 @@ class JobCalls:
     @endpoint
     def stop_many(self, refs: Iterable[str]) -> Call[StopReport]:
         """Ask for several jobs to end; says which could not be asked, and why."""
-        return call("POST", "/jobs/stop", as_a(StopReport), body={"jobs": list(refs)}, repeatable=True)
+        return call("POST", "/jobs/stop", as_a(StopReport), body=StopMany(jobs=list(refs)), repeatable=True)
 
     @endpoint
     def rerun(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.api.notifications import NoticePage, NoticeSecret, NoticeTest, Recipient
+from holdfast.api.notifications import (
+    NewRecipient,
+    NoticeAddress,
+    NoticePage,
+    NoticeSecret,
+    NoticeTest,
+    Recipient,
+    RecipientChange,
+)
 
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
 
@@ -29,13 +37,13 @@ class NoticeCalls:
     @endpoint
     def add_recipient(self, way: str, address: str, *, events: Iterable[str] | None = None) -> Call[Recipient]:
         """`way` is webhook, slack or mail. Without events: all but started, stopped and retried."""
-        body = given(way=way, address=address, events=None if events is None else list(events))
+        body = NewRecipient(way=way, address=address, events=None if events is None else list(events))
         return call("POST", _RECIPIENTS, as_a(Recipient), body=body)
 
     @endpoint
     def choose_events(self, id: str, events: Iterable[str]) -> Call[Recipient]:
         """Other events for a recipient."""
-        return call("PATCH", _recipient(id), as_a(Recipient), body={"events": list(events)})
+        return call("PATCH", _recipient(id), as_a(Recipient), body=RecipientChange(events=list(events)))
 
     @endpoint
     def remove_recipient(self, id: str) -> Call[None]:
@@ -49,7 +57,7 @@ class NoticeCalls:
     @endpoint
     def notice_secret(self, address: str) -> Call[NoticeSecret]:
         """What the receiver at this address checks signatures with."""
-        return call("POST", "/me/notices/secret", as_a(NoticeSecret), body={"address": address})
+        return call("POST", "/me/notices/secret", as_a(NoticeSecret), body=NoticeAddress(address=address))
 
 
 def _recipient(id: str) -> str:

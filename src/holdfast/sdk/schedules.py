@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from holdfast.api.jobs import SubmittedJob
-from holdfast.api.schedules import Preview, Run, ScheduleDetail, SchedulePage
+from holdfast.api.schedules import Preview, Recurrence, Run, ScheduleDetail, ScheduleFields, SchedulePage
 
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
 from .jobs import JobText
@@ -55,27 +55,15 @@ class ScheduleCalls:
         *,
         kind: str | None = None,
         timezone: str | None = None,
-        group: str | None = None,
-        dialect: str | None = None,
-        overlap: str | None = None,
-        missed: str | None = None,
         ends_at: datetime | None = None,
-        paused: bool | None = None,
+        **fields: Unpack[ScheduleFields],
     ) -> Call[ScheduleDetail]:
         """Submit a job file again and again: by five-field cron text, or daily, weekly, monthly or inactive (`kind`).
 
         Its jobs are yours, and are submitted with the rights you have at each time.
         """
-        body = given(
-            job=_text(job),
-            recurrence=_recurrence(cron, kind, timezone),
-            group=group,
-            dialect=dialect,
-            overlap=overlap,
-            missed=missed,
-            ends_at=_time(ends_at),
-            paused=paused,
-        )
+        recurrence = _recurrence(cron, kind, timezone)
+        body = given(job=_text(job), recurrence=recurrence, ends_at=_time(ends_at), **fields)
         return call("POST", "/schedules", as_a(ScheduleDetail), body=body)
 
     @endpoint
@@ -87,27 +75,14 @@ class ScheduleCalls:
         cron: str | None = None,
         kind: str | None = None,
         timezone: str | None = None,
-        group: str | None = None,
-        dialect: str | None = None,
         form: Mapping[str, Any] | None = None,
-        overlap: str | None = None,
-        missed: str | None = None,
         ends_at: datetime | None = KEEP,
-        paused: bool | None = None,
+        **fields: Unpack[ScheduleFields],
     ) -> Call[ScheduleDetail]:
         """Change what is given. A recurrence is changed as a whole: give its time zone with it. `ends_at=None`: no end.
         `form`: some fields of PrimeHub's job form, where the job file is in that form."""
         changed = None if (cron, kind, timezone) == (None, None, None) else _recurrence(cron, kind, timezone)
-        body = given(
-            job=None if job is None else _text(job),
-            recurrence=changed,
-            group=group,
-            dialect=dialect,
-            form=form,
-            overlap=overlap,
-            missed=missed,
-            paused=paused,
-        )
+        body = given(job=None if job is None else _text(job), recurrence=changed, form=form, **fields)
         if ends_at is not KEEP:
             body["ends_at"] = _time(ends_at)
         return call("PATCH", _schedule(id), as_a(ScheduleDetail), body=body, repeatable=True)
@@ -157,8 +132,8 @@ def _schedule(id: str) -> str:
     return f"/schedules/{segment(id)}"
 
 
-def _recurrence(cron: str | None, kind: str | None, timezone: str | None) -> dict[str, Any]:
-    return given(kind=kind or ("custom" if cron is not None else "inactive"), cron=cron, timezone=timezone)
+def _recurrence(cron: str | None, kind: str | None, timezone: str | None) -> Recurrence:
+    return Recurrence(kind=kind or ("custom" if cron is not None else "inactive"), cron=cron, timezone=timezone or "")
 
 
 def _text(job: JobText) -> str:

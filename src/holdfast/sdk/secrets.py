@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.api.catalogue import Secret
+from typing import Unpack
+
+from holdfast.api.catalogue import NewSecretFields, Secret, SecretChange
 
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
 
@@ -18,40 +20,14 @@ class SecretCalls:
         return call("GET", _secret(name), as_a(Secret))
 
     @endpoint
-    def add_secret(
-        self,
-        name: str,
-        value: str,
-        *,
-        display_name: str | None = None,
-        kind: str | None = None,
-        registry_host: str | None = None,
-        username: str | None = None,
-    ) -> Call[Secret]:
+    def add_secret(self, name: str, value: str, **fields: Unpack[NewSecretFields]) -> Call[Secret]:
         """A private SSH key or a password for git; with the kind registry, a password to pull images."""
-        body = given(
-            name=name,
-            value=value,
-            display_name=display_name,
-            kind=kind,
-            registry_host=registry_host,
-            username=username,
-        )
-        return call("POST", "/secrets", as_a(Secret), body=body)
+        return call("POST", "/secrets", as_a(Secret), body=given(name=name, value=value, **fields))
 
     @endpoint
-    def change_secret(
-        self,
-        name: str,
-        *,
-        value: str | None = None,
-        display_name: str | None = None,
-        registry_host: str | None = None,
-        username: str | None = None,
-    ) -> Call[Secret]:
+    def change_secret(self, name: str, **fields: Unpack[SecretChange]) -> Call[Secret]:
         """Change what is given."""
-        body = given(value=value, display_name=display_name, registry_host=registry_host, username=username)
-        return call("PATCH", _secret(name), as_a(Secret), body=body, repeatable=True)
+        return call("PATCH", _secret(name), as_a(Secret), body=fields, repeatable=True)
 
     @endpoint
     def remove_secret(self, name: str) -> Call[None]:

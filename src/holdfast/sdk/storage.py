@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.api.storage import PruneResult, Storage
+from holdfast.api.storage import PruneRequest, PruneResult, Storage
 
 from .exchange import Call, as_a, call, endpoint
 
@@ -24,5 +24,5 @@ class StorageCalls:
         """Remove what is kept of jobs that ended more than `older_than` seconds ago; for admins. `kinds`: logs,
         artifacts, held, images, metrics. Unless `images` are named, those go that no job uses. A dry run only says what
         would be removed. While the result says `more`, call it again."""
-        body = {"kinds": list(kinds), "images": list(images), "older_than": older_than, "dry_run": dry_run}
+        body = PruneRequest(kinds=kinds, images=images, older_than=older_than, dry_run=dry_run)
         return call("POST", "/storage/prune", as_a(PruneResult), body=body, timeout=SCAN_TIMEOUT, repeatable=True)

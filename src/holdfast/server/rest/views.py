@@ -1,4 +1,4 @@
-"""What the API shows: records -> plain JSON values."""
+"""Records -> plain JSON values, in the shapes of `holdfast.api`; tests check that they are."""
 
 from __future__ import annotations
 
