@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from holdfast.api.jobs import JobDetail
-from holdfast.api.logs import LogHits
+from holdfast import api
 
 from .errors import ApiError, CannotConnect
 from .exchange import (
@@ -125,11 +124,11 @@ class LogCalls:
         stream: str | None = None,
         start: int | None = None,
         limit: int | None = None,
-    ) -> Call[LogHits]:
+    ) -> Call[api.logs.LogHits]:
         """Where `text` occurs in a log; `next` of the answer is where to go on."""
         chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
         asked = {"q": text, "regex": regex, "ignore_case": ignore_case, "start": start, "limit": limit}
-        return call("GET", f"{chosen.path}/search", as_a(LogHits), params=chosen.params(**asked))
+        return call("GET", f"{chosen.path}/search", as_a(api.logs.LogHits), params=chosen.params(**asked))
 
 
 IDENTITY = {"Accept-Encoding": "identity"}  # byte for byte, with nothing held back to be compressed
@@ -176,7 +175,7 @@ def _stream(chosen: Selection, part: Mapping[str, object], follow: _Following, s
 
 def _pin(chosen: Selection) -> Steps[Selection]:
     """Name the try: after a restart of the server the newest one may be another, and offsets would mix."""
-    ask = call("GET", f"/jobs/{segment(chosen.ref)}", as_a(JobDetail))
+    ask = call("GET", f"/jobs/{segment(chosen.ref)}", as_a(api.jobs.JobDetail))
     try:
         job = ask.read(checked((yield ask.request)))
     except CannotConnect as error:

@@ -72,7 +72,7 @@ def _answer_model(shape: Any) -> type[BaseModel]:
     }
     name = "".join(each.__name__ for each in (*args, cls))
     own = None if cls.__doc__.startswith(f"{cls.__name__}(") else cls.__doc__  # else made by `dataclass`
-    return create_model(name, __config__=ConfigDict(extra="forbid"), __doc__=own, **fields)
+    return create_model(name, __config__=ConfigDict(extra="forbid", defer_build=True), __doc__=own, **fields)
 
 
 def _request_type(shape: Any) -> Any:
@@ -97,7 +97,7 @@ def _checked_type(shape: Any) -> Any:
         )
         for name, hint in _hints(shape).items()
     }
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     name = shape.__name__ if typing.is_typeddict(shape) else f"{shape.__name__}Request"
     model = create_model(name, __config__=config, **fields)
     return Annotated[
