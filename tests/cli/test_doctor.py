@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.api.server import Condition, Gateway
 from holdfast.cli.server.doctor import (
     check_bubblewrap,
     check_cgroups,
@@ -28,7 +29,6 @@ from holdfast.cli.server.doctor import (
     run_probe,
 )
 from holdfast.engines.base import EngineHealth, Isolation
-from holdfast.sdk.models import Condition, Gateway
 from tests.engines.playing import need
 
 from .running import Cli

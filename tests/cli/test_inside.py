@@ -11,6 +11,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from .terminals import AtTerminal, at_terminal
 Env = dict[str, str]
 
 
+NEVER = datetime.max.replace(tzinfo=UTC)
 PROMPT = b"# " if os.getuid() == 0 else b"$ "
 
 
@@ -176,11 +178,11 @@ def test_words_of_the_command_are_no_options_of_ssh(place: Env, job: str) -> Non
 def test_a_hostile_server_gives_ssh_no_option(tmp_path: Path, user: str, host: str) -> None:
     line = SshLine(task="main-0", command="", user=user)
     with pytest.raises(UserError, match="which is no place for ssh"):
-        _options(tmp_path, tmp_path / "key", line, ShortKey(host=host, port=22))
+        _options(tmp_path, tmp_path / "key", line, ShortKey(host=host, port=22, expires_at=NEVER))
 
 
 def test_what_follows_the_options_of_ssh_is_a_host(tmp_path: Path) -> None:
-    line, known = SshLine(task="main-0", command="", user="job-1"), ShortKey(host="here", port=22)
+    line, known = SshLine(task="main-0", command="", user="job-1"), ShortKey(host="here", port=22, expires_at=NEVER)
     assert _options(tmp_path, tmp_path / "key", line, known)[-4:] == ["-l", "job-1", "--", "here"]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.api.jobs import Retries, StopRequest
 from holdfast.cli.jobs.show import show_job
 from holdfast.sdk import JobDetail, JobState
-from holdfast.sdk.models import Retries, StopRequest
 
 from .running import Cli, run_on_terminal, run_program
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.api.metrics import GpuFigures, JobNow, TaskFigures, TaskNow
 from holdfast.cli import output
 from holdfast.cli.jobs.top_job import job_page, show_rate
-from holdfast.sdk.metric_models import GpuFigures, JobNow, TaskFigures, TaskNow
 
 from .running import Cli
 from .terminals import at_terminal

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.jobs import why as why_command
-from holdfast.cli.quantities import utc_now
-from holdfast.sdk.models import Amount
-from holdfast.sdk.why_models import (
+from holdfast.api.resources import Amount
+from holdfast.api.why import (
     Ahead,
     Blocker,
     CodeFrame,
@@ -27,6 +25,8 @@ from holdfast.sdk.why_models import (
     Wait,
     Why,
 )
+from holdfast.cli.jobs import why as why_command
+from holdfast.cli.quantities import utc_now
 
 from .running import Cli, run_on_terminal
 

@@ -14,7 +14,7 @@ from holdfast.engines.embedded.lifecycle.join_warmup import JoinWarmup
 
 PROGRAM = """
 import os, sys
-from holdfast.engines.embedded import join_warmup
+from holdfast.engines.embedded.lifecycle import join_warmup
 from holdfast.engines.embedded.cgroups import find_own_procs
 
 def own_groups():

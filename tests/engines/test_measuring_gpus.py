@@ -18,9 +18,10 @@ pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compil
 SCENARIO = """
 import asyncio, os, sys
 from pathlib import Path
-from holdfast.core.metrics import GpuReading, GpuState
-from holdfast.engines.embedded import EmbeddedEngine, gpus
-from holdfast.engines.embedded.gpu_figures import GpuFigures
+from holdfast.core.metrics.samples import GpuReading, GpuState
+from holdfast.engines.embedded import EmbeddedEngine
+from holdfast.engines.embedded.sandbox import gpus
+from holdfast.engines.embedded.metrics.gpu_metrics import GpuFigures
 from tests.contracts.engine_contract import Rig, read_all, sweep
 
 gpus._CONTROL = Path("/dev/null")  # the driver's own device, without which nobody would ask it

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.api.people import NewToken
 from holdfast.sdk import JobDetail, JobState, JobSummary, Page, UnexpectedReply
-from holdfast.sdk.models import NewToken
 from holdfast.sdk.reading import dump, read
 
 from .scripted import a_job, a_task
@@ -56,7 +56,7 @@ def test_what_is_dumped_reads_the_same() -> None:
 
 
 def test_secrets_are_not_in_the_representation() -> None:
-    assert "hush" not in repr(read(NewToken, {"id": "1", "token": "hush"}))
+    assert "hush" not in repr(read(NewToken, {"id": "1", "created_at": "2026-01-31T12:00:00Z", "token": "hush"}))
 
 
 _JSON = st.recursive(

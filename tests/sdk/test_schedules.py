@@ -47,7 +47,7 @@ def test_sends_what_is_given(server: ScriptedServer, ask: Ask) -> None:
             "recurrence": {"kind": "custom", "cron": "0 4 * * *", "timezone": "Asia/Taipei"},
             "ends_at": "2027-01-01T00:00:00+00:00",
         },
-        {"job": "name: x\n", "recurrence": {"kind": "daily"}, "overlap": "queue"},
+        {"job": "name: x\n", "recurrence": {"kind": "daily", "cron": None, "timezone": ""}, "overlap": "queue"},
         {"ends_at": None},
         {"form": {"command": "env"}},
         {"paused": True},

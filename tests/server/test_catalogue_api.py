@@ -9,7 +9,6 @@ import pytest
 
 from holdfast.core.job import GIB
 from holdfast.core.states import JobState
-from holdfast.server.rest import catalogue_models, models
 
 from .rig import Rig, error_of
 
@@ -64,13 +63,11 @@ async def test_a_size_from_beginning_to_end(rig: Rig) -> None:
         "groups": ["default"],
     }
     changed = (await rig.ask("PATCH", "/instance-types/small", json=change)).json()
-    catalogue_models.InstanceTypeView.model_validate(changed)
     assert changed == {**SMALL, **change}
     # Null means something for requests, and nothing elsewhere.
     back = (await rig.ask("PATCH", "/instance-types/small", json={"cpu_request": None, "cpu": None})).json()
     assert back == {**changed, "cpu_request": None}
     listed = (await rig.get("/instance-types")).json()
-    catalogue_models.InstanceTypeListView.model_validate(listed)
     assert back in listed["items"]
     assert (await rig.ask("DELETE", "/instance-types/small")).status_code == 204
     error_of(await rig.get("/instance-types/small"), 404)
@@ -81,11 +78,9 @@ async def test_an_alias_from_beginning_to_end(rig: Rig) -> None:
     assert await made(rig, "/image-aliases", {"name": "torch", "url": "torch:2"}) == TORCH
     change = {"gpu_url": "torch:2-cuda", "kind": "both", "description": "x", "everyone": False, "groups": ["default"]}
     changed = (await rig.ask("PATCH", "/image-aliases/torch", json=change)).json()
-    catalogue_models.ImageAliasView.model_validate(changed)
     assert changed == {**TORCH, **change}
     assert (await rig.ask("PATCH", "/image-aliases/torch", json={"pull_secret": None, "url": None})).json() == changed
     listed = (await rig.get("/image-aliases")).json()
-    catalogue_models.ImageAliasListView.model_validate(listed)
     assert [alias["name"] for alias in listed["items"]] == ["host", "torch"]
     assert (await rig.ask("DELETE", "/image-aliases/torch")).status_code == 204
     error_of(await rig.get("/image-aliases/torch"), 404)
@@ -168,7 +163,6 @@ async def test_hostile_names_are_not_found(rig: Rig, path: str, name: str) -> No
 async def test_all_of_a_group(rig: Rig) -> None:
     volume = {"shared_volume": True, "volume_capacity": 5, "launch_only": False, "home_symlink": False}
     group = await made(rig, "/groups", {"name": "red", "display_name": "Red", **volume})
-    models.GroupView.model_validate(group)
     assert {key: group[key] for key in volume} == volume
     back = (await rig.ask("PATCH", "/groups/red", json={"volume_capacity": None, "shared_volume": None})).json()
     assert back == {**group, "volume_capacity": None}
@@ -188,7 +182,6 @@ async def test_where_experiments_go(rig: Rig) -> None:
     assert (await rig.ask("PUT", "/groups/red/mlflow", json=body, headers=head)).status_code == 204
     assert (await rig.get("/groups/red/mlflow", headers=head)).json() == body
     seen = await rig.get("/groups/red/mlflow", headers=ann)
-    models.MlflowView.model_validate(seen.json())
     assert seen.json()["tracking_envs"] == {"A": "******"}
     error_of(await rig.get("/groups/red/mlflow", headers=bob), 404)
     error_of(await rig.ask("PUT", "/groups/red/mlflow", json=body, headers=ann), 403)
@@ -213,6 +206,5 @@ async def test_capacity_tells_what_each_user_has(rig: Rig) -> None:
     sent = (await rig.post("/jobs", content=job, headers=ann)).json()
     await rig.house.until(sent["id"], JobState.RUNNING)
     found = (await rig.get("/capacity", headers=ann)).json()
-    models.CapacityView.model_validate(found)
     (red,) = found["groups"]
     assert red["users"] == {"ann": {"cpu": 0.5, "memory": 64 * 2**20, "gpu": 0}}

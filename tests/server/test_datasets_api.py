@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.rest import models
 from tests.services.repositories import Repository
 
 from .rig import Rig, error_of
@@ -23,7 +22,6 @@ def data(tmp_path: Path) -> str:
 async def add(rig: Rig, name: str, path: str, **more: Any) -> dict[str, Any]:
     response = await rig.post("/datasets", json={"name": name, "path": path, **more})
     assert response.status_code == 201, response.text
-    models.DatasetView.model_validate(response.json())
     return dict(response.json())
 
 
@@ -49,7 +47,6 @@ async def test_a_dataset_from_beginning_to_end(rig: Rig, data: str) -> None:
     changed = (await rig.ask("PATCH", "/datasets/wiki", json=change)).json()
     assert changed == {**made, **change}
     listed = (await rig.get("/datasets")).json()
-    models.DatasetListView.model_validate(listed)
     assert listed == {"items": [changed]}
     assert (await rig.ask("DELETE", "/datasets/wiki")).status_code == 204
     error_of(await rig.get("/datasets/wiki"), 404)
@@ -135,7 +132,6 @@ async def test_a_volume(rig: Rig) -> None:
         "data": {"size": "5"},
     }
     made = (await rig.post("/datasets", json=body)).json()
-    models.DatasetView.model_validate(made)
     assert (made["groups"], made["writable_groups"], made["display_name"]) == (["red"], ["red"], "Volume")
     await rig.house.add_group("blue")
     granted = (await rig.ask("PUT", "/datasets/vol/groups/blue?writable=true")).json()
@@ -174,10 +170,8 @@ async def test_git(rig: Rig, tmp_path: Path) -> None:
     commit = repository.commit(readme="one")
     body = {"name": "code", "kind": "git", "everyone": True, "data": {"url": repository.url}}
     made = (await rig.post("/datasets", json=body)).json()
-    models.DatasetView.model_validate(made)
     assert made["read_only"]
     state = (await rig.post("/datasets/code/sync")).json()
-    models.GitStateView.model_validate(state)
     assert (state["commit"], state["error"], state["busy"]) == (commit, "", False)
     assert (await rig.get("/datasets/code", headers=ann)).json()["sync"] == state
     error_of(await rig.post("/datasets/code/sync", headers=ann), 403)

@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast.server.rest import models
 from holdfast.services.files import uploads
 from tests.services.house import open_house
 from tests.services.trees import around, place
@@ -24,9 +23,9 @@ FILES = "/groups/default/files"
 async def test_a_file_is_put_listed_read_and_removed(rig: Rig) -> None:
     put = await rig.ask("PUT", f"{FILES}/a/b.bin", content=b"\0\1\2")
     assert put.status_code == 200, put.text
-    assert models.FileView.model_validate(put.json()).size == 3
+    assert put.json()["size"] == 3
     listed = (await rig.get(FILES)).json()
-    assert models.FileListView.model_validate(listed).items[0].name == "a/"
+    assert listed["items"][0]["name"] == "a/"
     assert [item["name"] for item in (await rig.get(f"{FILES}?recursive=true")).json()["items"]] == ["a/b.bin"]
     assert [item["name"] for item in (await rig.get(f"{FILES}?path=a")).json()["items"]] == ["b.bin"]
     read = await rig.get(f"{FILES}/a/b.bin")
@@ -197,7 +196,7 @@ async def test_artifacts_are_served(rig: Rig) -> None:
     folder.mkdir(parents=True)
     (folder / "a.txt").write_bytes(b"text")
     shown = (await rig.get(f"/jobs/{job.id}/artifacts")).json()
-    assert models.ArtifactListView.model_validate(shown).items[0].name == "a.txt"
+    assert shown["items"][0]["name"] == "a.txt"
     read = await rig.get("/jobs/one/artifacts/a.txt")
     assert read.content == b"text"
     error_of(await rig.get("/jobs/one/artifacts/none"), 404)
@@ -207,7 +206,7 @@ async def test_artifacts_are_served(rig: Rig) -> None:
 
 
 async def test_usage_is_served_to_admins(rig: Rig) -> None:
-    assert models.MonthListView.model_validate((await rig.get("/usage")).json()).items == []
+    assert (await rig.get("/usage")).json() == {"items": []}
     summary = await rig.get("/usage/2026/3")
     assert summary.headers["content-type"] == "text/csv; charset=utf-8"
     assert summary.text.startswith("group,user,component,")

@@ -5,8 +5,6 @@ import json
 
 import pytest
 
-from holdfast.server.rest import models
-
 from .rig import Rig, error_of
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +16,6 @@ SLEEPER = "name: sleeper\ncommand: sleep 100\n"
 async def submit(rig: Rig, text: str = HELLO, **more: object) -> dict[str, object]:
     response = await rig.post("/jobs", content=text, **more)
     assert response.status_code in (200, 201), response.text
-    models.SubmittedView.model_validate(response.json())
     return dict(response.json())
 
 
@@ -26,12 +23,10 @@ async def test_submit_and_show(rig: Rig) -> None:
     job = await submit(rig)
     assert (job["name"], job["state"], job["user"], job["warnings"]) == ("hello", "Pending", "admin", [])
     ended = (await rig.get(f"/jobs/{job['id']}/wait", params={"timeout": 20})).json()
-    models.JobView.model_validate(ended)
     assert (ended["state"], ended["exit_code"]) == ("Succeeded", 0)
     assert ended["finished_at"].endswith("Z")
     for ref in (job["id"], "hello", str(job["id"])[-6:]):
         detail = (await rig.get(f"/jobs/{ref}")).json()
-        models.JobDetailView.model_validate(detail)
         assert detail["id"] == job["id"]
     assert detail["tasks"][0]["exit"]["kind"] == "succeeded"
     assert detail["tasks"][0]["logs"] == "kept"
@@ -69,7 +64,6 @@ async def test_a_repeated_key_is_answered_with_the_first_job(rig: Rig) -> None:
 async def test_a_bad_file_is_refused_with_every_problem(rig: Rig) -> None:
     error = error_of(await rig.post("/jobs", content="name: ok\nresources: {cpu: -1}\ncomand: x\n"), 400)
     assert error["code"] == "invalid_job"
-    models.Error.model_validate({"error": error})
     assert len(error["problems"]) >= 2
     assert any(problem["line"] == 2 for problem in error["problems"])
     assert all(set(problem) == {"field", "message", "hint", "line"} for problem in error["problems"])
@@ -93,7 +87,6 @@ async def test_a_plan_shows_whether_the_job_sees_its_groups_files(rig: Rig) -> N
 async def test_plan(rig: Rig) -> None:
     response = await rig.post("/jobs/plan", content=f"{HELLO}resources: {{cpu: 99}}\n")
     plan = response.json()
-    models.PlanView.model_validate(plan)
     assert (plan["verdict"], plan["dialect"]) == ("never", "holdfast")
     assert plan["reasons"]
     assert (await rig.get("/jobs")).json()["items"] == []
@@ -114,7 +107,6 @@ async def test_list_filters_and_pages(rig: Rig) -> None:
 
     async def listed(**params: object) -> list[object]:
         response = await rig.get("/jobs", params=params)
-        models.JobPageView.model_validate(response.json())
         return [item["id"] for item in response.json()["items"]]
 
     assert await listed() == [hers["id"], *reversed(ids)]
@@ -160,7 +152,6 @@ async def test_stop(rig: Rig) -> None:
     job = await submit(rig, SLEEPER)
     response = await rig.post(f"/jobs/{job['id']}/stop")
     assert response.status_code == 202
-    models.JobView.model_validate(response.json())
     await rig.house.until(str(job["id"]))
     response = await rig.post(f"/jobs/{job['id']}/stop")
     assert (response.status_code, response.json()["state"]) == (200, "Cancelled")
@@ -171,7 +162,6 @@ async def test_stop(rig: Rig) -> None:
 async def test_stop_many(rig: Rig) -> None:
     ids = [(await submit(rig, SLEEPER))["id"] for _ in range(3)]
     response = await rig.post("/jobs/stop", json={"jobs": [*ids, "nothing"]})
-    models.StopManyView.model_validate(response.json())
     assert response.json()["stopped"] == ids
     assert [failure["job"] for failure in response.json()["failed"]] == ["nothing"]
     for bad in ({"jobs": []}, {"jobs": "x"}, {"jobs": [3]}, {}, {"job": []}, []):
@@ -196,7 +186,6 @@ async def test_events_tasks_and_attempts(rig: Rig) -> None:
     job = await submit(rig, "name: r\nretry: 1\ncommand: exit 1\n")
     await rig.house.until(str(job["id"]))
     events = (await rig.get(f"/jobs/{job['id']}/events")).json()
-    models.EventPageView.model_validate(events)
     assert events["items"][0]["kind"] == "submitted"
     assert events["next"] is None
     page = (await rig.get(f"/jobs/{job['id']}/events", params={"limit": 1})).json()
@@ -204,10 +193,8 @@ async def test_events_tasks_and_attempts(rig: Rig) -> None:
     after = (await rig.get(f"/jobs/{job['id']}/events", params={"after": page["next"]})).json()
     assert after["items"] == events["items"][1:]
     tasks = (await rig.get(f"/jobs/{job['id']}/tasks")).json()
-    models.TaskListView.model_validate(tasks)
     assert [task["attempt"] for task in tasks["items"]] == [1]
     attempts = (await rig.get(f"/jobs/{job['id']}/attempts")).json()
-    models.AttemptListView.model_validate(attempts)
     assert [each["attempt"] for each in attempts["items"]] == [1, 0]
 
 

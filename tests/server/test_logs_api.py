@@ -8,7 +8,6 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.rest import models
 from holdfast.server.rest.logs import Characters
 from holdfast.store.jobs import records as job_rows
 
@@ -190,7 +189,6 @@ def test_a_gap_is_shown_by_the_offsets() -> None:
 
 async def test_search(rig: Rig, talker: str) -> None:
     response = await rig.get(f"/jobs/{talker}/log/search", params={"q": "t", "limit": 1})
-    models.SearchView.model_validate(response.json())
     assert response.json() == {"hits": [{"offset": 4, "line_offset": 4, "text": "two"}], "next": 8}
     response = await rig.get(f"/jobs/{talker}/log/search", params={"q": "^T.*e$", "regex": True, "ignore_case": True})
     assert [hit["text"] for hit in response.json()["hits"]] == ["three"]
@@ -226,7 +224,6 @@ async def test_it_is_told_when_bytes_were_written(rig: Rig, talker: str) -> None
     found = (await rig.get(f"/jobs/{talker}/log/times")).json()
     assert [(piece["start"], piece["end"]) for piece in found["pieces"]] == [(0, 4), (4, 8), (8, 14)]
     assert found["next"] is None
-    models.LogTimesView.model_validate(found)
     found = (await rig.get(f"/jobs/{talker}/log/times?start=5&count=4&limit=1")).json()
     assert [(piece["start"], piece["end"]) for piece in found["pieces"]] == [(5, 8)]
     assert found["next"] == 8

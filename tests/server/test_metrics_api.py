@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.server.rest import metric_models as models
 from tests.services.figures import GIB, MIB, START, steady
 from tests.services.house import open_house
 
@@ -31,7 +30,6 @@ async def test_series(rig: Rig) -> None:
     id = await pair(rig)
     answered = await rig.get(f"/jobs/{id}/metrics")
     assert answered.status_code == 200, answered.text
-    models.SeriesView.model_validate(answered.json())
     found = answered.json()
     head = {name: found[name] for name in ("job", "attempt", "ring", "interval", "span", "tasks", "averaged")}
     assert head == {
@@ -46,7 +44,6 @@ async def test_series(rig: Rig) -> None:
         "gpus": [],
     }  # fmt: skip
     task = (await rig.get(f"/jobs/{id}/metrics", params={"task": "w-0", "ring": "lifetime", "attempt": 0})).json()
-    models.SeriesView.model_validate(task)
     assert (task["span"], task["points"][0]["seconds"]) == (None, 100)
     assert task["points"][0]["gpus"] == [
         {"index": 0, "percent": 10, "memory": GIB},
@@ -69,7 +66,6 @@ async def test_an_answer_that_is_known_is_not_sent_again(rig: Rig) -> None:
 async def test_now(rig: Rig) -> None:
     id = await pair(rig)
     answered = await rig.get(f"/jobs/{id}/metrics/now")
-    models.JobNowView.model_validate(answered.json())
     found = answered.json()
     assert (found["name"], found["state"], found["total"], found["measured"]) == ("pair", "Running", 2, True)
     first = found["tasks"][0]
@@ -77,7 +73,6 @@ async def test_now(rig: Rig) -> None:
     assert (first["figures"]["cpu"], first["figures"]["memory_limit"], first["figures"]["processes"]) == (100, GIB, 3)
     assert first["figures"]["gpus"][1] == {"index": 1, "percent": 30, "memory": 2 * GIB, "memory_total": 8 * GIB}
     everything = (await rig.get("/metrics/now")).json()
-    models.PlaceNowView.model_validate(everything)
     assert everything["jobs"][id] == everything["nodes"]["fake"] == everything["groups"]["default"]
     assert (everything["jobs"][id]["cpu"], everything["jobs"][id]["gpu"]) == (400, 20)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.server.rest import notice_models as models
 from holdfast.store.tables import notice_recipients
 from tests.services.damage import damage
 from tests.services.hooks import Hook
@@ -27,7 +26,6 @@ async def test_a_recipient_from_beginning_to_end(rig: Rig, hook: Hook) -> None:
     body = {"way": "webhook", "address": hook.url, "events": ["failed", "held"]}
     made = await rig.post("/me/notices/recipients", json=body)
     assert made.status_code == 201
-    models.RecipientView.model_validate(made.json())
     assert made.json()["address"] == f"http://127.0.0.1:{hook.port}/…mnop"
     assert len(made.json()["secret"]) == 64
     error_of(await rig.post("/me/notices/recipients", json=body), 409)
@@ -38,7 +36,6 @@ async def test_a_recipient_from_beginning_to_end(rig: Rig, hook: Hook) -> None:
     tested = await rig.post(f"/me/notices/recipients/{id}/test")
     assert tested.json() == {"arrived": True, "said": "answered 200"}
     told = await rig.get("/me/notices", params={"limit": 1})
-    models.NoticeListView.model_validate(told.json())
     (notice,) = told.json()["items"]
     assert (notice["id"], notice["event"], notice["state"]) == (hook.posts[0].id, "test", "sent")
     asked = await rig.post("/me/notices/secret", json={"address": hook.url})
@@ -54,7 +51,6 @@ async def test_one_that_cannot_be_read_is_listed_with_what_to_do(rig: Rig, hook:
     assert made["problem"] is None
     await damage(rig.house, notice_recipients, made["id"])
     (shown,) = (await rig.get("/me/notices/recipients")).json()["items"]
-    models.RecipientView.model_validate(shown)
     assert (shown["address"], shown["secret"]) == ("…", None)
     assert shown["problem"] == "The address of this recipient cannot be read. Remove it, and add it again."
     error_of(await rig.post(f"/me/notices/recipients/{made['id']}/test"), 409)

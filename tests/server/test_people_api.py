@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.server.rest import models
-
 from .rig import Rig, error_of
 
 pytestmark = pytest.mark.anyio
@@ -12,10 +10,8 @@ pytestmark = pytest.mark.anyio
 async def test_log_in_and_out(rig: Rig) -> None:
     body = {"user": "admin", "password": rig.house.admin_password}
     response = await rig.post("/login", json=body, headers={"Authorization": ""})
-    models.LoginView.model_validate(response.json())
     mine = {"Authorization": f"Bearer {response.json()['token']}"}
     me = (await rig.get("/me", headers=mine)).json()
-    models.MeView.model_validate(me)
     assert me == {"name": "admin", "admin": True, "email": "", "groups": {"default": True}}
     assert (await rig.post("/logout", headers=mine)).status_code == 204
     assert error_of(await rig.get("/me", headers=mine), 401)["code"] == "not_logged_in"
@@ -98,10 +94,8 @@ async def test_own_password(rig: Rig) -> None:
 async def test_users(rig: Rig) -> None:
     made = await rig.post("/users", json={"name": "alice", "password": "long enough", "email": "a@b.c"})
     assert made.status_code == 201
-    models.UserView.model_validate(made.json())
     assert made.json()["groups"] == {"default": False}
     listed = (await rig.get("/users")).json()
-    models.UserListView.model_validate(listed)
     assert [user["name"] for user in listed["items"]] == ["admin", "alice"]
     assert (await rig.get("/users/alice")).json() == made.json()
     changed = await rig.ask("PATCH", "/users/alice", json={"disabled": True})
@@ -137,10 +131,8 @@ async def test_users_are_refused_to_others(rig: Rig) -> None:
 async def test_tokens(rig: Rig) -> None:
     made = await rig.post("/tokens", json={"name": "ci", "expires_in": 60})
     assert made.status_code == 201
-    models.NewTokenView.model_validate(made.json())
     assert made.json()["expires_at"] == "2026-03-01T12:01:00Z"
     listed = (await rig.get("/tokens")).json()
-    models.TokenListView.model_validate(listed)
     assert {token["name"] for token in listed["items"]} == {"ci", "this machine"}
     assert made.json()["token"] not in str(listed)
     assert (await rig.ask("DELETE", f"/tokens/{made.json()['id']}")).status_code == 204
@@ -157,7 +149,6 @@ async def test_groups(rig: Rig) -> None:
     body = {"name": "lab", "description": "d", "quota": {"cpu": 2.5, "gpu": 1}, "time_limit": 60}
     made = await rig.post("/groups", json=body)
     assert made.status_code == 201
-    models.GroupView.model_validate(made.json())
     assert made.json()["quota"] == {"cpu": 2.5, "memory": None, "gpu": 1}
     changed = await rig.ask("PATCH", "/groups/lab", json={"user_quota": {"memory": 1024}})
     assert changed.json()["user_quota"]["memory"] == 1024
@@ -168,7 +159,6 @@ async def test_groups(rig: Rig) -> None:
     assert members == {"alice": True}
     assert (await rig.ask("PUT", "/groups/lab/members/alice")).json()["members"] == {"alice": False}
     listed = (await rig.get("/groups")).json()
-    models.GroupListView.model_validate(listed)
     assert [group["name"] for group in listed["items"]] == ["default", "lab"]
     assert (await rig.ask("DELETE", "/groups/lab/members/alice")).status_code == 204
     error_of(await rig.ask("DELETE", "/groups/lab/members/alice"), 404)
@@ -182,7 +172,6 @@ async def test_groups(rig: Rig) -> None:
 
 async def test_images(rig: Rig) -> None:
     listed = (await rig.get("/images")).json()
-    models.ImageListView.model_validate(listed)
     assert [image["name"] for image in listed["items"]] == ["host"]
     alice = await rig.token_of("alice", "lab")
     error_of(await rig.post("/images?name=x", content=b"tar", headers=alice), 403)
@@ -196,14 +185,10 @@ async def test_images(rig: Rig) -> None:
 async def test_the_place(rig: Rig) -> None:
     nobody = {"Authorization": ""}
     health = (await rig.get("/health", headers=nobody)).json()
-    models.HealthView.model_validate(health)
     assert health["status"] == "ok"
-    models.VersionView.model_validate((await rig.get("/version", headers=nobody)).json())
     capacity = (await rig.get("/capacity")).json()
-    models.CapacityView.model_validate(capacity)
     assert capacity["nodes"][0]["free"] == {"cpu": 4.0, "memory": 16 * 2**30, "gpu": 0}
     status = (await rig.get("/status")).json()
-    models.StatusView.model_validate(status)
     assert status["home"] == str(rig.house.home)
     assert status["jobs"] == {"Pending": 0, "Preparing": 0, "Running": 0, "Held": 0}
     alice = await rig.token_of("alice", "lab")

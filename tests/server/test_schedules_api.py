@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.rest import models, schedule_models
-
 from .rig import Rig, error_of
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +16,6 @@ HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
 async def add(rig: Rig, **more: Any) -> dict[str, Any]:
     response = await rig.post("/schedules", json={"job": HELLO, "recurrence": HOURLY, **more})
     assert response.status_code == 201, response.text
-    schedule_models.ScheduleDetailView.model_validate(response.json())
     return dict(response.json())
 
 
@@ -38,10 +35,8 @@ async def test_a_schedule_from_beginning_to_end(rig: Rig) -> None:
     assert job["schedule"] == made["id"]
     asked = await rig.post(f"{path}/run")
     assert asked.status_code == 201
-    models.SubmittedView.model_validate(asked.json())
     assert asked.json()["schedule"] is None
     runs = (await rig.get(f"{path}/runs")).json()
-    schedule_models.RunPageView.model_validate(runs)
     assert [(run["result"], run["actor"], run["job"]) for run in runs["items"]] == [
         ("started", "admin", asked.json()["id"]),
         ("started", "holdfast", job["id"]),
@@ -79,7 +74,6 @@ async def test_lists(rig: Rig) -> None:
     mine = await rig.post("/schedules", json={"job": HELLO, "recurrence": HOURLY}, headers=ann)
     await add(rig, job="name: theirs\ncommand: env\n")
     page = (await rig.get("/schedules", params={"order": "name", "descending": "false"})).json()
-    schedule_models.SchedulePageView.model_validate(page)
     assert ([one["name"] for one in page["items"]], page["total"]) == (["hello", "theirs"], 2)
     for params in ({"mine": "true"}, {"text": "THEIR"}, {"user": "admin"}, {"group": "default"}, {"offset": "1"}):
         assert len((await rig.get("/schedules", params=params)).json()["items"]) == 1
@@ -91,7 +85,6 @@ async def test_lists(rig: Rig) -> None:
 async def test_previews(rig: Rig) -> None:
     body = {"recurrence": {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}, "count": 2}
     found = (await rig.post("/schedules/preview", json=body)).json()
-    schedule_models.PreviewView.model_validate(found)
     assert found == {"timezone": "Europe/Berlin", "times": ["2026-03-02T01:30:00Z", "2026-03-03T01:30:00Z"]}
 
 

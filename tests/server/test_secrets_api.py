@@ -6,8 +6,6 @@ import logging
 
 import pytest
 
-from holdfast.server.rest import models
-
 from .rig import Rig, error_of
 
 pytestmark = pytest.mark.anyio
@@ -21,11 +19,9 @@ async def test_a_secret_from_beginning_to_end(rig: Rig, caplog: pytest.LogCaptur
     caplog.set_level(logging.DEBUG)
     made = await rig.post("/secrets", json={"name": "key", "value": VALUE})
     assert (made.status_code, made.json()) == (201, KEY)
-    models.SecretView.model_validate(made.json())
     changed = await rig.ask("PATCH", "/secrets/key", json={"display_name": "x", "value": f"{VALUE}-2"})
     assert changed.json() == {**KEY, "display_name": "x"}
     listed = await rig.get("/secrets")
-    models.SecretListView.model_validate(listed.json())
     one = await rig.get("/secrets/key")
     assert one.json() == listed.json()["items"][0]
     taken = await rig.post("/secrets", json={"name": "key", "value": VALUE})

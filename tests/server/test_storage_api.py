@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.rest import storage_models as models
-
 from .rig import Rig, error_of
 
 pytestmark = pytest.mark.anyio
@@ -16,14 +14,12 @@ pytestmark = pytest.mark.anyio
 async def prune(rig: Rig, *kinds: str, **more: Any) -> dict[str, Any]:
     reply = await rig.post("/storage/prune", json={"kinds": kinds, **more})
     assert reply.status_code == 200, reply.text
-    models.PruneView.model_validate(reply.json())
     return dict(reply.json())
 
 
 async def test_what_takes_room_is_told(rig: Rig) -> None:
     reply = await rig.get("/storage")
     assert reply.status_code == 200, reply.text
-    models.StorageView.model_validate(reply.json())
     found = {item["kind"]: item for item in reply.json()["items"]}
     assert set(found) == {"logs", "artifacts", "held", "images", "metrics", "tasks", "files", "database"}
     assert found["database"]["bytes"] > 0

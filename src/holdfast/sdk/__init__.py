@@ -1,5 +1,6 @@
 """The Python client: `Client` for plain code, `AsyncClient` for asyncio. Both have the same methods."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from holdfast.core.states import JobState
@@ -7,53 +8,31 @@ from holdfast.core.states import JobState
 from .errors import ApiError, BadAddress, CannotConnect, ClientError, UnexpectedReply, UnprovenServer
 
 if TYPE_CHECKING:
+    from holdfast.api.catalogue import Image, ImageAlias, InstanceType, Secret
+    from holdfast.api.datasets import Dataset, GitState, Variables
+    from holdfast.api.files import Artifacts, File, FileList
+    from holdfast.api.groups import Group, Mlflow
+    from holdfast.api.inside import Debugger, ShortKey, SshLine, SshLines, Stacks, Ticket
+    from holdfast.api.jobs import Attempt, Event, Exit, JobDetail, JobSummary, ListedJob, Plan, SubmittedJob, Task
+    from holdfast.api.pages import Page
+    from holdfast.api.people import AuditEvent, LoginCode, SshKey, Token, User
+    from holdfast.api.schedules import Preview, Recurrence, Run, Schedule, ScheduleDetail
+    from holdfast.api.server import Capacity, Status
+    from holdfast.api.why import Why
+
     from .client import AsyncClient, Client
-    from .inside_models import Debugger, ShortKey, SshLine, SshLines, Stacks, Ticket
-    from .models import (
-        Artifacts,
-        Attempt,
-        AuditEvent,
-        Capacity,
-        Dataset,
-        Event,
-        Exit,
-        File,
-        FileList,
-        GitState,
-        Group,
-        Image,
-        ImageAlias,
-        InstanceType,
-        JobDetail,
-        JobSummary,
-        Log,
-        LoginCode,
-        Mlflow,
-        Page,
-        Plan,
-        Preview,
-        Recurrence,
-        Run,
-        Schedule,
-        ScheduleDetail,
-        Secret,
-        SshKey,
-        Status,
-        Task,
-        Token,
-        User,
-        Variables,
-    )
-    from .why_models import Why
+    from .logs import Log
+
+
+_API = ("inside", "jobs", "pages", "why", "people", "groups", "catalogue", "datasets", "files", "schedules", "server")
+_MODULES = (*(f"holdfast.api.{noun}" for noun in _API), "holdfast.sdk.logs", "holdfast.sdk.client")
 
 
 def __getattr__(name: str) -> object:
     """Clients and records are loaded by whoever uses them: what gets inside tasks does without, and is quicker so."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import client, inside_models, models, why_models
-
-    modules = (models, inside_models, why_models, client)
+    modules = (import_module(module) for module in _MODULES)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
@@ -82,6 +61,7 @@ __all__ = [
     "JobDetail",
     "JobState",
     "JobSummary",
+    "ListedJob",
     "Log",
     "LoginCode",
     "Mlflow",
@@ -99,6 +79,7 @@ __all__ = [
     "SshLines",
     "Stacks",
     "Status",
+    "SubmittedJob",
     "Task",
     "Ticket",
     "Token",

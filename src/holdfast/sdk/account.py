@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from holdfast import api
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import AuditPage, LoginCode, SshKey
 
 
 class AccountCalls:
     @endpoint
-    def keys(self) -> Call[tuple[SshKey, ...]]:
+    def keys(self) -> Call[tuple[api.people.SshKey, ...]]:
         """One's SSH keys."""
-        return call("GET", "/me/keys", as_items(SshKey))
+        return call("GET", "/me/keys", as_items(api.people.SshKey))
 
     @endpoint
-    def add_key(self, value: str, *, title: str | None = None) -> Call[SshKey]:
+    def add_key(self, value: str, *, title: str | None = None) -> Call[api.people.SshKey]:
         """A public key, as in ~/.ssh/id_ed25519.pub; without a title it goes by its comment."""
-        return call("POST", "/me/keys", as_a(SshKey), body=given(value=value, title=title))
+        return call("POST", "/me/keys", as_a(api.people.SshKey), body=given(value=value, title=title))
 
     @endpoint
     def remove_key(self, id: str) -> Call[None]:
@@ -30,9 +31,9 @@ class AccountCalls:
         return call("DELETE", "/me/logins", as_nothing)
 
     @endpoint
-    def login_code(self) -> Call[LoginCode]:
+    def login_code(self) -> Call[api.people.LoginCode]:
         """A link that logs a browser in as whoever asks: once, within ten minutes."""
-        return call("POST", "/login-codes", as_a(LoginCode))
+        return call("POST", "/login-codes", as_a(api.people.LoginCode))
 
     @endpoint
     def audit(
@@ -45,7 +46,7 @@ class AccountCalls:
         until: datetime | None = None,
         before: int | None = None,
         limit: int | None = None,
-    ) -> Call[AuditPage]:
+    ) -> Call[api.people.AuditPage]:
         """Who changed what about the place, newest first; for admins. `before` is the `next` of the page before."""
         params = given(
             user=user,
@@ -56,4 +57,4 @@ class AccountCalls:
             before=before,
             limit=limit,
         )
-        return call("GET", "/audit", as_a(AuditPage), params=params)
+        return call("GET", "/audit", as_a(api.people.AuditPage), params=params)

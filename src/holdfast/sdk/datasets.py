@@ -2,93 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import Unpack
+
+from holdfast import api
 
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import Dataset, GitState, Variables
 
 SYNC_TIMEOUT = 90.0  # seconds; the server answers sooner
 
 
 class DatasetCalls:
     @endpoint
-    def datasets(self) -> Call[tuple[Dataset, ...]]:
+    def datasets(self) -> Call[tuple[api.datasets.Dataset, ...]]:
         """Those one may use; all, for admins."""
-        return call("GET", "/datasets", as_items(Dataset))
+        return call("GET", "/datasets", as_items(api.datasets.Dataset))
 
     @endpoint
-    def dataset(self, name: str) -> Call[Dataset]:
-        return call("GET", _dataset(name), as_a(Dataset))
+    def dataset(self, name: str) -> Call[api.datasets.Dataset]:
+        return call("GET", _dataset(name), as_a(api.datasets.Dataset))
 
     @endpoint
     def add_dataset(
-        self,
-        name: str,
-        path: str | None = None,
-        *,
-        display_name: str | None = None,
-        description: str | None = None,
-        read_only: bool | None = None,
-        everyone: bool | None = None,
-        groups: Sequence[str] | None = None,
-        writable_groups: Sequence[str] | None = None,
-        per_user: bool | None = None,
-        default: bool | None = None,
-        kind: str | None = None,
-        data: Mapping[str, str] | None = None,
-        variables: Mapping[str, str] | None = None,
-        adopt: bool | None = None,
-    ) -> Call[Dataset]:
+        self, name: str, path: str | None = None, **fields: Unpack[api.datasets.NewDatasetFields]
+    ) -> Call[api.datasets.Dataset]:
         """Give something a name that jobs are given it by, read-only unless said otherwise: a folder of the machine, or
         what its kind says. Nobody else may use it until it is granted: to everyone, or to groups."""
-        body = given(
-            name=name,
-            path=path,
-            display_name=display_name,
-            description=description,
-            read_only=read_only,
-            everyone=everyone,
-            groups=None if groups is None else list(groups),
-            writable_groups=None if writable_groups is None else list(writable_groups),
-            per_user=per_user,
-            default=default,
-            kind=kind,
-            data=data,
-            variables=variables,
-            adopt=adopt,
-        )
-        return call("POST", "/datasets", as_a(Dataset), body=body)
+        return call("POST", "/datasets", as_a(api.datasets.Dataset), body=given(name=name, path=path, **fields))
 
     @endpoint
-    def change_dataset(
-        self,
-        name: str,
-        *,
-        path: str | None = None,
-        display_name: str | None = None,
-        description: str | None = None,
-        read_only: bool | None = None,
-        everyone: bool | None = None,
-        per_user: bool | None = None,
-        default: bool | None = None,
-        kind: str | None = None,
-        data: Mapping[str, str] | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> Call[Dataset]:
+    def change_dataset(self, name: str, **fields: Unpack[api.datasets.DatasetChange]) -> Call[api.datasets.Dataset]:
         """Change what is given. Jobs that were submitted before keep what they have."""
-        body = given(
-            path=path,
-            display_name=display_name,
-            description=description,
-            read_only=read_only,
-            everyone=everyone,
-            per_user=per_user,
-            default=default,
-            kind=kind,
-            data=data,
-            variables=variables,
-        )
-        return call("PATCH", _dataset(name), as_a(Dataset), body=body, repeatable=True)
+        return call("PATCH", _dataset(name), as_a(api.datasets.Dataset), body=fields, repeatable=True)
 
     @endpoint
     def remove_dataset(self, name: str, *, purge: bool = False) -> Call[None]:
@@ -96,20 +40,22 @@ class DatasetCalls:
         return call("DELETE", _dataset(name), as_nothing, params={"purge": purge})
 
     @endpoint
-    def dataset_variables(self, name: str) -> Call[Variables]:
+    def dataset_variables(self, name: str) -> Call[api.datasets.Variables]:
         """Of the kind env, with their values; for admins."""
-        return call("GET", f"{_dataset(name)}/variables", as_a(Variables))
+        return call("GET", f"{_dataset(name)}/variables", as_a(api.datasets.Variables))
 
     @endpoint
-    def sync_dataset(self, name: str) -> Call[GitState]:
+    def sync_dataset(self, name: str) -> Call[api.datasets.GitState]:
         """Bring a git dataset up to date. Returns when that is done, or after a minute, busy."""
-        return call("POST", f"{_dataset(name)}/sync", as_a(GitState), timeout=SYNC_TIMEOUT, repeatable=True)
+        return call(
+            "POST", f"{_dataset(name)}/sync", as_a(api.datasets.GitState), timeout=SYNC_TIMEOUT, repeatable=True
+        )
 
     @endpoint
-    def grant_dataset(self, name: str, group: str, *, writable: bool = False) -> Call[Dataset]:
+    def grant_dataset(self, name: str, group: str, *, writable: bool = False) -> Call[api.datasets.Dataset]:
         """Let the members of a group use it; `writable`: and their jobs write to it, whatever read_only says."""
         params = {"writable": writable}
-        return call("PUT", f"{_dataset(name)}/groups/{segment(group)}", as_a(Dataset), params=params)
+        return call("PUT", f"{_dataset(name)}/groups/{segment(group)}", as_a(api.datasets.Dataset), params=params)
 
     @endpoint
     def revoke_dataset(self, name: str, group: str) -> Call[None]:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from holdfast.core.errors import Problem
 
 from .errors import ApiError, CannotConnect, UnexpectedReply
-from .reading import read
+from .reading import dump, read
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -154,7 +154,7 @@ def call(
     """A call of the native API. Parameters that are None are left out; reads and replacements are repeatable."""
     sent = dict(headers or {})
     if body is not None:
-        content, content_type = json.dumps(body).encode(), "application/json"
+        content, content_type = json.dumps(dump(body)).encode(), "application/json"
     if content is not None:
         sent["Content-Type"] = content_type
     request = Request(

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from holdfast import api
+
 from .errors import UnexpectedReply
 from .exchange import (
     Call,
@@ -25,7 +27,6 @@ from .exchange import (
     flow,
     segment,
 )
-from .models import Artifacts, File, FileList, Month, RemovedFiles
 
 IDENTITY = {"Accept-Encoding": "identity"}  # byte for byte
 QUIET = 300.0  # seconds without a byte; a large folder takes a while
@@ -42,14 +43,14 @@ class FileCalls:
         recursive: bool = False,
         limit: int | None = None,
         after: str | None = None,
-    ) -> Call[FileList]:
+    ) -> Call[api.files.FileList]:
         """What lies in a folder of a group's shared files; recursive: the files in it, wherever they lie below. `after`
         is the `next` of the answer before."""
         params = {"path": path or None, "recursive": recursive, "limit": limit, "after": after}
-        return call("GET", _files(group), as_a(FileList), params=params, timeout=QUIET)
+        return call("GET", _files(group), as_a(api.files.FileList), params=params, timeout=QUIET)
 
     @flow
-    def all_files(self, group: str, path: str = "", *, recursive: bool = True) -> Flow[File]:
+    def all_files(self, group: str, path: str = "", *, recursive: bool = True) -> Flow[api.files.File]:
         """The same, however many there are."""
         return _all_files(group, path, recursive)
 
@@ -66,24 +67,24 @@ class FileCalls:
         file: str | os.PathLike[str],
         *,
         progress: Callable[[int], None] | None = None,
-    ) -> Call[File]:
+    ) -> Call[api.files.File]:
         """Send a file to a group's shared files; `progress` is told of each piece. Folders on the way are made, and a
         file of that path is replaced once all of the new one is there."""
         source = Path(file)
         upload = Upload(path=source, size=source.stat().st_size, progress=progress)
         address = f"{_files(group)}/{segment(path, safe='/')}"
-        return call("PUT", address, as_a(File), content=upload, timeout=QUIET)
+        return call("PUT", address, as_a(api.files.File), content=upload, timeout=QUIET)
 
     @endpoint
-    def remove_files(self, group: str, path: str = "", *, recursive: bool = False) -> Call[RemovedFiles]:
+    def remove_files(self, group: str, path: str = "", *, recursive: bool = False) -> Call[api.files.RemovedFiles]:
         """A file, or with `recursive` a folder and all that is in it; without a path, everything."""
         params = {"path": path or None, "recursive": recursive}
-        return call("DELETE", _files(group), as_a(RemovedFiles), params=params, timeout=QUIET)
+        return call("DELETE", _files(group), as_a(api.files.RemovedFiles), params=params, timeout=QUIET)
 
     @endpoint
-    def artifacts(self, ref: str) -> Call[Artifacts]:
+    def artifacts(self, ref: str) -> Call[api.files.Artifacts]:
         """What was kept of a job's files."""
-        return call("GET", _artifacts(ref), as_a(Artifacts), timeout=QUIET)
+        return call("GET", _artifacts(ref), as_a(api.files.Artifacts), timeout=QUIET)
 
     @flow
     def read_artifact(self, ref: str, path: str) -> Flow[bytes]:
@@ -91,9 +92,9 @@ class FileCalls:
         return _pieces(f"{_artifacts(ref)}/{segment(path, safe='/')}")
 
     @endpoint
-    def usage_months(self) -> Call[tuple[Month, ...]]:
+    def usage_months(self) -> Call[tuple[api.files.Month, ...]]:
         """Months with a usage report, newest first; for admins."""
-        return call("GET", "/usage", as_items(Month), timeout=QUIET)
+        return call("GET", "/usage", as_items(api.files.Month), timeout=QUIET)
 
     @endpoint
     def usage(self, year: int, month: int) -> Call[str]:
@@ -106,11 +107,11 @@ class FileCalls:
         return _pieces(f"/usage/{year}/{month}/details")
 
 
-def _all_files(group: str, path: str, recursive: bool) -> Flow[File]:
+def _all_files(group: str, path: str, recursive: bool) -> Flow[api.files.File]:
     after: str | None = None
     while True:
         params = {"path": path or None, "recursive": recursive, "limit": PAGE, "after": after}
-        page = yield from call("GET", _files(group), as_a(FileList), params=params, timeout=QUIET).steps(0)
+        page = yield from call("GET", _files(group), as_a(api.files.FileList), params=params, timeout=QUIET).steps(0)
         for item in page.items:
             yield Give(item)
         after = page.next

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from holdfast import api
 from holdfast.core.states import JobState
 
 from .exchange import (
@@ -26,7 +27,6 @@ from .exchange import (
     given,
     segment,
 )
-from .models import Attempt, Event, EventPage, Holds, JobDetail, JobSummary, Page, Plan, Released, StopReport, Task
 
 JobText = str | bytes | Mapping[str, Any]
 
@@ -58,10 +58,10 @@ class JobCalls:
         dialect: str | None = None,
         hold: str | None = None,
         notify: str | None = None,
-    ) -> Call[Plan]:
+    ) -> Call[api.jobs.Plan]:
         """What would happen to this job if it were submitted now."""
         params = {"group": group, "dialect": dialect, "hold": hold, "notify": notify}
-        return call("POST", "/jobs/plan", as_a(Plan), params=params, repeatable=True, **_body(job))
+        return call("POST", "/jobs/plan", as_a(api.jobs.Plan), params=params, repeatable=True, **_body(job))
 
     @endpoint
     def submit(
@@ -73,7 +73,7 @@ class JobCalls:
         hold: str | None = None,
         notify: str | None = None,
         key: str | None = None,
-    ) -> Call[JobSummary]:
+    ) -> Call[api.jobs.SubmittedJob]:
         """Submit a job: text in any dialect, or a mapping. Safe to repeat with the same `key`; without one, a fresh key
         lets this very call be repeated when the connection breaks, so that the job is never submitted twice. `hold`
         keeps tasks that fail, whatever the job says: true, 7d, files, files:7d; false: not. `notify` are events to be
@@ -81,7 +81,7 @@ class JobCalls:
         return call(
             "POST",
             "/jobs",
-            as_a(JobSummary),
+            as_a(api.jobs.SubmittedJob),
             params={"group": group, "dialect": dialect, "hold": hold, "notify": notify},
             headers=_key(key),
             repeatable=True,
@@ -91,37 +91,41 @@ class JobCalls:
     @endpoint
     def jobs(
         self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[JobFilters]
-    ) -> Call[Page[JobSummary]]:
+    ) -> Call[api.pages.Page[api.jobs.ListedJob]]:
         """One page of the job list, newest first; `cursor` is the `next` of the page before."""
         return _list_jobs(filters, limit, cursor)
 
     @endpoint
-    def job(self, ref: str) -> Call[JobDetail]:
+    def job(self, ref: str) -> Call[api.jobs.JobDetail]:
         """One job: by id, by a unique part of it, or the newest of that name."""
-        return call("GET", _job(ref), as_a(JobDetail))
+        return call("GET", _job(ref), as_a(api.jobs.JobDetail))
 
     @endpoint
-    def stop(self, ref: str) -> Call[JobSummary]:
+    def stop(self, ref: str) -> Call[api.jobs.JobSummary]:
         """Ask for a job to end; no change when it has ended."""
-        return call("POST", f"{_job(ref)}/stop", as_a(JobSummary), repeatable=True)
+        return call("POST", f"{_job(ref)}/stop", as_a(api.jobs.JobSummary), repeatable=True)
 
     @endpoint
-    def stop_many(self, refs: Iterable[str]) -> Call[StopReport]:
+    def stop_many(self, refs: Iterable[str]) -> Call[api.jobs.StopReport]:
         """Ask for several jobs to end; says which could not be asked, and why."""
-        return call("POST", "/jobs/stop", as_a(StopReport), body={"jobs": list(refs)}, repeatable=True)
+        return call(
+            "POST", "/jobs/stop", as_a(api.jobs.StopReport), body=api.jobs.StopMany(jobs=list(refs)), repeatable=True
+        )
 
     @endpoint
     def rerun(
         self, ref: str, *, hold: str | None = None, notify: str | None = None, key: str | None = None
-    ) -> Call[JobSummary]:
+    ) -> Call[api.jobs.SubmittedJob]:
         """Submit the same job anew; `hold`, `notify` and `key` as with `submit`."""
         params = {"hold": hold, "notify": notify}
-        return call("POST", f"{_job(ref)}/rerun", as_a(JobSummary), params=params, headers=_key(key), repeatable=True)
+        return call(
+            "POST", f"{_job(ref)}/rerun", as_a(api.jobs.SubmittedJob), params=params, headers=_key(key), repeatable=True
+        )
 
     @endpoint
-    def hold(self, ref: str) -> Call[Holds]:
+    def hold(self, ref: str) -> Call[api.jobs.Holds]:
         """What of a job is held now."""
-        return call("GET", f"{_job(ref)}/hold", as_a(Holds))
+        return call("GET", f"{_job(ref)}/hold", as_a(api.jobs.Holds))
 
     @endpoint
     def extend(
@@ -132,27 +136,27 @@ class JobCalls:
         longer: float | None = None,
         until: datetime | None = None,
         files_only: bool = False,
-    ) -> Call[Holds]:
+    ) -> Call[api.jobs.Holds]:
         """Hold failed tasks for so many seconds `longer`, or `until` then; with neither, as long again as is usual.
         With `files_only`, their processes end and only the files are kept on."""
         keep = "files" if files_only else None
         body = given(**{"for": longer}, until=_instant(until), keep=keep, task=task)
-        return call("POST", f"{_job(ref)}/hold", as_a(Holds), body=body)
+        return call("POST", f"{_job(ref)}/hold", as_a(api.jobs.Holds), body=body)
 
     @endpoint
-    def release(self, ref: str, task: str | None = None) -> Call[Released]:
+    def release(self, ref: str, task: str | None = None) -> Call[api.jobs.Released]:
         """Let held tasks go, all of the job or one: they end as failed as they were."""
-        return call("DELETE", f"{_job(ref)}/hold", as_a(Released), params={"task": task})
+        return call("DELETE", f"{_job(ref)}/hold", as_a(api.jobs.Released), params={"task": task})
 
     @endpoint
-    def tag(self, ref: str, tag: str) -> Call[JobSummary]:
+    def tag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
         """Mark a job with a word; no change when it has it."""
-        return call("PUT", f"{_job(ref)}/tags/{segment(tag)}", as_a(JobSummary), repeatable=True)
+        return call("PUT", f"{_job(ref)}/tags/{segment(tag)}", as_a(api.jobs.JobSummary), repeatable=True)
 
     @endpoint
-    def untag(self, ref: str, tag: str) -> Call[JobSummary]:
+    def untag(self, ref: str, tag: str) -> Call[api.jobs.JobSummary]:
         """Take such a word away again."""
-        return call("DELETE", f"{_job(ref)}/tags/{segment(tag)}", as_a(JobSummary))
+        return call("DELETE", f"{_job(ref)}/tags/{segment(tag)}", as_a(api.jobs.JobSummary))
 
     @endpoint
     def job_yaml(self, ref: str) -> Call[str]:
@@ -165,19 +169,19 @@ class JobCalls:
         return call("GET", f"{_job(ref)}/source", as_text)
 
     @endpoint
-    def events(self, ref: str, *, after: int | None = None, limit: int | None = None) -> Call[EventPage]:
+    def events(self, ref: str, *, after: int | None = None, limit: int | None = None) -> Call[api.jobs.EventPage]:
         """What happened to a job, oldest first, from the event after number `after` on."""
         return _events(ref, after, limit)
 
     @endpoint
-    def tasks(self, ref: str) -> Call[tuple[Task, ...]]:
+    def tasks(self, ref: str) -> Call[tuple[api.jobs.Task, ...]]:
         """The tasks of the current attempt."""
-        return call("GET", f"{_job(ref)}/tasks", as_items(Task))
+        return call("GET", f"{_job(ref)}/tasks", as_items(api.jobs.Task))
 
     @endpoint
-    def attempts(self, ref: str) -> Call[tuple[Attempt, ...]]:
+    def attempts(self, ref: str) -> Call[tuple[api.jobs.Attempt, ...]]:
         """Every attempt, newest first."""
-        return call("GET", f"{_job(ref)}/attempts", as_items(Attempt))
+        return call("GET", f"{_job(ref)}/attempts", as_items(api.jobs.Attempt))
 
     @exchange
     def wait(
@@ -187,7 +191,7 @@ class JobCalls:
         timeout: float | None = None,
         through_hold: bool = False,
         patience: float = RESTART_PATIENCE,
-    ) -> Steps[JobSummary]:
+    ) -> Steps[api.jobs.JobSummary]:
         """Wait until a job has ended, or is held for debugging unless `through_hold`. After `timeout` seconds it is
         returned as it is. Outlives restarts of the server that take less than `patience` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
@@ -200,7 +204,7 @@ class JobCalls:
                 return job
 
     @flow
-    def iter_jobs(self, *, limit: int | None = None, **filters: Unpack[JobFilters]) -> Flow[JobSummary]:
+    def iter_jobs(self, *, limit: int | None = None, **filters: Unpack[JobFilters]) -> Flow[api.jobs.ListedJob]:
         """Every job that `jobs` would list, page by page, at most `limit`."""
         cursor, left = None, limit if limit is not None else sys.maxsize
         while left > 0:
@@ -213,7 +217,9 @@ class JobCalls:
                 return
 
     @flow
-    def follow_events(self, ref: str, *, after: int | None = None, patience: float = RESTART_PATIENCE) -> Flow[Event]:
+    def follow_events(
+        self, ref: str, *, after: int | None = None, patience: float = RESTART_PATIENCE
+    ) -> Flow[api.jobs.Event]:
         """What happened and happens to a job, until it has ended."""
         seen, final = after, False
         while True:
@@ -229,7 +235,7 @@ class JobCalls:
             final = job.state.final
 
 
-def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Call[Page[JobSummary]]:
+def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Call[api.pages.Page[api.jobs.ListedJob]]:
     params = {
         "group": tuple(filters.get("groups", ())),
         "user": filters.get("user"),
@@ -241,16 +247,16 @@ def _list_jobs(filters: JobFilters, limit: int | None, cursor: str | None) -> Ca
         "limit": limit,
         "cursor": cursor,
     }
-    return call("GET", "/jobs", as_a(Page[JobSummary]), params=params)
+    return call("GET", "/jobs", as_a(api.pages.Page[api.jobs.ListedJob]), params=params)
 
 
-def _events(ref: str, after: int | None, limit: int | None = None) -> Call[EventPage]:
-    return call("GET", f"{_job(ref)}/events", as_a(EventPage), params={"after": after, "limit": limit})
+def _events(ref: str, after: int | None, limit: int | None = None) -> Call[api.jobs.EventPage]:
+    return call("GET", f"{_job(ref)}/events", as_a(api.jobs.EventPage), params={"after": after, "limit": limit})
 
 
-def _poll(ref: str, seconds: float, *, held: bool = False) -> Call[JobSummary]:
+def _poll(ref: str, seconds: float, *, held: bool = False) -> Call[api.jobs.JobSummary]:
     params = {"timeout": f"{seconds:g}", "held": held or None}
-    return call("GET", f"{_job(ref)}/wait", as_a(JobSummary), params=params, timeout=seconds + 15)
+    return call("GET", f"{_job(ref)}/wait", as_a(api.jobs.JobSummary), params=params, timeout=seconds + 15)
 
 
 def _job(ref: str) -> str:

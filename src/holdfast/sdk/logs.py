@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from holdfast import api
+
 from .errors import ApiError, CannotConnect
 from .exchange import (
     Call,
@@ -27,7 +29,6 @@ from .exchange import (
     flow,
     segment,
 )
-from .models import JobDetail, Log, LogHits
 
 QUIET = 60.0  # seconds without a byte after which a follower connects anew, in case the line is dead
 RESTART_PATIENCE = 60.0
@@ -51,6 +52,18 @@ class Selection:
     def params(self, **more: object) -> dict[str, object]:
         own = {"task": self.task, "attempt": self.attempt, "try": self.number, "stream": self.stream}
         return {**own, **more}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A piece of a log and where it lies in the whole."""
+
+    data: bytes
+    start: int
+    end: int
+    size: int  # of the whole log so far
+    complete: bool  # no more bytes will come
+    task: str = ""  # whose log it is
 
 
 class LogCalls:
@@ -111,11 +124,11 @@ class LogCalls:
         stream: str | None = None,
         start: int | None = None,
         limit: int | None = None,
-    ) -> Call[LogHits]:
-        """Where `text` occurs in a log, as a `regex` where it matches (RE2 syntax); `next` says where to go on."""
+    ) -> Call[api.logs.LogHits]:
+        """Where `text` occurs in a log; `next` of the answer is where to go on."""
         chosen = Selection(ref=ref, task=task, attempt=attempt, number=number, stream=stream)
         asked = {"q": text, "regex": regex, "ignore_case": ignore_case, "start": start, "limit": limit}
-        return call("GET", f"{chosen.path}/search", as_a(LogHits), params=chosen.params(**asked))
+        return call("GET", f"{chosen.path}/search", as_a(api.logs.LogHits), params=chosen.params(**asked))
 
 
 IDENTITY = {"Accept-Encoding": "identity"}  # byte for byte, with nothing held back to be compressed
@@ -162,7 +175,7 @@ def _stream(chosen: Selection, part: Mapping[str, object], follow: _Following, s
 
 def _pin(chosen: Selection) -> Steps[Selection]:
     """Name the try: after a restart of the server the newest one may be another, and offsets would mix."""
-    ask = call("GET", f"/jobs/{segment(chosen.ref)}", as_a(JobDetail))
+    ask = call("GET", f"/jobs/{segment(chosen.ref)}", as_a(api.jobs.JobDetail))
     try:
         job = ask.read(checked((yield ask.request)))
     except CannotConnect as error:

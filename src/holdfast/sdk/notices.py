@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast import api
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import NoticePage, NoticeSecret, NoticeTest, Recipient
 
 _RECIPIENTS = "/me/notices/recipients"
 
@@ -14,41 +15,55 @@ class NoticeCalls:
     @endpoint
     def notices(
         self, *, user: str | None = None, before: int | None = None, limit: int | None = None
-    ) -> Call[NoticePage]:
+    ) -> Call[api.notifications.NoticePage]:
         """What one was told, newest first; for admins, what another user was. `before` is the `next` of a page."""
         whose = "/me" if user is None else f"/users/{segment(user)}"
-        return call("GET", f"{whose}/notices", as_a(NoticePage), params=given(before=before, limit=limit))
+        return call(
+            "GET", f"{whose}/notices", as_a(api.notifications.NoticePage), params=given(before=before, limit=limit)
+        )
 
     @endpoint
-    def recipients(self, *, user: str | None = None) -> Call[tuple[Recipient, ...]]:
+    def recipients(self, *, user: str | None = None) -> Call[tuple[api.notifications.Recipient, ...]]:
         """Where one is told of what; for admins, where another user is."""
         whose = "/me" if user is None else f"/users/{segment(user)}"
-        return call("GET", f"{whose}/notices/recipients", as_items(Recipient))
+        return call("GET", f"{whose}/notices/recipients", as_items(api.notifications.Recipient))
 
     @endpoint
-    def add_recipient(self, way: str, address: str, *, events: Iterable[str] | None = None) -> Call[Recipient]:
+    def add_recipient(
+        self, way: str, address: str, *, events: Iterable[str] | None = None
+    ) -> Call[api.notifications.Recipient]:
         """`way` is webhook, slack or mail. Without events: all but started, stopped and retried."""
-        body = given(way=way, address=address, events=None if events is None else list(events))
-        return call("POST", _RECIPIENTS, as_a(Recipient), body=body)
+        body = api.notifications.NewRecipient(way=way, address=address, events=None if events is None else list(events))
+        return call("POST", _RECIPIENTS, as_a(api.notifications.Recipient), body=body)
 
     @endpoint
-    def choose_events(self, id: str, events: Iterable[str]) -> Call[Recipient]:
+    def choose_events(self, id: str, events: Iterable[str]) -> Call[api.notifications.Recipient]:
         """Other events for a recipient."""
-        return call("PATCH", _recipient(id), as_a(Recipient), body={"events": list(events)})
+        return call(
+            "PATCH",
+            _recipient(id),
+            as_a(api.notifications.Recipient),
+            body=api.notifications.RecipientChange(events=list(events)),
+        )
 
     @endpoint
     def remove_recipient(self, id: str) -> Call[None]:
         return call("DELETE", _recipient(id), as_nothing)
 
     @endpoint
-    def test_recipient(self, id: str) -> Call[NoticeTest]:
+    def test_recipient(self, id: str) -> Call[api.notifications.NoticeTest]:
         """Send a notice there now, once, and say what came back."""
-        return call("POST", f"{_recipient(id)}/test", as_a(NoticeTest))
+        return call("POST", f"{_recipient(id)}/test", as_a(api.notifications.NoticeTest))
 
     @endpoint
-    def notice_secret(self, address: str) -> Call[NoticeSecret]:
+    def notice_secret(self, address: str) -> Call[api.notifications.NoticeSecret]:
         """What the receiver at this address checks signatures with."""
-        return call("POST", "/me/notices/secret", as_a(NoticeSecret), body={"address": address})
+        return call(
+            "POST",
+            "/me/notices/secret",
+            as_a(api.notifications.NoticeSecret),
+            body=api.notifications.NoticeAddress(address=address),
+        )
 
 
 def _recipient(id: str) -> str:

@@ -7,31 +7,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast import api
+
 from .exchange import Call, Upload, as_a, as_items, as_nothing, call, endpoint, parse, segment
-from .models import Capacity, Health, Image, Status, Version
 
 UPLOAD_TIMEOUT = 3600.0  # seconds; the server unpacks the image before it answers
 
 
 class PlaceCalls:
     @endpoint
-    def health(self) -> Call[Health]:
+    def health(self) -> Call[api.server.Health]:
         """Whether the server is well; needs no login."""
-        return call("GET", "/health", as_a(Health))
+        return call("GET", "/health", as_a(api.server.Health))
 
     @endpoint
-    def version(self) -> Call[Version]:
+    def version(self) -> Call[api.server.Version]:
         """The server's version; needs no login."""
-        return call("GET", "/version", as_a(Version))
+        return call("GET", "/version", as_a(api.server.Version))
 
     @endpoint
-    def status(self) -> Call[Status]:
-        return call("GET", "/status", as_a(Status))
+    def status(self) -> Call[api.server.Status]:
+        return call("GET", "/status", as_a(api.server.Status))
 
     @endpoint
-    def capacity(self) -> Call[Capacity]:
+    def capacity(self) -> Call[api.server.Capacity]:
         """Machines, what is free on them, and what each group uses of its quota."""
-        return call("GET", "/capacity", as_a(Capacity))
+        return call("GET", "/capacity", as_a(api.server.Capacity))
 
     @endpoint
     def openapi(self) -> Call[dict[str, Any]]:
@@ -39,17 +40,19 @@ class PlaceCalls:
         return call("GET", "/openapi.json", parse)
 
     @endpoint
-    def images(self) -> Call[tuple[Image, ...]]:
-        return call("GET", "/images", as_items(Image))
+    def images(self) -> Call[tuple[api.catalogue.Image, ...]]:
+        return call("GET", "/images", as_items(api.catalogue.Image))
 
     @endpoint
     def import_image(
         self, name: str, file: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None
-    ) -> Call[Image]:
+    ) -> Call[api.catalogue.Image]:
         """Send an image archive (docker save, OCI layout or root filesystem tar); `progress` is told of each piece."""
         path = Path(file)
         upload = Upload(path=path, size=path.stat().st_size, progress=progress)
-        return call("POST", "/images", as_a(Image), params={"name": name}, content=upload, timeout=UPLOAD_TIMEOUT)
+        return call(
+            "POST", "/images", as_a(api.catalogue.Image), params={"name": name}, content=upload, timeout=UPLOAD_TIMEOUT
+        )
 
     @endpoint
     def remove_image(self, name: str) -> Call[None]:

@@ -54,6 +54,8 @@ def reader(kind: Any) -> Reader:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return _optional(reader(next(arg for arg in args if arg is not type(None))))
+    if origin is typing.Literal:
+        return _text
     if origin is tuple:
         return _sequence(reader(args[0]))
     if origin in (dict, Mapping):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
+
+from holdfast import api
 
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
 from .jobs import JobText
-from .models import JobSummary, Preview, Run, ScheduleDetail, SchedulePage
 
 KEEP: Any = object()  # leaves an end as it is, where None takes it away
 
@@ -27,7 +28,7 @@ class ScheduleCalls:
         descending: bool | None = None,
         offset: int | None = None,
         limit: int | None = None,
-    ) -> Call[SchedulePage]:
+    ) -> Call[api.schedules.SchedulePage]:
         """A page of them, those changed last first. `order`: updated, created, name, group, user or next-run."""
         params = {
             "group": ",".join(groups) or None,
@@ -39,11 +40,11 @@ class ScheduleCalls:
             "offset": offset,
             "limit": limit,
         }
-        return call("GET", "/schedules", as_a(SchedulePage), params=params)
+        return call("GET", "/schedules", as_a(api.schedules.SchedulePage), params=params)
 
     @endpoint
-    def schedule(self, id: str) -> Call[ScheduleDetail]:
-        return call("GET", _schedule(id), as_a(ScheduleDetail))
+    def schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
+        return call("GET", _schedule(id), as_a(api.schedules.ScheduleDetail))
 
     @endpoint
     def add_schedule(
@@ -53,28 +54,16 @@ class ScheduleCalls:
         *,
         kind: str | None = None,
         timezone: str | None = None,
-        group: str | None = None,
-        dialect: str | None = None,
-        overlap: str | None = None,
-        missed: str | None = None,
         ends_at: datetime | None = None,
-        paused: bool | None = None,
-    ) -> Call[ScheduleDetail]:
+        **fields: Unpack[api.schedules.ScheduleFields],
+    ) -> Call[api.schedules.ScheduleDetail]:
         """Submit a job file again and again: by five-field cron text, or daily, weekly, monthly or inactive (`kind`).
 
         Its jobs are yours, and are submitted with the rights you have at each time.
         """
-        body = given(
-            job=_text(job),
-            recurrence=_recurrence(cron, kind, timezone),
-            group=group,
-            dialect=dialect,
-            overlap=overlap,
-            missed=missed,
-            ends_at=_time(ends_at),
-            paused=paused,
-        )
-        return call("POST", "/schedules", as_a(ScheduleDetail), body=body)
+        recurrence = _recurrence(cron, kind, timezone)
+        body = given(job=_text(job), recurrence=recurrence, ends_at=_time(ends_at), **fields)
+        return call("POST", "/schedules", as_a(api.schedules.ScheduleDetail), body=body)
 
     @endpoint
     def change_schedule(
@@ -85,40 +74,27 @@ class ScheduleCalls:
         cron: str | None = None,
         kind: str | None = None,
         timezone: str | None = None,
-        group: str | None = None,
-        dialect: str | None = None,
         form: Mapping[str, Any] | None = None,
-        overlap: str | None = None,
-        missed: str | None = None,
         ends_at: datetime | None = KEEP,
-        paused: bool | None = None,
-    ) -> Call[ScheduleDetail]:
+        **fields: Unpack[api.schedules.ScheduleFields],
+    ) -> Call[api.schedules.ScheduleDetail]:
         """Change what is given. A recurrence is changed as a whole: give its time zone with it. `ends_at=None`: no end.
         `form`: some fields of PrimeHub's job form, where the job file is in that form."""
         changed = None if (cron, kind, timezone) == (None, None, None) else _recurrence(cron, kind, timezone)
-        body = given(
-            job=None if job is None else _text(job),
-            recurrence=changed,
-            group=group,
-            dialect=dialect,
-            form=form,
-            overlap=overlap,
-            missed=missed,
-            paused=paused,
-        )
+        body = given(job=None if job is None else _text(job), recurrence=changed, form=form, **fields)
         if ends_at is not KEEP:
             body["ends_at"] = _time(ends_at)
-        return call("PATCH", _schedule(id), as_a(ScheduleDetail), body=body, repeatable=True)
+        return call("PATCH", _schedule(id), as_a(api.schedules.ScheduleDetail), body=body, repeatable=True)
 
     @endpoint
-    def pause_schedule(self, id: str) -> Call[ScheduleDetail]:
+    def pause_schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
         """Nothing is due until it is resumed."""
-        return call("PATCH", _schedule(id), as_a(ScheduleDetail), body={"paused": True}, repeatable=True)
+        return call("PATCH", _schedule(id), as_a(api.schedules.ScheduleDetail), body={"paused": True}, repeatable=True)
 
     @endpoint
-    def resume_schedule(self, id: str) -> Call[ScheduleDetail]:
+    def resume_schedule(self, id: str) -> Call[api.schedules.ScheduleDetail]:
         """From its next time on; what was due meanwhile is not made up for."""
-        return call("PATCH", _schedule(id), as_a(ScheduleDetail), body={"paused": False}, repeatable=True)
+        return call("PATCH", _schedule(id), as_a(api.schedules.ScheduleDetail), body={"paused": False}, repeatable=True)
 
     @endpoint
     def remove_schedule(self, id: str) -> Call[None]:
@@ -126,15 +102,17 @@ class ScheduleCalls:
         return call("DELETE", _schedule(id), as_nothing)
 
     @endpoint
-    def run_schedule(self, id: str) -> Call[JobSummary]:
+    def run_schedule(self, id: str) -> Call[api.jobs.SubmittedJob]:
         """One job from its template, now, and yours."""
-        return call("POST", f"{_schedule(id)}/run", as_a(JobSummary))
+        return call("POST", f"{_schedule(id)}/run", as_a(api.jobs.SubmittedJob))
 
     @endpoint
-    def schedule_runs(self, id: str, *, before: int | None = None, limit: int | None = None) -> Call[tuple[Run, ...]]:
+    def schedule_runs(
+        self, id: str, *, before: int | None = None, limit: int | None = None
+    ) -> Call[tuple[api.schedules.Run, ...]]:
         """What came of each time it was due or was asked to run, newest first."""
         params = {"before": before, "limit": limit}
-        return call("GET", f"{_schedule(id)}/runs", as_items(Run), params=params)
+        return call("GET", f"{_schedule(id)}/runs", as_items(api.schedules.Run), params=params)
 
     @endpoint
     def preview_schedule(
@@ -145,18 +123,20 @@ class ScheduleCalls:
         timezone: str | None = None,
         count: int | None = None,
         ends_at: datetime | None = None,
-    ) -> Call[Preview]:
+    ) -> Call[api.schedules.Preview]:
         """When a schedule of that kind would be due next."""
         body = given(recurrence=_recurrence(cron, kind, timezone), count=count, ends_at=_time(ends_at))
-        return call("POST", "/schedules/preview", as_a(Preview), body=body, repeatable=True)
+        return call("POST", "/schedules/preview", as_a(api.schedules.Preview), body=body, repeatable=True)
 
 
 def _schedule(id: str) -> str:
     return f"/schedules/{segment(id)}"
 
 
-def _recurrence(cron: str | None, kind: str | None, timezone: str | None) -> dict[str, Any]:
-    return given(kind=kind or ("custom" if cron is not None else "inactive"), cron=cron, timezone=timezone)
+def _recurrence(cron: str | None, kind: str | None, timezone: str | None) -> api.schedules.Recurrence:
+    return api.schedules.Recurrence(
+        kind=kind or ("custom" if cron is not None else "inactive"), cron=cron, timezone=timezone or ""
+    )
 
 
 def _text(job: JobText) -> str:

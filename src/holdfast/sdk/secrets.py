@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
+from holdfast import api
+
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
-from .models import Secret
 
 
 class SecretCalls:
     @endpoint
-    def secrets(self) -> Call[tuple[Secret, ...]]:
+    def secrets(self) -> Call[tuple[api.catalogue.Secret, ...]]:
         """All, for admins; those for registries, for others."""
-        return call("GET", "/secrets", as_items(Secret))
+        return call("GET", "/secrets", as_items(api.catalogue.Secret))
 
     @endpoint
-    def secret(self, name: str) -> Call[Secret]:
-        return call("GET", _secret(name), as_a(Secret))
+    def secret(self, name: str) -> Call[api.catalogue.Secret]:
+        return call("GET", _secret(name), as_a(api.catalogue.Secret))
 
     @endpoint
     def add_secret(
-        self,
-        name: str,
-        value: str,
-        *,
-        display_name: str | None = None,
-        kind: str | None = None,
-        registry_host: str | None = None,
-        username: str | None = None,
-    ) -> Call[Secret]:
+        self, name: str, value: str, **fields: Unpack[api.catalogue.NewSecretFields]
+    ) -> Call[api.catalogue.Secret]:
         """A private SSH key or a password for git; with the kind registry, a password to pull images."""
-        body = given(
-            name=name,
-            value=value,
-            display_name=display_name,
-            kind=kind,
-            registry_host=registry_host,
-            username=username,
-        )
-        return call("POST", "/secrets", as_a(Secret), body=body)
+        return call("POST", "/secrets", as_a(api.catalogue.Secret), body=given(name=name, value=value, **fields))
 
     @endpoint
-    def change_secret(
-        self,
-        name: str,
-        *,
-        value: str | None = None,
-        display_name: str | None = None,
-        registry_host: str | None = None,
-        username: str | None = None,
-    ) -> Call[Secret]:
+    def change_secret(self, name: str, **fields: Unpack[api.catalogue.SecretChange]) -> Call[api.catalogue.Secret]:
         """Change what is given."""
-        body = given(value=value, display_name=display_name, registry_host=registry_host, username=username)
-        return call("PATCH", _secret(name), as_a(Secret), body=body, repeatable=True)
+        return call("PATCH", _secret(name), as_a(api.catalogue.Secret), body=fields, repeatable=True)
 
     @endpoint
     def remove_secret(self, name: str) -> Call[None]:

@@ -165,7 +165,7 @@ def _describe(app: FastAPI, late: LateRoutes) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             late.load_now()
-            app.openapi_schema = complete(generate(), PREFIX)
+            app.openapi_schema = complete(generate(), PREFIX, app.routes)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -93,7 +93,9 @@ def _shape(name: str, shape: dict[str, Any]) -> str:
         f"<td>{escape(value.get('description', ''))}</td></tr>"
         for field, value in shape.get("properties", {}).items()
     ]
-    return f'<section id="{escape(name)}"><h3>{escape(name)}</h3><table>{"".join(rows)}</table></section>'
+    body = f"<table>{''.join(rows)}</table>" if rows else f"<p>{_type(shape)}</p>"
+    about = f"<p>{escape(shape['description'])}</p>" if "description" in shape else ""
+    return f'<section id="{escape(name)}"><h3>{escape(name)}</h3>{about}{body}</section>'
 
 
 def _type(schema: dict[str, Any]) -> str:
@@ -109,4 +111,4 @@ def _type(schema: dict[str, Any]) -> str:
         return f"list of {_type(schema.get('items', {}))}"
     if isinstance(schema.get("additionalProperties"), dict):
         return f"name → {_type(schema['additionalProperties'])}"
-    return escape(str(schema.get("type", "")))
+    return "time" if schema.get("format") == "date-time" else escape(str(schema.get("type", "")))

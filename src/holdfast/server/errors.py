@@ -195,6 +195,7 @@ def _body(
         "hint": hint,
         "hint_data": data_of(hint),
         "request_id": request_id,
+        "problems": [],
     }
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from starlette.routing import BaseRoute
+
+from holdfast.api.errors import Error
+from holdfast.api.jobs import SubmittedJob
+
+from .rest.addresses import RestRoute
 from .rest.jobs import SUBMIT_DOCS
-from .rest.models import Error, SubmittedView
+from .rest.schemas import schemas_of
 
 OPEN = ("/health", "/version", "/identity", "/login")  # without login
 
 
-def complete(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
+def complete(schema: dict[str, Any], prefix: str, routes: Iterable[BaseRoute]) -> dict[str, Any]:
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-    for model in (Error, SubmittedView):
-        described = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas.update(described.pop("$defs", {}))
-        schemas[model.__name__] = described
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    _describe_answers(schema, [route for route in routes if isinstance(route, RestRoute) and route.shape is not None])
     schema["paths"].setdefault(f"{prefix}/jobs", {})["post"] = _submit()
     schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     schema["security"] = [{"token": []}]
@@ -27,8 +31,17 @@ def complete(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
     return schema
 
 
+def _describe_answers(schema: dict[str, Any], routes: list[RestRoute]) -> None:
+    found, shared = schemas_of([*(route.shape for route in routes), Error, SubmittedJob])
+    schema["components"]["schemas"].update(shared)
+    for route, described in zip(routes, found, strict=False):
+        for method in route.methods or ():
+            answers = schema["paths"][route.path_format][method.lower()]["responses"]
+            answers[str(route.status_code or 200)]["content"]["application/json"]["schema"] = described
+
+
 def _submit() -> dict[str, Any]:
-    shown = {"application/json": {"schema": {"$ref": "#/components/schemas/SubmittedView"}}}
+    shown = {"application/json": {"schema": {"$ref": "#/components/schemas/SubmittedJob"}}}
     return {
         **SUBMIT_DOCS,
         "responses": {

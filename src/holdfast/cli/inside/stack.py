@@ -16,7 +16,7 @@ from ..quantities import show_count
 from .target_task import TaskName, quick_client
 
 if TYPE_CHECKING:
-    from holdfast.sdk.inside_models import Process, Stacks, Thread
+    from holdfast.api.inside import Process, Stacks, Thread
 
 
 def stack(job: JobRef, task: TaskName = None, json: Json = False) -> None:

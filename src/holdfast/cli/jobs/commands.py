@@ -23,7 +23,7 @@ from .notification_options import Notify
 from .show import show_job
 
 if TYPE_CHECKING:
-    from holdfast.sdk import Event, JobDetail, JobSummary
+    from holdfast.sdk import Event, JobDetail, ListedJob
     from holdfast.sdk.jobs import JobFilters
 
 PAGE = 20  # jobs listed at once
@@ -89,7 +89,7 @@ def _words(filters: JobFilters) -> list[str]:
     return words
 
 
-def _cells(job: JobSummary, now: datetime) -> dict[str, object]:
+def _cells(job: ListedJob, now: datetime) -> dict[str, object]:
     return {
         "ID": job.id,
         "NAME": job.name,
@@ -102,7 +102,7 @@ def _cells(job: JobSummary, now: datetime) -> dict[str, object]:
     }
 
 
-def _say_more(items: tuple[JobSummary, ...], cursor: str | None, asked: Sequence[str]) -> None:
+def _say_more(items: tuple[ListedJob, ...], cursor: str | None, asked: Sequence[str]) -> None:
     debugged = [f"holdfast debug {job.id}" for job in items if job.debugger][:1]
     if cursor:
         again = shlex.join(["holdfast", "ls", *(output.safe(word) for word in asked)])
@@ -156,7 +156,7 @@ def stop(
         for one in found:
             output.emit(f"{one.id} {_stopped(one)}")
         for failure in report.failed:
-            message = output.safe(failure.error.get("message", "cannot be stopped"))
+            message = output.safe(failure.error.message or "cannot be stopped")
             output.note(f"{output.safe(failure.job)}: {message}", "red")
     if report.failed:
         raise typer.Exit(1)

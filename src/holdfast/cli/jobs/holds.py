@@ -13,7 +13,7 @@ from ..options import JobRef, Json, connect
 from ..quantities import parse_duration, parse_since, show_duration, show_instant, utc_now
 
 if TYPE_CHECKING:
-    from holdfast.sdk.models import Event, Held, JobDetail, JobSummary
+    from holdfast.api.jobs import Event, Held, JobDetail, ListedJob
 
 TaskName = Annotated[
     str | None, typer.Argument(metavar="TASK", help="Which of its held tasks: worker-0. Default: all of them.")
@@ -83,7 +83,7 @@ def time_left(until: datetime, now: datetime) -> str:
     return f"{show_duration(max(0.0, (until - now).total_seconds()))} left"
 
 
-def with_time_left(job: JobSummary, now: datetime) -> str:
+def with_time_left(job: ListedJob, now: datetime) -> str:
     """The message of a job, for one line of a list. Where a debugger waits for somebody, that is the message."""
     if job.debugger:
         return f"debugger waiting at {job.debugger}"

@@ -15,8 +15,8 @@ from .why import used_words
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from holdfast.api.why import Why
     from holdfast.sdk import Attempt, Debugger, JobDetail, Task
-    from holdfast.sdk.why_models import Why
 
 COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
 MOST_WARNINGS = 5

@@ -19,8 +19,8 @@ from .top_job import job_page
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from holdfast.sdk import Capacity, Client, JobSummary
-    from holdfast.sdk.metric_models import Load, PlaceNow
+    from holdfast.api.metrics import Load, PlaceNow
+    from holdfast.sdk import Capacity, Client, ListedJob
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def _watch(client: Client, look: Callable[[], RenderableType], every: float) -> 
             live.update(look(), refresh=True)
 
 
-def _look(client: Client, limit: int) -> tuple[Capacity, tuple[JobSummary, ...], PlaceNow]:
+def _look(client: Client, limit: int) -> tuple[Capacity, tuple[ListedJob, ...], PlaceNow]:
     return client.capacity(), client.jobs(states=ACTIVE, limit=limit).items, client.load()
 
 
@@ -88,7 +88,7 @@ def _everything(client: Client, limit: int) -> dict[str, object]:
     return {"capacity": capacity, "jobs": jobs, "load": load}
 
 
-def _page(capacity: Capacity, jobs: tuple[JobSummary, ...], load: PlaceNow) -> RenderableType:
+def _page(capacity: Capacity, jobs: tuple[ListedJob, ...], load: PlaceNow) -> RenderableType:
     from rich.console import Group
 
     parts = [_machines(capacity, load), _groups(capacity, load), _jobs(jobs, load), _footnote(jobs, load)]
@@ -140,7 +140,7 @@ def _groups(capacity: Capacity, load: PlaceNow) -> RenderableType | None:
     return output.make_table(("GROUP", "CORES", "MEMORY", "GPUS", *NOW), rows, drop=["GPU NOW"])
 
 
-def _jobs(jobs: tuple[JobSummary, ...], load: PlaceNow) -> RenderableType:
+def _jobs(jobs: tuple[ListedJob, ...], load: PlaceNow) -> RenderableType:
     if not jobs:
         return output.cell("No job runs or waits.")
     now = utc_now()
@@ -162,7 +162,7 @@ def _jobs(jobs: tuple[JobSummary, ...], load: PlaceNow) -> RenderableType:
     return output.make_table(columns, rows, cut=("NAME", "MESSAGE"), drop=[*idle, "USER", "MESSAGE", "FOR", "STATE"])
 
 
-def _used(job: JobSummary, load: Load | None) -> tuple[str, str, str]:
+def _used(job: ListedJob, load: Load | None) -> tuple[str, str, str]:
     """What it uses now, of what it asked for."""
     asked = job.resources
     cpu = f"{round(load.cpu)}" if load else NONE
@@ -171,7 +171,7 @@ def _used(job: JobSummary, load: Load | None) -> tuple[str, str, str]:
     return f"{cpu}/{asked.cpu * 100:g} %", f"{memory}/{show_size(asked.memory)}", gpu
 
 
-def _footnote(jobs: tuple[JobSummary, ...], load: PlaceNow) -> RenderableType | None:
+def _footnote(jobs: tuple[ListedJob, ...], load: PlaceNow) -> RenderableType | None:
     if not load.measured:
         return output.cell("Nothing is measured here: the setting metrics.enabled is off.")
     if any(job.state == "Running" and job.id not in load.jobs for job in jobs):

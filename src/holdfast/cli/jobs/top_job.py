@@ -11,7 +11,7 @@ from ..quantities import show_size
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from holdfast.sdk.metric_models import GpuFigures, JobNow, TaskFigures, TaskNow
+    from holdfast.api.metrics import GpuFigures, JobNow, TaskFigures, TaskNow
 
 NONE = "–"  # where there are no figures
 PLAIN = ("TASK", "STATE", "CPU", "CORES", "MEMORY", "LIMIT")

@@ -17,9 +17,9 @@ from ..options import Json, complete_job, connect
 from ..quantities import show_count, show_duration, show_instant, show_size, utc_now
 
 if TYPE_CHECKING:
+    from holdfast.api.resources import Amount
+    from holdfast.api.why import Ahead, Blocker, Efficiency, Failure, Holder, Wait, Why
     from holdfast.sdk import Client
-    from holdfast.sdk.models import Amount
-    from holdfast.sdk.why_models import Ahead, Blocker, Efficiency, Failure, Holder, Wait, Why
 
 JobOrNewest = Annotated[
     str | None,

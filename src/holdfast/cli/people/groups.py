@@ -13,8 +13,9 @@ from ..quantities import parse_duration, parse_size, show_count, show_duration, 
 from .mlflow import mlflow
 
 if TYPE_CHECKING:
+    from holdfast.api.resources import Amount, Quota
+    from holdfast.api.server import GroupUse
     from holdfast.sdk import Client, Group
-    from holdfast.sdk.models import Amount, GroupUse, Quota
 
 groups = typer.Typer(help="Groups, their quotas and members.", no_args_is_help=True)
 members = typer.Typer(help="Members of a group.", no_args_is_help=True)
@@ -229,7 +230,7 @@ def remove_member(group: GroupName, user: UserName, json: Json = False) -> None:
 
 def _quota(now: Quota | None, cpu: str | None, memory: str | None, gpu: str | None) -> Quota:
     """The present quota with what was given in place."""
-    from holdfast.sdk.models import Quota
+    from holdfast.api.resources import Quota
 
     now = now or Quota()
     return Quota(
@@ -253,7 +254,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _use(client: Client, group: str) -> GroupUse:
-    from holdfast.sdk.models import GroupUse
+    from holdfast.api.server import GroupUse
 
     found = (use for use in client.capacity().groups if use.name == group)
     return next(found, GroupUse(name=group))

@@ -13,8 +13,8 @@ from ..prompts import first_line_of_stdin, sure
 from ..quantities import show_instant
 
 if TYPE_CHECKING:
+    from holdfast.api.notifications import Recipient
     from holdfast.sdk import Client
-    from holdfast.sdk.models import Recipient
 
 notices = typer.Typer(help="What you are told of your jobs, and where.", invoke_without_command=True)
 

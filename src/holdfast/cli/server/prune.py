@@ -12,8 +12,8 @@ from ..prompts import sure
 from ..quantities import parse_duration, show_instant, show_size
 
 if TYPE_CHECKING:
+    from holdfast.api.storage import Pruned, PruneResult, Storage
     from holdfast.sdk import Client
-    from holdfast.sdk.storage import Pruned, PruneResult, Storage
 
 MAX_USERS = 10  # in the table
 _WORDS = {
@@ -83,7 +83,7 @@ def prune(
 
 def _remove(client: Client, kinds: list[str], images: list[str], age: float) -> PruneResult:
     """The server does a part of it at each call."""
-    from holdfast.sdk.storage import Pruned, PruneResult
+    from holdfast.api.storage import Pruned, PruneResult
 
     totals: dict[str, Pruned] = {}
     while True:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import Response
 
+from holdfast.api import files as api
+
 from .. import any_path  # noqa: F401 - {path:any}
 from ..access_guard import guard_request, require_job
 from ..answers import answer
 from ..auth import Ask, Caller
 from ..file_answers import answer_file
-from . import models
 from .addresses import rest_router
 from .files import FILE, Inline
 from .views import show_file
@@ -18,7 +19,7 @@ from .views import show_file
 router = rest_router("jobs")
 
 
-@router.get("/jobs/{ref}/artifacts", response_model=models.ArtifactListView)
+@router.get("/jobs/{ref}/artifacts", response_model=api.Artifacts)
 async def list_artifacts(ref: str, actor: Caller, services: Ask) -> Response:
     found = await services.artifacts.list(actor, ref)
     items = [show_file(item) for item in found.items]

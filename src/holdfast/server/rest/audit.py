@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
+from holdfast.api import people as api
 from holdfast.core.audit import AuditEvent, AuditKind, AuditQuery
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from . import models
 from .addresses import rest_router
 from .parameters import parse_time
 from .views import show_time
@@ -19,7 +19,7 @@ from .views import show_time
 router = rest_router("place")
 
 
-@router.get("/audit", response_model=models.AuditListView)
+@router.get("/audit", response_model=api.AuditPage)
 async def list_audit(
     actor: Caller,
     services: Ask,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from starlette.responses import Response
 
+from holdfast.api import files as api
 from holdfast.services.files.service import MOST_ITEMS
 
 from .. import any_path  # noqa: F401 - {path:any}
@@ -14,7 +15,6 @@ from ..access_guard import guard_request, require_files
 from ..answers import answer
 from ..auth import Ask, Caller
 from ..file_answers import answer_file
-from . import models
 from .addresses import rest_router
 from .views import show_file, show_listing
 
@@ -35,7 +35,7 @@ Recursive = Annotated[bool, Query(description="With all that lies below.")]
 Inline = Annotated[bool, Query(description="To be looked at in a browser, where it is a picture or plain text.")]
 
 
-@router.get("/groups/{group}/files", response_model=models.FileListView)
+@router.get("/groups/{group}/files", response_model=api.FileList)
 async def list_files(
     group: str,
     actor: Caller,
@@ -50,7 +50,7 @@ async def list_files(
     return answer(show_listing(found))
 
 
-@router.delete("/groups/{group}/files", response_model=models.RemovedFilesView)
+@router.delete("/groups/{group}/files", response_model=api.RemovedFiles)
 async def remove_files(
     group: str, actor: Caller, services: Ask, path: Path = "", recursive: Recursive = False
 ) -> Response:
@@ -71,13 +71,13 @@ async def read_file(
     )
 
 
-@router.put("/groups/{group}/files/{path:any}", response_model=models.FileView, openapi_extra=BODY)
+@router.put("/groups/{group}/files/{path:any}", response_model=api.File, openapi_extra=BODY)
 async def put_file(group: str, path: str, request: Request, actor: Caller, services: Ask) -> Response:
     """The body is the file itself. Folders on the way are made; a file of that path is replaced, once all is there."""
     guard = guard_request(services, request, require_files(group))
     return answer(show_file(await guard.run(services.files.put(actor, group, path, request.stream()))))
 
 
-@router.delete("/groups/{group}/files/{path:any}", response_model=models.RemovedFilesView)
+@router.delete("/groups/{group}/files/{path:any}", response_model=api.RemovedFiles)
 async def remove_file(group: str, path: str, actor: Caller, services: Ask, recursive: Recursive = False) -> Response:
     return answer({"removed": await services.files.delete(actor, group, path, recursive=recursive)})

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from starlette.responses import Response
 
+from holdfast.api import groups as api
+from holdfast.api import resources
+from holdfast.api.pages import Items
 from holdfast.core.job import Hold, Keep
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota
 from holdfast.jobspec.holds import parse_hold
-from holdfast.services.people.groups import UNSET, GroupChange
+from holdfast.services.people.groups import GroupChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import models
 from .addresses import rest_router
+from .schemas import Body, sent_fields
 from .views import show_group
 
 router = rest_router("groups")
@@ -24,52 +28,32 @@ router = rest_router("groups")
 _LONGEST = 1e9  # seconds; more is as good as no limit
 
 
-@router.get("/groups", response_model=models.GroupListView)
+@router.get("/groups", response_model=Items[api.Group])
 async def list_groups(actor: Caller, services: Ask) -> Response:
     """All, for admins; one's own, for others."""
     return answer({"items": [show_group(group) for group in await services.groups.list(actor)]})
 
 
-@router.post("/groups", response_model=models.GroupView, status_code=201)
-async def add_group(body: models.NewGroup, actor: Caller, services: Ask) -> Response:
+@router.post("/groups", response_model=api.Group, status_code=201)
+async def add_group(body: Body[api.NewGroup], actor: Caller, services: Ask) -> Response:
     """Admins only."""
-    group = Group(
-        name=body.name,
-        display_name=body.display_name,
-        description=body.description,
-        quota=_quota(body.quota),
-        user_quota=_quota(body.user_quota),
-        time_limit=_duration(body.time_limit),
-        shared_volume=body.shared_volume,
-        volume_capacity=body.volume_capacity,
-        launch_only=body.launch_only,
-        home_symlink=body.home_symlink,
-        hold=_hold(body.hold),
-    )
+    group = Group(**_read(sent_fields(body)))
     return answer(show_group(await services.groups.create(actor, group)), 201)
 
 
-@router.get("/groups/{name}", response_model=models.GroupView)
+@router.get("/groups/{name}", response_model=api.Group)
 async def show_one_group(name: str, actor: Caller, services: Ask) -> Response:
     return answer(show_group(await services.groups.get(actor, name)))
 
 
-@router.patch("/groups/{name}", response_model=models.GroupView)
-async def change_group(name: str, body: models.GroupChange, actor: Caller, services: Ask) -> Response:
+@router.patch("/groups/{name}", response_model=api.Group)
+async def change_group(name: str, body: Body[api.GroupFields], actor: Caller, services: Ask) -> Response:
     """Admins; time limit and hold also by admins of the group. What is given; a quota is replaced as a whole."""
-    given = body.model_fields_set
-    change = GroupChange(
-        **{key: value for key in _PLAIN if (value := getattr(body, key)) is not None},
-        volume_capacity=body.volume_capacity if "volume_capacity" in given else UNSET,
-        quota=_quota(body.quota) if body.quota is not None else UNSET,
-        user_quota=_quota(body.user_quota) if body.user_quota is not None else UNSET,
-        time_limit=_duration(body.time_limit) if "time_limit" in given else UNSET,
-        hold=_hold(body.hold) if "hold" in given else UNSET,
-    )
+    change = GroupChange(**_read(sent_fields(body, "time_limit", "volume_capacity", "hold")))
     return answer(show_group(await services.groups.change(actor, name, change)))
 
 
-@router.get("/groups/{name}/mlflow", response_model=models.MlflowView | None)
+@router.get("/groups/{name}/mlflow", response_model=api.Mlflow | None)
 async def show_mlflow(name: str, actor: Caller, services: Ask) -> Response:
     """For members; null when there is none. Values of variables are told to admins of the group alone."""
     found = await services.groups.mlflow(actor, name)
@@ -77,9 +61,9 @@ async def show_mlflow(name: str, actor: Caller, services: Ask) -> Response:
 
 
 @router.put("/groups/{name}/mlflow", status_code=204)
-async def set_mlflow(name: str, body: models.MlflowBody, actor: Caller, services: Ask) -> Response:
+async def set_mlflow(name: str, body: Body[api.MlflowChange], actor: Caller, services: Ask) -> Response:
     """By an admin of the group; for jobs that start from now on."""
-    await services.groups.set_mlflow(actor, name, Mlflow(**body.model_dump()))
+    await services.groups.set_mlflow(actor, name, Mlflow(**sent_fields(body)))
     return answer_nothing()
 
 
@@ -97,12 +81,12 @@ async def remove_group(name: str, actor: Caller, services: Ask) -> Response:
     return answer_nothing()
 
 
-@router.put("/groups/{name}/members/{user}", response_model=models.GroupView)
+@router.put("/groups/{name}/members/{user}", response_model=api.Group)
 async def set_member(
-    name: str, user: str, actor: Caller, services: Ask, body: models.Membership | None = None
+    name: str, user: str, actor: Caller, services: Ask, body: Body[api.Membership] | None = None
 ) -> Response:
     """By an admin of the group."""
-    admin = body.admin if body is not None else False
+    admin = (body or {}).get("admin", False)
     return answer(show_group(await services.groups.set_member(actor, name, user, admin=admin)))
 
 
@@ -111,9 +95,6 @@ async def remove_member(name: str, user: str, actor: Caller, services: Ask) -> R
     """By an admin of the group."""
     await services.groups.remove_member(actor, name, user)
     return answer_nothing()
-
-
-_PLAIN = ("display_name", "description", "shared_volume", "launch_only", "home_symlink")
 
 
 def _show_mlflow(mlflow: Mlflow) -> dict[str, Any]:
@@ -125,8 +106,13 @@ def _show_mlflow(mlflow: Mlflow) -> dict[str, Any]:
     }
 
 
-def _quota(body: models.QuotaBody) -> Quota:
-    return Quota(cpu=body.cpu, memory=body.memory, gpu=body.gpu)
+def _read(sent: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request as the core has them."""
+    return {key: _READERS[key](value) if key in _READERS else value for key, value in sent.items()}
+
+
+def _quota(quota: resources.Quota) -> Quota:
+    return Quota(cpu=quota.cpu, memory=quota.memory, gpu=quota.gpu)
 
 
 def _hold(word: str | None) -> Hold | None:
@@ -137,3 +123,11 @@ def _hold(word: str | None) -> Hold | None:
 
 def _duration(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "quota": _quota,
+    "user_quota": _quota,
+    "time_limit": _duration,
+    "hold": _hold,
+}

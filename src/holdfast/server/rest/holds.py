@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
+from holdfast.api import jobs as api
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.jobspec.quantities import LONGEST_DURATION, parse_duration
@@ -15,9 +16,9 @@ from holdfast.services.inside.holds import HeldJob
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from . import models
 from .addresses import rest_router
 from .parameters import parse_time
+from .schemas import Body
 from .views import show_held, show_summary, show_time
 
 router = rest_router("jobs")
@@ -27,25 +28,25 @@ TaskName = Annotated[
 ]
 
 
-@router.get("/jobs/{ref}/hold", response_model=models.HoldView)
+@router.get("/jobs/{ref}/hold", response_model=api.Holds)
 async def show_hold(ref: str, actor: Caller, services: Ask) -> Response:
     """What of a job is held now, until when, and how long it can be at most."""
     return answer(_show(await services.holds.get(actor, ref)))
 
 
-@router.post("/jobs/{ref}/hold", response_model=models.HoldView)
-async def change_hold(ref: str, actor: Caller, services: Ask, body: models.HoldChange | None = None) -> Response:
+@router.post("/jobs/{ref}/hold", response_model=api.Holds)
+async def change_hold(ref: str, actor: Caller, services: Ask, body: Body[api.HoldChange] | None = None) -> Response:
     """Hold longer, or keep only the files on. With nothing said, hold as long again as is usual, if that may be."""
-    change = body or models.HoldChange.model_validate({})
-    until, longer = parse_time(change.until, "until"), _longer(change.longer)
-    if change.keep is None:
-        return answer(_show(await services.holds.extend(actor, ref, by=longer, until=until, task=change.task)))
+    change = body or api.HoldChange()
+    until, longer, task = parse_time(change.get("until"), "until"), _longer(change.get("for")), change.get("task")
+    if change.get("keep") is None:
+        return answer(_show(await services.holds.extend(actor, ref, by=longer, until=until, task=task)))
     if until is not None or longer is not None:
-        ref = (await services.holds.extend(actor, ref, by=longer, until=until, task=change.task)).job.id
-    return answer(_show(await services.holds.keep_files(actor, ref, task=change.task)))
+        ref = (await services.holds.extend(actor, ref, by=longer, until=until, task=task)).job.id
+    return answer(_show(await services.holds.keep_files(actor, ref, task=task)))
 
 
-@router.delete("/jobs/{ref}/hold", response_model=models.ReleasedView, status_code=202)
+@router.delete("/jobs/{ref}/hold", response_model=api.Released, status_code=202)
 async def release_hold(ref: str, actor: Caller, services: Ask, task: TaskName = None) -> Response:
     """Let held tasks go: they end as failed as they were. When nothing else of the job runs, it ends too."""
     job, released = await services.holds.release(actor, ref, task=task)

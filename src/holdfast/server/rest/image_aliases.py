@@ -6,18 +6,20 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.core.catalogue import ImageAlias, ImageKind
+from holdfast.api import catalogue as api
+from holdfast.api.pages import Items
+from holdfast.core.catalogue import ImageAlias
 from holdfast.services.catalogue.image_aliases import ImageAliasChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import catalogue_models as models
 from .addresses import rest_router
+from .schemas import Body, sent_fields
 
 router = rest_router("image aliases")
 
 
-@router.get("/image-aliases", response_model=models.ImageAliasListView)
+@router.get("/image-aliases", response_model=Items[api.ImageAlias])
 async def list_image_aliases(actor: Caller, services: Ask, group: str | None = None) -> Response:
     """All, for admins; everyone's and those of one's groups, for others. With `group`: what its jobs can name."""
     aliases = services.image_aliases
@@ -25,26 +27,24 @@ async def list_image_aliases(actor: Caller, services: Ask, group: str | None = N
     return answer({"items": [show(alias) for alias in found]})
 
 
-@router.post("/image-aliases", response_model=models.ImageAliasView, status_code=201)
-async def add_image_alias(body: models.NewImageAlias, actor: Caller, services: Ask) -> Response:
+@router.post("/image-aliases", response_model=api.ImageAlias, status_code=201)
+async def add_image_alias(body: Body[api.NewImageAlias], actor: Caller, services: Ask) -> Response:
     """Admins; with an `owner`, also admins of that group."""
-    given = _given(body.model_dump())
-    if body.everyone is None:
-        given["everyone"] = not body.groups and body.owner is None
+    given = sent_fields(body)
+    given.setdefault("everyone", not given.get("groups") and "owner" not in given)
     return answer(show(await services.image_aliases.create(actor, ImageAlias(**given))), 201)
 
 
-@router.get("/image-aliases/{name}", response_model=models.ImageAliasView)
+@router.get("/image-aliases/{name}", response_model=api.ImageAlias)
 async def show_image_alias(name: str, actor: Caller, services: Ask) -> Response:
     return answer(show(await services.image_aliases.get(actor, name)))
 
 
-@router.patch("/image-aliases/{name}", response_model=models.ImageAliasView)
-async def change_image_alias(name: str, body: models.ImageAliasChange, actor: Caller, services: Ask) -> Response:
+@router.patch("/image-aliases/{name}", response_model=api.ImageAlias)
+async def change_image_alias(name: str, body: Body[api.ImageAliasChange], actor: Caller, services: Ask) -> Response:
     """Admins, and admins of its owner. What is given; jobs that were submitted before keep the image they had."""
-    sent = body.model_dump(exclude_unset=True)
-    given = {key: value for key, value in sent.items() if value is not None or key == "pull_secret"}
-    return answer(show(await services.image_aliases.change(actor, name, ImageAliasChange(**_given(given)))))
+    change = ImageAliasChange(**sent_fields(body, "pull_secret"))
+    return answer(show(await services.image_aliases.change(actor, name, change)))
 
 
 @router.delete("/image-aliases/{name}", status_code=204)
@@ -54,7 +54,7 @@ async def remove_image_alias(name: str, actor: Caller, services: Ask) -> Respons
     return answer_nothing()
 
 
-@router.put("/image-aliases/{name}/groups/{group}", response_model=models.ImageAliasView)
+@router.put("/image-aliases/{name}/groups/{group}", response_model=api.ImageAlias)
 async def grant_image_alias(name: str, group: str, actor: Caller, services: Ask) -> Response:
     """Admins only."""
     return answer(show(await services.image_aliases.grant(actor, name, group)))
@@ -65,11 +65,6 @@ async def revoke_image_alias(name: str, group: str, actor: Caller, services: Ask
     """Admins only."""
     await services.image_aliases.revoke(actor, name, group)
     return answer_nothing()
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    found = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-    return {**found, "kind": ImageKind(values["kind"])} if "kind" in values else found
 
 
 def show(alias: ImageAlias) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from starlette.responses import Response
 
+from holdfast.api import catalogue as api
+from holdfast.api.pages import Items
+
 from ..access_guard import guard_request
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import models
 from .addresses import rest_router
 from .views import show_image
 
@@ -25,12 +27,12 @@ _TAR: dict[str, Any] = {
 }
 
 
-@router.get("/images", response_model=models.ImageListView)
+@router.get("/images", response_model=Items[api.Image])
 async def list_images(actor: Caller, services: Ask) -> Response:
     return answer({"items": [show_image(image) for image in await services.images.list(actor)]})
 
 
-@router.post("/images", response_model=models.ImageView, status_code=201, openapi_extra=_TAR)
+@router.post("/images", response_model=api.Image, status_code=201, openapi_extra=_TAR)
 async def add_image(
     request: Request, actor: Caller, services: Ask, name: Annotated[str, Query(max_length=255)]
 ) -> Response:

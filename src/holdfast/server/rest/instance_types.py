@@ -6,20 +6,20 @@ from typing import Any
 
 from starlette.responses import Response
 
+from holdfast.api import catalogue as api
+from holdfast.api.pages import Items
 from holdfast.core.catalogue import InstanceType
 from holdfast.services.catalogue.instance_types import InstanceTypeChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import catalogue_models as models
 from .addresses import rest_router
+from .schemas import Body, sent_fields
 
 router = rest_router("instance types")
 
-_NULL_MEANS = {"cpu_request", "memory_request"}  # as much as the limit; elsewhere null is as if left out
 
-
-@router.get("/instance-types", response_model=models.InstanceTypeListView)
+@router.get("/instance-types", response_model=Items[api.InstanceType])
 async def list_instance_types(actor: Caller, services: Ask, group: str | None = None) -> Response:
     """All, for admins; everyone's and those of one's groups, for others. With `group`: what its jobs can name."""
     types = services.instance_types
@@ -27,25 +27,24 @@ async def list_instance_types(actor: Caller, services: Ask, group: str | None = 
     return answer({"items": [show(type) for type in found]})
 
 
-@router.post("/instance-types", response_model=models.InstanceTypeView, status_code=201)
-async def add_instance_type(body: models.NewInstanceType, actor: Caller, services: Ask) -> Response:
+@router.post("/instance-types", response_model=api.InstanceType, status_code=201)
+async def add_instance_type(body: Body[api.NewInstanceType], actor: Caller, services: Ask) -> Response:
     """Admins only."""
-    given = _given(body.model_dump())
-    if body.everyone is None:
-        given["everyone"] = not body.groups
+    given = sent_fields(body)
+    given.setdefault("everyone", not given.get("groups"))
     return answer(show(await services.instance_types.create(actor, InstanceType(**given))), 201)
 
 
-@router.get("/instance-types/{name}", response_model=models.InstanceTypeView)
+@router.get("/instance-types/{name}", response_model=api.InstanceType)
 async def show_instance_type(name: str, actor: Caller, services: Ask) -> Response:
     return answer(show(await services.instance_types.get(actor, name)))
 
 
-@router.patch("/instance-types/{name}", response_model=models.InstanceTypeView)
-async def change_instance_type(name: str, body: models.InstanceTypeChange, actor: Caller, services: Ask) -> Response:
+@router.patch("/instance-types/{name}", response_model=api.InstanceType)
+async def change_instance_type(name: str, body: Body[api.InstanceTypeChange], actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; jobs that were submitted before keep the size they had."""
-    given = {key: value for key, value in body.model_dump(exclude_unset=True).items() if _said(key, value)}
-    return answer(show(await services.instance_types.change(actor, name, InstanceTypeChange(**_given(given)))))
+    change = InstanceTypeChange(**sent_fields(body, "cpu_request", "memory_request"))
+    return answer(show(await services.instance_types.change(actor, name, change)))
 
 
 @router.delete("/instance-types/{name}", status_code=204)
@@ -55,7 +54,7 @@ async def remove_instance_type(name: str, actor: Caller, services: Ask) -> Respo
     return answer_nothing()
 
 
-@router.put("/instance-types/{name}/groups/{group}", response_model=models.InstanceTypeView)
+@router.put("/instance-types/{name}/groups/{group}", response_model=api.InstanceType)
 async def grant_instance_type(name: str, group: str, actor: Caller, services: Ask) -> Response:
     """Admins only."""
     return answer(show(await services.instance_types.grant(actor, name, group)))
@@ -66,14 +65,6 @@ async def revoke_instance_type(name: str, group: str, actor: Caller, services: A
     """Admins only."""
     await services.instance_types.revoke(actor, name, group)
     return answer_nothing()
-
-
-def _said(key: str, value: Any) -> bool:
-    return value is not None or key in _NULL_MEANS
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
 def show(type: InstanceType) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from urllib.parse import parse_qs
 from fastapi import Header, Query, Request
 from starlette.responses import Response
 
+from holdfast.api import jobs as api
+from holdfast.api.pages import Items, Page
 from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import UserError
 from holdfast.core.job import Hold
@@ -22,10 +24,10 @@ from ..access_guard import guard_request, require_job
 from ..answers import answer, answer_text
 from ..auth import Ask, Caller, actor_of, services_of
 from ..errors import error_body, request_id_of
-from . import models
 from .addresses import rest_router
 from .entering import show_lines
 from .parameters import parse_states, parse_time, split
+from .schemas import Body
 from .views import (
     show_debugger,
     show_event,
@@ -117,7 +119,7 @@ SUBMIT_DOCS: dict[str, Any] = {
 }
 
 
-@router.post("/jobs/plan", response_model=models.PlanView, openapi_extra=JOB_BODY)
+@router.post("/jobs/plan", response_model=api.Plan, openapi_extra=JOB_BODY)
 async def plan_job(
     request: Request,
     actor: Caller,
@@ -144,7 +146,7 @@ async def plan_job(
     )
 
 
-@router.get("/jobs", response_model=models.JobPageView)
+@router.get("/jobs", response_model=Page[api.ListedJob])
 async def list_jobs(
     actor: Caller,
     services: Ask,
@@ -172,15 +174,15 @@ async def list_jobs(
     return answer({"items": items, "next": page.next})
 
 
-@router.post("/jobs/stop", response_model=models.StopManyView)
-async def stop_jobs(request: Request, body: models.StopMany, actor: Caller, services: Ask) -> Response:
+@router.post("/jobs/stop", response_model=api.StopReport)
+async def stop_jobs(request: Request, body: Body[api.StopMany], actor: Caller, services: Ask) -> Response:
     """Stop several jobs; one that cannot be stopped does not keep the others running."""
-    report = await services.jobs.stop_many(actor, body.jobs)
+    report = await services.jobs.stop_many(actor, body["jobs"])
     failed = [{"job": ref, "error": error_body(error, request_id_of(request))} for ref, error in report.failed]
     return answer({"stopped": list(report.stopped), "failed": failed})
 
 
-@router.get("/jobs/{ref}", response_model=models.JobDetailView)
+@router.get("/jobs/{ref}", response_model=api.JobDetail)
 async def show_job(request: Request, ref: str, actor: Caller, services: Ask) -> Response:
     """By id, a unique part of it (its beginning or end), or the newest job of that name."""
     detail = await services.jobs.get(actor, ref)
@@ -196,14 +198,14 @@ async def show_job(request: Request, ref: str, actor: Caller, services: Ask) -> 
     return answer({**_show_detail(actor, detail), **more})
 
 
-@router.post("/jobs/{ref}/stop", response_model=models.JobView, status_code=202)
+@router.post("/jobs/{ref}/stop", response_model=api.JobSummary, status_code=202)
 async def stop_job(ref: str, actor: Caller, services: Ask) -> Response:
     """202 when it will stop; 200 when it had ended before and nothing changes."""
     summary, stopped = await services.jobs.stop(actor, ref)
     return answer(show_summary(summary), 202 if stopped else 200)
 
 
-@router.post("/jobs/{ref}/rerun", response_model=models.SubmittedView, status_code=201)
+@router.post("/jobs/{ref}/rerun", response_model=api.SubmittedJob, status_code=201)
 async def rerun_job(
     ref: str,
     actor: Caller,
@@ -217,13 +219,13 @@ async def rerun_job(
     return _show_submitted(done)
 
 
-@router.put("/jobs/{ref}/tags/{tag:path}", response_model=models.JobView)
+@router.put("/jobs/{ref}/tags/{tag:path}", response_model=api.JobSummary)
 async def tag_job(ref: str, tag: str, actor: Caller, services: Ask) -> Response:
     """Mark a job with a word; no change when it has it."""
     return answer(show_summary(await services.jobs.tag(actor, ref, tag)))
 
 
-@router.delete("/jobs/{ref}/tags/{tag:path}", response_model=models.JobView)
+@router.delete("/jobs/{ref}/tags/{tag:path}", response_model=api.JobSummary)
 async def untag_job(ref: str, tag: str, actor: Caller, services: Ask) -> Response:
     """Take such a word away again."""
     return answer(show_summary(await services.jobs.untag(actor, ref, tag)))
@@ -241,7 +243,7 @@ async def job_source(ref: str, actor: Caller, services: Ask) -> Response:
     return answer_text(await services.jobs.source(actor, ref), "text/plain")
 
 
-@router.get("/jobs/{ref}/wait", response_model=models.JobView)
+@router.get("/jobs/{ref}/wait", response_model=api.JobSummary)
 async def wait_for_job(
     request: Request,
     ref: str,
@@ -256,7 +258,7 @@ async def wait_for_job(
     return answer(show_summary(await guard.run(services.jobs.wait_for(job, timeout, held=held))))
 
 
-@router.get("/jobs/{ref}/events", response_model=models.EventPageView)
+@router.get("/jobs/{ref}/events", response_model=api.EventPage)
 async def job_events(
     ref: str,
     actor: Caller,
@@ -270,13 +272,13 @@ async def job_events(
     return answer({"items": [show_event(event) for event in found], "next": following})
 
 
-@router.get("/jobs/{ref}/tasks", response_model=models.TaskListView)
+@router.get("/jobs/{ref}/tasks", response_model=Items[api.Task])
 async def job_tasks(ref: str, actor: Caller, services: Ask) -> Response:
     """The newest try of each task of the current attempt."""
     return answer({"items": [show_task(record) for record in await services.jobs.tasks(actor, ref)]})
 
 
-@router.get("/jobs/{ref}/attempts", response_model=models.AttemptListView)
+@router.get("/jobs/{ref}/attempts", response_model=Items[api.Attempt])
 async def job_attempts(ref: str, actor: Caller, services: Ask) -> Response:
     """Every try of every task, newest attempt first."""
     found = await services.jobs.attempts(actor, ref)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
+from holdfast.api import logs as api
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.engines.base import LogSource
@@ -29,7 +30,6 @@ from ..answers import answer
 from ..auth import Ask, Caller
 from ..log_bytes import PLAIN, answer_log, describe_span
 from ..streams import Stream
-from . import models
 from .addresses import rest_router
 from .parameters import parse_since
 from .views import show_time
@@ -132,7 +132,7 @@ async def follow_log(
     return Stream(events, guard=guard, media_type="text/event-stream", last_words=_refused)
 
 
-@router.get("/jobs/{ref}/log/search", response_model=models.SearchView)
+@router.get("/jobs/{ref}/log/search", response_model=api.LogHits)
 async def search_log(
     request: Request,
     selection: Selected,
@@ -153,7 +153,7 @@ async def search_log(
     return answer({"hits": hits, "next": found.next})
 
 
-@router.get("/jobs/{ref}/log/times", response_model=models.LogTimesView)
+@router.get("/jobs/{ref}/log/times", response_model=api.LogTimes)
 async def log_times(
     selection: Selected,
     actor: Caller,

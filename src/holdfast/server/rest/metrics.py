@@ -10,13 +10,13 @@ from typing import Annotated, Any
 from fastapi import Header, Query
 from starlette.responses import Response
 
+from holdfast.api import metrics as api
 from holdfast.core.metrics.averaging import Point
 from holdfast.core.metrics.samples import RINGS, Current
 from holdfast.services.metrics.service import JobSeries, Load, TaskNow
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from . import metric_models as models
 from .addresses import rest_router
 
 router = rest_router("metrics")
@@ -38,7 +38,7 @@ Known = Annotated[
 _SAME: dict[int | str, dict[str, Any]] = {304: {"description": "As in the answer with that ETag."}}
 
 
-@router.get("/jobs/{ref}/metrics", response_model=models.SeriesView, responses=_SAME)
+@router.get("/jobs/{ref}/metrics", response_model=api.MetricSeries, responses=_SAME)
 async def show_metrics(
     ref: str,
     actor: Caller,
@@ -56,7 +56,7 @@ async def show_metrics(
     return await asyncio.to_thread(_answer_series, found, services.metrics.enabled, known)
 
 
-@router.get("/jobs/{ref}/metrics/now", response_model=models.JobNowView)
+@router.get("/jobs/{ref}/metrics/now", response_model=api.JobNow)
 async def show_metrics_now(ref: str, actor: Caller, services: Ask) -> Response:
     """The newest figures of each task of a job that is on a machine."""
     found = await services.metrics.now(actor, ref)
@@ -73,7 +73,7 @@ async def show_metrics_now(ref: str, actor: Caller, services: Ask) -> Response:
     )
 
 
-@router.get("/metrics/now", response_model=models.PlaceNowView)
+@router.get("/metrics/now", response_model=api.PlaceNow)
 async def show_place_now(actor: Caller, services: Ask) -> Response:
     """What running jobs use now, each with all its tasks; and the same by group and by machine."""
     found = services.metrics.place_now(actor)

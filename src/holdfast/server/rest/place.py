@@ -8,18 +8,18 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from holdfast import __version__
+from holdfast.api import server as api
 
 from ..answers import answer
 from ..auth import Ask, Caller
 from ..origin import host_of
-from . import models
 from .addresses import rest_router
 from .views import show_condition, show_engine, show_group_use, show_node, show_time
 
 router = rest_router("place")
 
 
-@router.get("/health", response_model=models.HealthView)
+@router.get("/health", response_model=api.Health)
 async def show_health(services: Ask) -> Response:
     """Without login. Always 200 when the server answers at all; `status` says whether its parts do."""
     health = await services.place.health()
@@ -32,13 +32,13 @@ async def show_health(services: Ask) -> Response:
     )
 
 
-@router.get("/version", response_model=models.VersionView)
+@router.get("/version", response_model=api.Version)
 async def show_version() -> Response:
     """Without login."""
     return answer({"name": "holdfast", "version": __version__, "api": "v1"})
 
 
-@router.get("/identity", response_model=models.IdentityView)
+@router.get("/identity", response_model=api.Identity)
 async def prove_identity(
     services: Ask,
     token: Annotated[str, Query(max_length=64, description="Id of the token: its part between hf_ and the next _.")],
@@ -50,7 +50,7 @@ async def prove_identity(
     return answer({"proof": await services.tokens.prove(token, nonce)})
 
 
-@router.get("/capacity", response_model=models.CapacityView)
+@router.get("/capacity", response_model=api.Capacity)
 async def show_capacity(actor: Caller, services: Ask) -> Response:
     """What the machines have, what is free, and what one's groups use of their quotas."""
     capacity = await services.place.capacity(actor)
@@ -63,7 +63,7 @@ async def show_capacity(actor: Caller, services: Ask) -> Response:
     )
 
 
-@router.get("/status", response_model=models.StatusView)
+@router.get("/status", response_model=api.Status)
 async def show_status(request: Request, actor: Caller, services: Ask) -> Response:
     status, gate = await services.place.status(actor), services.ssh_gate
     return answer(

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
+from holdfast.api import schedules as api
+from holdfast.api.jobs import SubmittedJob
+from holdfast.api.pages import Items
 from holdfast.core.schedule import (
-    Missed,
-    Overlap,
     Recurrence,
     RecurrenceKind,
     Run,
@@ -18,16 +19,14 @@ from holdfast.core.schedule import (
     ScheduleQuery,
 )
 from holdfast.services import Services
-from holdfast.services.people.groups import UNSET
 from holdfast.services.schedules.recurrence import BadRecurrence
 from holdfast.services.schedules.service import ScheduleChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import schedule_models as models
 from .addresses import rest_router
-from .models import SubmittedView
 from .parameters import parse_time, split
+from .schemas import Body, sent_fields
 from .views import show_spec, show_summary, show_time
 
 router = rest_router("schedules")
@@ -36,7 +35,7 @@ BIG = 2**62
 UPCOMING = 5
 
 
-@router.get("/schedules", response_model=models.SchedulePageView)
+@router.get("/schedules", response_model=api.SchedulePage)
 async def list_schedules(
     actor: Caller,
     services: Ask,
@@ -63,51 +62,39 @@ async def list_schedules(
     return answer({"items": [_show(services, schedule) for schedule in page.items], "total": page.total})
 
 
-@router.post("/schedules", response_model=models.ScheduleDetailView, status_code=201)
-async def add_schedule(body: models.NewSchedule, actor: Caller, services: Ask) -> Response:
+@router.post("/schedules", response_model=api.ScheduleDetail, status_code=201)
+async def add_schedule(body: Body[api.NewSchedule], actor: Caller, services: Ask) -> Response:
     """Its jobs are the caller's, and are submitted with the rights the caller has at each time."""
-    made = await services.schedules.create(
-        actor,
-        body.job,
-        _recurrence(body.recurrence),
-        group=body.group,
-        dialect=body.dialect,
-        overlap=Overlap(body.overlap),
-        missed=Missed(body.missed),
-        ends_at=parse_time(body.ends_at, "ends_at"),
-        paused=body.paused,
-    )
+    given = sent_fields(body)
+    job, recurrence = given.pop("job"), _recurrence(given.pop("recurrence"))
+    ends_at = parse_time(given.pop("ends_at", None), "ends_at")
+    made = await services.schedules.create(actor, job, recurrence, ends_at=ends_at, **given)
     return answer(await _show_detail(services, made.schedule, made.warnings), 201)
 
 
-@router.post("/schedules/preview", response_model=models.PreviewView)
-async def preview_schedule(body: models.PreviewAsked, actor: Caller, services: Ask) -> Response:
+@router.post("/schedules/preview", response_model=api.Preview)
+async def preview_schedule(body: Body[api.PreviewRequest], actor: Caller, services: Ask) -> Response:
     """When a schedule with this recurrence would be due next."""
-    recurrence = _recurrence(body.recurrence)
-    ends_at = parse_time(body.ends_at, "ends_at")
-    times = await services.schedules.preview(recurrence, body.count, ends_at=ends_at)
+    recurrence = _recurrence(body["recurrence"])
+    ends_at = parse_time(body.get("ends_at"), "ends_at")
+    times = await services.schedules.preview(recurrence, body.get("count", UPCOMING), ends_at=ends_at)
     return answer({"timezone": _zone(services, recurrence), "times": [show_time(at) for at in times]})
 
 
-@router.get("/schedules/{id}", response_model=models.ScheduleDetailView)
+@router.get("/schedules/{id}", response_model=api.ScheduleDetail)
 async def show_schedule(id: str, actor: Caller, services: Ask) -> Response:
     return answer(await _show_detail(services, await services.schedules.get(actor, id)))
 
 
-@router.patch("/schedules/{id}", response_model=models.ScheduleDetailView)
-async def change_schedule(id: str, body: models.ScheduleChange, actor: Caller, services: Ask) -> Response:
+@router.patch("/schedules/{id}", response_model=api.ScheduleDetail)
+async def change_schedule(id: str, body: Body[api.ScheduleChange], actor: Caller, services: Ask) -> Response:
     """What is given. Its owner stays, whoever changes it."""
-    change = ScheduleChange(
-        text=body.job,
-        dialect=body.dialect,
-        form=body.form,
-        group=body.group,
-        recurrence=None if body.recurrence is None else _recurrence(body.recurrence),
-        overlap=None if body.overlap is None else Overlap(body.overlap),
-        missed=None if body.missed is None else Missed(body.missed),
-        ends_at=parse_time(body.ends_at, "ends_at") if "ends_at" in body.model_fields_set else UNSET,
-        paused=body.paused,
-    )
+    given = sent_fields(body, "ends_at")
+    if "recurrence" in given:
+        given["recurrence"] = _recurrence(given["recurrence"])
+    if "ends_at" in given:
+        given["ends_at"] = parse_time(given["ends_at"], "ends_at")
+    change = ScheduleChange(text=given.pop("job", None), **given)
     changed = await services.schedules.change(actor, id, change)
     return answer(await _show_detail(services, changed.schedule, changed.warnings))
 
@@ -119,14 +106,14 @@ async def remove_schedule(id: str, actor: Caller, services: Ask) -> Response:
     return answer_nothing()
 
 
-@router.post("/schedules/{id}/run", response_model=SubmittedView, status_code=201)
+@router.post("/schedules/{id}/run", response_model=SubmittedJob, status_code=201)
 async def run_schedule(id: str, actor: Caller, services: Ask) -> Response:
     """One job from its template, now, as whoever asks."""
     done = await services.schedules.run_now(actor, id)
     return answer({**show_summary(done.summary), "warnings": list(done.warnings)}, 201)
 
 
-@router.get("/schedules/{id}/runs", response_model=models.RunPageView)
+@router.get("/schedules/{id}/runs", response_model=Items[api.Run])
 async def list_runs(
     id: str,
     actor: Caller,
@@ -139,7 +126,7 @@ async def list_runs(
     return answer({"items": [_show_run(run) for run in found]})
 
 
-def _recurrence(given: models.NewRecurrence) -> Recurrence:
+def _recurrence(given: api.Recurrence) -> Recurrence:
     return Recurrence(kind=RecurrenceKind(given.kind), cron=given.cron, timezone=given.timezone)
 
 

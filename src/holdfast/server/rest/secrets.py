@@ -4,43 +4,45 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from holdfast.core.catalogue import Secret, SecretKind
+from holdfast.api import catalogue as api
+from holdfast.api.pages import Items
+from holdfast.core.catalogue import Secret
 from holdfast.services.catalogue.secrets import SecretChange
 
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
-from . import models
 from .addresses import rest_router
+from .schemas import Body, sent_fields
 from .views import show_secret
 
 router = rest_router("secrets")
 
 
-@router.get("/secrets", response_model=models.SecretListView)
+@router.get("/secrets", response_model=Items[api.Secret])
 async def list_secrets(actor: Caller, services: Ask) -> Response:
     """All, for admins; those for registries, for others. Never with their values."""
     return answer({"items": [show_secret(secret) for secret in await services.secrets.list(actor)]})
 
 
-@router.post("/secrets", response_model=models.SecretView, status_code=201)
-async def add_secret(body: models.NewSecret, actor: Caller, services: Ask) -> Response:
+@router.post("/secrets", response_model=api.Secret, status_code=201)
+async def add_secret(body: Body[api.NewSecret], actor: Caller, services: Ask) -> Response:
     """Admins only. The value is kept encrypted and never shown again."""
-    given = body.model_dump(exclude={"kind", "value"})
-    made = await services.secrets.create(actor, Secret(**given, kind=SecretKind(body.kind)), body.value)
+    given = sent_fields(body)
+    value = given.pop("value")
+    made = await services.secrets.create(actor, Secret(**given), value)
     return answer(show_secret(made), 201)
 
 
-@router.get("/secrets/{name}", response_model=models.SecretView)
+@router.get("/secrets/{name}", response_model=api.Secret)
 async def show_one_secret(name: str, actor: Caller, services: Ask) -> Response:
     """Without its value."""
     return answer(show_secret(await services.secrets.get(actor, name)))
 
 
-@router.patch("/secrets/{name}", response_model=models.SecretView)
-async def change_secret(name: str, body: models.SecretChange, actor: Caller, services: Ask) -> Response:
+@router.patch("/secrets/{name}", response_model=api.Secret)
+async def change_secret(name: str, body: Body[api.SecretChange], actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; its kind stays."""
-    given = {key: value for key, value in body.model_dump().items() if value is not None}
-    return answer(show_secret(await services.secrets.change(actor, name, SecretChange(**given))))
+    return answer(show_secret(await services.secrets.change(actor, name, SecretChange(**sent_fields(body)))))
 
 
 @router.delete("/secrets/{name}", status_code=204)

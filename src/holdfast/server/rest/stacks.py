@@ -6,18 +6,18 @@ from typing import Any
 
 from starlette.responses import Response
 
+from holdfast.api import inside as api
 from holdfast.services.inside.stacks import Process, Thread
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from . import inside_models
 from .addresses import rest_router
 from .task_lines import ANY_TASK
 
 router = rest_router("entering")
 
 
-@router.get("/jobs/{ref}/tasks/{task}/stacks", response_model=inside_models.StacksView)
+@router.get("/jobs/{ref}/tasks/{task}/stacks", response_model=api.Stacks)
 async def show_stacks(ref: str, task: str, actor: Caller, services: Ask) -> Response:
     """The Python stacks of every process of a task that runs or is held; of other programs, what they wait for. `-` in
     place of the task is the one that is held, else the first that runs."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
+from holdfast.api import storage as api
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.services.installation.disk_report import PRUNABLE, StorageKind
@@ -13,14 +14,14 @@ from holdfast.services.installation.pruning import PruneRequest
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from . import storage_models as models
 from .addresses import rest_router
+from .schemas import Body
 from .views import show_time
 
 router = rest_router("place")
 
 
-@router.get("/storage", response_model=models.StorageView)
+@router.get("/storage", response_model=api.Storage)
 async def show_storage(actor: Caller, services: Ask) -> Response:
     """Admins only. What takes room on the server's disk, by kind and by user. It may take some seconds."""
     report = await services.pruning.reports.report(actor)
@@ -57,15 +58,15 @@ async def show_storage(actor: Caller, services: Ask) -> Response:
     )
 
 
-@router.post("/storage/prune", response_model=models.PruneView)
-async def prune_storage(body: models.PruneBody, actor: Caller, services: Ask) -> Response:
+@router.post("/storage/prune", response_model=api.PruneResult)
+async def prune_storage(body: Body[api.PruneRequest], actor: Caller, services: Ask) -> Response:
     """Admins only. Remove logs, artifacts, held files, images or metrics of jobs that ended long enough ago. A dry run
     unless `dry_run` is false. While `more` is true, send the same again."""
     request = PruneRequest(
-        kinds=frozenset(_kind(kind) for kind in body.kinds),
-        images=tuple(body.images),
-        older_than=timedelta(seconds=body.older_than),
-        dry_run=body.dry_run,
+        kinds=frozenset(_kind(kind) for kind in body["kinds"]),
+        images=tuple(body.get("images", ())),
+        older_than=timedelta(seconds=body.get("older_than", 0)),
+        dry_run=body.get("dry_run", True),
     )
     done = await services.pruning.prune(actor, request)
     items = [{"kind": item.kind.value, "count": item.count, "bytes": item.bytes} for item in done.items]

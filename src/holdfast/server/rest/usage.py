@@ -8,11 +8,13 @@ from typing import Annotated, Any
 from fastapi import Path, Request
 from starlette.responses import Response
 
+from holdfast.api import files as api
+from holdfast.api.pages import Items
+
 from ..access_guard import guard_request, require_admin
 from ..answers import answer, answer_text
 from ..auth import Ask, Caller
 from ..streams import Stream
-from . import models
 from .addresses import rest_router
 
 router = rest_router("usage")
@@ -23,7 +25,7 @@ Year = Annotated[int, Path(ge=1970, le=9998)]
 Month = Annotated[int, Path(ge=1, le=12)]
 
 
-@router.get("/usage", response_model=models.MonthListView)
+@router.get("/usage", response_model=Items[api.Month])
 async def list_months(actor: Caller, services: Ask) -> Response:
     """Admins only. Months in which anything ran, newest first."""
     months = await services.usage.months(actor)

@@ -1,8 +1,8 @@
-"""What the API shows: records -> plain JSON values."""
+"""Records -> plain JSON values, in the shapes of `holdfast.api`; tests check that they are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from holdfast.core.exits.exit import Exit
 from holdfast.core.exits.meanings import known_code
 from holdfast.core.exits.table import hint_for
 from holdfast.core.job import Job, Mount
+from holdfast.core.messages import data_of
 from holdfast.core.records import Dataset, Event, Group, JobSummary, Token, User
 from holdfast.core.scheduling.placement import Amount, GroupUse, NodeUse, Quota
 from holdfast.core.verdicts import Diagnosis
@@ -108,12 +109,21 @@ def show_kept(failure: Diagnosis | None) -> dict[str, Any] | None:
     return {"fault": failure.fault.value, "title": failure.title, "task": failure.task}
 
 
+def show_message(name: str, text: str) -> dict[str, Any]:
+    """A text, and the id and arguments it is translated by."""
+    return {name: text, f"{name}_data": data_of(text)}
+
+
+def show_messages(name: str, texts: Sequence[str]) -> dict[str, Any]:
+    return {name: list(texts), f"{name}_data": [data_of(text) for text in texts]}
+
+
 def show_event(event: Event) -> dict[str, Any]:
     return {
         "seq": event.seq,
         "at": show_time(event.at),
         "kind": event.kind,
-        "message": event.message,
+        **show_message("message", event.message),
         "actor": event.actor,
         "task": event.task,
         "attempt": event.attempt,

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from holdfast.api import why as api
 from holdfast.core.scheduling.blockers import Ahead, Blocker, Estimate, Holder, Wait
 from holdfast.core.scheduling.placement import Amount
 from holdfast.core.verdicts import Diagnosis, Efficiency, Finding, Used
@@ -13,21 +14,20 @@ from holdfast.services.why.service import Why
 
 from ..answers import answer
 from ..auth import Ask, Caller
-from . import why_models
 from .addresses import rest_router
-from .views import show_time
+from .views import show_message, show_messages, show_time
 
 router = rest_router("jobs")
 
 
-@router.get("/jobs/{ref}/why", response_model=why_models.WhyView)
+@router.get("/jobs/{ref}/why", response_model=api.Why)
 async def why_job(ref: str, actor: Caller, services: Ask) -> Response:
     """Why it waits, with every blocker, who has what it lacks and what would help; why it failed, with evidence and
     remedy; what slows it down; what it used of what it asked for."""
     return answer(show_why(await services.reasons.of(actor, ref)))
 
 
-@router.get("/schedules/{id}/why", response_model=why_models.WaitView)
+@router.get("/schedules/{id}/why", response_model=api.Wait)
 async def why_schedule(id: str, actor: Caller, services: Ask) -> Response:
     """Why no job of it runs now: the job that a run waits for by its overlap rule, a pause, a fault; or when the next
     one is due."""
@@ -40,7 +40,7 @@ def show_why(why: Why) -> dict[str, Any]:
         "job": summary.id,
         "name": summary.name,
         "state": summary.state.value,
-        "message": summary.message,
+        **show_message("message", summary.message),
         "verdict": why.verdict,
         "waiting": _wait(why.waiting) if why.waiting else None,
         "failure": _failure(why.failure) if why.failure else None,
@@ -56,19 +56,19 @@ def _wait(wait: Wait) -> dict[str, Any]:
         "blockers": [_blocker(each) for each in wait.blockers],
         "ahead": [_ahead(each) for each in wait.ahead],
         "ahead_count": wait.ahead_count,
-        "helps": list(wait.helps),
+        **show_messages("helps", wait.helps),
         "estimate": _estimate(estimate) if estimate else None,
     }
 
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {"at": show_time(estimate.at), "basis": estimate.basis, "likely": show_time(estimate.likely)}
+    return {"at": show_time(estimate.at), **show_message("basis", estimate.basis), "likely": show_time(estimate.likely)}
 
 
 def _blocker(blocker: Blocker) -> dict[str, Any]:
     return {
         "kind": blocker.kind.value,
-        "text": blocker.text,
+        **show_message("text", blocker.text),
         "lacks": _amount(blocker.lacks) if blocker.lacks else None,
         "holders": [_holder(each) for each in blocker.holders],
         "more_holders": blocker.more_holders,
@@ -106,14 +106,14 @@ def _failure(found: Diagnosis) -> dict[str, Any]:
     frame = found.frame
     return {
         "fault": found.fault.value,
-        "title": found.title,
-        "explanation": found.explanation,
+        **show_message("title", found.title),
+        **show_message("explanation", found.explanation),
         "confidence": found.confidence.value,
         "evidence": [
-            {"kind": each.kind.value, "text": each.text, "task": each.task, "offset": each.offset}
+            {"kind": each.kind.value, **show_message("text", each.text), "task": each.task, "offset": each.offset}
             for each in found.evidence
         ],
-        "remedies": list(found.remedies),
+        **show_messages("remedies", found.remedies),
         "task": found.task,
         "attempt": found.attempt,
         "followers": list(found.followers),
@@ -127,8 +127,8 @@ def _failure(found: Diagnosis) -> dict[str, Any]:
 def _finding(found: Finding) -> dict[str, Any]:
     return {
         "kind": found.kind.value,
-        "text": found.text,
-        "remedy": found.remedy,
+        **show_message("text", found.text),
+        **show_message("remedy", found.remedy),
         "tasks": list(found.tasks),
         "figures": dict(found.figures),
     }
@@ -138,7 +138,7 @@ def _efficiency(found: Efficiency) -> dict[str, Any]:
     return {
         "whole": _used(found.whole),
         "roles": {name: _used(used) for name, used in found.roles.items()},
-        "advice": list(found.advice),
+        **show_messages("advice", found.advice),
     }
 
 

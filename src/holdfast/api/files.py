@@ -1,0 +1,43 @@
+"""Files of groups, artifacts of jobs, and months with usage reports."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A shared file or an artifact; a folder, where the name ends in a slash."""
+
+    name: Annotated[str, "Relative to the requested folder; folders end in a slash."]
+    size: Annotated[int, "Bytes; 0 for folders."] = 0
+    modified_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileList:
+    items: tuple[File, ...]
+    complete: Annotated[bool, "False: there are more."] = True
+    next: Annotated[str | None, "The `after` of the next page."] = None
+    left_out: Annotated[int, "Links, devices and files whose names are not valid text; never shown."] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedFiles:
+    removed: Annotated[int, "How many files."] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifacts:
+    """The artifacts of a job."""
+
+    job: str
+    group: str = ""
+    items: tuple[File, ...] = ()
+    complete: Annotated[bool, "False: there are more than can be listed."] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    year: int
+    month: int

@@ -1,0 +1,82 @@
+"""Groups, their quotas and what their jobs share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, TypedDict
+
+from .limits import DisplayName, Limits, LongText, Text
+from .resources import Quota
+
+TIME_LIMIT = "Seconds; 0: no limit; null: the server's default."
+SHARED_VOLUME = "Its jobs find a permanent folder at /project/GROUP."
+VOLUME_CAPACITY = "Intended size of that folder in GB; not enforced."
+LAUNCH_ONLY = "Jobs of its members in other groups do not see that folder."
+HOME_SYMLINK = "/home/jovyan/GROUP is a link to that folder."
+HOLD = "How failed tasks of jobs that do not say are held: on, 7d, files or files:7d; null: they are not."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    name: str
+    display_name: Annotated[str, "Empty: the name."] = ""
+    description: str = ""
+    quota: Quota = field(default_factory=Quota)
+    user_quota: Quota = field(default_factory=Quota)
+    time_limit: Annotated[float | None, TIME_LIMIT] = None
+    members: Annotated[Mapping[str, bool], "User -> whether the user is an admin of the group."] = field(
+        default_factory=dict
+    )
+    shared_volume: Annotated[bool, SHARED_VOLUME] = False
+    volume_capacity: Annotated[int | None, VOLUME_CAPACITY] = None
+    launch_only: Annotated[bool, LAUNCH_ONLY] = True
+    home_symlink: Annotated[bool, HOME_SYMLINK] = True
+    hold: Annotated[str | None, HOLD] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mlflow:
+    """Where a group's jobs report their experiments."""
+
+    tracking_uri: Annotated[str, "Address of the tracking server."]
+    ui_url: Annotated[str, "Address of its pages."] = ""
+    tracking_envs: Annotated[Mapping[str, str], "Variables to reach it; masked for all but admins of the group."] = (
+        field(default_factory=dict)
+    )
+    artifact_envs: Annotated[Mapping[str, str], "Variables to reach its artifacts; masked likewise."] = field(
+        default_factory=dict
+    )
+
+
+class GroupFields(TypedDict, total=False):
+    display_name: DisplayName | None
+    description: Text | None
+    quota: Annotated[Quota | None, "Replaced as a whole."]
+    user_quota: Annotated[Quota | None, "Replaced as a whole."]
+    time_limit: Annotated[float | None, TIME_LIMIT, Limits(ge=0)]
+    shared_volume: Annotated[bool | None, SHARED_VOLUME]
+    volume_capacity: Annotated[int | None, VOLUME_CAPACITY, Limits(ge=1, le=10**9)]
+    launch_only: Annotated[bool | None, f"{LAUNCH_ONLY} Default: true."]
+    home_symlink: Annotated[bool | None, f"{HOME_SYMLINK} Default: true."]
+    hold: Annotated[str | None, HOLD, Limits(max_length=100)]
+
+
+class NewGroup(GroupFields):
+    name: Annotated[str, Limits(max_length=200)]
+
+
+class Membership(TypedDict, total=False):
+    admin: bool
+
+
+_Address = Annotated[str, Limits(max_length=2048)]
+_Variables = Annotated[Mapping[Annotated[str, Limits(max_length=255)], LongText], Limits(max_length=100)]
+
+
+class MlflowFields(TypedDict, total=False):
+    ui_url: Annotated[_Address | None, "Address of its pages."]
+    tracking_envs: Annotated[_Variables | None, "Variables to reach it."]
+    artifact_envs: Annotated[_Variables | None, "Variables to reach its artifacts."]
+
+
+class MlflowChange(MlflowFields):
+    tracking_uri: Annotated[_Address, "Address of the tracking server."]

@@ -1,0 +1,237 @@
+"""Jobs, their tasks, attempts and events; held tasks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypedDict
+
+from holdfast.core.states import JobState
+from holdfast.core.verdicts import Fault
+
+from .errors import ErrorBody
+from .inside import Debugger, SshLine
+from .limits import Limits, Name
+from .messages import MessageData
+from .resources import Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a job or a task ended."""
+
+    kind: Annotated[
+        str, "succeeded, user-error, out-of-memory, time-limit, refused, platform, cancelled or attempt-over."
+    ]
+    code: Annotated[int | None, "The program's own exit code."] = None
+    signal: int | None = None
+    message: str = ""
+    behaviour: Annotated[str, "What a retry is likely to lead to."] = ""
+    cause: Annotated[str, "What is known beyond kind and code, in a word; else empty."] = ""
+    hint: Annotated[str, "What to try when a retry would end the same way; else empty."] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    id: str
+    name: str
+    user: str = ""
+    group: str = ""
+    state: JobState
+    message: Annotated[str, "Why it is in this state."] = ""
+    submitted_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    exit_kind: str | None = None
+    attempt: Annotated[int, "The current attempt, from 0."] = 0
+    task_count: int = 1
+    resources: Annotated[Amount, "Of all tasks together."] = field(default_factory=Amount)
+    priority: int = 0
+    dialect: str = ""
+    tags: tuple[str, ...] = ()
+    rerun_of: str | None = None
+    schedule: Annotated[str | None, "The id of the schedule that submitted it."] = None
+    stopping: Annotated[bool, "It was asked to stop and has not ended yet."] = False
+    held_until: Annotated[datetime | None, "While it is held: when the hold on its last failed task expires."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob(JobSummary):
+    """A row of the job list."""
+
+    debugger: Annotated[str | None, "Where a debugger waits, such as train.py:42 in worker-3."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedJob(JobSummary):
+    warnings: Annotated[tuple[str, ...], "About the job file."] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A failed task that is or was held."""
+
+    since: datetime
+    until: datetime
+    keep: Annotated[Literal["all", "files"], "all: processes, ports and resources too; files: files alone."] = "all"
+    ended: Annotated[bool, "None of its processes are left."] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTask(Held):
+    task: Annotated[str, "Such as worker-0."]
+    latest: Annotated[datetime, "The hold cannot be extended beyond this time."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """The tasks of a job that are held."""
+
+    job: Annotated[str, "The job's id."]
+    tasks: Annotated[tuple[HeldTask, ...], "Those that are held now."] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(JobSummary):
+    released: Annotated[tuple[str, ...], "The tasks whose hold has ended."] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One try of one task."""
+
+    task: Annotated[str, "Such as worker-0."]
+    role: str = ""
+    index: int = 0
+    attempt: Annotated[int, "The job's attempt, from 0."] = 0
+    number: Annotated[int, "The try of this task within that attempt, from 0."] = 0
+    attempt_id: str = ""
+    state: str
+    node: str | None = None
+    gpus: tuple[int, ...] = ()
+    ports: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    placed_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit: Annotated[Exit | None, "While it is held: of its command."] = None
+    held: Annotated[Held | None, "Of a task that is or was held."] = None
+    logs: Literal["kept", "expired", "none"] = "none"
+    logs_expired_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    user: int = 0
+    platform: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    actor: str
+    at: datetime
+    why: Annotated[str, "The reason, where no user asked for it; else empty."] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFailure:
+    """Why a job failed, in a line; `GET /jobs/{ref}/why` says more."""
+
+    fault: Annotated[str, Fault]
+    title: str
+    task: Annotated[str | None, "The task whose failure was the cause."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail(JobSummary):
+    """Everything about one job, with the tasks of its current attempt."""
+
+    job: Annotated[Mapping[str, Any], "The whole job in canonical form; secrets are masked."] = field(
+        default_factory=dict
+    )
+    description: str = ""
+    exit: Exit | None = None
+    failure: Annotated[KeptFailure | None, "Of a failed job, moments after its end."] = None
+    retries: Retries = field(default_factory=Retries)
+    retry_at: datetime | None = None
+    time_limit: Annotated[float | None, "Seconds an attempt may run; null: no limit."] = None
+    stop: StopRequest | None = None
+    tasks: tuple[Task, ...] = ()
+    decided_by: Annotated[str | None, "The task that decided how this attempt ended; null: none did alone."] = None
+    waiting: Annotated[tuple[str, ...] | None, "Why it waits; null: it does not."] = None
+    isolation: Literal["full", "read-only", "none"] = "none"
+    debuggers: Annotated[tuple[Debugger, ...], "In its tasks; first those that wait."] = ()
+    ssh: Annotated[tuple[SshLine, ...], "Into its running and held tasks, if you may enter them."] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt of a job, with every try of its tasks."""
+
+    attempt: int
+    tasks: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened to a job, and why."""
+
+    seq: int
+    at: datetime
+    kind: str
+    message: str = ""
+    message_data: Annotated[
+        MessageData | None, "Id and arguments of `message`; null: it is not a message of the server."
+    ] = None
+    actor: str = ""
+    task: str | None = None
+    attempt: int | None = None
+    state: Annotated[str, JobState] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage:
+    items: tuple[Event, ...]
+    next: Annotated[int | None, "The `after` of the next page; null: there are no more yet."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would happen to a job if it were submitted now."""
+
+    dialect: str
+    job: Mapping[str, Any] = field(default_factory=dict)
+    yaml: str = ""
+    warnings: tuple[str, ...] = ()
+    verdict: Literal["now", "wait", "never"]
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopFailure:
+    job: str
+    error: ErrorBody = field(default_factory=ErrorBody)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReport:
+    """The result of a request to stop several jobs."""
+
+    stopped: Annotated[tuple[str, ...], "Ids of jobs that will stop, or had ended before."] = ()
+    failed: tuple[StopFailure, ...] = ()
+
+
+class StopMany(TypedDict):
+    jobs: Annotated[Sequence[str], "Ids or names.", Limits(min_length=1, max_length=1000)]
+
+
+_Duration = Annotated[str, Limits(max_length=100)]
+HoldChange = TypedDict(
+    "HoldChange",
+    {
+        "until": Annotated[str | None, "Hold until this time.", Limits(max_length=100)],
+        "for": Annotated[_Duration | float | None, "Extend the hold by 3d, 12h, or seconds."],
+        "keep": Annotated[Literal["files"] | None, "files: end processes and free their resources."],
+        "task": Annotated[Name | None, "Such as worker-0; left out: all held tasks."],
+    },
+    total=False,
+)

@@ -1,0 +1,17 @@
+"""Lists of other shapes."""
+
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items(Generic[T]):
+    items: tuple[T, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    items: tuple[T, ...]
+    next: Annotated[str | None, "The `cursor` of the next page; null: this is the last one."] = None

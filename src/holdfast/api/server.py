@@ -1,0 +1,102 @@
+"""The server itself: health, version, status, capacity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Literal
+
+from holdfast.core.conditions import ConditionKind
+
+from .resources import Amount, Quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What the server can promise about the tasks it runs."""
+
+    name: str = ""
+    isolation: Annotated[str, "full, read-only or none."] = ""
+    limits: Annotated[str, "cgroup v2, cgroup v1 or watched."] = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    name: str
+    cpu: float = 0.0
+    memory: int = 0
+    gpus: tuple[int, ...] = ()
+    free: Amount = field(default_factory=Amount)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUse:
+    name: str
+    used: Amount = field(default_factory=Amount)
+    quota: Quota = field(default_factory=Quota)
+    user_quota: Quota = field(default_factory=Quota)
+    users: Annotated[Mapping[str, Amount], "What each of its users has in use, if anything."] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    nodes: tuple[Node, ...] = ()
+    groups: tuple[GroupUse, ...] = ()
+    engine: Engine = field(default_factory=Engine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A current problem of the installation."""
+
+    kind: Annotated[str, ConditionKind]
+    message: str = ""
+    hint: Annotated[str, "What an admin can do about it."] = ""
+    detail: Annotated[str, "The error itself, for admins; empty for others."] = ""
+    blocks_starts: Annotated[bool, "No task starts while it lasts; jobs stay Pending."] = False
+    warning: Annotated[bool, "Everything still works."] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    status: Literal["ok", "degraded"]
+    notes: tuple[str, ...] = ()
+    conditions: Annotated[tuple[Condition, ...], "Current problems of the installation."] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    name: str
+    version: str
+    api: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    proof: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """The SSH gateway into tasks."""
+
+    enabled: bool = False
+    host: Annotated[str | None, "Its public address; null: it does not listen."] = None
+    port: int | None = None
+    trouble: Annotated[str | None, "Why it does not listen although it is enabled."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    version: str
+    pid: int
+    started_at: datetime
+    url: str = ""
+    home: Annotated[str | None, "The state folder, for admins; null for others."] = None
+    jobs: Annotated[Mapping[str, int], "State -> number of jobs."] = field(default_factory=dict)
+    queue: int = 0
+    engine: Engine = field(default_factory=Engine)
+    conditions: Annotated[tuple[Condition, ...], "Current problems of the installation."] = ()
+    ssh: Gateway = field(default_factory=Gateway)
