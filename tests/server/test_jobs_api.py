@@ -66,7 +66,11 @@ async def test_a_bad_file_is_refused_with_every_problem(rig: Rig) -> None:
     assert error["code"] == "invalid_job"
     assert len(error["problems"]) >= 2
     assert any(problem["line"] == 2 for problem in error["problems"])
-    assert all(set(problem) == {"field", "message", "hint", "line"} for problem in error["problems"])
+    for problem in error["problems"]:
+        assert set(problem) == {"field", "message", "message_data", "hint", "hint_data", "line"}
+    (known,) = [problem for problem in error["problems"] if problem["field"] == "comand"]
+    assert known["message_data"] == {"id": "is not a known field", "args": {}}
+    assert known["hint_data"] == {"id": "Did you mean {word}?", "args": {"word": "'command'"}}
 
 
 HOSTILE = [b"", b"\xff\xfe\x00", b"\0", b"[]", b"3", b"{" * 10_000, b"a: &a [*a, *a]", b"name: \xc3\x28"]

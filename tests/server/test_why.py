@@ -134,6 +134,11 @@ async def test_of_a_schedule(rig: Rig) -> None:
     found = (await rig.get(f"/schedules/{made.json()['id']}/why")).json()
     assert (found["blockers"], found["estimate"]) == (
         [],
-        {"at": "2026-03-02T04:00:00Z", "basis": "Then its next run is due.", "likely": None},
+        {
+            "at": "2026-03-02T04:00:00Z",
+            "basis": "Then its next run is due.",
+            "basis_data": {"id": "Then its next run is due.", "args": {}},
+            "likely": None,
+        },
     )
     error_of(await rig.get("/schedules/recurrence-nosuch/why"), 404)
