@@ -29,6 +29,7 @@ from holdfast.engines.embedded.ownership import describe_task_of
 from holdfast.full_disk import disk_reserve, lacks_room, open_with_room, task_limits
 from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
+from holdfast.memory_allocator import limit_allocator
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.start_priority import restore_priority
@@ -72,6 +73,7 @@ class ServerInfo:
 def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], None] | None = None) -> None:
     """Run the server until SIGINT or SIGTERM. Tasks run on when it ends, and are found again at the next start."""
     gc.disable()  # until it serves: loading makes many objects, and all of them stay
+    limit_allocator()
     import uvloop
 
     make_home(home)
