@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import mimetypes
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,8 +21,13 @@ FOLDER = Path(__file__).with_name("static")
 PREFIX = "/static"
 STYLES = "portal.css"  # all of css/, in order of name
 _FOR_GOOD = "public, max-age=31536000, immutable"
-_TYPES = mimetypes.MimeTypes()
-_TYPES.add_type("text/javascript", ".js")
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,12 @@ def assets() -> Assets:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.is_file() and path.suffix in (".css", ".js", ".svg", ".png", ".woff2")
+    return path.is_file() and path.suffix in _TYPES
 
 
 def _asset(name: str, data: bytes) -> Asset:
-    kind = _TYPES.guess_type(name)[0] or "application/octet-stream"
-    if kind.startswith("text/"):
-        kind += "; charset=utf-8"
-    return Asset(kind, data, gzip.compress(data, 9, mtime=0) if len(data) >= WORTH_IT else None)
+    small = gzip.compress(data, 9, mtime=0) if len(data) >= WORTH_IT else None
+    return Asset(_TYPES[PurePath(name).suffix], data, small)
 
 
 async def serve_asset(request: Request) -> Response:
