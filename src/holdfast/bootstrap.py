@@ -260,6 +260,10 @@ async def _serve(
     ssh: BoundService | str | None,
     on_ready: Callable[[ServerInfo], None] | None,
 ) -> None:
+    from holdfast.server.import_savings import leave_out_pydantic_v1, leave_out_uvicorn_cli
+
+    leave_out_pydantic_v1()
+    leave_out_uvicorn_cli()
     from holdfast.server.app import create_app
     from holdfast.server.http import run_http
     from holdfast.server.ssh.door import Door
