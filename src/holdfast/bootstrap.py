@@ -289,17 +289,14 @@ async def _serve(
             done.result()
 
         app = create_app(services)
+        app.state.late_routes.after_load = gc.freeze
         holder = listeners.supervise()
         after_start: list[asyncio.Task[None]] = []
-
-        async def load_late_routes() -> None:
-            await app.state.late_routes.load()
-            gc.freeze()
 
         def ready() -> None:
             gc.freeze()
             gc.enable()
-            after_start.extend(asyncio.create_task(work) for work in (holder.run(), load_late_routes()))
+            after_start.append(asyncio.create_task(holder.run()))
             if on_ready:
                 on_ready(info)
 
