@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
@@ -30,6 +30,7 @@ from holdfast.engines.embedded.options import EmbeddedOptions
 from holdfast.full_disk import disk_reserve, lacks_room, open_with_room, task_limits
 from holdfast.listening.listeners import Listeners, Wanted
 from holdfast.log_lines import set_up_log
+from holdfast.memory_allocator import limit_allocator
 from holdfast.settings import Settings
 from holdfast.shared_folders import SharedFolders
 from holdfast.start_priority import restore_priority
@@ -73,6 +74,7 @@ class ServerInfo:
 def serve(home: Path, settings: Settings, *, on_ready: Callable[[ServerInfo], None] | None = None) -> None:
     """Run the server until SIGINT or SIGTERM. Tasks run on when it ends, and are found again at the next start."""
     gc.disable()  # until it serves: loading makes many objects, and all of them stay
+    limit_allocator()
     import uvloop
 
     make_home(home)
@@ -259,6 +261,10 @@ async def _serve(
     ssh: BoundService | str | None,
     on_ready: Callable[[ServerInfo], None] | None,
 ) -> None:
+    from holdfast.server.import_savings import leave_out_pydantic_v1, leave_out_uvicorn_cli
+
+    leave_out_pydantic_v1()
+    leave_out_uvicorn_cli()
     from holdfast.server.app import create_app
     from holdfast.server.http import run_http
     from holdfast.server.ssh.door import Door
@@ -284,18 +290,15 @@ async def _serve(
             done.result()
 
         app = create_app(services)
+        app.state.late_routes.after_load = gc.freeze
         holder = listeners.supervise()
-        after_start: list[asyncio.Task[None]] = []
-
-        async def load_late_routes() -> None:
-            await app.state.late_routes.load()
-            await asyncio.to_thread(load_specs)  # not while the first exit is told
-            gc.freeze()
+        after_start: list[asyncio.Task[Any]] = []
 
         def ready() -> None:
             gc.freeze()
             gc.enable()
-            after_start.extend(asyncio.create_task(work) for work in (holder.run(), load_late_routes()))
+            after_start.append(asyncio.create_task(holder.run()))
+            after_start.append(asyncio.create_task(asyncio.to_thread(load_specs)))  # before the first exit needs them
             if on_ready:
                 on_ready(info)
 

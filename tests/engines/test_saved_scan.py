@@ -34,7 +34,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real = private_files._list_folder
 
-    def list_folder(folder: str, signature: tuple[int, ...]) -> Listing:
+    def list_folder(folder: str, signature: int) -> Listing:
         found.append(folder)
         return real(folder, signature)
 
@@ -91,7 +91,7 @@ def test_names_that_are_no_text_come_back(tmp_path: Path, packages: Path, listed
     "change",
     [
         {"boot": "another"},
-        {"format": 2},
+        {"format": 1},
         {"full_at": -1e9},
         {"full_at": 1e18},
         {"full_at": None},

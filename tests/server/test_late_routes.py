@@ -1,4 +1,4 @@
-"""A part of the routes is loaded after the rest of the server; a request for one of them that comes before waits."""
+"""A part of the routes is loaded at the first request for one of them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,33 @@ async def test_all_who_come_first_get_their_page(rig: Rig) -> None:
     assert [reply.status_code for reply in replies] == [200] * 5
     added = len(rig.app.router.routes) - before
     assert added > 100
-    await rig.app.state.late_routes.load()
+    assert not await rig.app.state.late_routes.load("/login")
     assert len(rig.app.router.routes) == before + added
+
+
+async def test_only_the_part_that_is_asked_for_is_loaded(rig: Rig) -> None:
+    before = len(rig.app.router.routes)
+    assert (await rig.get("/jobs")).status_code == 200
+    assert len(rig.app.router.routes) == before
+    assert (await rig.get("/groups")).status_code == 200
+    rest = len(rig.app.router.routes) - before
+    assert rest == len(list_routes())
+    assert (await rig.client.get("/login")).status_code == 200
+    assert len(rig.app.router.routes) == before + rest + len(portal_routes())
+
+
+async def test_both_parts_at_once(rig: Rig) -> None:
+    before, loads = len(rig.app.router.routes), 0
+
+    def count() -> None:
+        nonlocal loads
+        loads += 1
+
+    rig.app.state.late_routes.after_load = count
+    replies = await asyncio.gather(rig.client.get("/login"), rig.get("/groups"), rig.client.get("/login"))
+    assert [reply.status_code for reply in replies] == [200] * 3
+    assert len(rig.app.router.routes) == before + len(list_routes()) + len(portal_routes())
+    assert loads == 2
 
 
 async def test_no_route_of_the_start_answers_for_a_late_one(rig: Rig) -> None:
@@ -47,6 +72,12 @@ async def test_no_route_of_the_start_answers_for_a_late_one(rig: Rig) -> None:
         assert all(each.matches(dict(scope))[0] is Match.NONE for each in first), path
 
 
+def test_every_late_route_is_found_by_its_path() -> None:
+    rest, portal = late_routes.STAGES
+    assert all(rest.serves(route.path) for route in list_routes())  # type: ignore[attr-defined]
+    assert all(portal.serves(route.path) for route in portal_routes())  # type: ignore[attr-defined]
+
+
 async def test_an_address_of_nothing_is_none_of_the_portals_either(rig: Rig) -> None:
     assert (await rig.client.get("/no-such-page")).status_code == 404
     assert (await rig.client.get("/api/v1/no-such-thing")).status_code == 404
@@ -56,7 +87,7 @@ async def test_methods_are_known_before_and_after(rig: Rig) -> None:
     for _ in range(2):
         reply = await rig.client.request("PATCH", "/api/v1/jobs")
         assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
-        await rig.app.state.late_routes.load()
+        await rig.app.state.late_routes.load("/api/v1/jobs")
     reply = await rig.client.request("DELETE", "/login")
     assert (reply.status_code, reply.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
 

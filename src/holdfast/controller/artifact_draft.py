@@ -17,7 +17,6 @@ from holdfast.engines.base import LeftOut
 LONGEST = 2000  # bytes of a path
 LONGEST_PART = 255
 _BLOCK = 1 << 20
-_ZEROS = bytes(_BLOCK)
 _NAMED = 3  # of what was left out
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -133,7 +132,7 @@ class Draft:
         while at < size and (data := _read(source, min(_BLOCK, size - at))):
             if self._is_over():
                 raise OSError(errno.ECANCELED, msg("Nobody waits for it any more"))
-            if data != _ZEROS[: len(data)]:
+            if data[0] or data != bytes(len(data)):
                 _write_at(fd, data, at)
             at += len(data)
         os.ftruncate(fd, at)

@@ -23,7 +23,9 @@ ANSWER_TIMEOUT = 5.0  # seconds; the holder does nothing that takes long
 FIRST_RESTART_DELAY, MAX_RESTART_DELAY = 0.1, 60.0  # seconds until a holder that ended is replaced
 MAX_SOCKETS = 64
 MAX_MESSAGE_SIZE = 16 * 1024  # bytes
-_PROGRAM = str(Path(__file__).parents[1] / "runtime" / "port_holder.py")
+_FOLDER = str(Path(__file__).parents[1] / "runtime")
+# Imported, not run as a script: Python keeps what it compiled, and to compile it takes memory that stays.
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); import port_holder; port_holder.main()"
 
 
 class HolderConnection:
@@ -89,7 +91,7 @@ def start_holder(home: Path) -> HolderConnection:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", _PROGRAM, str(home), str(theirs.fileno()), str(lock)],
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, _FOLDER, str(home), str(theirs.fileno()), str(lock)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

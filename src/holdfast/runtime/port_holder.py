@@ -1,6 +1,6 @@
 """Holds the server's ports while no server runs, so that no job can listen on them.
 
-    python -I -S port_holder.py STATE_FOLDER SERVER_FD LOCK_FD
+    python -I -S -c "import port_holder; port_holder.main()" STATE_FOLDER SERVER_FD LOCK_FD
 
 The server starts it and connects to it: at first by a socket that it inherits (SERVER_FD), later by the Unix socket
 `ports.sock` in the state folder. LOCK_FD holds the lock that only one holder of a state folder has. The server sends
@@ -289,7 +289,3 @@ def main() -> None:
         holder.run()
     finally:
         holder.close()
-
-
-if __name__ == "__main__":
-    main()

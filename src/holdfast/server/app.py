@@ -145,12 +145,12 @@ def _refuse(scope: Scope, error: UserError | None, request_id: str) -> Response:
 def _add_pages(app: FastAPI, late: LateRoutes) -> None:
     @app.get(f"{PREFIX}/openapi.json", include_in_schema=False)
     async def show_openapi() -> Response:
-        await late.load()
+        await late.load(PREFIX)
         return answer(app.openapi())
 
     @app.get("/api/docs", include_in_schema=False)
     async def show_docs() -> Response:
-        await late.load()
+        await late.load(PREFIX)
         return Response(render_docs(app.openapi()), media_type="text/html")
 
     @app.get("/healthz", include_in_schema=False)
@@ -164,7 +164,7 @@ def _describe(app: FastAPI, late: LateRoutes) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            late.load_now()
+            late.load_now(PREFIX)
             app.openapi_schema = complete(generate(), PREFIX, app.routes)
         return app.openapi_schema
 

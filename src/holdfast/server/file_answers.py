@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 import re
+from functools import cache
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
@@ -15,7 +16,6 @@ from .errors import BadRange
 from .streams import Guard, Stream
 
 BYTES = "application/octet-stream"
-_TYPES = mimetypes.MimeTypes()  # those that Python knows: the same on every machine
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"})
 _TEXTS = frozenset({".txt", ".log", ".csv", ".tsv", ".md", ".json", ".yaml", ".yml", ".py", ".sh", ".ipynb", ".toml"})
 _ACTIVE = ("html", "xml", "svg", "javascript", "ecmascript")  # what browsers run
@@ -42,10 +42,16 @@ def _kind(name: str) -> tuple[str, bool]:
     """Its media type, and whether a browser may show it."""
     if PurePosixPath(name.lower()).suffix in _TEXTS:
         return "text/plain; charset=utf-8", True
-    kind = _TYPES.guess_type(name, strict=True)[0] or BYTES
+    kind = _load_types().guess_type(name, strict=True)[0] or BYTES
     if any(word in kind for word in _ACTIVE):
         return BYTES, False
     return kind, kind in _SHOWN
+
+
+@cache
+def _load_types() -> mimetypes.MimeTypes:
+    """Those that Python knows, the same on every machine."""
+    return mimetypes.MimeTypes()
 
 
 def _disposition(name: str, *, inline: bool) -> str:

@@ -8,8 +8,9 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 
-import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.server import Server
 
 from .client_errors import summarised_client_errors
 from .slow_clients import BoundedHttpProtocol, max_connections
@@ -30,7 +31,7 @@ async def run_http(
 ) -> None:
     """Serve until SIGINT or SIGTERM; open requests then get `last_requests` seconds to end. `on_stop` is called when no
     more connections are taken."""
-    config = uvicorn.Config(
+    config = Config(
         app,
         loop="none",  # it runs in ours
         http=BoundedHttpProtocol,
@@ -53,8 +54,8 @@ async def run_http(
         await _Server(config, on_ready, on_stop).serve(sockets=list(listeners))
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
+class _Server(Server):
+    def __init__(self, config: Config, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
         self._on_stop = on_stop

@@ -1,13 +1,13 @@
-"""Loads a part of the routes after the server has started, or at the first request for one if that comes earlier.
+"""Loads a part of the routes at the first request for one of them.
 
-They are more than a third of the code that a server loads. After a crash, what works with jobs does not wait for it.
+They are more than a third of a server's code: a server that nobody asks for them does without the memory, and after a
+crash, what works with jobs does not wait for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -19,62 +19,71 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.core.errors import UserError
 
+from .rest.addresses import PREFIX
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A module of this package, and its function that returns routes."""
+    """A module of this package, its function that returns routes, and whether a path may be one of theirs."""
 
     module: str
     function: str
+    serves: Callable[[str], bool]
 
 
-STAGES = (Stage(".rest.late_modules", "list_routes"), Stage(".portal.app", "portal_routes"))
+STAGES = (
+    Stage(".rest.late_modules", "list_routes", lambda path: path.startswith(PREFIX)),
+    Stage(".portal.app", "portal_routes", lambda path: not path.startswith(PREFIX)),
+)
 
 
 class LateRoutes:
-    """Adds the routes of one stage after the other to an application, behind all others."""
+    """Adds the routes of a stage to an application, behind all others."""
 
     def __init__(self, app: FastAPI, stages: Iterable[Stage] = STAGES) -> None:
         self._router = app.router
-        self._stages = deque(stages)
-        self._loading: asyncio.Task[None] | None = None
+        self._stages = list(stages)  # those that are not loaded
+        self._loading: dict[str, asyncio.Task[None]] = {}  # by module
+        self.after_load: Callable[[], None] = lambda: None
         app.router.default = self._load_and_try_again
 
-    async def load(self) -> None:
-        """Load what is not loaded yet; calls at the same time share one load."""
-        while self._stages:
-            await self._load_stage()
+    async def load(self, path: str) -> bool:
+        """Load what may serve this path; calls at the same time share one load. False: there is nothing to load."""
+        stage = self._find_stage(path)
+        if stage is None:
+            return False
+        if stage.module not in self._loading:
+            self._loading[stage.module] = asyncio.create_task(self._load_stage(stage))
+        await asyncio.shield(self._loading[stage.module])
+        return True
 
-    def load_now(self) -> None:
+    def load_now(self, path: str) -> None:
         """Load it in this thread."""
-        while self._stages:
-            self._add(import_module(self._stages[0].module, __package__))
+        stage = self._find_stage(path)
+        if stage is not None:
+            self._add(stage, import_module(stage.module, __package__))
+
+    def _find_stage(self, path: str) -> Stage | None:
+        return next((stage for stage in self._stages if stage.serves(path)), None)
 
     async def _load_and_try_again(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that no loaded route matches."""
-        if self._stages:
-            await self._load_stage()
-        await self._router(scope, receive, send)
+        if await self.load(scope["path"]):
+            await self._router(scope, receive, send)
+        else:
+            await self._router.not_found(scope, receive, send)
 
-    async def _load_stage(self) -> None:
-        if self._loading is None:
-            self._loading = asyncio.create_task(self._load_next(self._stages[0]))
-        await asyncio.shield(self._loading)
-
-    async def _load_next(self, stage: Stage) -> None:
+    async def _load_stage(self, stage: Stage) -> None:
         try:
-            module = await asyncio.to_thread(import_module, stage.module, __package__)
-            if self._stages and self._stages[0] is stage:
-                self._add(module)
+            self._add(stage, await asyncio.to_thread(import_module, stage.module, __package__))
         finally:
-            self._loading = None  # after an error the next call tries again
+            del self._loading[stage.module]  # after an error the next call tries again
 
-    def _add(self, module: ModuleType) -> None:
-        routes = getattr(module, self._stages[0].function)()
-        self._stages.popleft()
-        self._router.routes.extend(routes)
-        if not self._stages:
-            self._router.default = self._router.not_found
+    def _add(self, stage: Stage, module: ModuleType) -> None:
+        if stage in self._stages:
+            self._router.routes.extend(getattr(module, stage.function)())
+            self._stages.remove(stage)
+            self.after_load()
 
 
 async def show_missing(request: Request) -> Response:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import mimetypes
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from functools import cache, cached_property
+from pathlib import Path, PurePath
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,15 +21,24 @@ FOLDER = Path(__file__).with_name("static")
 PREFIX = "/static"
 STYLES = "portal.css"  # all of css/, in order of name
 _FOR_GOOD = "public, max-age=31536000, immutable"
-_TYPES = mimetypes.MimeTypes()
-_TYPES.add_type("text/javascript", ".js")
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asset:
     kind: str
     plain: bytes
-    small: bytes | None  # gzip
+
+    @cached_property
+    def small(self) -> bytes | None:
+        """Compressed by gzip, when it is first asked for: all of them would delay the first page."""
+        return gzip.compress(self.plain, 9, mtime=0) if len(self.plain) >= WORTH_IT else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +56,19 @@ class Assets:
 
 @cache
 def assets() -> Assets:
-    """Read and compressed once."""
+    """Read once."""
     found = {str(path.relative_to(FOLDER)): path.read_bytes() for path in sorted(FOLDER.rglob("*")) if _is_ours(path)}
     styles = b"\n".join(data for name, data in found.items() if name.startswith("css/"))
     served = {name: data for name, data in found.items() if not name.startswith("css/")} | {STYLES: styles}
     digest = hashlib.sha256()
     for name, data in sorted(served.items()):
         digest.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
-    return Assets(digest.hexdigest()[:16], {name: _asset(name, data) for name, data in served.items()})
+    files = {name: Asset(_TYPES[PurePath(name).suffix], data) for name, data in served.items()}
+    return Assets(digest.hexdigest()[:16], files)
 
 
 def _is_ours(path: Path) -> bool:
-    return path.is_file() and path.suffix in (".css", ".js", ".svg", ".png", ".woff2")
-
-
-def _asset(name: str, data: bytes) -> Asset:
-    kind = _TYPES.guess_type(name)[0] or "application/octet-stream"
-    if kind.startswith("text/"):
-        kind += "; charset=utf-8"
-    return Asset(kind, data, gzip.compress(data, 9, mtime=0) if len(data) >= WORTH_IT else None)
+    return path.is_file() and path.suffix in _TYPES
 
 
 async def serve_asset(request: Request) -> Response:
@@ -77,6 +79,6 @@ async def serve_asset(request: Request) -> Response:
         return Response("There is no such file", 404, media_type="text/plain")
     current = request.path_params["mark"] == known.mark
     headers = {"Cache-Control": _FOR_GOOD if current else "no-store", "Vary": "Accept-Encoding"}
-    if asset.small is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
+    if accepts_gzip(request.headers.get("accept-encoding", "")) and asset.small is not None:
         return Response(asset.small, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind)
     return Response(asset.plain, headers=headers, media_type=asset.kind)

@@ -1,4 +1,4 @@
-"""Routes of the REST API that no client needs in the first second of a server, nor to follow a running job."""
+"""Routes of the REST API that no client needs to run and follow jobs: loaded at the first request for one."""
 
 from __future__ import annotations
 

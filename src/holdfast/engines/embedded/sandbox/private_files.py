@@ -29,9 +29,9 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What one folder holds."""
+    """What one folder holds. Thousands of them are kept."""
 
-    signature: tuple[int, ...]
+    signature: int
     count: int
     private: tuple[Hidden, ...]
     folders: tuple[str, ...]  # open to everyone
@@ -89,7 +89,7 @@ def find_private_files(
     return found
 
 
-_NOTHING = Listing((), 0, (), ())
+_NOTHING = Listing(-1, 0, (), ())
 
 
 def _collect(listing: Listing, skip: Collection[str], found: PrivateFiles, queue: deque[str]) -> None:
@@ -106,17 +106,18 @@ def _judge_top(top: str) -> Listing:
     private: list[Hidden] = []
     folders: list[str] = []
     _judge(top, status, private, folders)
-    return Listing((), 0, tuple(private), tuple(folders))
+    return Listing(-1, 0, tuple(private), tuple(folders))
 
 
-def _signature(folder: str) -> tuple[tuple[int, ...], bool]:
-    """It changes with the folder's entries, and cannot be set back; and whether the next change will show."""
+def _signature(folder: str) -> tuple[int, bool]:
+    """It changes with the folder's entries, and cannot be set back; and whether the next change will show. One number:
+    a tuple of three takes three times the memory."""
     status = os.lstat(folder)
     settled = time.time() - status.st_ctime > _SETTLED
-    return (status.st_dev, status.st_ino, status.st_ctime_ns), settled
+    return ((status.st_dev << 64 | status.st_ino) << 64) + status.st_ctime_ns, settled
 
 
-def _list_folder(folder: str, signature: tuple[int, ...]) -> Listing:
+def _list_folder(folder: str, signature: int) -> Listing:
     private: list[Hidden] = []
     folders: list[str] = []
     unreadable: list[str] = []

@@ -16,7 +16,7 @@ from ..processes import boot_id
 from .private_files import Hidden, Listing
 
 FILE = "package-scan.json"
-_FORMAT = 1
+_FORMAT = 2
 
 
 def save_scan(file: Path, memory: Mapping[str, Listing], full_at: float) -> None:
@@ -50,6 +50,6 @@ def _pack(private: tuple[Hidden, ...]) -> list[tuple[Any, ...]]:
     return [astuple(each) for each in private]
 
 
-def _listing(signature: list[int], count: int, private: list[Any], folders: list[str]) -> Listing:
+def _listing(signature: int, count: int, private: list[Any], folders: list[str]) -> Listing:
     hidden = tuple(Hidden(path=path, mode=mode, uid=uid, gid=gid) for path, mode, uid, gid in private)
-    return Listing(tuple(signature), int(count), hidden, tuple(folders))
+    return Listing(int(signature), int(count), hidden, tuple(folders))
