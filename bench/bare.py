@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from .harness import PATIENCE, BenchServer
+from .harness import TIMEOUT, BenchServer
 
 NO_OP = b"true\n"
 STATUS_FD = 8  # bubblewrap's own report; the runner opens it late
@@ -86,7 +86,7 @@ def _has_become_another(runner: psutil.Process) -> bool:
 
 def _find_runner(home: Path, job: str) -> tuple[int, Path]:
     """The runner names its claim file, which lies in the task's folder; that one is called after the job."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
         for process in psutil.process_iter(["pid", "cmdline"]):
             for word in process.info["cmdline"] or []:

@@ -25,7 +25,7 @@ from .client import Connection, with_query
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-PATIENCE = 120.0  # seconds; only ever reached when something is broken
+TIMEOUT = 120.0  # seconds; only ever reached when something is broken
 FINAL = ("Succeeded", "Failed", "Cancelled")
 MB = 1_000_000
 
@@ -65,7 +65,7 @@ class BenchServer:
         while not self._answers():
             if self.process.poll() is not None:
                 raise RuntimeError(f"the server ended by itself:\n{self.output()[-3000:]}")
-            if time.monotonic() - began > PATIENCE:
+            if time.monotonic() - began > TIMEOUT:
                 raise RuntimeError(f"the server did not answer:\n{self.output()[-3000:]}")
             time.sleep(0.01)
         took = time.monotonic() - began
@@ -98,7 +98,7 @@ class BenchServer:
         with self.connect() as connection:
             return str(connection.submit(text)["id"])
 
-    def wait(self, job_id: str, timeout: float = PATIENCE) -> dict[str, Any]:
+    def wait(self, job_id: str, timeout: float = TIMEOUT) -> dict[str, Any]:
         deadline = time.monotonic() + timeout
         with self.connect() as connection:
             while time.monotonic() < deadline:
@@ -115,7 +115,7 @@ class BenchServer:
         return job
 
     def wait_for_state(self, job_id: str, state: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         with self.connect() as connection:
             while (job := connection.get(f"/jobs/{job_id}"))["state"] != state:
                 if job["state"] in FINAL or time.monotonic() > deadline:
@@ -124,7 +124,7 @@ class BenchServer:
 
     def wait_until_idle(self) -> None:
         """Looks seldom: each look is work for the server that is being measured."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         with self.connect() as connection:
             while sum(connection.get("/status")["jobs"].values()):
                 if time.monotonic() > deadline:

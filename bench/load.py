@@ -12,7 +12,7 @@ from multiprocessing.synchronize import Barrier
 
 from .client import Connection
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def submit_from_clients(port: int, token: str, texts: Sequence[Sequence[str]]) -
 
 
 def _result(pipe: Pipe) -> list[Submitted]:
-    if not pipe.poll(PATIENCE * 2):
+    if not pipe.poll(TIMEOUT * 2):
         raise RuntimeError("a client did not finish")
     found = pipe.recv()
     if isinstance(found, BaseException):
@@ -56,7 +56,7 @@ def _client(port: int, token: str, texts: list[str], barrier: Barrier, pipe: Pip
         done = []
         with Connection(port, token) as connection:
             connection.get("/version")  # connected, and everything imported
-            barrier.wait(PATIENCE)
+            barrier.wait(TIMEOUT)
             for number, text in enumerate(texts):
                 sent_at, began = time.time(), time.perf_counter()
                 job = connection.submit(text, f"Idempotency-Key: {os.getpid()}-{began}-{number}\r\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 from tests.e2e import test_crash
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 from .client import Connection
 from .harness import Options, end_tasks_below, folder, say
@@ -24,7 +24,7 @@ class CrashServer(Server):
         assert self.process is not None
         began = time.monotonic()
         while not self._answers():
-            if self.process.poll() is not None or time.monotonic() - began > PATIENCE:
+            if self.process.poll() is not None or time.monotonic() - began > TIMEOUT:
                 raise RuntimeError(f"the server did not come back:\n{self.log()[-3000:]}")
             time.sleep(0.01)
         took = time.monotonic() - began
@@ -33,7 +33,7 @@ class CrashServer(Server):
 
     def client(self) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=PATIENCE, verify=False)
+        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=TIMEOUT, verify=False)
 
     def _answers(self) -> bool:
         try:
@@ -77,7 +77,7 @@ def _kill_while_submitting(
         time.sleep(chance.uniform(0.0, 0.5))
         running.kill()
         away.append(running.start())
-    clients.join(PATIENCE * 3)
+    clients.join(TIMEOUT * 3)
     if clients.is_alive():
         raise RuntimeError("the clients did not finish")
     return away

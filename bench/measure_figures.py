@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from .harness import PATIENCE, BenchServer, Options, say, server
+from .harness import TIMEOUT, BenchServer, Options, say, server
 from .rows import Row, below, percentile
 
 COUNT = 200
@@ -36,7 +36,7 @@ def measure(options: Options) -> list[Row]:
 
 
 def _until_all_were_seen(running: BenchServer, job: str, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     with running.connect() as connection:
         while any(task["figures"] is None for task in connection.get(f"/jobs/{job}/metrics/now")["tasks"]):
             if time.monotonic() > deadline:

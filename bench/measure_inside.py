@@ -16,7 +16,7 @@ import termios
 import time
 from collections.abc import Sequence
 
-from .harness import PATIENCE, BenchServer, Options, clean_env, say, server
+from .harness import TIMEOUT, BenchServer, Options, clean_env, say, server
 from .rows import Row, below, percentile
 
 WARM_UP = 1
@@ -66,7 +66,7 @@ def _shell(running: BenchServer, way: str) -> float:
 
 def _debugger(running: BenchServer) -> float:
     job = running.submit(CRASHED)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     with running.connect() as connection:
         while not connection.get(f"/jobs/{job}")["debuggers"]:
             if time.monotonic() > deadline:
@@ -113,7 +113,7 @@ def _until_prompt(running: BenchServer, words: list[str], prompt: bytes) -> floa
 
 
 def _read(terminal: int, prompt: bytes) -> float:
-    seen, deadline = b"", time.monotonic() + PATIENCE
+    seen, deadline = b"", time.monotonic() + TIMEOUT
     while prompt not in seen:
         ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
         try:

@@ -19,10 +19,10 @@ from holdfast.core.metrics.samples import Reading
 from holdfast.engines.base import Launch
 from holdfast.engines.embedded import EmbeddedEngine, cgroups
 
-from .harness import PATIENCE, Options, folder, say
+from .harness import TIMEOUT, Options, folder, say
 from .rows import Row, below, percentile
 
-EVERY = 10.0  # seconds between two rounds of a server
+INTERVAL = 10.0  # seconds between two rounds of a server
 CONNECTIONS = 4
 SCRIPT = """
 for each in {connections}; do exec {{line}}<>/dev/tcp/127.0.0.1/{port}; echo >&$line; done
@@ -47,7 +47,7 @@ async def _measure(place: Path, count: int, rounds: int, name: str, find: Callab
         _check(await engine.measure(ids), ids)  # the first one also finds out what there is
         costs = [await engine._in_thread(lambda: _round(engine, ids)) for _ in range(rounds)]
         ends = [_end(engine, attempt_id) for attempt_id in ids[:50]]
-    share = 100 * sum(costs) / len(costs) / EVERY
+    share = 100 * sum(costs) / len(costs) / INTERVAL
     note = f"{count} tasks, {name}; a round takes {1000 * percentile(costs, 50):.0f} ms of processor time"
     return [
         Row(f"sampling: of one core, {name}", share, "%", below(5), note),
@@ -110,7 +110,7 @@ async def _crowd(
         ids = [f"bench-{number}" for number in range(count)]
         for attempt_id in ids:
             await engine.start(_launch(attempt_id, port))
-        await asyncio.wait_for(all_there.wait(), PATIENCE)
+        await asyncio.wait_for(all_there.wait(), TIMEOUT)
         yield engine, ids
         await _remove(engine, ids, ended)
         await asyncio.wrap_future(engine._cleaner.submit(lambda: None))  # after everything that is to be removed
@@ -124,7 +124,7 @@ async def _remove(engine: EmbeddedEngine, ids: list[str], ended: asyncio.Queue[O
     for attempt_id in ids:
         await engine.stop(attempt_id, 0)
     for _ in ids:
-        await engine.remove((await asyncio.wait_for(ended.get(), PATIENCE)).attempt_id)
+        await engine.remove((await asyncio.wait_for(ended.get(), TIMEOUT)).attempt_id)
 
 
 def _launch(attempt_id: str, port: int) -> Launch:

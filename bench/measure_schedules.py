@@ -19,12 +19,12 @@ from holdfast.store import schedules
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
 
-from .harness import PATIENCE, BenchServer, Options, end_tasks_below, folder, say
+from .harness import TIMEOUT, BenchServer, Options, end_tasks_below, folder, say
 from .measure_submit import hold_every_core
 from .rows import Row, at_most, below, percentile
 
 LEAD = 4.0  # seconds from the server's start until the minute at which they are due
-LOOK_EVERY = 0.05
+LOOK_INTERVAL = 0.05
 
 
 @dataclass(slots=True)
@@ -110,10 +110,10 @@ def _watch(running: BenchServer, count: int, due_at: datetime, kill: bool) -> Ou
                 kill = False
                 running.kill()
                 running.start()
-            if time.time() > due_at.timestamp() + PATIENCE:
+            if time.time() > due_at.timestamp() + TIMEOUT:
                 break
             answers.append(_asked(running))
-            time.sleep(LOOK_EVERY)
+            time.sleep(LOOK_INTERVAL)
         took = time.time() - due_at.timestamp()
         lost = count - made
         twice = database.execute(

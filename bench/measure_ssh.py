@@ -19,7 +19,7 @@ from typing import Any
 
 import asyncssh
 
-from .harness import MB, PATIENCE, BenchServer, Options, folder, say
+from .harness import MB, TIMEOUT, BenchServer, Options, folder, say
 from .rows import Row, at_least, below, percentile
 
 TASKS = """\
@@ -31,8 +31,8 @@ roles:
     command: sleep 3600
 """
 PEOPLE_PER_TASK = 10
-PAUSE = 0.2  # seconds between two keystrokes of one person: quick typing
-AT_ONCE = 10  # who come in at one time
+INTERVAL = 0.2  # seconds between two keystrokes of one person: quick typing
+MAX_CONCURRENT = 10  # who come in at one time
 PROMPT = b"ready>"
 
 
@@ -54,7 +54,7 @@ def _begin(running: BenchServer, tasks: int) -> list[dict[str, Any]]:
     job = running.submit(TASKS.format(count=tasks))
     began = time.monotonic()
     with running.connect() as connection:
-        while time.monotonic() - began < PATIENCE:
+        while time.monotonic() - began < TIMEOUT:
             found = connection.get(f"/jobs/{job}/ssh")["items"]
             if len(found) == tasks:
                 return list(found)
@@ -69,7 +69,7 @@ async def _measure(
     _register(running, key)
     where = [line for line in lines for _ in range(PEOPLE_PER_TASK)]
     async with AsyncExitStack() as stack:
-        few = asyncio.Semaphore(AT_ONCE)
+        few = asyncio.Semaphore(MAX_CONCURRENT)
         people = await asyncio.gather(*(_come_in(stack, few, line, key) for line in where))
         say(f"ssh: {len(people)} people are inside")
         took = await asyncio.gather(*(person.type(keys) for person in people))
@@ -120,7 +120,7 @@ class _Person:
 
     async def type(self, count: int) -> list[float]:
         """Seconds from each keystroke to its echo, which the terminal inside gives."""
-        await asyncio.sleep(random.random() * PAUSE)  # so that they do not type in step
+        await asyncio.sleep(random.random() * INTERVAL)  # so that they do not type in step
         took = []
         for number in range(count):
             letter = b"%c" % (97 + number % 26)
@@ -129,7 +129,7 @@ class _Person:
             while letter not in await self.shell.stdout.read(1024):
                 pass
             took.append(time.perf_counter() - began)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(INTERVAL)
         return took
 
 
@@ -150,7 +150,7 @@ async def _shell(client: asyncssh.SSHClientConnection) -> asyncssh.SSHClientProc
     )
     seen = b""
     while PROMPT not in seen:
-        seen += await asyncio.wait_for(shell.stdout.read(4096), PATIENCE)
+        seen += await asyncio.wait_for(shell.stdout.read(4096), TIMEOUT)
     return shell
 
 

@@ -30,7 +30,7 @@ from .rows import Row, below, percentile
 
 MACHINES = 50
 GROUPS = 10
-PATIENCE = 60.0  # seconds for an answer
+TIMEOUT = 60.0  # seconds for an answer
 REST = 1.0  # seconds before each question, so that none waits for its turn
 TICK = 0.01  # seconds of a timer
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -56,13 +56,13 @@ async def _measure(place: _Crowd, jobs: int, asked: int) -> list[Row]:
     for job_id in chosen:
         await asyncio.sleep(REST)
         began, spent = time.monotonic(), time.thread_time()
-        found = await explanations.of(job_id, lambda _: True, _usual, PATIENCE)
+        found = await explanations.of(job_id, lambda _: True, _usual, TIMEOUT)
         on_loop.append(time.thread_time() - spent)
         took.append(time.monotonic() - began)
         if found is None or not found.blockers or found.estimate is None:
             raise RuntimeError("it was not explained")
     late = await _lateness(
-        asyncio.gather(*(explanations.of(job_id, lambda _: True, _usual, PATIENCE) for job_id in chosen))
+        asyncio.gather(*(explanations.of(job_id, lambda _: True, _usual, TIMEOUT) for job_id in chosen))
     )
     explanations.close()
     note = f"{MACHINES} machines, {jobs} jobs run, {jobs} wait; worst of {asked}"

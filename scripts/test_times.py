@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "tests" / "file_seconds.json"
 SLOWEST = 10
-LEAST_KEPT = 1.0  # seconds
+MIN_KEPT = 1.0  # seconds
 
 
 def read_seconds(report: Path) -> Counter[str]:
@@ -52,7 +52,7 @@ def show(seconds: Counter[str]) -> None:
 
 
 def keep(seconds: Counter[str]) -> None:
-    rows = {file: round(spent) for file, spent in sorted(seconds.items()) if spent >= LEAST_KEPT}
+    rows = {file: round(spent) for file, spent in sorted(seconds.items()) if spent >= MIN_KEPT}
     KEPT.write_text(json.dumps(rows, indent=1) + "\n")
 
 

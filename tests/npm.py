@@ -24,7 +24,7 @@ _UNREACHABLE = (
 )  # fmt: skip
 # Node trusts a list of its own. What the machine trusts may be more, such as a proxy of a company.
 _TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
-PATIENCE = 120.0  # seconds
+TIMEOUT = 120.0  # seconds
 
 
 def fetch_packages(name: str, *packages: str) -> Path | str:
@@ -48,9 +48,9 @@ def _fetch(kept: Path, packages: tuple[str, ...]) -> str:
     words = [NODE, _NPM, "install", "--prefix", fresh, *_INSTALL, *_HURRY, *packages]
     trust = {"NODE_EXTRA_CA_CERTS": str(_TRUSTED)} if _TRUSTED.is_file() else {}
     try:
-        done = subprocess.run(words, env={**trust, **os.environ}, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(words, env={**trust, **os.environ}, capture_output=True, text=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"npm did not bring {packages[0]} within {PATIENCE:.0f} s"
+        return f"npm did not bring {packages[0]} within {TIMEOUT:.0f} s"
     if done.returncode and any(word in done.stderr for word in _UNREACHABLE):
         return f"npm reaches no registry that has {packages[0]}: {_first_error(done.stderr)}"
     assert done.returncode == 0, f"npm failed:\n{done.stderr[-3000:]}"

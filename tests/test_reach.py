@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from holdfast.reach import MOST, Reach, Silent
+from holdfast.reach import MAX_COUNT, Reach, Silent
 
 
 def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:
@@ -63,12 +63,12 @@ def test_only_so_many_threads_are_lost() -> None:
 
     async def go() -> None:
         reach = Reach("test")
-        calls = [asyncio.ensure_future(reach.run(answer.wait, 60)) for _ in range(MOST)]
+        calls = [asyncio.ensure_future(reach.run(answer.wait, 60)) for _ in range(MAX_COUNT)]
         await asyncio.sleep(0)
         with pytest.raises(Silent):
             await reach.run(lambda: 1, 60)
         answer.set()
-        assert await asyncio.gather(*calls) == [True] * MOST
+        assert await asyncio.gather(*calls) == [True] * MAX_COUNT
         assert await reach.run(lambda: 1, 60) == 1
 
     asyncio.run(go())

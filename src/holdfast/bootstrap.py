@@ -54,7 +54,7 @@ Work = Callable[[], Awaitable[None]]
 
 MIN_OPEN_FILES = 256
 LOCK_TRIES = 20
-LOCK_PAUSE = 0.02  # seconds
+LOCK_INTERVAL = 0.02  # seconds
 NOTES_TIMEOUT = 2.0  # seconds that a start waits until other programs can find the server
 NOTES_INTERVAL = 0.2  # seconds between tries on a full disk
 LAST_REQUESTS = 3  # seconds that open requests get when the server stops
@@ -446,7 +446,7 @@ class _only_server:
         while not _try_lock(self.lock):
             tries += 1
             if tries <= LOCK_TRIES:  # a client may just be looking whether someone serves
-                time.sleep(LOCK_PAUSE)
+                time.sleep(LOCK_INTERVAL)
                 continue
             known = running(self.home)
             where = f" at {known.url} (process {known.pid})" if known else ""
@@ -486,7 +486,7 @@ def _is_held(lock: IO[str]) -> bool:
                 return False
         except OSError:
             return False
-        time.sleep(LOCK_PAUSE)
+        time.sleep(LOCK_INTERVAL)
     return True
 
 

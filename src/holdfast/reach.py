@@ -16,7 +16,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-MOST = 200  # calls that have not returned
+MAX_COUNT = 200  # calls that have not returned
 
 
 class Silent(Exception):
@@ -69,7 +69,7 @@ class Reach:
         """Will have what `call` returns or raises, if it ever does."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        if self._running >= MOST:
+        if self._running >= MAX_COUNT:
             done.set_exception(Silent())
             return done
         self._running += 1

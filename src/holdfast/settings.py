@@ -19,8 +19,8 @@ from holdfast.core.notices import Way, address_problem
 from holdfast.disk_space import DiskMarks
 from holdfast.settings_names import unknown_setting
 
-LONGEST_DAYS = 36500
-LONGEST = LONGEST_DAYS * 86400  # seconds; what is more overflows in sums with times
+MAX_DAYS = 36500
+MAX_LENGTH = MAX_DAYS * 86400  # seconds; what is more overflows in sums with times
 
 
 class Section(BaseModel):
@@ -43,11 +43,11 @@ class ServerSettings(Section):
     )
     max_job_bytes: int = Field(MIB, ge=1024, description="Largest job file accepted, in bytes.")
     max_image_bytes: int = Field(50 * GIB, ge=MIB, description="Largest image upload accepted, in bytes.")
-    login_days: float = Field(7, gt=0, le=LONGEST_DAYS, description="How long a login by password lasts, in days.")
+    login_days: float = Field(7, gt=0, le=MAX_DAYS, description="How long a login by password lasts, in days.")
     audit_days: float = Field(
         365,
         ge=0,
-        le=LONGEST_DAYS,
+        le=MAX_DAYS,
         description="Days after which the record of what people changed about the place is removed; 0: never.",
     )
 
@@ -100,11 +100,11 @@ class JobSettings(Section):
     time_limit: float = Field(
         24 * 3600,
         ge=0,
-        le=LONGEST,
+        le=MAX_LENGTH,
         description="Seconds an attempt may run unless group or job say otherwise; 0: no limit.",
     )
-    grace: float = Field(30, ge=0, le=LONGEST, description="Seconds between TERM and KILL when a job is stopped.")
-    max_grace: float = Field(3600, ge=0, le=LONGEST, description="Longest grace time a job may ask for, in seconds.")
+    grace: float = Field(30, ge=0, le=MAX_LENGTH, description="Seconds between TERM and KILL when a job is stopped.")
+    max_grace: float = Field(3600, ge=0, le=MAX_LENGTH, description="Longest grace time a job may ask for, in seconds.")
     default_cpu: float = Field(1, gt=0, description="Cores of a task that does not say.")
     default_memory: int = Field(2 * GIB, gt=0, description="Memory of a task that does not say, in bytes.")
     max_tasks: int = Field(10000, ge=1, description="Most tasks one job may have.")
@@ -120,7 +120,7 @@ class LogSettings(Section):
     keep_days: float = Field(
         7,
         ge=0,
-        le=LONGEST_DAYS,
+        le=MAX_DAYS,
         description="Days after a job's end when its logs are removed; 0: never. The record stays.",
     )
     cap_bytes: int | None = Field(
@@ -229,9 +229,14 @@ class MountSettings(Section):
         "They must be mounted there, as an automounter does.",
     )
     git_seconds: float = Field(
-        300, ge=0, le=LONGEST, description="How often datasets of the kind git are brought up to date; 0: only by hand."
+        300,
+        ge=0,
+        le=MAX_LENGTH,
+        description="How often datasets of the kind git are brought up to date; 0: only by hand.",
     )
-    git_timeout: float = Field(600, gt=0, le=LONGEST, description="Longest time in seconds that one update may take.")
+    git_timeout: float = Field(
+        600, gt=0, le=MAX_LENGTH, description="Longest time in seconds that one update may take."
+    )
     git_bytes: int = Field(10 * GIB, ge=1, description="Most bytes that a checkout of such a dataset may have.")
 
 
@@ -274,7 +279,7 @@ class FileSettings(Section):
     )
     artifact_files: int = Field(1000, ge=0, le=100_000, description="Most files kept of one job's artifacts.")
     artifact_days: float = Field(
-        7, ge=0, le=LONGEST_DAYS, description="Days after a job's end when its artifacts are removed; 0: never."
+        7, ge=0, le=MAX_DAYS, description="Days after a job's end when its artifacts are removed; 0: never."
     )
 
 
@@ -300,7 +305,7 @@ class OpenPaiSettings(Section):
     time_limit: float = Field(
         0,
         ge=0,
-        le=LONGEST,
+        le=MAX_LENGTH,
         description="Seconds an attempt of a job in OpenPAI's format may run unless group or job say otherwise, in "
         "place of jobs.time_limit; 0: no limit, as OpenPAI had none.",
     )
@@ -312,7 +317,7 @@ class OpenPaiSettings(Section):
     )
     lists_per_minute: int = Field(120, ge=0, description="Most job lists one user asks for in a minute; 0: no limit.")
     submits_per_hour: int = Field(3600, ge=0, description="Most jobs one user submits in an hour; 0: no limit.")
-    log_link_seconds: float = Field(120, gt=0, le=LONGEST, description="How long a link to a task's log is good.")
+    log_link_seconds: float = Field(120, gt=0, le=MAX_LENGTH, description="How long a link to a task's log is good.")
 
 
 class HoldSettings(Section):
@@ -320,12 +325,12 @@ class HoldSettings(Section):
     duration: float = Field(
         7 * 24 * 3600,
         gt=0,
-        le=LONGEST,
+        le=MAX_LENGTH,
         description="Seconds a failed task is kept unless job or group say otherwise; OpenPAI's "
         "debugging-reservation-seconds.",
     )
     longest: float = Field(
-        28 * 24 * 3600, gt=0, le=LONGEST, description="Most seconds a task is kept in all, with every extension."
+        28 * 24 * 3600, gt=0, le=MAX_LENGTH, description="Most seconds a task is kept in all, with every extension."
     )
     per_user: int = Field(10, ge=1, description="Most tasks of one user that are kept at one time.")
     total: int = Field(100, ge=1, description="Most tasks that are kept at one time.")
@@ -378,7 +383,7 @@ class SshSettings(Section):
 class MetricsSettings(Section):
     enabled: bool = Field(True, description="Measure what running tasks use.")
     keep_days: float = Field(
-        30, ge=0, le=LONGEST_DAYS, description="Days after its end that a task's figures are kept; 0: for ever."
+        30, ge=0, le=MAX_DAYS, description="Days after its end that a task's figures are kept; 0: for ever."
     )
     open: bool = Field(
         False,
@@ -407,7 +412,7 @@ class NoticeSettings(Section):
         "an hour at most.",
     )
     give_up_hours: float = Field(24, gt=0, le=30 * 24, description="Hours after which a notice is given up.")
-    keep_days: float = Field(30, gt=0, le=LONGEST_DAYS, description="Days after which notices are forgotten.")
+    keep_days: float = Field(30, gt=0, le=MAX_DAYS, description="Days after which notices are forgotten.")
 
 
 class MailSettings(Section):

@@ -13,7 +13,7 @@ from holdfast.core.messages import msg
 
 _FALLBACK = "UTC"
 _FOLDER = "zoneinfo/"  # whatever lies above it, the name of a zone is what comes after
-_LONGEST = 100  # characters; real names are far shorter
+_MAX_LENGTH = 100  # characters; real names are far shorter
 
 
 def machine_timezone(root: Path = Path("/")) -> str:
@@ -25,10 +25,10 @@ def zone(name: str) -> ZoneInfo:
     """UserError when there is no such zone."""
     found = _find(name)
     if found is None:
-        close = get_close_matches(name[:_LONGEST], available_timezones(), n=1)
+        close = get_close_matches(name[:_MAX_LENGTH], available_timezones(), n=1)
         guess = msg("Did you mean {x1}? ", x1=close[0]) if close and not any(map(str.isdigit, name)) else ""
         raise UserError(
-            msg("There is no time zone {name}", name=repr(name[:_LONGEST])),
+            msg("There is no time zone {name}", name=repr(name[:_MAX_LENGTH])),
             field="timezone",
             hint=msg(
                 "{guess}Names are like Europe/Berlin, Asia/Taipei, UTC, or Etc/GMT-2 for two hours ahead of it.",
@@ -59,7 +59,7 @@ def _link(path: Path) -> str:
 def _first_line(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.readline(_LONGEST + 1).strip()
+            return file.readline(_MAX_LENGTH + 1).strip()
     except OSError:
         return ""
 
@@ -69,7 +69,7 @@ def _known(name: str) -> bool:
 
 
 def _find(name: str) -> ZoneInfo | None:
-    if not name or len(name) > _LONGEST:
+    if not name or len(name) > _MAX_LENGTH:
         return None
     try:
         return ZoneInfo(name)

@@ -13,7 +13,7 @@ UNLIMITED = 1 << 62
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_OPEN_LEVELS = 200  # folders within folders that are open at the same time
 _MAX_PENDING = 200_000  # names of folders that are remembered to be entered later
-_MOST_LINKED = 100_000  # files with several names that are remembered, so as to be counted once
+_MAX_LINKED = 100_000  # files with several names that are remembered, so as to be counted once
 _BLOCK = 512
 
 
@@ -123,7 +123,7 @@ class TreeWalk:
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
             if status.st_ino in self._linked:
                 return 0
-            if len(self._linked) < _MOST_LINKED:
+            if len(self._linked) < _MAX_LINKED:
                 self._linked.add(status.st_ino)
         return status.st_blocks * _BLOCK
 

@@ -18,7 +18,7 @@ import pytest
 from holdfast.cli.main import run
 from tests.preloaded import run_holdfast, start_holdfast
 
-PATIENCE = 60.0  # seconds; only ever reached when something is broken
+TIMEOUT = 60.0  # seconds; only ever reached when something is broken
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def end_started() -> None:
 
 
 def run_program(*args: str, env: Mapping[str, str]) -> Result:
-    done = run_holdfast(args, env=env, timeout=PATIENCE)
+    done = run_holdfast(args, env=env, timeout=TIMEOUT)
     return Result(done.returncode, done.stdout, done.stderr.decode())
 
 
@@ -99,7 +99,7 @@ def run_on_terminal(*args: str, env: Mapping[str, str], columns: int = 100) -> R
             break
         seen += piece
     os.close(ours)
-    return Result(process.wait(PATIENCE), seen, "")
+    return Result(process.wait(TIMEOUT), seen, "")
 
 
 def clean_env(home: Path, **more: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.preloaded import start_holdfast
 
-from .running import PATIENCE, STARTED
+from .running import STARTED, TIMEOUT
 
 
 class AtTerminal:
@@ -49,7 +49,7 @@ class AtTerminal:
 
     def until(self, text: bytes) -> bytes:
         """What is shown up to and with this text, from where the last look ended."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while text not in self.seen[self._looked :]:
             assert time.monotonic() < end, f"{text!r} did not come: {self.seen[self._looked :]!r}"
             assert self._read() or self.process.poll() is None, f"it ended: {self.seen[self._looked :]!r}"
@@ -65,7 +65,7 @@ class AtTerminal:
 
     def wait(self) -> int:
         """Its exit code; shows all it wrote."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while self.process.poll() is None:
             assert time.monotonic() < end, f"it does not end: {self.seen!r}"
             self._read()

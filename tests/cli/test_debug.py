@@ -13,7 +13,7 @@ import pytest
 from holdfast.cli.inside.pdb_console import PROMPT, command_of
 from tests.preloaded import run_holdfast
 
-from .running import PATIENCE, run_program, start
+from .running import TIMEOUT, run_program, start
 from .terminals import at_terminal
 
 Env = dict[str, str]
@@ -55,7 +55,7 @@ def waiting(place: Env, tmp_path: Path) -> Iterator[str]:
 
 
 def typed(lines: bytes, *args: str, env: Env) -> tuple[int, str, str]:
-    done = run_holdfast(["debug", *args], env=env, input=lines, timeout=PATIENCE)
+    done = run_holdfast(["debug", *args], env=env, input=lines, timeout=TIMEOUT)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -96,7 +96,7 @@ def test_a_pipe_that_stays_open_is_no_end(place: Env, waiting: str) -> None:
         pass
     asking.stdin.write(b"q\n")  # and the program ends before the pipe does
     asking.stdin.flush()
-    assert asking.wait(PATIENCE) == 0
+    assert asking.wait(TIMEOUT) == 0
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_vs_code_is_led_to_debugpy(place: Env, tmp_path: Path) -> None:
     home = run_program("exec", job, "--", "pwd", env=place).text.strip()
     assert configuration["pathMappings"] == [{"localRoot": "${workspaceFolder}", "remoteRoot": home}]
     where = configuration["connect"]
-    with socket.create_connection((where["host"], where["port"]), timeout=PATIENCE) as connection:
+    with socket.create_connection((where["host"], where["port"]), timeout=TIMEOUT) as connection:
         connection.sendall(b"code")
         assert connection.recv(100) == b"I am code"
     run_program("stop", job, env=place)

@@ -14,7 +14,7 @@ import typer
 
 from holdfast.cli.jobs.hold_options import hold_word
 
-from .running import PATIENCE, Cli, start
+from .running import TIMEOUT, Cli, start
 
 DAY = 86400
 CRASH = ("--cpu", "0.1", "--memory", "64Mi", "--name", "crash", "--", "echo it goes wrong; exit 3")
@@ -109,7 +109,7 @@ def test_files_alone_give_the_resources_back(cli: Cli) -> None:
     job = held(cli, "--hold-files")
     began = time.monotonic()
     while not tasks(cli, job)[0]["held"]["ended"]:
-        assert time.monotonic() - began < PATIENCE
+        assert time.monotonic() - began < TIMEOUT
     assert "its files only" in cli.ok("show", job).text
     assert cli.ok("group", "show", "default", "--json").json["used"]["cpu"] == 0
     cli.ok("release", job)
@@ -136,7 +136,7 @@ def test_a_task_that_may_not_be_held_says_why(cli: Cli) -> None:
     role = {"instances": 11, "command": "exit 3", "resources": {"cpu": 0.1, "memory": "64Mi"}}
     text = json.dumps({"name": "crowd", "hold": True, "roles": {"worker": role}})
     job = cli.ok("submit", "--json", "-", stdin=text.encode()).json["id"]
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while {task["state"] for task in tasks(cli, job)} != {"Held", "Failed"}:
         assert time.monotonic() < deadline, cli("show", job).text
         time.sleep(0.05)
@@ -191,5 +191,5 @@ def test_whoever_follows_a_job_is_told_once_that_held_tasks_have_what_it_waits_f
         "waits: Held tasks (1) have 0.1 cores; their owners give that back by `holdfast release`"
     )
     cli.ok("release", job)
-    out, rest = follower.communicate(timeout=PATIENCE)
+    out, rest = follower.communicate(timeout=TIMEOUT)
     assert (follower.returncode, out.splitlines()[-1], b"waits:" in rest) == (0, b"it runs", False)

@@ -22,7 +22,7 @@ from holdfast.sdk import ShortKey, SshLine
 from tests.e2e.server import Server
 from tests.preloaded import run_holdfast
 
-from .running import PATIENCE, Result, clean_env, run_on_terminal, run_program, start
+from .running import TIMEOUT, Result, clean_env, run_on_terminal, run_program, start
 from .terminals import AtTerminal, at_terminal
 
 Env = dict[str, str]
@@ -41,11 +41,11 @@ def submit(env: Env, name: str, command: str, *options: str) -> str:
 def until_running(env: Env, job: str, state: str = "Running") -> None:
     began = time.monotonic()
     while (found := run_program("show", "--json", job, env=env).json)["state"] != state:
-        assert time.monotonic() - began < PATIENCE, f"it does not become {state}: {found['message']}"
+        assert time.monotonic() - began < TIMEOUT, f"it does not become {state}: {found['message']}"
 
 
 def run_with(stdin: bytes, *args: str, env: Env) -> Result:
-    done = run_holdfast(args, env=env, input=stdin, timeout=PATIENCE)
+    done = run_holdfast(args, env=env, input=stdin, timeout=TIMEOUT)
     return Result(done.returncode, done.stdout, done.stderr.decode())
 
 
@@ -82,7 +82,7 @@ def test_a_reader_that_leaves_ends_the_command(place: Env, job: str) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == b"y\n"
     process.stdout.close()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
 
 
 def test_the_first_ctrl_c_is_the_commands(place: Env, job: str) -> None:
@@ -92,7 +92,7 @@ def test_the_first_ctrl_c_is_the_commands(place: Env, job: str) -> None:
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == b"caught\n"
-    assert process.wait(PATIENCE) == 9
+    assert process.wait(TIMEOUT) == 9
 
 
 def test_the_second_ctrl_c_is_ours(place: Env, job: str) -> None:
@@ -103,7 +103,7 @@ def test_the_second_ctrl_c_is_ours(place: Env, job: str) -> None:
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == b"caught\n"
     process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == 130
+    assert process.wait(TIMEOUT) == 130
 
 
 def test_a_shell_at_a_terminal(place: Env, job: str) -> None:
@@ -250,17 +250,17 @@ def test_a_port_of_a_task_here(place: Env, tmp_path: Path) -> None:
     assert by_name.stderr is not None
     told = json.loads(by_name.stdout.readline())
     for _ in range(3):
-        with urllib.request.urlopen(f"http://127.0.0.1:{told['port']}/", timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{told['port']}/", timeout=TIMEOUT) as answer:
             assert answer.read() == b"served\n"
     by_number = start("forward", job, told["target"], env=place, stdout=pipe)
     assert by_number.stdout is not None
     address = by_number.stdout.readline().decode().strip()
-    with urllib.request.urlopen(f"http://{address}/", timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(f"http://{address}/", timeout=TIMEOUT) as answer:
         assert answer.read() == b"served\n"
     by_number.send_signal(signal.SIGINT)
-    assert by_number.wait(PATIENCE) == 130
+    assert by_number.wait(TIMEOUT) == 130
     run_program("stop", "--wait", job, env=place)
-    assert by_name.wait(PATIENCE) == 1
+    assert by_name.wait(TIMEOUT) == 1
     assert b"has ended" in by_name.stderr.read()
 
 
@@ -272,7 +272,7 @@ def test_where_nothing_listens_is_told_and_forwarding_goes_on(place: Env, job: s
     process.stderr.readline()  # where it leads
     for _ in range(2):
         with pytest.raises((OSError, http.client.RemoteDisconnected)):
-            urllib.request.urlopen(f"http://{address}/", timeout=PATIENCE)
+            urllib.request.urlopen(f"http://{address}/", timeout=TIMEOUT)
         assert b"Nothing listens on port 1" in process.stderr.readline()
     assert process.poll() is None
     unknown = run_program("forward", job, "main-0:web", env=place)
@@ -345,7 +345,7 @@ def test_a_server_that_dies_ends_the_line(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert process.stdout.readline() == b"in\n"
         server.kill()
-        assert process.wait(PATIENCE) == 1
+        assert process.wait(TIMEOUT) == 1
         assert b"Lost the connection" in process.stderr.read()
         server.start()
         run_program("stop", "--wait", job, env=env)

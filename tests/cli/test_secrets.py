@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .running import PATIENCE, Cli, run_program, start
+from .running import TIMEOUT, Cli, run_program, start
 
 
 def test_a_secret_from_beginning_to_end(cli: Cli, tmp_path: Path) -> None:
@@ -48,13 +48,13 @@ def test_where_values_come_from(cli: Cli, tmp_path: Path) -> None:
 def test_a_value_that_is_typed_is_not_shown(place: Mapping[str, str]) -> None:
     ours, theirs = pty.openpty()
     process = start("secret", "add", "typed", env=place, stdin=theirs, stdout=theirs, stderr=theirs)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while termios.tcgetattr(theirs)[3] & termios.ECHO:  # until it listens without showing
         assert time.monotonic() < deadline
         assert process.poll() is None
         select.select([], [], [], 0.01)
     os.write(ours, b"hush-hush\n")
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
     seen = os.read(ours, 65536)
     os.close(theirs)
     os.close(ours)

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .running import PATIENCE, clean_env, run_on_terminal, run_program, start
+from .running import TIMEOUT, clean_env, run_on_terminal, run_program, start
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_in_the_foreground_until_ctrl_c(env: dict[str, str], job_file: Path) -> 
         seen.append(line)
     assert seen[0].startswith(b"Holdfast is up at http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, err.decode()
     assert b"Stopped." in err
     assert b"Traceback" not in err
@@ -139,7 +139,7 @@ def test_down_leaves_a_stranger_with_the_same_number_alone(env: dict[str, str]) 
     home = Path(env["HOLDFAST_HOME"])
     info = json.loads((home / "server.json").read_text())
     os.kill(info["pid"], signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(info["pid"])] if psutil.pid_exists(info["pid"]) else [], timeout=PATIENCE)
+    psutil.wait_procs([psutil.Process(info["pid"])] if psutil.pid_exists(info["pid"]) else [], timeout=TIMEOUT)
     with subprocess.Popen(["sleep", "600"]) as stranger:
         (home / "server.json").write_text(json.dumps({**info, "pid": stranger.pid}))
         assert run_program("down", env=env).code == 1
@@ -164,4 +164,4 @@ def test_follow_goes_on_across_a_restart(env: dict[str, str], tmp_path: Path) ->
     assert run_program("up", "--detach", "--port", port, env=env).code == 0
     seen += follower.stdout.readlines()
     assert seen == [b"%d\n" % number for number in range(1, 4001)]
-    assert follower.wait(PATIENCE) == 6
+    assert follower.wait(TIMEOUT) == 6

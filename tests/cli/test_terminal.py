@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from .running import PATIENCE, run_on_terminal, run_program, start
+from .running import TIMEOUT, run_on_terminal, run_program, start
 
 
 @pytest.mark.release
@@ -56,7 +56,7 @@ def test_a_reader_that_leaves_is_no_error(place: dict[str, str]) -> None:
     assert process.stdout.read(2) == b"y\n"
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
 
 
 @pytest.mark.release_after(1)
@@ -75,7 +75,7 @@ def test_ctrl_c_ends_quietly_with_130(place: dict[str, str], command: tuple[str,
     else:
         wait_for_connection(process.pid)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, err) == (130, b"")
     run_program("stop", job, env=place)
 
@@ -90,7 +90,7 @@ def wait_for_connection(pid: int) -> None:
 
 def loaded_by(code: str, env: dict[str, str]) -> set[str]:
     script = f"import sys\n{code}\nsys.stdout.flush()\nprint(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, timeout=PATIENCE, check=False)
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, timeout=TIMEOUT, check=False)
     return set(done.stderr.decode().split())
 
 

@@ -15,7 +15,7 @@ from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Engine, KeepsArtifacts, Launch, LeftOut, LogSource, Measures, Stream
 from holdfast.services.logs.reading import follow
 
-PATIENCE = 60.0  # seconds; only a broken engine ever waits that long
+TIMEOUT = 60.0  # seconds; only a broken engine ever waits that long
 
 
 def launch(attempt_id: str, script: str, **more: Any) -> Launch:
@@ -93,7 +93,7 @@ class Rig:
         log = self.log(attempt_id)
         size = 0
         while word not in await read_all(log):
-            assert await log.grown(size, PATIENCE), await read_all(log)
+            assert await log.grown(size, TIMEOUT), await read_all(log)
             size = await log.size()
 
     def log(self, attempt_id: str, stream: Stream = Stream.STDOUT) -> LogSource:
@@ -167,7 +167,7 @@ class EngineContract:
             rig = Rig(self.make)
             await rig.open()
             try:
-                await asyncio.wait_for(_as_coroutine(scenario(rig)), PATIENCE)
+                await asyncio.wait_for(_as_coroutine(scenario(rig)), TIMEOUT)
             finally:
                 await sweep(rig.engine, [])
                 await rig.close()
@@ -318,7 +318,7 @@ class EngineContract:
                 assert {each.seen for each in seen} == {Seen.RUNNING}
             for number in range(10):
                 log = rig.log(f"a{number}")
-                await log.grown(0, PATIENCE)
+                await log.grown(0, TIMEOUT)
                 await rig.engine.stop(f"a{number}", 0)
                 await rig.end_of(f"a{number}")
                 assert await read_all(log) == b"once\n"
@@ -330,7 +330,7 @@ class EngineContract:
     def test_stop_ends_a_task_that_listens(self) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
-            await rig.engine.stop("a", PATIENCE * 10)
+            await rig.engine.stop("a", TIMEOUT * 10)
             assert (await rig.end_of("a")).code == 143
 
         self.play(scenario)
@@ -346,9 +346,9 @@ class EngineContract:
     def test_a_second_stop_can_only_shorten_the_grace(self) -> None:
         async def scenario(rig: Rig) -> None:
             await rig.start_and_wait_for(b"up", "a", "trap '' TERM\necho up\nsleep 600")
-            await rig.engine.stop("a", PATIENCE * 10)
+            await rig.engine.stop("a", TIMEOUT * 10)
             await rig.engine.stop("a", 0.1)
-            await rig.engine.stop("a", PATIENCE * 10)
+            await rig.engine.stop("a", TIMEOUT * 10)
             assert (await rig.end_of("a")).code == 137
 
         self.play(scenario)
@@ -366,7 +366,7 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             for number in range(5):
                 await rig.engine.start(launch(f"a{number}", "sleep 600"))
-                await rig.engine.stop(f"a{number}", PATIENCE if number % 2 else 0)
+                await rig.engine.stop(f"a{number}", TIMEOUT if number % 2 else 0)
             for number in range(5):
                 assert (await rig.end_of(f"a{number}")).seen in (Seen.EXITED, Seen.LOST)
 
@@ -410,7 +410,7 @@ class EngineContract:
             assert seen.seen is Seen.RUNNING
             assert seen.elapsed is not None
             assert not await rig.log("a").complete()
-            await rig.engine.stop("a", PATIENCE)
+            await rig.engine.stop("a", TIMEOUT)
             assert (await rig.end_of("a")).code == 143
 
         self.play(scenario)
@@ -433,7 +433,7 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             await rig.start_and_wait_for(b"up", "a", "echo up\nsleep 600")
             await rig.reopen()
-            await rig.engine.stop("a", PATIENCE)
+            await rig.engine.stop("a", TIMEOUT)
             assert (await rig.end_of("a")).code == 143
 
         self.play(scenario)
@@ -470,14 +470,14 @@ class EngineContract:
         async def scenario(rig: Rig) -> None:
             await rig.engine.start(launch("a", "echo up\necho up >&2\nsleep 600"))
             log = rig.log("a", stream)
-            assert await log.grown(0, PATIENCE)
+            assert await log.grown(0, TIMEOUT)
             size = await log.size()
             assert not await log.complete()
-            waiting = asyncio.create_task(log.grown(size + 100, PATIENCE * 10))
+            waiting = asyncio.create_task(log.grown(size + 100, TIMEOUT * 10))
             await rig.engine.stop("a", 0)
             assert not await waiting  # the end wakes it too
             assert await log.complete()
-            assert not await log.grown(await log.size(), PATIENCE * 10)
+            assert not await log.grown(await log.size(), TIMEOUT * 10)
 
         self.play(scenario)
 
@@ -501,7 +501,7 @@ class EngineContract:
             log = rig.log("a", stream)
             assert not await log.complete()  # though nobody has looked yet for what runs
             assert not await log.grown(len(b"up\n"), 0.05)
-            waiting = asyncio.create_task(log.grown(10_000, PATIENCE * 10))  # a shell may say that it was killed
+            waiting = asyncio.create_task(log.grown(10_000, TIMEOUT * 10))  # a shell may say that it was killed
             await rig.engine.stop("a", 0)
             assert not await waiting
             assert await log.complete()

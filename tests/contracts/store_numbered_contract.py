@@ -19,7 +19,7 @@ from tests.store.opened import NOW, Opened, a_job, later
 from .store_listing_contract import HOSTILE
 
 STOP = StopRequest(actor="ann", at=NOW)
-EVERY = NumberedQuery()
+INTERVAL = NumberedQuery()
 SHOWN = {JobState.HELD: "Running", JobState.UNKNOWN: "Running"}  # where it is not the state itself
 # state, stopped, between attempts -> phase
 PHASES: dict[tuple[JobState, bool, bool], Phase | None] = {
@@ -97,7 +97,7 @@ class NumberedContract:
         opened.submit("a")
         nothing: list[dict[str, Any]] = [{"groups": ()}, {"named_groups": ()}, {"users": ()}, {"phases": ()}]
         for more in [*nothing, {"tags_any": ()}]:
-            page = self._page(opened, replace(EVERY, **more))
+            page = self._page(opened, replace(INTERVAL, **more))
             assert (page.items, page.total) == ((), 0), more
         assert self._names(opened, text="", tags_none=()) == ["a"]
 
@@ -113,7 +113,11 @@ class NumberedContract:
 
     def test_pages_together_are_the_whole(self, opened: Opened) -> None:
         made = self._mixed(opened)
-        queries = (EVERY, replace(EVERY, groups=("red", "blue")), replace(EVERY, users=("ann",), order=Order.NAME))
+        queries = (
+            INTERVAL,
+            replace(INTERVAL, groups=("red", "blue")),
+            replace(INTERVAL, users=("ann",), order=Order.NAME),
+        )
         for query, limit in product(queries, (1, 5, 100)):
             whole = self._page(opened, query).items
             assert len(whole) == sum(self._fits(job, query) for job in made)
@@ -127,8 +131,8 @@ class NumberedContract:
     def test_counting_is_asked_for_and_needs_no_rows(self, opened: Opened) -> None:
         for name in "abc":
             opened.submit(name)
-        assert opened.read(jobs.numbered_page, EVERY, count=False).total is None
-        page = self._page(opened, replace(EVERY, limit=0))
+        assert opened.read(jobs.numbered_page, INTERVAL, count=False).total is None
+        page = self._page(opened, replace(INTERVAL, limit=0))
         assert (page.items, page.total) == ((), 3)
 
     def test_odd_numbers_are_taken_for_what_they_can_mean(self, opened: Opened) -> None:
@@ -136,14 +140,16 @@ class NumberedContract:
         for offset, limit, found in ((-5, 1, ["a"]), (2**80, 1, []), (0, 2**80, ["a"]), (0, -1, []), (1, 5, [])):
             for more in ({}, {"order": Order.NAME}, {"groups": ("default",)}):
                 assert self._names(opened, offset=offset, limit=limit, **more) == found
-                page = opened.read(jobs.numbered_page, replace(EVERY, offset=offset, limit=limit, **more), count=False)
+                page = opened.read(
+                    jobs.numbered_page, replace(INTERVAL, offset=offset, limit=limit, **more), count=False
+                )
                 assert [job.name for job in page.items] == found
 
     def test_summaries_are_those_of_the_jobs(self, opened: Opened) -> None:
         opened.advance(
             opened.submit("a").id, JobState.PENDING, user_retries=2, platform_retries=3, retry_at=later(days=1)
         )
-        (job,) = self._page(opened, EVERY).items
+        (job,) = self._page(opened, INTERVAL).items
         assert job == opened.read(jobs.get, job.id).summary
         assert (job.user_retries, job.platform_retries, job.retry_at) == (2, 3, later(days=1))
 
@@ -153,9 +159,9 @@ class NumberedContract:
     @pytest.mark.parametrize("order", list(Order))
     def test_every_order_both_ways_with_ties_as_submitted(self, opened: Opened, order: Order) -> None:
         made = self._mixed(opened)
-        found = self._page(opened, replace(EVERY, order=order, descending=False)).items
+        found = self._page(opened, replace(INTERVAL, order=order, descending=False)).items
         assert [job.id for job in found] == [job.id for job in sorted(made, key=lambda job: _key(order, job))]
-        other_way = self._page(opened, replace(EVERY, order=order, descending=True)).items
+        other_way = self._page(opened, replace(INTERVAL, order=order, descending=True)).items
         assert other_way == found[::-1]
 
     # -- text
@@ -247,7 +253,7 @@ class NumberedContract:
         return opened.read(jobs.numbered_page, query, count=True)
 
     def _names(self, opened: Opened, **more: Any) -> list[str]:
-        return [job.name for job in self._page(opened, replace(EVERY, **more)).items]
+        return [job.name for job in self._page(opened, replace(INTERVAL, **more)).items]
 
     @staticmethod
     def _mixed(opened: Opened) -> list[JobSummary]:
@@ -277,7 +283,7 @@ class NumberedContract:
                 platform_retries=number % 2,
                 stop=STOP if number % 9 == 0 else None,
             )
-        found = list(opened.read(jobs.numbered_page, EVERY, count=False).items)
+        found = list(opened.read(jobs.numbered_page, INTERVAL, count=False).items)
         assert len(found) == 30
         assert [job.seq for job in found] == sorted((job.seq for job in found), reverse=True)
         return found

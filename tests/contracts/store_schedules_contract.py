@@ -146,7 +146,7 @@ class SchedulesContract:
         turns = [a_turn(replace(made, version=n), job=False) for n in range(1120)]
         opened.write(lambda conn: [schedules.advance(conn, [turn]) for turn in turns])
         found = opened.read(schedules.list_runs, made.id, None, 5000)
-        assert schedules.KEPT_RUNS <= len(found) <= schedules.KEPT_RUNS + schedules.TRIM_EVERY
+        assert schedules.KEPT_RUNS <= len(found) <= schedules.KEPT_RUNS + schedules.TRIM_INTERVAL
         assert [run.seq for run in found] == sorted((run.seq for run in found), reverse=True)
         assert opened.read(schedules.list_runs, made.id, found[9].seq, 5) == found[10:15]
         assert len(opened.read(schedules.list_runs, other.id, None, 10)) == 1

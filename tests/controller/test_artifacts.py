@@ -34,13 +34,13 @@ from holdfast.store.jobs import events as event_rows
 from .test_loop import Place, a_job, run, running
 
 TWO = "mkdir -p ~/artifacts; echo one > ~/artifacts/a.txt; echo two > ~/artifacts/sub/b.txt"
-MOST = ArtifactLimits(files=1000, bytes=1 << 20, keep=timedelta(days=7))
+MAX_COUNT = ArtifactLimits(files=1000, bytes=1 << 20, keep=timedelta(days=7))
 
 
 class Kept:
     """A server whose tasks' artifacts are kept below `home`/shared."""
 
-    def __init__(self, home: Path, limits: ArtifactLimits = MOST, machine: FakeMachine | None = None) -> None:
+    def __init__(self, home: Path, limits: ArtifactLimits = MAX_COUNT, machine: FakeMachine | None = None) -> None:
         self.home = home
         self.shared = SharedFolders(home / "shared")
         self.shared.make(self.shared.root)
@@ -134,7 +134,7 @@ def test_a_job_without_artifacts_has_no_event_and_no_folder(tmp_path: Path) -> N
     run(story)
 
 
-@pytest.mark.parametrize("limits", [replace(MOST, files=0), replace(MOST, bytes=0)])
+@pytest.mark.parametrize("limits", [replace(MAX_COUNT, files=0), replace(MAX_COUNT, bytes=0)])
 def test_an_admin_can_switch_it_off(tmp_path: Path, limits: ArtifactLimits) -> None:
     async def story() -> None:
         kept = Kept(tmp_path, limits)
@@ -149,7 +149,7 @@ def test_an_admin_can_switch_it_off(tmp_path: Path, limits: ArtifactLimits) -> N
 
 def test_tasks_have_folders_of_their_own_and_share_the_limits(tmp_path: Path) -> None:
     async def story() -> None:
-        kept = Kept(tmp_path, replace(MOST, files=3))
+        kept = Kept(tmp_path, replace(MAX_COUNT, files=3))
         async with kept.running() as place:
             id = await place.submit(a_job(TWO, instances=2))
             await place.until(id, JobState.SUCCEEDED)
@@ -170,7 +170,7 @@ def test_tasks_have_folders_of_their_own_and_share_the_limits(tmp_path: Path) ->
 
 def test_a_restarted_server_counts_what_other_tasks_have_kept(tmp_path: Path) -> None:
     async def story() -> None:
-        kept = Kept(tmp_path, replace(MOST, files=3))
+        kept = Kept(tmp_path, replace(MAX_COUNT, files=3))
         roles = tuple(
             Role(name=name, commands=(f"{TWO}; {end}",), resources=Resources(cpu=1.0), instances=1)
             for name, end in (("quick", "exit 0"), ("slow", "sleep 100"))
@@ -338,7 +338,7 @@ def test_trouble_is_told_and_the_job_goes_on(
 ) -> None:
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Broken(kept.machine, trouble), kept.shared, MOST)
+        collecting = Collecting(Broken(kept.machine, trouble), kept.shared, MAX_COUNT)
         async with running(tmp_path, kept.machine, collecting=collecting) as place:
             id = await place.submit(a_job(TWO))
             await place.until(id, JobState.SUCCEEDED)
@@ -351,7 +351,7 @@ def test_trouble_is_told_and_the_job_goes_on(
 
 
 def test_a_disk_that_does_not_answer_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts_module, "PATIENCE", 0.1)
+    monkeypatch.setattr(artifacts_module, "TIMEOUT", 0.1)
     monkeypatch.setattr(artifacts_module, "BYTES_PER_SECOND", float("inf"))
     monkeypatch.setattr(artifacts_module, "FILES_PER_SECOND", float("inf"))
     answers, done = threading.Event(), threading.Event()
@@ -364,7 +364,7 @@ def test_a_disk_that_does_not_answer_holds_up_no_end(tmp_path: Path, monkeypatch
 
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Broken(kept.machine, hang), kept.shared, MOST)
+        collecting = Collecting(Broken(kept.machine, hang), kept.shared, MAX_COUNT)
         async with running(tmp_path, kept.machine, collecting=collecting) as place:
             id = await place.submit(a_job(TWO))
             await place.until(id, JobState.SUCCEEDED)
@@ -391,7 +391,7 @@ def test_what_one_group_leaves_holds_up_no_other(tmp_path: Path) -> None:
 
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Slow(kept.machine), kept.shared, MOST)
+        collecting = Collecting(Slow(kept.machine), kept.shared, MAX_COUNT)
 
         def collect(id: str, group: str) -> asyncio.Task[NewEvent | None]:
             job = replace(a_job(TWO), group=group)
@@ -421,7 +421,7 @@ def test_time_spent_on_artifacts_is_not_the_jobs(tmp_path: Path) -> None:
 
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Broken(kept.machine, slow), kept.shared, MOST)
+        collecting = Collecting(Broken(kept.machine, slow), kept.shared, MAX_COUNT)
         async with running(tmp_path, kept.machine, collecting=collecting) as place:
             id = await place.submit(a_job(TWO, time_limit=timedelta(seconds=0.5)))
             await asyncio.to_thread(waited.wait, 20)
@@ -451,7 +451,7 @@ def test_an_end_that_is_told_again_is_not_collected_again(tmp_path: Path) -> Non
 
     async def story() -> None:
         kept = Kept(tmp_path)
-        collecting = Collecting(Counting(kept.machine), kept.shared, MOST)
+        collecting = Collecting(Counting(kept.machine), kept.shared, MAX_COUNT)
         async with running(tmp_path, kept.machine, collecting=collecting) as place:
             id = await place.submit(a_job(f"{TWO}; sleep 100", instances=2))
             first, second = (f"{id}.0.main-{index}.0" for index in range(2))
@@ -584,10 +584,10 @@ def test_odd_names_are_kept_and_shown_harmlessly(tmp_path: Path) -> None:
 
 
 def test_what_is_told() -> None:
-    assert told(Tally(), MOST) == ""
+    assert told(Tally(), MAX_COUNT) == ""
     tally = Tally(more=True, named=["x"])
     tally.left[LeftOut.LINK] = 2
-    assert told(tally, MOST) == (
+    assert told(tally, MAX_COUNT) == (
         "No artifacts were kept; left out: 2 (links are not followed), such as x; there was more that was not looked "
         "at; at most 1000 files and 1 MiB are kept of a job; an admin can raise files.artifact_files and "
         "files.artifact_bytes."

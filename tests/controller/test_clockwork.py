@@ -16,7 +16,7 @@ from holdfast.core.records import JobFilter, JobSummary
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
 from holdfast.store.errors import StoreError
-from tests.services.house import PATIENCE, House, open_house
+from tests.services.house import TIMEOUT, House, open_house
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 async def jobs(house: House, count: int) -> list[JobSummary]:
     """Once there are so many, newest first."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             page = await house.services.jobs.list(house.admin, JobFilter())
             if len(page.items) >= count:
@@ -84,7 +84,7 @@ async def test_a_clock_that_was_days_ahead_for_a_while_silences_nothing(house: H
 
 async def next_run(house: House, at: datetime) -> None:
     """Once it is then."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while (await house.services.schedules.list(house.admin)).items[0].next_run_at != at:
             await asyncio.sleep(0.01)
 
@@ -104,7 +104,7 @@ async def test_a_jobs_end_begins_the_run_that_waits_for_it(house: House) -> None
 
 
 async def waits(house: House) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while (await house.services.schedules.list(house.admin)).items[0].queued_at is None:
             await asyncio.sleep(0.01)
 

@@ -190,7 +190,7 @@ def test_a_log_that_cannot_be_read_does_not_keep_a_job_from_ending(
     async def story() -> None:
         async with running(tmp_path) as place:
             if trouble == "slow":
-                monkeypatch.setattr("holdfast.controller.diagnosing.PATIENCE", 0.01)
+                monkeypatch.setattr("holdfast.controller.diagnosing.TIMEOUT", 0.01)
                 hang(place)
             elif trouble == "gone":
                 place.engine.log = lambda *_: None  # type: ignore[method-assign]

@@ -17,10 +17,10 @@ from holdfast.core.holding import Ask
 from holdfast.core.job import GIB, Keep
 from holdfast.core.states import JobState, TaskState
 from tests.core.jobs import NOON, job
-from tests.services.house import PATIENCE, House, open_house
+from tests.services.house import TIMEOUT, House, open_house
 
 FULL, ROOMY = Room(free=3 * GIB, total=100 * GIB), Room(free=50 * GIB, total=100 * GIB)
-LEAST = MinFree(bytes=5 * GIB, percent=1)
+MIN_COUNT = MinFree(bytes=5 * GIB, percent=1)
 
 
 def held(name: str, age: float, keep: Keep = Keep.FILES, *, stopping: bool = False) -> tuple[JobSnapshot, TaskAttempt]:
@@ -34,7 +34,7 @@ def held(name: str, age: float, keep: Keep = Keep.FILES, *, stopping: bool = Fal
 def test_the_oldest_files_go_first_and_it_is_said_why() -> None:
     tasks = [held("young", 1), held("old", 9), held("whole", 20, Keep.ALL), held("going", 30, stopping=True)]
     assert [snapshot.id for snapshot, _ in files_only(tasks)] == ["old", "young"]
-    found = decide(tasks, FULL, LEAST, NOON)
+    found = decide(tasks, FULL, MIN_COUNT, NOON)
     assert found is not None
     id, request = found
     assert (id, request.ask, request.task, request.actor, request.at) == (
@@ -65,7 +65,7 @@ def test_the_larger_of_bytes_and_percent_is_wanted(least: MinFree, goes: bool) -
 
 
 def test_what_is_kept_whole_is_never_let_go_for_room() -> None:
-    assert decide([held("a", 1, Keep.ALL)], Room(free=0, total=GIB), LEAST, NOON) is None
+    assert decide([held("a", 1, Keep.ALL)], Room(free=0, total=GIB), MIN_COUNT, NOON) is None
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 async def _held(house: House, name: str, keep: str) -> str:
     text = f"name: {name}\ncommand: exit 3\nhold: {{keep: {keep}}}\n"
     id = (await house.until((await house.submit(text)).id, JobState.HELD)).id
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while keep == "files" and not house.services.holds.of(id)[0].held.ended:
             await house.controller.changed(id, 0.01)
     house.clock.forward(60)
@@ -99,7 +99,7 @@ async def test_one_at_a_time_until_there_is_room(house: House) -> None:
         looks.append(folder)
         return room.pop(0)
 
-    guard = DiskGuard(house.controller, house.home, LEAST, clock=house.clock.now, look=look)
+    guard = DiskGuard(house.controller, house.home, MIN_COUNT, clock=house.clock.now, look=look)
     whole = await _held(house, "whole", "all")
     assert await guard.guard() is None
     assert looks == []  # nothing that could make room: nobody asks the disk

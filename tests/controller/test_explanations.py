@@ -23,7 +23,7 @@ from holdfast.core.scheduling.queue import Queue
 pytestmark = pytest.mark.anyio
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 class Waits:
@@ -85,7 +85,7 @@ def everything(group: str) -> bool:
 
 
 async def test_it_is_worked_out_in_another_thread(waits: Waits, explanations: Explanations) -> None:
-    found = await explanations.of("b", everything, usual, PATIENCE)
+    found = await explanations.of("b", everything, usual, TIMEOUT)
     assert found is not None
     assert [holder.name for holder in found.blockers[0].holders] == ["a"]
     assert waits.threads
@@ -101,9 +101,9 @@ async def test_what_happens_meanwhile_changes_nothing(waits: Waits, explanations
         await go_on.wait()
         return {}
 
-    task = asyncio.create_task(explanations.of("b", everything, slowly, PATIENCE))
-    await asyncio.wait_for(asked.wait(), PATIENCE)
-    again = asyncio.create_task(explanations.of("b", everything, usual, PATIENCE))
+    task = asyncio.create_task(explanations.of("b", everything, slowly, TIMEOUT))
+    await asyncio.wait_for(asked.wait(), TIMEOUT)
+    again = asyncio.create_task(explanations.of("b", everything, usual, TIMEOUT))
     waits.ledger.release("a.0.main-0.0")
     del waits.live["a"]
     go_on.set()
@@ -118,9 +118,9 @@ async def test_those_who_ask_the_same_share_an_answer(waits: Waits, explanations
     """Unless they see other jobs than the first one does."""
     waits.add("c", 2, at=1)
     found = await asyncio.gather(
-        explanations.of("b", everything, usual, PATIENCE),  # begins at once
-        *(explanations.of("c", everything, usual, PATIENCE) for _ in range(5)),
-        explanations.of("c", lambda _: False, usual, PATIENCE),
+        explanations.of("b", everything, usual, TIMEOUT),  # begins at once
+        *(explanations.of("c", everything, usual, TIMEOUT) for _ in range(5)),
+        explanations.of("c", lambda _: False, usual, TIMEOUT),
     )
     assert all(wait is found[1] for wait in found[1:6])
     assert found[6] is not None
@@ -137,8 +137,8 @@ async def test_who_waits_too_long_is_told_in_short(waits: Waits, explanations: E
         return {}
 
     waits.add("c", 2, at=1)
-    first = asyncio.create_task(explanations.of("b", everything, slowly, PATIENCE))
-    await asyncio.wait_for(asked.wait(), PATIENCE)
+    first = asyncio.create_task(explanations.of("b", everything, slowly, TIMEOUT))
+    await asyncio.wait_for(asked.wait(), TIMEOUT)
     short = await explanations.of("c", everything, usual, 0.01)
     assert short is not None
     assert [(blocker.kind, blocker.holders) for blocker in short.blockers] == [("machines", ()), ("queue", ())]
@@ -154,29 +154,29 @@ async def test_a_copy_that_took_long_is_used_again_for_a_while(
 ) -> None:
     monkeypatch.setattr("holdfast.controller.explanations.LONG", 0.0)
     monkeypatch.setattr("holdfast.controller.explanations.GOOD_FOR", 1e9)
-    before = await explanations.of("b", everything, usual, PATIENCE)
+    before = await explanations.of("b", everything, usual, TIMEOUT)
     waits.ledger.release("a.0.main-0.0")
-    again = await explanations.of("b", everything, usual, PATIENCE)
+    again = await explanations.of("b", everything, usual, TIMEOUT)
     assert before is not None
     assert again is not None
     assert again.blockers == before.blockers != ()
 
 
 async def test_one_who_goes_away_takes_no_answer_from_others(explanations: Explanations) -> None:
-    first = asyncio.create_task(explanations.of("b", everything, usual, PATIENCE))
-    second = asyncio.create_task(explanations.of("b", everything, usual, PATIENCE))
+    first = asyncio.create_task(explanations.of("b", everything, usual, TIMEOUT))
+    second = asyncio.create_task(explanations.of("b", everything, usual, TIMEOUT))
     await asyncio.sleep(0)
     first.cancel()
-    assert await asyncio.wait_for(second, PATIENCE) is not None
+    assert await asyncio.wait_for(second, TIMEOUT) is not None
 
 
 async def test_a_job_that_does_not_wait_is_told_at_once(waits: Waits, explanations: Explanations) -> None:
-    assert await explanations.of("a", everything, usual, PATIENCE) is None
-    assert await explanations.of("gone", everything, usual, PATIENCE) is None
+    assert await explanations.of("a", everything, usual, TIMEOUT) is None
+    assert await explanations.of("gone", everything, usual, TIMEOUT) is None
     snapshot = waits.live["b"].snapshot
     stop = StopRequest(actor="ann", at=NOW)
     waits.live["b"].snapshot = JobSnapshot(
         id="b", job=snapshot.job, user="ann", submitted_at=snapshot.submitted_at, stop=stop
     )
-    assert await explanations.of("b", everything, usual, PATIENCE) is None
+    assert await explanations.of("b", everything, usual, TIMEOUT) is None
     assert waits.threads == set()

@@ -19,7 +19,7 @@ from tests.contracts.engine_contract import launch
 pytestmark = pytest.mark.anyio
 
 MIB = 2**20
-PATIENCE = 20.0  # seconds; a test that needs them has failed
+TIMEOUT = 20.0  # seconds; a test that needs them has failed
 
 
 @dataclass
@@ -195,7 +195,7 @@ async def test_an_engine_that_fails_is_told_of_once_and_asked_again(
     looping = asyncio.create_task(place.sampler.run())
     await asyncio.sleep(0)  # it waits for something to run
     place.sampler.hear(Observation(attempt_id="a.0.w-0.0", seen=Seen.RUNNING, elapsed=30))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await answered.wait()
     looping.cancel()
     assert [record.message for record in caplog.records] == ["could not measure tasks"]

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.core.job import GIB
 from holdfast.core.scheduling.blockers import BlockerKind, Holder
-from holdfast.core.scheduling.estimates import AT_ONCE, LATEST, TOO_MANY
+from holdfast.core.scheduling.estimates import LATEST, ROOM_NOW, TOO_MANY
 from holdfast.core.scheduling.placement import Amount, Quota
-from holdfast.core.scheduling.waits import MOST_AHEAD, MOST_HOLDERS, wait_for_try, wait_of
+from holdfast.core.scheduling.waits import MAX_AHEAD, MAX_HOLDERS, wait_for_try, wait_of
 
 from .waiting_place import NOW, Job, Place, node
 
@@ -408,9 +408,9 @@ def test_who_has_what_is_missing_since_when_and_until_when() -> None:
 
 
 def test_of_many_holders_those_are_named_that_have_most() -> None:
-    runs = [Job(id=f"r{i}", cpu=i + 1) for i in range(MOST_HOLDERS + 2)]
+    runs = [Job(id=f"r{i}", cpu=i + 1) for i in range(MAX_HOLDERS + 2)]
     (blocker,) = Place([node(cpu=28)], runs, [X]).wait().blockers
-    assert [holder.job_id for holder in blocker.holders] == [f"r{i}" for i in range(MOST_HOLDERS + 1, 1, -1)]
+    assert [holder.job_id for holder in blocker.holders] == [f"r{i}" for i in range(MAX_HOLDERS + 1, 1, -1)]
     assert blocker.more_holders == 2
 
 
@@ -425,13 +425,13 @@ def test_who_goes_first_of_all_groups_in_order() -> None:
     others = [
         Job(id="b", cpu=4, user="bob"),
         Job(id="s", cpu=3, group="secret"),
-        *(Job(id=f"c{i}", cpu=4, group="blue") for i in range(MOST_AHEAD)),
+        *(Job(id=f"c{i}", cpu=4, group="blue") for i in range(MAX_AHEAD)),
         Job(id="late", priority=-1),
     ]
     wait = Place([node()], [A], [*others, X]).wait()
     shown = [(ahead.job_id, ahead.user, ahead.asks.cpu) for ahead in wait.ahead]
     assert shown == [("b", "bob", 4), ("", "", 3), ("c0", "ann", 4), ("c1", "ann", 4), ("c2", "ann", 4)]
-    assert wait.ahead_count == 2 + MOST_AHEAD
+    assert wait.ahead_count == 2 + MAX_AHEAD
 
 
 def test_what_an_estimate_rests_on() -> None:
@@ -441,7 +441,7 @@ def test_what_an_estimate_rests_on() -> None:
         return estimate.basis
 
     endless = replace(A, hours=None)
-    assert basis(Place([node()], waits=[X])) == AT_ONCE
+    assert basis(Place([node()], waits=[X])) == ROOM_NOW
     assert basis(Place([node()], [A], [X])) == LATEST
     assert basis(Place([node()], [endless], [X])) == "It cannot be told: job the-a (a) of user ann has no time limit."
     hidden = replace(endless, group="secret")

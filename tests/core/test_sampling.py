@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.core.metrics.averaging import average, points_of
 from holdfast.core.metrics.samples import CPU_STEPS, GpuReading, GpuSample, Reading, Sample, TaskSummary
-from holdfast.core.metrics.sampling import LONGEST, count, interval, last_reading, origin, sample, slot_of, slots
+from holdfast.core.metrics.sampling import MAX_LENGTH, count, interval, last_reading, origin, sample, slot_of, slots
 
 MIB = 2**20
 
@@ -36,7 +36,7 @@ def test_a_counter_that_falls_or_appears_is_no_rate() -> None:
     assert (found.cpu, found.net_in, found.disk_read) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("later", [0, -5, LONGEST + 1])
+@pytest.mark.parametrize("later", [0, -5, MAX_LENGTH + 1])
 def test_readings_that_tell_nothing_of_the_time_between_give_no_sample(later: float) -> None:
     assert sample(reading(100, 1.0), reading(100 + later, 2.0), at=0) is None
 

@@ -77,7 +77,7 @@ async def test_all_logs_of_a_job_are_read_within_one_limit(
         return Hanging()
 
     monkeypatch.setattr(house.engine, "log", log)
-    monkeypatch.setattr(diagnoses, "PATIENCE", 0.2)
-    monkeypatch.setattr(diagnoses, "PATIENCE_FOR_ALL", 0.3)
+    monkeypatch.setattr(diagnoses, "TIMEOUT", 0.2)
+    monkeypatch.setattr(diagnoses, "TOTAL_TIMEOUT", 0.3)
     assert "3" in (await verdict_on(house, job.id)).title
     assert 1 <= len(asked) <= 2

@@ -21,8 +21,8 @@ from holdfast.diagnosis.wording import CHOSEN
 RULES = load_rules()
 POSITIVE = [(rule, sample) for rule in RULES for sample in rule.positive]
 NEGATIVE = [(rule, sample) for rule in RULES for sample in rule.negative]
-MOST_REPEATS = 300  # of anything in a pattern
-MOST_NESTED = 12  # of a group that itself repeats something
+MAX_REPEATS = 300  # of anything in a pattern
+MAX_NESTED = 12  # of a group that itself repeats something
 
 
 def _name(value: object) -> str | None:
@@ -75,8 +75,8 @@ def test_every_repeat_has_a_bound() -> None:
     for rule in RULES:
         for pattern in rule.patterns:
             for least, most, nested in _repeats(parser.parse(pattern.pattern), 0):
-                assert most <= MOST_REPEATS, (rule.id, pattern.pattern)
-                assert not nested or most <= MOST_NESTED, (rule.id, pattern.pattern)
+                assert most <= MAX_REPEATS, (rule.id, pattern.pattern)
+                assert not nested or most <= MAX_NESTED, (rule.id, pattern.pattern)
                 assert least <= most
 
 

@@ -17,7 +17,7 @@ from .ward import Ward
 
 pytestmark = pytest.mark.timeout(900)  # the first test waits for all jobs
 
-LEAST: dict[str, int] = {Confidence.POSSIBLE: 0, Confidence.LIKELY: 1, Confidence.CERTAIN: 2}
+MIN_COUNT: dict[str, int] = {Confidence.POSSIBLE: 0, Confidence.LIKELY: 1, Confidence.CERTAIN: 2}
 LOST = [case for case in BROKEN if case.expected and case.expected.action == "lose"]
 HELD = [case for case in BROKEN if case.expected and case.expected.action == "hold"]
 FAILING = [case for case in BROKEN if case not in [*LOST, *HELD]]
@@ -160,7 +160,7 @@ def differences(expected: Expected, failure: dict[str, Any]) -> Iterator[str]:
     """From the expected verdict, in every respect that is named."""
     if failure["fault"] not in expected.faults:
         yield f"{failure['fault']} is not {expected.fault}"
-    if failure["fault"] != Fault.UNKNOWN and LEAST[failure["confidence"]] < LEAST[expected.confidence]:
+    if failure["fault"] != Fault.UNKNOWN and MIN_COUNT[failure["confidence"]] < MIN_COUNT[expected.confidence]:
         yield f"{failure['confidence']} is less than {expected.confidence}"
     evidence = [each["text"] for each in failure["evidence"]]
     everything = [failure["title"], failure["explanation"], *failure["remedies"], *evidence]

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 from .cases import Case
 
@@ -90,13 +90,13 @@ class Ward:
     def _wait_until(self, job: str, good: Callable[[dict[str, Any]], bool]) -> None:
         began = time.monotonic()
         while not good(seen := self.server.get(f"/jobs/{job}").json()):
-            assert time.monotonic() - began < PATIENCE, seen
+            assert time.monotonic() - began < TIMEOUT, seen
             time.sleep(0.05)
 
     def _wait(self, job: str) -> None:
         with self.server.client() as client:
             began = time.monotonic()
-            while time.monotonic() - began < 4 * PATIENCE:
+            while time.monotonic() - began < 4 * TIMEOUT:
                 if client.get(f"/jobs/{job}/wait", params={"timeout": 30}).json()["state"] in FINAL:
                     return
         raise AssertionError(f"{job} does not end")
@@ -120,7 +120,7 @@ class Ward:
 
     def _wait_until_ready(self, job: str) -> None:
         began = time.monotonic()
-        while time.monotonic() - began < PATIENCE:
+        while time.monotonic() - began < TIMEOUT:
             reply = self.server.get(f"/jobs/{job}/log")
             if reply.is_success and "ready" in reply.text and any(map(_is_working, processes_of(job))):
                 return

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import yaml
 
-from .server import PATIENCE, Server, free_port
+from .server import TIMEOUT, Server, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 MISSING = None if shutil.which("prometheus") and shutil.which("promtool") else "Prometheus is missing"
@@ -40,7 +40,7 @@ class Prometheus:
         self.folder = folder
         self.config = example_config(folder, server.url.removeprefix("http://"), server.token)
         self.address = f"127.0.0.1:{free_port()}"
-        self.client = httpx.Client(base_url=f"http://{self.address}", timeout=PATIENCE, verify=False)
+        self.client = httpx.Client(base_url=f"http://{self.address}", timeout=TIMEOUT, verify=False)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -52,7 +52,7 @@ class Prometheus:
             yield
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
             self.client.close()
 
     def _is_ready(self) -> bool:
@@ -70,7 +70,7 @@ class Prometheus:
         return list(self.ask("query", query=expression)["result"])
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not (found := holds()):
             assert time.monotonic() < deadline, (self.folder / "prometheus.log").read_text()[-3000:]
             time.sleep(0.1)

@@ -19,7 +19,7 @@ from websockets.typing import Origin
 from holdfast.sdk.tls_socket import TlsSocket
 from tests.services.certificates import make_certificate
 
-from .server import PATIENCE, Server, free_port
+from .server import TIMEOUT, Server, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROGRAMS = ("nginx", "caddy")
@@ -48,7 +48,7 @@ class Proxy:
     def connect(self, source: str = "127.0.0.2", **headers: str) -> httpx.Client:
         """A client whose connections to the proxy come from `source`."""
         transport = httpx.HTTPTransport(local_address=source, verify=self.trust)
-        return httpx.Client(base_url=self.url, transport=transport, headers=headers, timeout=PATIENCE)
+        return httpx.Client(base_url=self.url, transport=transport, headers=headers, timeout=TIMEOUT)
 
     def open_websocket(self, path: str, origin: str, cookies: str) -> ClientConnection:
         return connect(
@@ -56,7 +56,7 @@ class Proxy:
             ssl=self.trust,
             origin=Origin(origin),
             additional_headers={"Cookie": cookies},
-            open_timeout=PATIENCE,
+            open_timeout=TIMEOUT,
             create_connection=_TlsConnection,
         )
 
@@ -71,10 +71,10 @@ class Proxy:
             yield
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
 
     def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not self._answers():
             log = (self.folder / "proxy.log").read_text()
             assert process.poll() is None, log

@@ -18,7 +18,7 @@ import httpx
 
 from tests.preloaded import start_holdfast
 
-PATIENCE = 60.0  # seconds; only ever reached when something is broken
+TIMEOUT = 60.0  # seconds; only ever reached when something is broken
 
 
 def free_port() -> int:
@@ -67,7 +67,7 @@ class Server:
     def wait_ready(self) -> float:
         assert self.process is not None
         began = time.monotonic()
-        while time.monotonic() - began < PATIENCE:
+        while time.monotonic() - began < TIMEOUT:
             try:
                 self.get("/health").raise_for_status()
             except httpx.HTTPError:
@@ -97,14 +97,14 @@ class Server:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT)
 
     def log(self) -> str:
         return (self.home / "server.log").read_text(errors="replace")
 
     def client(self) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=PATIENCE, verify=False)
+        return httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=TIMEOUT, verify=False)
 
     def submit(self, text: str, **query: str) -> dict[str, Any]:
         with self.client() as client:
@@ -115,7 +115,7 @@ class Server:
     def wait(self, job_id: str) -> dict[str, Any]:
         began = time.monotonic()
         with self.client() as client:
-            while time.monotonic() - began < PATIENCE:
+            while time.monotonic() - began < TIMEOUT:
                 reply = client.get(f"/jobs/{job_id}/wait", params={"timeout": 30}).json()
                 if reply["state"] in ("Succeeded", "Failed", "Cancelled"):
                     return dict(reply)

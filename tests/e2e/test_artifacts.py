@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 LEAVE = 'mkdir ~/artifacts; echo "weights of $HOLDFAST_TASK" > ~/artifacts/model.txt; echo x > ~/artifacts/.hidden'
 
@@ -75,7 +75,7 @@ def test_a_job_that_ends_while_the_server_is_down_keeps_its_own(server: Server, 
         assert server.get(f"/jobs/{job}").json()["state"] != "Failed"
     server.kill()
     (data / "go").touch()
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while not (data / "done").exists():
         assert time.monotonic() < until
     server.start()

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 LONG_RUN = 1200  # seconds
 
@@ -77,7 +77,7 @@ def crash_again_and_again(server: Server, tmp_path: Path, *, jobs: int, kills: i
         time.sleep(chance.uniform(0.0, 0.5))  # the moment is the test's input, nothing waits for it
         server.kill()
         server.start()
-    clients.join(PATIENCE * 3)
+    clients.join(TIMEOUT * 3)
     assert not clients.is_alive()
     for job in expected:
         check(server, job, marks)
@@ -94,7 +94,7 @@ def submit_all(server: Server, expected: list[Expected], marks: Path) -> None:
 def persist(server: Server, method: str, path: str, **request: object) -> dict[str, str]:
     """Ask until there is an answer; what was asked before a kill may or may not have happened."""
     began = time.monotonic()
-    while time.monotonic() - began < PATIENCE:
+    while time.monotonic() - began < TIMEOUT:
         try:
             with server.client() as client:
                 reply = client.request(method, path, **request)  # type: ignore[arg-type]

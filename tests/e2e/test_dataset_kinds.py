@@ -12,7 +12,7 @@ import pytest
 
 from tests.services.repositories import Repository
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 SMALL = "resources: {cpu: 0.1, memory: 64Mi}\n"
 
@@ -92,7 +92,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_clone(tmp_path: Path) -> Non
     repository.commit(readme="words\n")
     server = Server(tmp_path / "home")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(PATIENCE)
+        silent.settimeout(TIMEOUT)
         server.start()
         try:
             add(server, name="code", kind="git", data={"url": f"http://127.0.0.1:{silent.getsockname()[1]}/code"})

@@ -17,7 +17,7 @@ import pytest
 from holdfast.engines.base import Isolation
 from tests.engines.playing import need
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("nc"), reason="netcat is missing"),
@@ -99,7 +99,7 @@ class Netcat:
 
     def until(self, text: str) -> str:
         """All that has come, up to and with this."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -154,7 +154,7 @@ def place_of(server: Server, job: dict[str, Any]) -> tuple[str, int]:
 
 def waiting(server: Server, job: dict[str, Any]) -> dict[str, Any]:
     """The debugger that waits, as the platform knows it."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         detail = server.get(f"/jobs/{job['id']}").json()
         assert detail["state"] in ("Pending", "Preparing", "Running"), (detail["message"], log_of(server, job))

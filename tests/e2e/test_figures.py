@@ -13,7 +13,7 @@ import pytest
 from holdfast.core.metrics.samples import TaskSummary
 from holdfast.store.metrics.series_files import SeriesFiles
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 pytestmark = pytest.mark.release
 
@@ -39,7 +39,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def until(look: Callable[[], Any]) -> Any:
     """What it finds, once that is something."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not (found := look()):
         assert time.monotonic() < end, "it did not come"
         time.sleep(LOOK)

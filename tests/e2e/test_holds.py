@@ -12,7 +12,7 @@ import pytest
 
 from tests.preloaded import run_holdfast
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 SMALL = "resources: {cpu: 0.1, memory: 64Mi}\n"
 CRASH = (
@@ -43,7 +43,7 @@ def until_ended(server: Server, id: str) -> None:
     """Once only its files are left."""
     began = time.monotonic()
     while not hold_of(server, id)["ended"]:
-        assert time.monotonic() - began < PATIENCE
+        assert time.monotonic() - began < TIMEOUT
         time.sleep(0.05)
 
 
@@ -63,7 +63,7 @@ def inside(server: Server, id: str, command: str) -> str:
     """What a command says inside the task."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     env |= {"HOLDFAST_URL": server.url, "HOLDFAST_TOKEN": server.token}
-    done = run_holdfast(["exec", id, "--", command], env=env, timeout=PATIENCE)
+    done = run_holdfast(["exec", id, "--", command], env=env, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 

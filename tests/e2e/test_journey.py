@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 SMALL = "resources: {cpu: 0.1, memory: 64Mi}"
 
@@ -197,7 +197,7 @@ def test_logs_expire_and_the_record_stays(tmp_path: Path) -> None:
     server.start()
     try:
         with server.client() as client:
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + TIMEOUT
             while (reply := client.get(f"/jobs/{job}/log")).status_code != 410:  # the sweep begins with the server
                 assert time.monotonic() < until, reply.text
         assert reply.status_code == 410

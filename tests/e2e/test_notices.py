@@ -13,7 +13,7 @@ import pytest
 
 from tests.services.hooks import Hook
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 KILLS = 3
 PER_LIFE = 6  # jobs submitted between two kills
@@ -44,7 +44,7 @@ def post(server: Server, path: str, **body: Any) -> dict[str, Any]:
 def settled(server: Server, count: int) -> list[dict[str, Any]]:
     """Every notice, once so many are over."""
     began = time.monotonic()
-    while time.monotonic() - began < PATIENCE:
+    while time.monotonic() - began < TIMEOUT:
         items: list[dict[str, Any]] = server.get("/me/notices", limit=500).json()["items"]
         if sum(item["state"] in ("sent", "unconfirmed", "failed") for item in items) >= count:
             return items

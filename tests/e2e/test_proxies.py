@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from .proxies import PROGRAMS, Proxy, find_program
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 PASSWORD = "correct horse battery"
 SMALL = "resources: {cpu: 0.1, memory: 64Mi}"
@@ -75,7 +75,7 @@ def test_a_browser_logs_in_and_its_live_page_opens(site: Site) -> None:
         assert "ann" in browser.get("/me").text
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in browser.cookies.jar)
     with site.proxy.open_websocket("/live/jobs", site.proxy.url, cookies) as socket:
-        assert socket.ping().wait(PATIENCE)
+        assert socket.ping().wait(TIMEOUT)
     with pytest.raises(InvalidStatus) as caught:
         site.proxy.open_websocket("/live/jobs", "https://evil.example", cookies)
     assert caught.value.response.status_code == 403
@@ -105,7 +105,7 @@ def test_a_log_is_followed_and_a_task_is_entered_while_it_runs(site: Site, tmp_p
             "SSL_CERT_FILE": str(site.proxy.certificate),
         }
         argv = [sys.executable, "-m", "holdfast", "exec", job, "--", "echo", "from inside"]
-        ran = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        ran = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
         assert (ran.returncode, ran.stdout.strip()) == (0, "from inside"), ran.stderr
         api.post(f"/jobs/{job}/stop")
 

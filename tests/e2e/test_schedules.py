@@ -21,7 +21,7 @@ from holdfast.store import schedules
 from holdfast.store.database import Store
 from holdfast.store.vault import Vault
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 pytestmark = pytest.mark.release
 
@@ -86,14 +86,14 @@ def a_schedule(number: int) -> Schedule:
 
 
 def wait_for_jobs(database: sqlite3.Connection, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while database.execute("SELECT count(*) FROM jobs").fetchone()[0] < count:
         assert time.monotonic() < deadline, "the jobs were not made"
         time.sleep(0.01)
 
 
 def wait_until_idle(server: Server) -> None:
-    deadline = time.monotonic() + PATIENCE * 3
+    deadline = time.monotonic() + TIMEOUT * 3
     while sum(server.get("/status").json()["jobs"].values()):
         assert time.monotonic() < deadline, "jobs are still active"
         time.sleep(0.1)

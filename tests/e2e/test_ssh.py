@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .server import PATIENCE, Server
+from .server import TIMEOUT, Server
 
 JOB = "name: train\ncommand: sleep 1000\n"
 BIG = 100 * 1024 * 1024
@@ -42,7 +42,7 @@ class Client:
 
     def run(self, program: str, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         whole = [program, *self.options(), *words]
-        return subprocess.run(whole, input=given, capture_output=True, timeout=2 * PATIENCE, check=False)
+        return subprocess.run(whole, input=given, capture_output=True, timeout=2 * TIMEOUT, check=False)
 
     def ssh(self, line: dict[str, Any], command: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """The line as the job shows it."""
@@ -72,7 +72,7 @@ def _stop_jobs(server: Server) -> None:
 def line_of(server: Server, job_id: str) -> dict[str, Any]:
     """Once the job runs, and the gateway listens."""
     began = time.monotonic()
-    while time.monotonic() - began < PATIENCE:
+    while time.monotonic() - began < TIMEOUT:
         found = server.get(f"/jobs/{job_id}").json()["ssh"]
         if found:
             return dict(found[0])
@@ -134,7 +134,7 @@ def test_a_server_that_stops_sends_its_visitors_away_and_leaves_the_task(tmp_pat
             assert visit.stdout is not None
             assert visit.stdout.readline() == b"here\n"
             server.stop()
-            assert visit.wait(PATIENCE) == 255
+            assert visit.wait(TIMEOUT) == 255
         server.start()
         assert server.get(f"/jobs/{job}").json()["state"] == "Running"
     finally:
@@ -153,7 +153,7 @@ def test_a_port_that_is_taken_costs_the_gateway_alone(tmp_path: Path) -> None:
         try:
             began = time.monotonic()
             while not (told := server.get("/status").json()["ssh"])["trouble"]:
-                assert time.monotonic() - began < PATIENCE
+                assert time.monotonic() - began < TIMEOUT
                 time.sleep(0.02)
             assert f"cannot listen on 127.0.0.1:{port}" in told["trouble"]
             assert told["port"] is None

@@ -19,7 +19,7 @@ from holdfast.engines.base import Isolation
 from tests.engines.archives import config, docker_archive, entry, link, shell_entries, tar
 from tests.engines.playing import need
 
-from .server import PATIENCE, Server, free_port
+from .server import TIMEOUT, Server, free_port
 
 PROGRAMS = (
     "ssh", "scp", "id", "mkdir", "mv", "rm", "cp", "sed", "grep", "cat", "readlink", "sleep", "touch", "date", "cmp",
@@ -157,7 +157,7 @@ def test_a_restart_of_the_server_changes_nothing(tmp_path: Path) -> None:
 def until_said(server: Server, job: dict[str, Any], task: str, text: str) -> None:
     began = time.monotonic()
     while text not in server.get(f"/jobs/{job['id']}/log", task=task).text:
-        assert time.monotonic() - began < PATIENCE, server.log()[-3000:]
+        assert time.monotonic() - began < TIMEOUT, server.log()[-3000:]
         time.sleep(0.05)
 
 
@@ -172,7 +172,7 @@ def import_image(server: Server, tmp_path: Path, name: str, *programs: str) -> N
     file.write_bytes(docker_archive([layer], config()))
     env = {**os.environ, "HOLDFAST_HOME": str(server.home)}
     command = [sys.executable, "-m", "holdfast", "image", "import", name, str(file)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert done.returncode == 0, done.stderr
 
 

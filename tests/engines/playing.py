@@ -13,7 +13,7 @@ import pytest
 from holdfast.engines.base import EngineHealth, Isolation
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.task_folder import TaskFolder
-from tests.contracts.engine_contract import PATIENCE, Rig, sweep
+from tests.contracts.engine_contract import TIMEOUT, Rig, sweep
 
 
 @functools.cache
@@ -47,7 +47,7 @@ def play(home: Path, scenario: Callable[[Rig], Awaitable[None]], options: Embedd
         rig = Rig(lambda: EmbeddedEngine(home, options))
         await rig.open()
         try:
-            await asyncio.wait_for(_as_coroutine(scenario(rig)), PATIENCE)
+            await asyncio.wait_for(_as_coroutine(scenario(rig)), TIMEOUT)
         finally:
             await sweep(rig.engine, [])
             await rig.close()

@@ -225,7 +225,7 @@ def test_others_who_swap_files_for_links_meanwhile(tmp_path: Path) -> None:
 
 @pytest.mark.release
 def test_trees_that_are_too_deep_or_too_wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "MOST_LOOKS", 3000)
+    monkeypatch.setattr(artifacts, "MAX_LOOKS", 3000)
     script = """
 mkdir ~/artifacts; cd ~/artifacts; echo kept > a
 python3 -c '

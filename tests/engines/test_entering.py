@@ -18,7 +18,7 @@ from holdfast.engines.base import Command, Inside, Isolation, NoEntry, Session, 
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import pids_in
 from holdfast.engines.embedded.processes import start_ticks
-from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all, sweep
+from tests.contracts.engine_contract import TIMEOUT, Rig, launch, read_all, sweep
 
 from .ordinary import ROOT
 from .playing import folder_of, need, play
@@ -262,7 +262,7 @@ def test_sessions_are_asked_to_end_with_the_rest(tmp_path: Path) -> None:
         script = "trap 'echo >~/left; exit 7' TERM; echo ready; while :; do sleep 0.02; done 2>/dev/null"
         session = await let_in(rig.engine).enter("a", Command(script=script))
         await Screen(session).shows("ready")
-        await rig.engine.stop("a", PATIENCE)
+        await rig.engine.stop("a", TIMEOUT)
         await rig.end_of("a")
         assert await session.wait() in (7, 137)  # it left before the rest did
         session.close()
@@ -280,7 +280,7 @@ def test_a_held_task(tmp_path: Path) -> None:
         assert said.out.split()[:2] == ["mine", "yes"]
         assert workdir is None or said.out.split()[2] == workdir
         assert (await rig.look("a")).seen is Seen.HELD
-        await rig.engine.stop("a", PATIENCE)
+        await rig.engine.stop("a", TIMEOUT)
         assert (await rig.end_of("a")).code == 3
 
     for number, options in enumerate((None, PLAIN)):
@@ -316,7 +316,7 @@ def test_in_the_event_loop_that_servers_use(tmp_path: Path) -> None:
             await rig.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.wait_for(go(), PATIENCE))
+        runner.run(asyncio.wait_for(go(), TIMEOUT))
 
 
 def test_who_is_not_there_cannot_be_entered(tmp_path: Path) -> None:
@@ -586,7 +586,7 @@ asyncio.run(main())
 def test_sessions_end_with_the_server(tmp_path: Path, isolation: str) -> None:
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src"}
     command = [sys.executable, "-c", DYING, str(tmp_path), isolation]
-    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT)
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) >= 2, done.stderr
 

@@ -22,7 +22,7 @@ from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.sandbox import site
 from holdfast.engines.embedded.sandbox.bubblewrap import find_bwrap, is_exposed
 from holdfast.engines.embedded.sandbox.views import Views
-from tests.contracts.engine_contract import PATIENCE, Rig, read_all
+from tests.contracts.engine_contract import TIMEOUT, Rig, read_all
 
 from .ordinary import ORDINARY, ROOT, only_root_can_become_another
 from .playing import folder_of, need, play
@@ -273,7 +273,7 @@ def test_a_name_taken_by_someone_else_is_given_up(tmp_path: Path) -> None:
         try:
             await rig.open()
             assert rig.engine.health().isolation is Isolation.FULL
-            assert (await asyncio.wait_for(rig.run("a", "true"), PATIENCE)).code == 0
+            assert (await asyncio.wait_for(rig.run("a", "true"), TIMEOUT)).code == 0
             assert (tmp_path / "layers-name").read_text() != name
             await rig.reopen()
             assert (taken / "home").is_fifo()  # never touched

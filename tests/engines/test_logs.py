@@ -24,7 +24,7 @@ from holdfast.engines.embedded.lifecycle.recorder import Recorder
 from holdfast.engines.embedded.lifecycle.timeline import RECORD
 from holdfast.engines.embedded.task_folder import TaskFolder
 from holdfast.services.logs.reading import follow
-from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
+from tests.contracts.engine_contract import TIMEOUT, Rig, launch, read_all
 from tests.longer import examples
 
 from .playing import folder_of, play
@@ -106,7 +106,7 @@ def test_an_unfinished_line_is_shown_after_a_moment(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(launch("a", "printf prompt; sleep 600"))
         log = rig.log("a", Stream.MERGED)
-        assert await log.grown(0, PATIENCE)
+        assert await log.grown(0, TIMEOUT)
         assert await read_all(log) == b"prompt"
 
     play(tmp_path, scenario)
@@ -114,7 +114,7 @@ def test_an_unfinished_line_is_shown_after_a_moment(tmp_path: Path) -> None:
 
 def held_until(seen: Callable[[], bool]) -> None:
     """Hold the event loop up; what threads do meanwhile is not taken up."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not seen():
         assert time.monotonic() < end
 
@@ -160,7 +160,7 @@ def test_without_a_sandbox_a_log_is_complete_when_the_last_process_is_killed(tmp
         await rig.engine.start(launch("a", "setsid sh -c 'while :; do echo more; done' &\nexit 0"))
         log = rig.log("a", Stream.STDOUT)
         while not await log.complete():
-            await log.grown(await log.size(), PATIENCE)
+            await log.grown(await log.size(), TIMEOUT)
         size = await log.size()
         await rig.end_of("a")
         assert await log.size() == size
@@ -325,7 +325,7 @@ def test_no_byte_of_a_busy_log_is_lost(tmp_path: Path) -> None:
         await rig.engine.start(launch("a", script))
         log = rig.log("a", Stream.MERGED)
         got = b""
-        while await log.grown(len(got), PATIENCE):
+        while await log.grown(len(got), TIMEOUT):
             got += await log.read(len(got), 1 << 16)
         assert await log.complete()
         got += await log.read(len(got), 1 << 24)
@@ -345,7 +345,7 @@ def test_a_follower_takes_up_again_after_a_restart(tmp_path: Path) -> None:
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"one", "a", script, mounts=(mount,))
-        assert await rig.log("a", Stream.STDERR).grown(0, PATIENCE)
+        assert await rig.log("a", Stream.STDERR).grown(0, TIMEOUT)
         before = await read_all(rig.log("a", Stream.MERGED))
         await rig.reopen()
         assert (await rig.look("a")).seen is Seen.RUNNING

@@ -32,7 +32,7 @@ from holdfast.engines.embedded.metrics.cgroup_metrics import (
 from holdfast.engines.embedded.metrics.process_trees import Forest
 from holdfast.engines.embedded.metrics.rounds import Rising, Subject
 from holdfast.engines.embedded.processes import COOKIE, descendants
-from tests.contracts.engine_contract import PATIENCE, Rig, launch, read_all
+from tests.contracts.engine_contract import TIMEOUT, Rig, launch, read_all
 
 from .measured_programs import BURNS_AND_ENDS, burns, fills, talks, task, writes_and_reads
 from .playing import folder_of, play
@@ -56,7 +56,7 @@ async def wait_for(rig: Rig, word: bytes, name: str) -> None:
     log = rig.log(name)
     size = 0
     while word not in await read_all(log):
-        assert await log.grown(size, PATIENCE), await read_all(log)
+        assert await log.grown(size, TIMEOUT), await read_all(log)
         size = await log.size()
 
 
@@ -517,8 +517,8 @@ def test_beyond_what_is_looked_at_nothing_is_told(
     tmp_path: Path, options: EmbeddedOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the rest is told all the same, whatever the processes are called."""
-    monkeypatch.setattr(rounds, "_MOST_PROCESSES", 10)
-    monkeypatch.setattr(rounds, "_MOST_DESCRIPTORS", 200)
+    monkeypatch.setattr(rounds, "_MAX_PROCESSES", 10)
+    monkeypatch.setattr(rounds, "_MAX_DESCRIPTORS", 200)
 
     async def scenario(rig: Rig) -> None:
         async with partner("127.0.0.1", 0, 0) as (_, port):

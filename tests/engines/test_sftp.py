@@ -244,7 +244,7 @@ def test_homes(client: Client, tmp_path: Path) -> None:
 
 def test_open_files_are_bounded(client: Client, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    handles = [client.handle(OPEN, b"file", 1, 0) for _ in range(sftp.MOST_HANDLES)]
+    handles = [client.handle(OPEN, b"file", 1, 0) for _ in range(sftp.MAX_HANDLES)]
     assert client.status(OPEN, b"file", 1, 0) == sftp.FAILURE
     assert client.status(OPENDIR, b"") == sftp.FAILURE
     assert client.status(CLOSE, handles[0]) == sftp.OK

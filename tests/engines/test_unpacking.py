@@ -124,7 +124,7 @@ def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path, kind: b
 
 
 def test_headers_for_all_entries_count_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tars, "_LARGEST_HEADER", 1000)
+    monkeypatch.setattr(tars, "_MAX_HEADER_SIZE", 1000)
     fields = b"".join(b"16 name%03d=v%03d\n" % (n, n) for n in range(25))
     one = header(tarfile.XGLTYPE, len(fields)) + fields.ljust(512, b"\0")
     with pytest.raises(BadArchive, match="header"):
@@ -163,7 +163,7 @@ def test_a_size_nobody_has_room_for_is_not_tried(tmp_path: Path, size: int) -> N
 
 
 def test_empty_files_need_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "_LOOK_EVERY", 40 * 4096)
+    monkeypatch.setattr(unpacking, "_LOOK_INTERVAL", 40 * 4096)
     unpacker = Unpacker(str(tmp_path))
     unpacker.add_layer(io.BytesIO(tar([entry("a")])))
     found = os.statvfs(tmp_path)

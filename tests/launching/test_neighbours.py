@@ -20,7 +20,7 @@ from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
 from holdfast.launching import Gateway
 from holdfast.launching.keys import job_pair
-from holdfast.launching.neighbours import MOST_WRITTEN
+from holdfast.launching.neighbours import MAX_WRITTEN
 from tests.engines.playing import need
 
 from .scene import launch_of, placed, run, v1_job, v2_job, with_plugins
@@ -273,8 +273,8 @@ def test_names_that_are_written_out_are_those_of_the_loop(tmp_path: Path) -> Non
     assert "hosts()" not in found.entry
     assert run(tmp_path / "openpai", found).out == own.out
     assert own.out.count("Host ") == 125
-    many = openpai(v2_job(["true"], role={"instances": MOST_WRITTEN + 1}))
-    assert ("hosts()" in many.entry, f"Host worker-{MOST_WRITTEN}" in many.entry) == (True, False)
+    many = openpai(v2_job(["true"], role={"instances": MAX_WRITTEN + 1}))
+    assert ("hosts()" in many.entry, f"Host worker-{MAX_WRITTEN}" in many.entry) == (True, False)
 
 
 # -- OpenPAI's plugin

@@ -20,7 +20,7 @@ from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, Launch, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.launching import wants_job_key, wants_user_keys
-from holdfast.launching.keys import MOST_KEYS, job_pair, sane_keys
+from holdfast.launching.keys import MAX_KEYS, job_pair, sane_keys
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.playing import need, play
 
@@ -83,7 +83,7 @@ def test_of_what_people_write_only_keys_are_taken(written: str, kept: list[str])
 
 
 def test_nobody_has_endlessly_many_keys() -> None:
-    assert len(sane_keys([f"{KEY} {number}" for number in range(1000)])) == MOST_KEYS
+    assert len(sane_keys([f"{KEY} {number}" for number in range(1000)])) == MAX_KEYS
 
 
 def test_keys_are_asked_for_only_where_the_job_wants_them() -> None:

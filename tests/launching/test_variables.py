@@ -206,7 +206,7 @@ def many(instances: int, **more: object) -> JobSnapshot:
 
 def test_what_is_too_much_for_the_environment_stands_in_the_file() -> None:
     launch = launch_of(many(1000), 7)
-    assert fitting.MOST_VARIABLES - 20 < len(launch.env) <= fitting.MOST_VARIABLES
+    assert fitting.MAX_VARIABLES - 20 < len(launch.env) <= fitting.MAX_VARIABLES
     assert launch.env["PAI_HOST_IP_worker_7"] == ADDRESSES["node-b"]
     assert "PAI_HOST_IP_worker_999" not in launch.env
     assert "PAI_HOST_IP_worker_999=10.0.0.12" in launch.entry
@@ -243,7 +243,7 @@ def test_a_job_of_many_roles_fits() -> None:
         for number in range(256)
     )
     launch = launch_of(placed(replace(v2_job(["true"]), roles=roles)))
-    assert fitting.MOST_VARIABLES - 20 < len(launch.env) <= fitting.MOST_VARIABLES
+    assert fitting.MAX_VARIABLES - 20 < len(launch.env) <= fitting.MAX_VARIABLES
     assert "PAI_RESOURCE_r255=0,1,2048,0" in launch.entry
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.npm import NODE, PATIENCE, fetch_packages
+from tests.npm import NODE, TIMEOUT, fetch_packages
 
 PACKAGE, VERSION = "@microsoft/openpai-js-sdk", "0.1.5"
 _FOR_ITS_TESTS = ("mocha@8", "chai@4", "dirty-chai@2", "nock@12", "ajv@6")
@@ -32,7 +32,7 @@ def run_node(*words: str, env: dict[str, str]) -> subprocess.CompletedProcess[st
     """`words` are Node's arguments. Proxies are for the way to a registry, not to our own server."""
     quiet = {"NODE_PATH": str(sdk_folder()), "NODE_OPTIONS": "--no-deprecation", "NO_PROXY": "127.0.0.1"}
     surroundings = {**os.environ, **quiet, **env}
-    return subprocess.run([NODE, *words], env=surroundings, capture_output=True, text=True, timeout=PATIENCE)
+    return subprocess.run([NODE, *words], env=surroundings, capture_output=True, text=True, timeout=TIMEOUT)
 
 
 def sdk_folder() -> Path:

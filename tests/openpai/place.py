@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 PASSWORD = "correct-horse-1"
 FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -42,7 +42,7 @@ class Pai:
 
     def __init__(self, server: Server, user: str = "ann") -> None:
         self.user = user
-        self.http = httpx.Client(base_url=f"{server.url}/rest-server/api", timeout=PATIENCE)
+        self.http = httpx.Client(base_url=f"{server.url}/rest-server/api", timeout=TIMEOUT)
         login = self.http.post("/v1/token", data={"username": user, "password": PASSWORD}).raise_for_status().json()
         self.http.headers["Authorization"] = f"Bearer {login['token']}"
 
@@ -60,7 +60,7 @@ class Pai:
     def end(self, name: str) -> dict[str, Any]:
         """The job's detail once it is over."""
         began = time.monotonic()
-        while time.monotonic() - began < PATIENCE:
+        while time.monotonic() - began < TIMEOUT:
             found = self.job(name)
             if found["jobStatus"]["state"] in FINAL:
                 return dict(found)

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 from .place import FINAL, PASSWORD, place
 
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+    with httpx.Client(base_url=server.url, timeout=TIMEOUT) as client:
         yield client
 
 
@@ -48,7 +48,7 @@ def log_in(http: httpx.Client) -> dict[str, str]:
 
 def when(http: httpx.Client, name: str, states: tuple[str, ...]) -> dict[str, Any]:
     began = time.monotonic()
-    while time.monotonic() - began < PATIENCE:
+    while time.monotonic() - began < TIMEOUT:
         job = http.get(f"/rest-server/api/v1/user/ann/jobs/{name}").raise_for_status().json()
         if job["jobStatus"]["state"] in states:
             return dict(job)

@@ -20,7 +20,7 @@ from typing import Any
 import paipdb
 
 FOLDER = str(Path(paipdb.__file__).parent.parent)
-PATIENCE = 60.0  # seconds; only ever reached when something is broken
+TIMEOUT = 60.0  # seconds; only ever reached when something is broken
 
 
 def interpreters() -> dict[str, str]:
@@ -90,7 +90,7 @@ class Program:
     def wait_for(self, pattern: str, stream: str = "stderr", count: int = 1) -> list[re.Match[str]]:
         """Until so many places of its output match; the matches."""
         with self._changed:
-            came = self._changed.wait_for(lambda: self._count(pattern, stream) >= count, PATIENCE)
+            came = self._changed.wait_for(lambda: self._count(pattern, stream) >= count, TIMEOUT)
             assert came, f"no {pattern!r} in\n{self.stdout}\n---\n{self.stderr}"
             return list(re.finditer(pattern, self._log[stream].decode()))
 
@@ -117,9 +117,9 @@ class Program:
         return client
 
     def ends(self) -> int:
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(TIMEOUT)
         for reader in self._readers:
-            reader.join(PATIENCE)
+            reader.join(TIMEOUT)
         return code
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class Program:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         for reader in self._readers:
-            reader.join(PATIENCE)
+            reader.join(TIMEOUT)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream:
                 stream.close()
@@ -137,7 +137,7 @@ class Client:
     """A raw socket that keeps what it was told."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT)
         self.text = ""
         self._read_to = 0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .debugged import PATIENCE, Bench, Client, Program
+from .debugged import TIMEOUT, Bench, Client, Program
 
 WAITS = "x = 5\ny = 6\nprint('end')\n"
 BUSY = """\
@@ -278,7 +278,7 @@ def test_netcat(desk: Bench) -> None:
     program = desk.debug("x = 20\nprint(x)\n")
     command = ["nc", "-N", "127.0.0.1", str(program.port())]
     typed = "".join(f"{line}\n" for line in [program.token(), "n", "x += 1", "p x * 2", "c"])
-    done = subprocess.run(command, input=typed, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(command, input=typed, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("Token: > ")
     assert "(Pdb) 42\n(Pdb) The program finished.\n" in done.stdout
@@ -302,5 +302,5 @@ def test_netcat_line_by_line(desk: Bench) -> None:
     assert program.ends() == 2
     netcat.stdin.close()  # it waits for that as well
     assert netcat.stdout.read().endswith("The program ends with exit code 2.\n")
-    assert netcat.wait(PATIENCE) == 0
+    assert netcat.wait(TIMEOUT) == 0
     netcat.stdout.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .debugged import PATIENCE, Bench, Client, free_port
+from .debugged import TIMEOUT, Bench, Client, free_port
 
 WAITS = "x = 1\n"
 TASK = {"PAI_CURRENT_TASK_ROLE_NAME": "worker", "PAI_TASK_ROLE_INDEX": "1"}
@@ -161,7 +161,7 @@ def test_a_forked_child_does_not_keep_the_parents_client(desk: Bench) -> None:
     client.prompt()
     client.send("c")
     client.rest()
-    program.process.wait(PATIENCE)
+    program.process.wait(TIMEOUT)
     assert "child ends" not in program.stdout
     assert program.process.stdin
     program.process.stdin.close()

@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from .debugged import PATIENCE, Bench, Client, notes_in
+from .debugged import TIMEOUT, Bench, Client, notes_in
 
 THREADS = """\
 import paipdb, threading
@@ -152,7 +152,7 @@ def state(pid: int) -> str:
 
 
 def wait_for_state(pids: list[int], stopped: bool) -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while any((state(pid) == "T") != stopped for pid in pids):
         assert time.monotonic() < until, [state(pid) for pid in pids]
         time.sleep(0.01)
@@ -205,7 +205,7 @@ def test_peers_that_all_stop_get_their_turns(desk: Bench) -> None:
 
 def next_waiting(desk: Bench, seen: set[int]) -> Client:
     """A process that waits and is not made to stand itself."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while time.monotonic() < until:
         for note in notes_in(desk.notes):
             if note["pid"] not in seen and note["waits"] and state(note["pid"]) != "T":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 from .axe import findings
 from .browser import Window
@@ -58,7 +58,7 @@ class Gate:
         """The other way round: until the job has touched that file."""
         began = time.monotonic()
         while not (self.folder / name).exists():
-            assert time.monotonic() - began < PATIENCE, f"the job never made {name}"
+            assert time.monotonic() - began < TIMEOUT, f"the job never made {name}"
             time.sleep(0.05)
 
 

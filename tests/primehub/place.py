@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from primehub import PrimeHub, PrimeHubConfig
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 GROUP = "research_A"
 PASSWORD = "correct-horse-1"
@@ -85,7 +85,7 @@ class User:
     def rest(self, path: str) -> Any:
         """What our own API says to this user."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        reply = httpx.get(f"{self.server.url}/api/v1{path}", headers=headers, timeout=PATIENCE)
+        reply = httpx.get(f"{self.server.url}/api/v1{path}", headers=headers, timeout=TIMEOUT)
         return reply.raise_for_status().json()
 
 
@@ -100,7 +100,7 @@ def _collect(process: subprocess.Popen[str]) -> tuple[str, str]:
     for reader in readers:
         reader.start()
     try:
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -157,7 +157,7 @@ def place(folder: Path, **settings: str) -> Iterator[Place]:
 
 def _configured(server: Server, home: Path, name: str, group: str = GROUP) -> User:
     """As in PrimeHub's own guide: endpoint, token, group."""
-    login = httpx.post(f"{server.url}/api/v1/login", json={"user": name, "password": PASSWORD}, timeout=PATIENCE)
+    login = httpx.post(f"{server.url}/api/v1/login", json={"user": name, "password": PASSWORD}, timeout=TIMEOUT)
     user = User(name, server, home, str(login.raise_for_status().json()["token"]), group)
     home.mkdir()
     user.run("config", "set-endpoint", user.endpoint)

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 PASSWORD = "a long enough one"
 
@@ -21,13 +21,13 @@ class Member:
         with server.client() as client:
             made = client.post("/users", json={"name": name, "password": PASSWORD})
             assert made.status_code == 201, made.text
-        login = httpx.post(f"{server.url}/api/v1/login", json={"user": name, "password": PASSWORD}, timeout=PATIENCE)
+        login = httpx.post(f"{server.url}/api/v1/login", json={"user": name, "password": PASSWORD}, timeout=TIMEOUT)
         assert login.status_code == 200, login.text
         self._headers = {"Authorization": f"Bearer {login.json()['token']}"}
 
     def call(self, method: str, path: str, **more: Any) -> httpx.Response:
         url = f"{self._server.url}/api/v1{path}"
-        return httpx.request(method, url, headers=self._headers, timeout=PATIENCE, **more)
+        return httpx.request(method, url, headers=self._headers, timeout=TIMEOUT, **more)
 
     def submit(self, script: str) -> str:
         made = self.call("POST", "/jobs", content=f"name: look\ncommands:\n  - |\n    {script}\n")

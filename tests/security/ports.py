@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from holdfast.listening.holder import find_holder
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 # One round tries every address with every option; what is won is told, and kept.
 TAKE = """
@@ -56,7 +56,7 @@ def _quoted(command: str) -> str:
 def run_sleep(server: Server) -> str:
     """A job that runs until it is stopped."""
     job = str(server.submit("name: a\ncommand: echo up; sleep 1000\n")["id"])
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while "up" not in log_of(server, job):
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -75,14 +75,14 @@ def log_of(server: Server, job_id: str) -> str:
 def wait_for_rounds(server: Server, job_id: str, more: int = 2) -> None:
     """Until the job has tried everything so many times from now on."""
     wanted = log_of(server, job_id).count("round") + more
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while log_of(server, job_id).count("round") < wanted:
         assert time.monotonic() < until, log_of(server, job_id)[-1000:]
         time.sleep(0.02)
 
 
 def wait_until_answered_by_holder(server: Server) -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         assert time.monotonic() < until
         try:
@@ -94,7 +94,7 @@ def wait_until_answered_by_holder(server: Server) -> None:
 
 def wait_for_holder(home: Path, other_than: int | None = None) -> int:
     """The process that holds the ports, once there is one and it takes servers in."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         found = find_holder(home)
         if found is not None and found != other_than and (home / "ports.sock").exists():
@@ -109,13 +109,13 @@ def wait_until_gone(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        assert select.select([handle], [], [], PATIENCE)[0], f"process {pid} did not end"
+        assert select.select([handle], [], [], TIMEOUT)[0], f"process {pid} did not end"
     finally:
         os.close(handle)
 
 
 def ssh_port(server: Server) -> int:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while (port := server.get("/status").json()["ssh"]["port"]) is None:
         assert time.monotonic() < until
         time.sleep(0.02)

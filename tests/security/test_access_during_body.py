@@ -21,7 +21,7 @@ from tests.services.house import open_house
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 20  # seconds
+TIMEOUT = 20  # seconds
 JOB = b"name: late\ngroup: red\ncommand: echo late\n"
 CREATE = "mutation ($data: PhJobCreateInput!) { createPhJob(data: $data) { id } }"
 GRAPHQL = json.dumps({"query": CREATE, "variables": {"data": PRIMEHUB_JOB}}).encode()
@@ -134,7 +134,7 @@ async def send(rig: Rig, surface: Surface, change: Change) -> httpx.Response:
     body = HeldBody(surface.body)
     given = {"Authorization": f"Bearer {login.text}", **surface.headers}
     asking = asyncio.create_task(rig.client.post(surface.path, content=body, headers=given))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await body.begun.wait()
         await change(rig)
         body.rest.set()
@@ -180,7 +180,7 @@ async def test_a_removed_member_finishes_no_form(rig: Rig, engine: ImageEngine) 
         body = HeldBody(f"csrf={await desk.proof()}&name=late&group=red&command=true".encode())
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         asking = asyncio.create_task(desk.client.post("/jobs/new", content=body, headers=headers))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await body.begun.wait()
             await delete_user(rig)
             body.rest.set()
@@ -191,7 +191,7 @@ async def test_a_removed_member_finishes_no_form(rig: Rig, engine: ImageEngine) 
 
 async def test_an_image_upload_is_given_up_while_it_is_held(rig: Rig, engine: ImageEngine) -> None:
     """Not only when the sender likes to finish it."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         answer = await send(rig, REST_IMAGE, demote_and_wait_for_refusal)
     assert answer.status_code == 403, answer.text
     await expect_nothing_done(rig, engine)

@@ -22,7 +22,7 @@ from holdfast.sdk.address import Address, save_login
 from holdfast.sdk.inside import open_exec
 from holdfast.sdk.plain import PlainClient
 from holdfast.sdk.wire import options
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 from tests.preloaded import run_holdfast
 from tests.sdk.scripted import ScriptedServer, json_say, proof_of
 
@@ -73,7 +73,7 @@ class Impostor:
                 return
             self.connections += 1
             with connection:
-                connection.settimeout(PATIENCE)
+                connection.settimeout(TIMEOUT)
                 try:
                     while data := connection.recv(65536):
                         self.heard += data
@@ -144,7 +144,7 @@ def test_no_client_sends_its_token(use: Callable[[str], None], kind: str, monkey
 
 
 def _run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
-    return run_holdfast(words, env=env, timeout=PATIENCE)
+    return run_holdfast(words, env=env, timeout=TIMEOUT)
 
 
 def _env(tmp_path: Path, **more: str) -> dict[str, str]:
@@ -177,7 +177,7 @@ def test_an_impostor_that_comes_later_is_noticed() -> None:
         assert client.version().version == "7"
         assert real.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
         client._http.close()
-        client._http = httpx.Client(**options(client.address, PATIENCE))
+        client._http = httpx.Client(**options(client.address, TIMEOUT))
         real.stop()
         with impostor(ANSWERS["success to all"], real.port) as found, pytest.raises(ClientError):
             client.version()

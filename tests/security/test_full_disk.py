@@ -23,7 +23,7 @@ import pytest
 from holdfast.disk_space import DiskMarks
 from holdfast.engines.embedded import EmbeddedEngine
 from tests.contracts.engine_contract import sweep
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 
 from .small_disk import Ballast, small_disk
 
@@ -132,7 +132,7 @@ def job_file(command: str) -> str:
 
 def wait_until(is_so: Callable[[], Any], what: str) -> Any:
     """For what the server reports and gives no notice of."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         found = is_so()
         if found:

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 from tests.engines.ordinary import ORDINARY, only_root_can_become_another
 from tests.engines.test_modes import WITHOUT_NAMESPACES
 
@@ -22,13 +22,13 @@ def check_blocked(server: Server, member: Member, job_id: str) -> None:
     job = member.call("GET", f"/jobs/{job_id}").json()
     assert job["state"] == "Pending"
     assert any("Jobs are waiting" in reason for reason in job["waiting"]), job["waiting"]
-    health = httpx.get(f"{server.url}/api/v1/health", timeout=PATIENCE).json()
+    health = httpx.get(f"{server.url}/api/v1/health", timeout=TIMEOUT).json()
     assert health["status"] == "degraded"
     assert [each["kind"] for each in health["conditions"] if each["blocks_starts"]]
     assert not any(each["detail"] for each in health["conditions"])  # without login: no word of the machine
     status = server.get("/status").json()
     assert any("Jobs are waiting" in each["message"] and each["hint"] for each in status["conditions"])
-    metrics = httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {server.token}"}, timeout=PATIENCE)
+    metrics = httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {server.token}"}, timeout=TIMEOUT)
     assert "holdfast_well 0.0" in metrics.text
     assert 'holdfast_condition{kind="sandbox"} 1.0' in metrics.text
     why = member.call("GET", f"/jobs/{job_id}/why").json()

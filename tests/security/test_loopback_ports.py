@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.server import PATIENCE, Server
+from tests.e2e.server import TIMEOUT, Server
 from tests.e2e.test_ssh import Client, line_of
 
 from .ports import log_of, ssh_port, stop_jobs, taking_job
@@ -48,7 +48,7 @@ def test_both_loopback_addresses_are_the_servers(server: Server) -> None:
     for host in ("127.0.0.1", "[::1]", "localhost"):
         assert httpx.get(f"http://{host}:{server.port}/api/v1/version").json()["name"] == "holdfast"
     for address in ("127.0.0.1", "::1"):
-        with socket.create_connection((address, ssh_port(server)), PATIENCE) as connection:
+        with socket.create_connection((address, ssh_port(server)), TIMEOUT) as connection:
             assert connection.recv(100).startswith(b"SSH-2.0-Holdfast")
 
 
@@ -103,7 +103,7 @@ def test_what_has_the_port_is_named(server: Server, tmp_path: Path) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     env |= {"HOLDFAST_HOME": str(server.home), "HOLDFAST_SSH_PORT": "0"}
     words = [sys.executable, "-m", "holdfast", "up", "--port", str(port)]
-    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert ran.returncode == 1
     assert f"Cannot listen on 127.0.0.1:{port}: Address already in use by process" in ran.stderr
     assert f"task main-0 of job {job['id']}" in ran.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.server import PATIENCE, Server, free_port
+from tests.e2e.server import TIMEOUT, Server, free_port
 
 from .ports import (
     log_of,
@@ -64,8 +64,8 @@ def test_clients_of_a_server_that_is_down_are_answered_at_once(server: Server) -
     server.kill()
     wait_until_answered_by_holder(server)
     for _ in range(50):
-        assert httpx.get(f"{server.url}/login", timeout=PATIENCE).status_code == 503
-    with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
+        assert httpx.get(f"{server.url}/login", timeout=TIMEOUT).status_code == 503
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT) as connection:
         assert connection.recv(100) == b""
 
 

@@ -19,7 +19,7 @@ from holdfast.core.states import JobState
 from holdfast.services.logs.search import MAX_PLAIN
 from holdfast.services.people.tokens import NewToken
 from tests.server.rig import Rig, error_of, open_rig
-from tests.server.test_http import PATIENCE, serving
+from tests.server.test_http import TIMEOUT, serving
 from tests.services.house import open_house
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ class Scene:
 
     def client(self) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {self.token.text}"}
-        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=PATIENCE)
+        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=TIMEOUT)
 
     async def leave_group(self) -> None:
         await self.rig.house.services.groups.remove_member(self.rig.house.admin, "red", "mallory")
@@ -113,7 +113,7 @@ async def read_to_end(chunks: AsyncIterator[bytes]) -> tuple[bytes, bool]:
     """What came until the end, and whether the answer was whole."""
     received = b""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             async for chunk in chunks:
                 received += chunk
     except httpx.RemoteProtocolError:
@@ -159,7 +159,7 @@ async def test_a_wait_is_refused_as_a_new_request(scene: Scene, revoke: Revoke) 
         waiting = asyncio.create_task(client.get(f"/api/v1/jobs/{scene.job}/wait?timeout=60"))
         await watched(scene)
         await revoke(scene)
-        error = error_of(await asyncio.wait_for(waiting, PATIENCE), WAYS[revoke][0])
+        error = error_of(await asyncio.wait_for(waiting, TIMEOUT), WAYS[revoke][0])
     assert error["code"] == WAYS[revoke][1]
 
 
@@ -174,7 +174,7 @@ async def test_a_search_that_waits_is_refused_as_a_new_request(scene: Scene, rev
         searching = asyncio.create_task(client.get(f"/api/v1/jobs/{scene.job}/log/search?q=before"))
         await watched(scene)
         await revoke(scene)
-        error = error_of(await asyncio.wait_for(searching, PATIENCE), WAYS[revoke][0])
+        error = error_of(await asyncio.wait_for(searching, TIMEOUT), WAYS[revoke][0])
     assert error["code"] == WAYS[revoke][1]
 
 
@@ -196,7 +196,7 @@ def _without_id(error: dict[str, Any]) -> dict[str, Any]:
 async def watched(scene: Scene) -> None:
     """Once somebody waits for a change of access."""
     access = scene.rig.house.services.tokens._access
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not access._news._waiters:  # type: ignore[attr-defined]
             await asyncio.sleep(0)
 
@@ -226,7 +226,7 @@ async def test_an_upload_is_given_up(scene: Scene, method: str, path: str) -> No
         writer.write(head.encode() + b"Content-Length: 1000\r\n\r\nthe first part")
         await watched(scene)
         await scene.leave_group()
-        answer = await asyncio.wait_for(reader.readline(), PATIENCE)
+        answer = await asyncio.wait_for(reader.readline(), TIMEOUT)
     finally:
         writer.close()
     assert b" 403 " in answer
@@ -253,7 +253,7 @@ async def link_of(scene: Scene) -> str:
 )
 async def test_a_log_link_is_worth_what_its_maker_may(scene: Scene, revoke: Revoke, status: int) -> None:
     link = await link_of(scene)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{scene.port}", timeout=PATIENCE) as anyone:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{scene.port}", timeout=TIMEOUT) as anyone:
         assert (await anyone.get(link)).text == "before\n"
         await revoke(scene)
         refused = await anyone.get(link)

@@ -25,7 +25,7 @@ from tests.server.openpai.job_files import job as openpai_job
 from tests.server.openpai.job_files import role
 from tests.server.openpai.pai import Pai, open_pai
 from tests.server.rig import open_rig
-from tests.services.house import PATIENCE, House, open_house
+from tests.services.house import TIMEOUT, House, open_house
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def fail_with(house: House, log: bytes, *, secrets: str | None = None) -> 
     secrets = secrets if secrets is not None else f"secrets: {json.dumps({'TOKEN': VALUE})}\n"
     job = await house.submit(f"name: leaky\ngroup: red\n{secrets}command: sleep 1000\n", alice)
     attempt = f"{job.id}.0.main-0.0"
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while house.engine.log(attempt, Stream.MERGED) is None:
             await house.controller.changed(job.id, 1.0)
     house.engine.write(attempt, log)
@@ -204,7 +204,7 @@ async def test_openpais_error_logs_do_not_show_it(pai: Pai) -> None:
     assert sent.status_code == 202, sent.text
     job = await pai.house.services.jobs.named(pai.alice, "alice", "leaky")
     attempt = f"{job.id}.0.worker-0.0"
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while pai.house.engine.log(attempt, Stream.MERGED) is None:
             await pai.house.controller.changed(job.id, 1.0)
     pai.house.engine.write(attempt, traceback(VALUE))

@@ -13,7 +13,7 @@ import pytest
 from holdfast.server import slow_clients
 from holdfast.services.client_network import client_neighbourhood
 from tests.server.rig import Rig, open_rig
-from tests.server.test_http import PATIENCE, serving
+from tests.server.test_http import TIMEOUT, serving
 from tests.services.house import open_house
 
 from .test_slow_headers import HEALTH, SOON, Connection, closed
@@ -51,7 +51,7 @@ async def connections(port: int) -> AsyncIterator[Callable[..., asyncio.Future[C
 
 
 async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not is_true():
             await asyncio.sleep(0.01)
 
@@ -94,7 +94,7 @@ async def test_the_loopback_has_only_so_many_unfinished_bodies(rig: Rig, monkeyp
                 await closed(slow[number - 3][0])
         reader, writer = slow[-1]
         writer.write(b" " * 998 + b"}")
-        assert b" 400 " in await asyncio.wait_for(reader.readline(), PATIENCE)
+        assert b" 400 " in await asyncio.wait_for(reader.readline(), TIMEOUT)
 
 
 async def test_a_users_upload_is_not_closed_for_strangers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ async def test_all_connections_together_are_bounded(
             for reader, _ in opened[:4]:
                 await closed(reader)
             reader, _ = await connect(HEALTH)
-            assert b" 200 " in await asyncio.wait_for(reader.readline(), PATIENCE)
+            assert b" 200 " in await asyncio.wait_for(reader.readline(), TIMEOUT)
     assert len(caplog.records) == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.core.states import JobState
 from holdfast.server import slow_clients
 from tests.server.rig import Rig, open_rig
-from tests.server.test_http import PATIENCE, client, serving
+from tests.server.test_http import TIMEOUT, client, serving
 from tests.services.house import open_house
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +46,7 @@ async def connected(port: int, sends: bytes = b"") -> AsyncIterator[Connection]:
 async def closed(reader: asyncio.StreamReader) -> bytes:
     """What came before the server closed."""
     try:
-        return await asyncio.wait_for(reader.read(), PATIENCE)
+        return await asyncio.wait_for(reader.read(), TIMEOUT)
     except ConnectionResetError:
         return b""
 
@@ -125,7 +125,7 @@ async def test_a_socket_lasts_longer_than_a_request_may_take(rig: Rig, monkeypat
     )
     token = rig.client.headers["authorization"].removeprefix("Bearer ")
     async with serving(rig) as port, connected(port, upgrade.format(token).encode()) as (reader, _):
-        assert b" 101 " in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+        assert b" 101 " in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT)
         assert not slow_clients._waiting
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 3 * SOON)

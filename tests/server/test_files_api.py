@@ -13,7 +13,7 @@ from tests.services.house import open_house
 from tests.services.trees import around, place
 
 from .rig import Rig, begin, error_of, open_rig
-from .test_http import PATIENCE, client, serving
+from .test_http import TIMEOUT, client, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +129,7 @@ async def test_a_client_that_leaves_while_sending_leaves_nothing(rig: Rig) -> No
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head.encode() + b"x" * 3_000_000)
         await writer.drain()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not around(rig.house):  # it has begun
                 await asyncio.sleep(0)
             writer.close()
@@ -144,7 +144,7 @@ async def test_a_client_that_falls_silent_while_sending_is_told_and_leaves_nothi
     monkeypatch.setattr(uploads, "SILENCE", 0.05)
     head = f"PUT /api/v1{FILES}/a HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n"
     head += f"Authorization: {rig.client.headers['authorization']}\r\n\r\n"
-    async with serving(rig) as port, asyncio.timeout(PATIENCE):
+    async with serving(rig) as port, asyncio.timeout(TIMEOUT):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head.encode() + b"x" * 1000)
         assert (await reader.readline()).startswith(b"HTTP/1.1 400")

@@ -24,7 +24,7 @@ from .rig import Rig
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 20
+TIMEOUT = 20
 
 
 @asynccontextmanager
@@ -38,17 +38,17 @@ async def serving(rig: Rig, *, most_unsent: int | None = None) -> AsyncIterator[
     listener.listen()
     ready = asyncio.Event()
     server = asyncio.create_task(run_http(rig.app, [listener], on_ready=ready.set, last_requests=1))
-    await asyncio.wait_for(ready.wait(), PATIENCE)
+    await asyncio.wait_for(ready.wait(), TIMEOUT)
     try:
         yield listener.getsockname()[1]
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(server, PATIENCE)
+        await asyncio.wait_for(server, TIMEOUT)
 
 
 def client(rig: Rig, port: int) -> httpx.AsyncClient:
     headers = {"Authorization": rig.client.headers["authorization"]}
-    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", headers=headers, timeout=PATIENCE)
+    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1", headers=headers, timeout=TIMEOUT)
 
 
 async def raw(port: int, request: bytes) -> bytes:
@@ -57,7 +57,7 @@ async def raw(port: int, request: bytes) -> bytes:
     try:
         writer.write(request)
         await writer.drain()
-        return await asyncio.wait_for(reader.read(), PATIENCE)
+        return await asyncio.wait_for(reader.read(), TIMEOUT)
     finally:
         writer.close()
 
@@ -113,7 +113,7 @@ async def test_a_follower_that_hangs_up_is_let_go(rig: Rig) -> None:
         async with http.stream("GET", f"/jobs/{job.id}/log/follow") as response:
             assert await anext(response.aiter_raw())
             assert len(asyncio.all_tasks()) > before
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while len(asyncio.all_tasks()) > before:
                 await asyncio.sleep(0.01)
 
@@ -125,7 +125,7 @@ async def test_an_open_follower_does_not_keep_the_server_from_stopping(rig: Rig)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = f"GET /api/v1/jobs/{job.id}/log/follow HTTP/1.1\r\nHost: x\r\n"
         writer.write(f"{head}Authorization: {rig.client.headers['authorization']}\r\n\r\n".encode())
-        await asyncio.wait_for(reader.readuntil(b"retry: 1000"), PATIENCE)
+        await asyncio.wait_for(reader.readuntil(b"retry: 1000"), TIMEOUT)
     writer.close()
 
 
@@ -148,7 +148,7 @@ async def test_nonsense_through_a_socket_ends_it_and_is_counted(rig: Rig, caplog
     async with serving(rig) as port:
         reader, writer = await open_page_socket(port, login.text)
         writer.write(b"\x81\x82\0\0\0\0\xff\xfe")  # a text that is none
-        answer = await asyncio.wait_for(reader.read(), PATIENCE)
+        answer = await asyncio.wait_for(reader.read(), TIMEOUT)
         writer.close()
     assert answer.endswith(b"\x88\x02" + (1007).to_bytes(2, "big"))
     (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -162,9 +162,9 @@ async def test_pings_that_nobody_reads_the_answers_of_fill_no_memory(rig: Rig) -
         reader, writer = await open_page_socket(port, login.text)
         for at in range(0, len(pings), 500):
             writer.write(b"".join(pings[at : at + 500]))
-            await asyncio.wait_for(writer.drain(), PATIENCE)
+            await asyncio.wait_for(writer.drain(), TIMEOUT)
         answered = b""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not answered.endswith(pings[-1][6:]):  # the newest is answered, once there is room
                 answered += await reader.read(65536)
         writer.close()
@@ -179,7 +179,7 @@ async def test_a_socket_that_was_closed_does_not_wait_for_one_who_reads_nothing(
     async with serving(rig, most_unsent=8192) as port:
         _, writer = await open_page_socket(port, "nobody")  # which is told so, and closed
         with pytest.raises(ConnectionError):
-            await asyncio.wait_for(send_for_ever(writer, pings * 500), PATIENCE)
+            await asyncio.wait_for(send_for_ever(writer, pings * 500), TIMEOUT)
         writer.close()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-PATIENCE = 60.0  # seconds; a test that needs them has failed
+TIMEOUT = 60.0  # seconds; a test that needs them has failed
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Seen:
 
     def wait(self, enough: Callable[[list[Any]], bool]) -> list[Any]:
         with self.changed:
-            assert self.changed.wait_for(lambda: enough(self.items), PATIENCE), f"only {len(self.items)} came"
+            assert self.changed.wait_for(lambda: enough(self.items), TIMEOUT), f"only {len(self.items)} came"
             return list(self.items)
 
 
@@ -76,7 +76,7 @@ class Hook:
                     status = hook.answers.pop(0) if hook.answers else 200
                 hook.seen.add(Post(self.path, dict(self.headers.items()), raw, max(status, 0)))
                 if status == Hook.SILENT:
-                    hook.speak.wait(PATIENCE)
+                    hook.speak.wait(TIMEOUT)
                 if status > 0:
                     self.send_response(status)
                     for name, value in hook.headers.items():
@@ -196,7 +196,7 @@ class MailServer:
                             text += part.removeprefix(".") if part.startswith("..") else part
                         mails.seen.add(Mail(sender, to, text, self.encrypted))
                         if mails.silent:
-                            mails.over.wait(PATIENCE)
+                            mails.over.wait(TIMEOUT)
                             return
                     self.say("221 bye" if verb == "QUIT" else "250 fine")
                     if verb == "QUIT":

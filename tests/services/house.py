@@ -31,7 +31,7 @@ from holdfast.store.vault import Vault
 
 CHEAP = 64  # KiB a password costs to check; what users have costs 300 times as much, which tests need not pay
 LIMITS = Limits(time_limit=timedelta(days=1), grace=timedelta(seconds=5), max_grace=timedelta(seconds=60))
-PATIENCE = 20.0  # seconds; a test that needs them has failed
+TIMEOUT = 20.0  # seconds; a test that needs them has failed
 
 
 @dataclass
@@ -78,7 +78,7 @@ class House:
 
     async def until(self, job_id: str, *states: JobState) -> JobSummary:
         """Once the job is in one of these states and no task is still being set up; without any, once it is final."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while True:
                 live = self.controller.active(job_id)
                 if live is None or (live.state in states and not _being_set_up(live)):

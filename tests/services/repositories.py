@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 SSHD = Path("/usr/sbin/sshd")
 HAS_SSH = SSHD.exists() and all(shutil.which(program) for program in ("ssh", "ssh-keygen"))
-PATIENCE = 20.0  # seconds; only ever reached when something is broken
+TIMEOUT = 20.0  # seconds; only ever reached when something is broken
 
 
 class Repository:

@@ -23,7 +23,7 @@ from holdfast.services.catalogue.image_aliases import ImageAliasChange
 from holdfast.services.catalogue.instance_types import InstanceTypeChange
 from holdfast.services.catalogue.secrets import SecretChange
 from holdfast.services.datasets.service import DatasetChange
-from holdfast.services.people.failed_logins import MOST_PER_HOUR, QUIET_FOR
+from holdfast.services.people.failed_logins import MAX_PER_HOUR, QUIET_FOR
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.people.users import UserChange
 from holdfast.services.refusals import TooManyRequests
@@ -396,9 +396,9 @@ async def test_whoever_guesses_fills_no_disk(house: House, monkeypatch: pytest.M
         return False
 
     monkeypatch.setattr(house.services.tokens._passwords, "verify", no)
-    for number in range(MOST_PER_HOUR + 40):
+    for number in range(MAX_PER_HOUR + 40):
         await _fail(house, f"nobody{number}", f"10.0.0.{number}")
-    assert len(await events(house, kind=AuditKind.LOGIN)) == MOST_PER_HOUR
+    assert len(await events(house, kind=AuditKind.LOGIN)) == MAX_PER_HOUR
     house.clock.forward(3601)
     await _fail(house, "nobody", "10.0.1.1")
     assert (await events(house, kind=AuditKind.LOGIN))[0].detail == {"others": "40"}

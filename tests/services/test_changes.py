@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.states import JobState
 from holdfast.services.job_changes import Change, Changes
 
-from .house import PATIENCE, House
+from .house import TIMEOUT, House
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +71,7 @@ JOB = "name: told\ncommand: sleep 100\nresources: {cpu: %s}\n"
 
 async def heard(house: House, mark: str, job: str) -> str:
     """A mark after this job was told of."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             news = await house.services.changes.after(mark)
             mark = news.mark
@@ -98,7 +98,7 @@ async def test_why_jobs_wait_is_told_when_another_one_ends(house: House) -> None
     changes = house.services.changes
     mark, before = changes.mark, house.controller.waiting(third.id)
     await house.services.jobs.stop(house.admin, first.id)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not (news := await changes.after(mark)).waiting:
             mark = news.mark
     assert before

@@ -28,8 +28,8 @@ from .house import House, open_house
 pytestmark = pytest.mark.anyio
 
 TRIES = 3  # where a job needs time of a processor, and the machine may be busy
-PATIENCE = 90.0  # seconds; a test that needs them has failed
-LEAST = Least(ended=2.0, running=2.0, silent=1.0)
+TIMEOUT = 90.0  # seconds; a test that needs them has failed
+MIN_COUNT = Least(ended=2.0, running=2.0, silent=1.0)
 BUSY = "timeout 3 sh -c 'while :; do :; done' || true"
 
 
@@ -45,7 +45,7 @@ class Place:
 
     async def end(self, text: str) -> str:
         job = await self.house.submit(text)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while self.house.controller.active(job.id) is not None:
                 await self.house.controller.changed(job.id, 1.0)
         return job.id
@@ -53,7 +53,7 @@ class Place:
     async def run_until(self, kind: Slowness, text: str) -> tuple[dict[Slowness, Finding], Efficiency]:
         """Until that is found of it, while it goes on."""
         job = await self.house.submit(text)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not (active := self.house.controller.active(job.id)) or active.state is not JobState.RUNNING:
                 await self.house.controller.changed(job.id, 1.0)
             while kind not in (told := await self.judged(job.id))[0]:
@@ -77,7 +77,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         house.controller.on_seen(sampler.hear)
         looking = asyncio.create_task(sampler.run())
         judging = Efficiencies(
-            house.store, engine, house.services.metrics, clock=lambda: datetime.now(UTC), least=LEAST
+            house.store, engine, house.services.metrics, clock=lambda: datetime.now(UTC), least=MIN_COUNT
         )
         async with _stopping(house):
             yield Place(house, engine, judging, looks)
@@ -108,7 +108,7 @@ async def test_jobs_that_are_slow_in_one_way_each(place: Place) -> None:
     assert list(filled[0]) == [Slowness.MEMORY_NEAR_LIMIT]
     assert 232 * MIB < (filled[1].whole.memory_peak or 0) <= 256 * MIB
     assert filled[1].advice == ()  # it goes on
-    if short[1].whole.seconds < LEAST.ended:
+    if short[1].whole.seconds < MIN_COUNT.ended:
         assert (short[0], short[1].advice) == ({}, ())
 
 
@@ -147,7 +147,7 @@ async def test_one_core_busy_of_two_and_a_job_that_is_well(place: Place) -> None
 async def test_one_that_still_runs_is_told_of_without_advice(place: Place) -> None:
     found, efficiency = await place.run_until(Slowness.CPU_UNUSED, job("echo begun", "sleep 600", cpu=2))
     assert list(found) == [Slowness.CPU_UNUSED]
-    assert efficiency.whole.seconds >= LEAST.running
+    assert efficiency.whole.seconds >= MIN_COUNT.running
     assert efficiency.advice == ()
     assert place.looks
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.errors import Forbidden, NotFound, UserError
 from holdfast.launching.keys import job_pair
-from holdfast.services.people.extensions import DEEPEST, MOST_BYTES, check_extension, merge
+from holdfast.services.people.extensions import MAX_BYTES, MAX_DEPTH, check_extension, merge
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.people.users import UserChange
 
@@ -41,8 +41,8 @@ def test_merged_by_key_or_replaced() -> None:
         {},
         {"sshKeys": []},
         {"sshKeys": [KEY, {"title": "", "value": PUBLIC}]},
-        {"any": nested(DEEPEST - 1)},
-        {"any": "x" * (MOST_BYTES - 20)},
+        {"any": nested(MAX_DEPTH - 1)},
+        {"any": "x" * (MAX_BYTES - 20)},
     ],
 )
 def test_what_is_kept(extension: dict[str, Any]) -> None:
@@ -52,8 +52,8 @@ def test_what_is_kept(extension: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "extension",
     [
-        {"any": nested(DEEPEST)},
-        {"any": "x" * MOST_BYTES},
+        {"any": nested(MAX_DEPTH)},
+        {"any": "x" * MAX_BYTES},
         {"sshKeys": KEY},
         {"sshKeys": ["ssh-rsa A"]},
         {"sshKeys": [{"title": "t"}]},
@@ -90,9 +90,9 @@ async def test_users_extend_themselves_and_admins_anyone(house: House) -> None:
 
 async def test_many_small_changes_do_not_grow_beyond_the_limit(house: House) -> None:
     users = house.services.users
-    await users.extend(house.admin, "admin", {"a": "x" * (MOST_BYTES // 2)})
+    await users.extend(house.admin, "admin", {"a": "x" * (MAX_BYTES // 2)})
     with pytest.raises(UserError):
-        await users.extend(house.admin, "admin", {"b": "x" * (MOST_BYTES // 2)})
+        await users.extend(house.admin, "admin", {"b": "x" * (MAX_BYTES // 2)})
     assert set((await users.get(house.admin, "admin")).extension) == {"a"}
 
 

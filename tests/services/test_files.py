@@ -356,7 +356,7 @@ async def test_many_files_are_listed_without_holding_them(house: House, monkeypa
     assert (names(page), page.complete) == (["000000", "000001", "000002"], False)
     page = await house.services.files.list(house.admin, "default", recursive=True, limit=2, after="many/099998")
     assert (names(page), page.complete) == (["many/099999"], True)
-    monkeypatch.setattr(file_walk, "MOST_LOOKS", 5000)
+    monkeypatch.setattr(file_walk, "MAX_LOOKS", 5000)
     page = await house.services.files.list(house.admin, "default", "many", limit=3)
     assert not page.complete
     assert await house.services.files.delete(house.admin, "default", "many", recursive=True) == 100_000
@@ -630,7 +630,7 @@ async def test_a_new_group_does_not_get_the_files_of_an_earlier_one(house: House
 
 async def test_a_listing_that_nobody_waits_for_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk that is told to stop does, and its turn is free for the next."""
-    monkeypatch.setattr(file_walk, "MOST_LOOKS", 10**12)
+    monkeypatch.setattr(file_walk, "MAX_LOOKS", 10**12)
     begun, go_on = threading.Event(), threading.Event()
     real = os.scandir
 

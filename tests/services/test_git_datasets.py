@@ -112,7 +112,7 @@ async def test_a_running_job_keeps_its_checkout_until_it_ends(house: House, repo
 async def test_updates_wait_when_jobs_hold_too_many_checkouts(
     house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git_sync, "MOST_OLD", 1)
+    monkeypatch.setattr(git_sync, "MAX_OLD", 1)
     dataset = await add(house, repository.url)
     for text in ("two", "three"):
         await synced(house)
@@ -308,7 +308,7 @@ async def test_a_repository_of_endless_folders_is_refused(
     house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten trees, each ten times the one before: a few hundred bytes, and more files than any disk holds."""
-    monkeypatch.setattr(git_program, "MOST_ENTRIES", 50_000)
+    monkeypatch.setattr(git_program, "MAX_ENTRIES", 50_000)
     blob = repository.git("rev-parse", "HEAD:readme")
     kind, below = "100644 blob", blob
     for _ in range(10):

@@ -18,7 +18,7 @@ from holdfast.store.jobs import insights as insight_rows
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.jobs.records import JobDetail
 
-from .house import PATIENCE, House
+from .house import TIMEOUT, House
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +61,7 @@ async def at_work(insights: Insights) -> AsyncIterator[None]:
 async def test_a_verdict_is_kept_when_a_job_ends(house: House) -> None:
     insights = house.services.insights
     house.controller.on_end(insights.job_ended)
-    async with at_work(insights), asyncio.timeout(PATIENCE):
+    async with at_work(insights), asyncio.timeout(TIMEOUT):
         job = await house.run(BROKEN)
         while (found := await kept(house, job.seq)) is None:
             await asyncio.sleep(0.01)
@@ -140,7 +140,7 @@ async def test_between_two_tries_the_verdict_is_on_the_last_one(house: House) ->
     (id,) = house.engine.running()
     house.engine.write(id, b"cat: x: No such file or directory\n")
     house.engine.finish(id, 1)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while (live := house.controller.active(job.id)) is None or not live.user_retries:
             await house.controller.changed(job.id, 0.05)
     found = (await house.services.insights.of(await record_of(house, job.id))).diagnosis
@@ -204,7 +204,7 @@ async def test_many_ends_are_looked_at_a_few_at_a_time_and_a_bug_stops_none(hous
         insights.look_later(job.id)
         insights.look_later(job.id)
     insights.look_later("job-that-is-not-there")
-    async with at_work(insights), asyncio.timeout(PATIENCE):
+    async with at_work(insights), asyncio.timeout(TIMEOUT):
         while await kept(house, jobs[-1].seq) is None:
             await asyncio.sleep(0.01)
     assert counting.made == len(jobs)

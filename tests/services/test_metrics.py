@@ -93,7 +93,7 @@ async def test_of_very_many_tasks_some_are_averaged_and_that_is_said(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = await pair(house)
-    monkeypatch.setattr(under_test, "MOST_POINTS", 120)  # two tasks' worth
+    monkeypatch.setattr(under_test, "MAX_POINTS", 120)  # two tasks' worth
     found = await house.services.metrics.series(house.admin, id)
     assert (found.tasks, found.averaged) == (3, 2)
     assert found.points[0].cpu == pytest.approx((100 + 50) / 2)  # the first and the third

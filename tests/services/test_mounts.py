@@ -115,14 +115,14 @@ async def test_a_loop_of_links_is_refused(place: Path) -> None:
 
 
 async def test_a_file_system_that_does_not_answer_is_given_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mounts, "PATIENCE", 0.05)
+    monkeypatch.setattr(mounts, "TIMEOUT", 0.05)
     answer = threading.Event()
     looking = rules(place)
     try:
         for _ in range(20):
             with pytest.raises(Unavailable, match="does not answer"):
                 await looking.look([], answer.wait)
-        monkeypatch.setattr(mounts, "PATIENCE", 60.0)
+        monkeypatch.setattr(mounts, "TIMEOUT", 60.0)
         assert await looking.apply(job(f"{place}/data"), USER) == job(f"{place}/data")  # others are not held up
     finally:
         answer.set()

@@ -47,7 +47,7 @@ async def test_the_machines_token_is_an_admins_and_there_is_one(house: House) ->
 
 
 async def test_of_many_logins_the_one_that_rested_longest_ends(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "MOST_LOGINS", 3)
+    monkeypatch.setattr(tokens, "MAX_LOGINS", 3)
     await house.user("ann", "default")
     found = house.services.tokens
     program = await found.create(Actor(name="ann"), name="program")
@@ -64,7 +64,7 @@ async def test_of_many_logins_the_one_that_rested_longest_ends(house: House, mon
 
 
 async def test_one_user_has_only_so_many_tokens_for_programs(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "MOST_TOKENS", 2)
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 2)
     ann, bea = await house.user("ann", "default"), await house.user("bea", "default")
     made = [await house.services.tokens.create(ann, name="x") for _ in range(2)]
     with pytest.raises(Conflict, match="has 2 tokens already"):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.services.notifications.delivery import DeliveryAttempt, DeliveryResult, Request
-from holdfast.services.notifications.webhook_request import LONGEST_HEAD, post
+from holdfast.services.notifications.webhook_request import MAX_HEAD_LENGTH, post
 from holdfast.services.notifications.webhook_targets import Receiver, Receivers
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +57,7 @@ async def test_hints_without_end_are_not_listened_to() -> None:
     async with receiver(flood) as port:
         attempt = await told(port)
     assert attempt.result is DeliveryResult.UNSURE
-    assert sent < 1000 * LONGEST_HEAD  # what the kernel takes, and no more
+    assert sent < 1000 * MAX_HEAD_LENGTH  # what the kernel takes, and no more
 
 
 @pytest.mark.parametrize("said", [b"garbage\r\n\r\n", b"HTTP/1.1 99999999 x\r\n\r\n", b"SSH-2.0-x\r\n"])

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from holdfast.controller import surroundings
-from holdfast.controller.surroundings import MOST_OTHERS
+from holdfast.controller.surroundings import MAX_OTHERS
 from holdfast.core.access import Actor
 from holdfast.core.job import Mount
 from holdfast.core.records import Dataset, Group, Mlflow
 from holdfast.engines.base import Launch
 from holdfast.services.datasets import job_mounts as storages
-from holdfast.services.datasets.job_mounts import MOST_UNNAMED
+from holdfast.services.datasets.job_mounts import MAX_UNNAMED
 from holdfast.services.datasets.mount_rules import MountRules
 from holdfast.services.datasets.service import DatasetChange
 from holdfast.services.people.groups import GroupChange
@@ -114,18 +114,18 @@ async def test_one_that_does_not_answer_is_left_out_too(
         return await answers(rules, path)
 
     monkeypatch.setattr(MountRules, "folder", folder)
-    monkeypatch.setattr(storages, "PATIENCE", 0.05)
+    monkeypatch.setattr(storages, "TIMEOUT", 0.05)
     planned = await house.services.jobs.plan(ann, form())
     assert [mount.dataset for mount in planned.job.roles[0].mounts] == ["there"]
     assert "the dataset silent is left out: it does not answer" in planned.warnings
 
 
 async def test_too_many_for_one_job(house: House, ann: Actor, tmp_path: Path) -> None:
-    for number in range(MOST_UNNAMED + 2):
+    for number in range(MAX_UNNAMED + 2):
         await add(house, f"d{number:02}", tmp_path / str(number), groups=("red",))
     planned = await house.services.jobs.plan(ann, form())
-    assert len(planned.job.roles[0].mounts) == MOST_UNNAMED
-    assert any(f"d{MOST_UNNAMED}, d{MOST_UNNAMED + 1}" in warning for warning in planned.warnings)
+    assert len(planned.job.roles[0].mounts) == MAX_UNNAMED
+    assert any(f"d{MAX_UNNAMED}, d{MAX_UNNAMED + 1}" in warning for warning in planned.warnings)
 
 
 async def test_a_rerun_gets_what_the_group_has_then(house: House, ann: Actor, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_each_users_own_folder_and_one_that_cannot_be_made(house: House, a
 async def test_one_that_goes_while_the_job_waits_is_left_out_when_it_starts(
     house: House, ann: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storages, "REMEMBERED", float("inf"))
+    monkeypatch.setattr(storages, "CACHE_SIZE", float("inf"))
     await add(house, "late", tmp_path / "late", groups=("red",))
     assert [mount.dataset for mount in await mounts(house, ann, form())] == ["late"]
     (tmp_path / "late").rmdir()  # what was seen a moment ago is believed at intake
@@ -269,7 +269,7 @@ async def test_more_volumes_than_a_task_can_have_and_two_groups_at_one_path(hous
         await house.store.write(people.set_member, name, "ann", admin=False)
     house.controller.groups_changed(list(groups.values()))
     found = {mount.target: mount.source for mount in (await launch(house, ann, form("red"))).mounts}
-    assert len([target for target in found if target.startswith("/project/")]) == MOST_OTHERS + 1
+    assert len([target for target in found if target.startswith("/project/")]) == MAX_OTHERS + 1
     assert found["/project/red"] == str(house.services.shared.volume("red"))
     assert found["/project/a-b"] == str(house.services.shared.volume("a-b"))
 
@@ -304,12 +304,12 @@ async def test_one_that_stops_answering_holds_up_nothing_but_itself(
 
     monkeypatch.setattr(surroundings, "_is_real_folder", look)
     monkeypatch.setattr(surroundings, "QUICK", 0.05)
-    monkeypatch.setattr(surroundings, "PATIENCE", 1.0)
+    monkeypatch.setattr(surroundings, "TIMEOUT", 1.0)
     for _ in range(2):
         started = await launch(house, ann, form())
         assert [mount.dataset for mount in started.mounts if mount.dataset] == ["there"]
         assert "The dataset silent is left out" in started.entry
     back.set()
-    monkeypatch.setattr(surroundings, "PATIENCE", 15.0)
+    monkeypatch.setattr(surroundings, "TIMEOUT", 15.0)
     started = await launch(house, ann, form())
     assert [mount.dataset for mount in started.mounts if mount.dataset] == ["silent", "there"]

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.records import JobFilter
 from holdfast.core.states import JobState
-from holdfast.services.why.waits import MOST_EXPLAINED, MOST_TASKS
+from holdfast.services.why.waits import MAX_EXPLAINED, MAX_TASKS
 
 from .house import House
 
@@ -35,9 +35,9 @@ async def test_a_job_that_waits_says_why(house: House) -> None:
 async def test_only_so_many_are_explained_and_none_of_very_many_tasks(house: House) -> None:
     first = await house.submit(BIG)
     await house.until(first.id, JobState.RUNNING)
-    for _ in range(MOST_EXPLAINED):
+    for _ in range(MAX_EXPLAINED):
         await house.submit(BIG)
-    await house.submit(f"{BIG}gang: false\ninstances: {MOST_TASKS + 1}\n")
+    await house.submit(f"{BIG}gang: false\ninstances: {MAX_TASKS + 1}\n")
     await house.submit(BIG)
     found = await messages(house)
-    assert [bool(text) for text in found] == [True, False, *[True] * (MOST_EXPLAINED - 2), False, False]
+    assert [bool(text) for text in found] == [True, False, *[True] * (MAX_EXPLAINED - 2), False, False]

@@ -23,7 +23,7 @@ from holdfast.engines.fake import FakeEngine
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.why.service import Why
 
-from .house import LIMITS, PATIENCE, House, open_house
+from .house import LIMITS, TIMEOUT, House, open_house
 
 pytestmark = pytest.mark.anyio
 
@@ -200,7 +200,7 @@ async def test_a_held_job_is_let_go_as_was_said(house: House) -> None:
 
 async def test_a_job_that_is_tried_again_says_when(house: House) -> None:
     job = await house.submit("name: again\nretry: -1\ncommand: exit 1\n")
-    async with asyncio.timeout(PATIENCE):  # the first tries follow at once
+    async with asyncio.timeout(TIMEOUT):  # the first tries follow at once
         while not ((live := house.controller.active(job.id)) and live.retry_at and live.retry_at > house.clock.now()):
             await house.controller.changed(job.id, 1.0)
     wait = await waiting(house, job.id)

@@ -22,7 +22,7 @@ from ..preloaded import start_holdfast
 
 pytestmark = pytest.mark.release
 
-PATIENCE = 120.0  # seconds; only ever reached when something is broken
+TIMEOUT = 120.0  # seconds; only ever reached when something is broken
 
 
 class Traces:
@@ -46,7 +46,7 @@ class Traces:
     def run(self, *more: str) -> tuple[int, bytes]:
         """To its end."""
         process = self._begin(*more)
-        said, _ = process.communicate(timeout=PATIENCE)
+        said, _ = process.communicate(timeout=TIMEOUT)
         return process.returncode, said
 
     def _begin(self, *more: str) -> subprocess.Popen[bytes]:
@@ -107,7 +107,7 @@ def test_a_signal_stops_everything(traces: Traces, number: signal.Signals) -> No
     process = traces.start("--no-server")
     assert traces.alive()
     process.send_signal(number)
-    said, _ = process.communicate(timeout=PATIENCE)
+    said, _ = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130
     assert b"one-0 | asked" in said
     assert b"Stopped before its end; nothing had failed." in said
@@ -131,7 +131,7 @@ def test_two_at_a_time_leave_each_other_alone(traces: Traces) -> None:
     assert first.poll() is None
     assert traces.alive()
     first.send_signal(signal.SIGINT)
-    first.communicate(timeout=PATIENCE)
+    first.communicate(timeout=TIMEOUT)
     traces.assert_gone()
 
 
@@ -158,7 +158,7 @@ def test_it_ends_when_nobody_reads_it_any_more(traces: Traces, tmp_path: Path) -
     file = tmp_path / "talks.json"
     file.write_text(json.dumps({"name": "talks", "command": "while :; do echo word; sleep 0.1; done"}))
     line = f"{sys.executable} -m holdfast simulate {file} --no-server | head -n 1"
-    done = subprocess.run(line, shell=True, env=traces.env, capture_output=True, timeout=PATIENCE, check=True)
+    done = subprocess.run(line, shell=True, env=traces.env, capture_output=True, timeout=TIMEOUT, check=True)
     assert done.stdout == b"main-0 | word\n"
     traces.assert_gone()
     assert not traces.state.exists()

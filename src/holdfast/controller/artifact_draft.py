@@ -14,8 +14,8 @@ from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, require_room
 from holdfast.engines.base import LeftOut
 
-LONGEST = 2000  # bytes of a path
-LONGEST_PART = 255
+MAX_LENGTH = 2000  # bytes of a path
+MAX_PART_LENGTH = 255
 _BLOCK = 1 << 20
 _NAMED = 3  # of what was left out
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -185,7 +185,7 @@ def can_be_named(path: Path) -> bool:
         b"/".join(path).decode()
     except UnicodeDecodeError:
         return False
-    fits = sum(map(len, path)) + len(path) <= LONGEST and all(len(part) <= LONGEST_PART for part in path)
+    fits = sum(map(len, path)) + len(path) <= MAX_LENGTH and all(len(part) <= MAX_PART_LENGTH for part in path)
     return fits and not any(part in (b"", b".", b"..") or b"/" in part or b"\0" in part for part in path)
 
 

@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 MAX_COLLECTED = 8  # tasks at a time
 MAX_COLLECTED_PER_GROUP = 4  # it may leave as much as it likes, again and again
 LOOK = 10.0  # seconds for the disk to answer at all
-PATIENCE = 60.0  # seconds for one task, and more where much may be kept
+TIMEOUT = 60.0  # seconds for one task, and more where much may be kept
 BYTES_PER_SECOND = 10 << 20
 FILES_PER_SECOND = 50
-LONGEST = 900.0  # seconds, with the wait for its turn
-_REMEMBERED = 1000  # jobs of several tasks whose sums are kept in mind
+MAX_LENGTH = 900.0  # seconds, with the wait for its turn
+_CACHE_SIZE = 1000  # jobs of several tasks whose sums are kept in mind
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LIMITS = (LeftOut.TOO_MANY, LeftOut.TOO_LARGE)
@@ -92,7 +92,7 @@ class Collecting:
 
     async def _keep(self, parcel: Parcel) -> str:
         try:
-            async with asyncio.timeout(LONGEST):
+            async with asyncio.timeout(MAX_LENGTH):
                 await self._reach.look(self._root, Path(self._root).stat, LOOK)
                 return told(await self._in_turn(parcel), self._limits)
         except OutOfReach as problem:
@@ -133,17 +133,17 @@ class Collecting:
     def _job(self, job_id: str) -> _Job:
         job = self._jobs.pop(job_id, None) or _Job()
         self._jobs[job_id] = job
-        while len(self._jobs) > _REMEMBERED and not next(iter(self._jobs.values())).turn.locked():
+        while len(self._jobs) > _CACHE_SIZE and not next(iter(self._jobs.values())).turn.locked():
             self._jobs.popitem(last=False)
         return job
 
     async def _in_thread(self, parcel: Parcel, room: Room) -> Tally:
         engine, stop = self._engine, threading.Event()
         assert engine is not None
-        patience = PATIENCE + room.bytes / BYTES_PER_SECOND + room.files / FILES_PER_SECOND
+        patience = TIMEOUT + room.bytes / BYTES_PER_SECOND + room.files / FILES_PER_SECOND
         try:
             return await self._reach.run(
-                lambda: self._place.keep(engine, parcel, room, self._clock(), stop), min(patience, LONGEST)
+                lambda: self._place.keep(engine, parcel, room, self._clock(), stop), min(patience, MAX_LENGTH)
             )
         finally:
             stop.set()  # one that is still at it must not put things in their place any more

@@ -13,7 +13,7 @@ from holdfast.services.schedules.due_runs import DueRuns
 
 log = logging.getLogger(__name__)
 
-LONGEST_SLEEP = 60.0  # seconds; the clock on the wall may be set meanwhile
+MAX_SLEEP = 60.0  # seconds; the clock on the wall may be set meanwhile
 TRY_AGAIN = 5.0  # seconds after the store failed
 
 
@@ -38,8 +38,8 @@ class Clockwork:
             _tell(error)
             return TRY_AGAIN
         if next_at is None:
-            return LONGEST_SLEEP
-        return min(max((next_at - self._clock()).total_seconds(), 0.0), LONGEST_SLEEP)
+            return MAX_SLEEP
+        return min(max((next_at - self._clock()).total_seconds(), 0.0), MAX_SLEEP)
 
     async def _set_right(self) -> None:
         """A clock that was days ahead for a while must not silence schedules for as long once it is right again."""

@@ -12,7 +12,7 @@ from holdfast.core.messages import msg
 from holdfast.core.records import NewEvent
 
 LATE = timedelta(seconds=10)  # that a program may take to go on by itself
-LEAST = timedelta(minutes=1)  # between two events of one task, however often it stops
+MIN_INTERVAL = timedelta(minutes=1)  # between two events of one task, however often it stops
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Debuggers:
             self._by_attempt.pop(attempt_id, None)
         new = [debugger for debugger in found if _calls(debugger) and debugger.id not in before]
         told = self._told_at.get(attempt_id)
-        if not new or (told is not None and timedelta() <= now - told < LEAST):
+        if not new or (told is not None and timedelta() <= now - told < MIN_INTERVAL):
             return None
         self._told_at[attempt_id] = now
         return _event(attempt_id, snapshot, new[0], now)

@@ -28,10 +28,10 @@ from .stirring import rest
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 32
+MAX_CONCURRENT = 32
 PER_LANE = 4  # to one machine
 PER_USER = 8
-LONGEST_SLEEP = 60.0  # seconds; the clock on the wall may be set meanwhile
+MAX_SLEEP = 60.0  # seconds; the clock on the wall may be set meanwhile
 TRY_AGAIN = 5.0  # seconds after the store failed
 LAST_MOMENT = 2.0  # seconds, when the server ends
 UNREADABLE = msg("its address cannot be read")
@@ -106,11 +106,11 @@ class Delivery:
             return 0.0
         now = self._clock()
         next_at = await self._store.read(notice_rows.next_due, now)
-        return LONGEST_SLEEP if next_at is None else min((next_at - now).total_seconds(), LONGEST_SLEEP)
+        return MAX_SLEEP if next_at is None else min((next_at - now).total_seconds(), MAX_SLEEP)
 
     async def send_due(self) -> int:
         """Begin to send what is due and has room; how many."""
-        room = AT_ONCE - len(self._work)
+        room = MAX_CONCURRENT - len(self._work)
         if room <= 0:
             return 0
         found = await self._store.read(

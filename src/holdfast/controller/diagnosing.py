@@ -17,8 +17,8 @@ from holdfast.engines.base import Engine, LogSource, Stream
 log = logging.getLogger(__name__)
 
 TAIL = 64 * 1024  # bytes of the log that are looked at
-AT_ONCE = 4
-PATIENCE = 10.0  # seconds for one log; after that it is left undiagnosed
+MAX_CONCURRENT = 4
+TIMEOUT = 10.0  # seconds for one log; after that it is left undiagnosed
 
 
 def wants_diagnosis(snapshot: JobSnapshot, observation: Observation) -> bool:
@@ -34,12 +34,12 @@ def wants_diagnosis(snapshot: JobSnapshot, observation: Observation) -> bool:
 class Diagnosing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def diagnose(self, observation: Observation) -> Observation:
         """A log that cannot be read tells nothing; the exit code still does."""
         try:
-            async with self._turns, asyncio.timeout(PATIENCE):
+            async with self._turns, asyncio.timeout(TIMEOUT):
                 return replace(observation, cause=await self._find(observation))
         except Exception as error:
             said = {"event": "diagnose", "attempt": observation.attempt_id, "error": str(error)}

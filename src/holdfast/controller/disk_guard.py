@@ -21,7 +21,7 @@ from holdfast.services.control import Control
 log = logging.getLogger(__name__)
 
 INTERVAL = 30.0  # seconds; what was let go is off the disk by then
-PATIENCE = 10.0  # seconds for a disk to answer
+TIMEOUT = 10.0  # seconds for a disk to answer
 
 HeldTasks = Sequence[tuple[JobSnapshot, TaskAttempt]]
 
@@ -101,7 +101,7 @@ class DiskGuard:
         help."""
         if not files_only(self._control.held()):
             return None
-        room = await self._reach.run(lambda: self._look(self._folder), PATIENCE)
+        room = await self._reach.run(lambda: self._look(self._folder), TIMEOUT)
         found = decide(self._control.held(), room, self._least, self._clock())
         if found is None:
             return None

@@ -10,7 +10,7 @@ from holdfast.core.messages import msg
 from holdfast.launching import Gateway
 from holdfast.services.inside.ssh_gateway import SshGate
 
-PATIENCE = 10.0  # seconds for it to open
+TIMEOUT = 10.0  # seconds for it to open
 
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -27,7 +27,7 @@ class GatewayOf:
         if not gate.settings.enabled:
             return Gateway(trouble=msg("The SSH gateway is switched off on this server."))
         with suppress(TimeoutError):
-            await asyncio.wait_for(gate.settled.wait(), PATIENCE)
+            await asyncio.wait_for(gate.settled.wait(), TIMEOUT)
         if gate.port is not None:
             host = _EVERYWHERE.get(gate.settings.host, gate.settings.host)
             self._open = Gateway(host=host, port=gate.port, host_key=await gate.find_key())

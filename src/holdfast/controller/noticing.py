@@ -16,7 +16,7 @@ from .stirring import rest
 
 log = logging.getLogger(__name__)
 
-LONGEST_SLEEP = 60.0  # seconds between two looks at what happened, though nobody seems to want to be told
+MAX_SLEEP = 60.0  # seconds between two looks at what happened, though nobody seems to want to be told
 TRY_AGAIN = 5.0  # seconds after the store failed
 SWEEP_INTERVAL = 3600.0
 
@@ -39,7 +39,7 @@ class Noticing:
         """Until cancelled."""
         begun = False
         while True:
-            pause = LONGEST_SLEEP
+            pause = MAX_SLEEP
             try:
                 if not begun:
                     await self._making.begin()

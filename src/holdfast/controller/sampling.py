@@ -21,7 +21,7 @@ CLOSE = 5.0  # seconds between two looks in the first minute
 APART = 2  # times as long after it
 YOUNG = 60.0
 NEWBORN = 0.2  # of the time between two looks; before that there is nothing to tell a rate of
-PATIENCE = 30.0  # seconds for the engine to answer
+TIMEOUT = 30.0  # seconds for the engine to answer
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Sampler:
                 self._end(attempt_id, None)
 
     async def _measure(self, tasks: dict[str, Watched]) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             found = await self._engine.measure(tasks.keys())
         at, now = self._wall(), self._monotonic()
         looks = [

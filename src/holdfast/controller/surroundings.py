@@ -35,9 +35,9 @@ from holdfast.store import datasets as dataset_rows
 from holdfast.store import people
 from holdfast.store.database import Store
 
-PATIENCE = 15.0  # seconds until a folder counts as one that does not answer
+TIMEOUT = 15.0  # seconds until a folder counts as one that does not answer
 QUICK = 1.0  # seconds in which folders answer that are well
-MOST_OTHERS = 12  # volumes of other groups in one task: engines mount only so many folders
+MAX_OTHERS = 12  # volumes of other groups in one task: engines mount only so many folders
 _NO_GROUPS: dict[str, Group] = {}
 
 
@@ -118,7 +118,7 @@ class SurroundingsOf:
         folders, paths = self._folders, list(wanted)
         assert folders is not None
         try:
-            made = await self._reach.run(lambda: [folders.make(path) for path in paths], PATIENCE)
+            made = await self._reach.run(lambda: [folders.make(path) for path in paths], TIMEOUT)
         except Silent:
             raise EngineError(msg("the folder of groups' files, {root}, does not answer", root=folders.root)) from None
         except OSError as error:
@@ -171,7 +171,7 @@ class SurroundingsOf:
             if group is not None and group.shared_volume and not group.launch_only and name != own:
                 found.setdefault(group_path(name), name)
         found.pop(group_path(own), None)
-        return dict(list(found.items())[:MOST_OTHERS])
+        return dict(list(found.items())[:MAX_OTHERS])
 
     async def _unreachable(self, job: Job) -> frozenset[str]:
         """Those of its datasets that would keep it from starting: it did not ask for them, so it goes without."""
@@ -195,7 +195,7 @@ class SurroundingsOf:
         """However long it takes, within reason; asked by one thread at a time, for it may never return."""
         found: list[bool] = []
         try:
-            await self._reach.look(path, lambda: found.append(_is_real_folder(path)), PATIENCE)
+            await self._reach.look(path, lambda: found.append(_is_real_folder(path)), TIMEOUT)
         except Silent:
             return False
         self._slow.discard(path)

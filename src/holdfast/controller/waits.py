@@ -26,7 +26,7 @@ from .holds import held_tasks
 from .live import Lives
 from .times import expected_of
 
-MOST_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
+MAX_IN_THE_WAY = 20  # jobs of each kind, of which it is asked how long such ones took
 BLOCKED = msg("It starts once this is resolved.")
 NOT_YET = msg("That is not worked out yet, for many ask at once: ask again in a moment.")
 
@@ -101,7 +101,7 @@ class Standing:
     def in_the_way(self, job_id: str) -> dict[str, Known]:
         """Jobs that have what it lacks, or go before it; the first of them."""
         entries = self._entries(job_id)
-        found = in_the_way(entries[0], self.queue, self.ledger, MOST_IN_THE_WAY) if entries else []
+        found = in_the_way(entries[0], self.queue, self.ledger, MAX_IN_THE_WAY) if entries else []
         return {id: known for id in found if (known := self.about(id))}
 
     def wait(self, job_id: str, sees: Callable[[str], bool], usual: Mapping[str, float]) -> Wait | None:

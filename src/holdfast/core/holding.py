@@ -12,7 +12,7 @@ from .messages import msg
 
 DEFAULT = timedelta(days=7)  # OpenPAI's, and ours
 _EARLIEST = timedelta(hours=1)  # before its end, a hold is told to end soon
-_SHORTEST = timedelta(minutes=10)  # holds below this end untold: nobody would come in time
+_MIN_LENGTH = timedelta(minutes=10)  # holds below this end untold: nobody would come in time
 _INNER = 65  # columns within the frame of the banner
 
 # What can be held is what the user's own command did. The rest is no fault of theirs to look for, or was asked for.
@@ -62,7 +62,7 @@ def can_be_held(reason: Exit) -> bool:
 def warned_from(since: datetime, until: datetime) -> datetime | None:
     """When to tell that a hold ends soon: an hour before, or the tenth part of a short one. None: not at all."""
     span = until - since
-    return None if span < _SHORTEST else until - min(_EARLIEST, span / 10)
+    return None if span < _MIN_LENGTH else until - min(_EARLIEST, span / 10)
 
 
 def banner(code: int, policy: HoldPolicy) -> str:

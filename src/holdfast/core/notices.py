@@ -115,8 +115,8 @@ class NoticeRecord:
 
 # -- addresses
 
-LONGEST_ADDRESS = 2000
-LONGEST_MAIL = 254
+MAX_ADDRESS_LENGTH = 2000
+MAX_MAIL_LENGTH = 254
 _MAIL = re.compile(
     r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
     r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
@@ -132,14 +132,14 @@ def address_problem(way: Way, address: str) -> str | None:
 def _mail_problem(address: str) -> str | None:
     local = address.partition("@")[0]
     dots = local.startswith(".") or local.endswith(".") or ".." in local
-    if len(address) > LONGEST_MAIL or not _MAIL.fullmatch(address) or dots:
+    if len(address) > MAX_MAIL_LENGTH or not _MAIL.fullmatch(address) or dots:
         return msg("is not a mail address such as ann@example.org")
     return None
 
 
 def _http_problem(address: str) -> str | None:
-    if len(address) > LONGEST_ADDRESS:
-        return msg("is too long: at most {longest_address} characters", longest_address=LONGEST_ADDRESS)
+    if len(address) > MAX_ADDRESS_LENGTH:
+        return msg("is too long: at most {longest_address} characters", longest_address=MAX_ADDRESS_LENGTH)
     parts = _parts(address)
     if parts is None or not parts.hostname:
         return msg("is not an address such as https://hooks.example.org/a/b")

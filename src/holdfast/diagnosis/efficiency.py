@@ -26,7 +26,7 @@ MEMORY_ROOM = 1.25
 MEMORY_SAVED = 512 * MIB
 MUCH_LESS = 0.5  # of what was asked for
 # Of less time a mean tells how the program started, not how it works.
-LEAST_FOR_MEANS = 10.0  # seconds
+MIN_FOR_MEANS = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def _merged(tries: Sequence[TaskRun], least: Least) -> _Task:
         asked=newest.asked,
         seconds=seconds,
         measured=bool(known),
-        lasting=seconds >= min(LEAST_FOR_MEANS, least.ended),
+        lasting=seconds >= min(MIN_FOR_MEANS, least.ended),
         told=newest.ended and any(least.told(run) for run in known),
         cores=sum(run.used.cpu for run in known) / measured if known else None,
         memory_peak=max((run.used.memory_peak for run in known), default=None),

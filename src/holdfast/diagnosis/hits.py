@@ -13,7 +13,7 @@ NEAR = 200  # characters between literals of a line that are seen together
 LAST = 40  # lines that hold a literal and are tried, from the end
 FIRST = 8  # and from the beginning
 BEFORE, AFTER = 300, 500  # characters around a literal that a pattern sees
-LONGEST_PART = 200  # characters of what a pattern found
+MAX_PART_LENGTH = 200  # characters of what a pattern found
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +66,5 @@ def _fit(rule: Rule, text: LogText, number: int, place: int) -> dict[str, str] |
         if match is None and cut:
             match = pattern.search(said, max(at - cut - BEFORE, 0), max(at - cut, 0) + AFTER)
         if match is not None:
-            return {name: held.strip()[:LONGEST_PART] for name, held in match.groupdict(default="").items()}
+            return {name: held.strip()[:MAX_PART_LENGTH] for name, held in match.groupdict(default="").items()}
     return None

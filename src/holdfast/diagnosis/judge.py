@@ -24,10 +24,10 @@ from .tracebacks import has_torn
 from .wording import Wording, fill, with_evidence
 
 LAST_LINES = 6  # shown where nothing is known
-MOST_LINES = 6  # of the log, as evidence
+MAX_LINES = 6  # of the log, as evidence
 CONTEXT = 4  # lines after an error that may say more
-LONGEST_LINE = 400  # characters
-MOST_FOLLOWERS = 50  # that are named
+MAX_LINE_LENGTH = 400  # characters
+MAX_FOLLOWERS = 50  # that are named
 _NOT_FAILED = (ExitKind.SUCCEEDED, ExitKind.CANCELLED, ExitKind.ATTEMPT_OVER)
 # Faults of a task that those of another may have brought about.
 _MAYBE_OTHERS = frozenset({Fault.CONNECTION, Fault.UNKNOWN, Fault.COLLECTIVE, Fault.KILLED})
@@ -112,7 +112,7 @@ def _with_others(cause: Opinion, opinions: Sequence[Opinion], case: Case) -> Dia
     return replace(
         diagnosis,
         explanation=join_messages(" ", filter(None, said)),
-        followers=tuple(followers[:MOST_FOLLOWERS]),
+        followers=tuple(followers[:MAX_FOLLOWERS]),
     )
 
 
@@ -258,7 +258,7 @@ def _with_own_line(diagnosis: Diagnosis, case: Case, task: TaskCase, said: str) 
 def _shown(text: LogText, task: TaskCase, suspect: Suspect) -> Evidence:
     """The error, and some lines after it where they may say more."""
     first, last = suspect.lines
-    lines = list(range(first, min(last, first + MOST_LINES - 1) + 1))
+    lines = list(range(first, min(last, first + MAX_LINES - 1) + 1))
     if suspect.trace is None:
         after = range(last + 1, min(last + 3 * CONTEXT, len(text)))
         lines += [number for number in after if not text.blank(number)][:CONTEXT]
@@ -271,7 +271,7 @@ def _last_lines(text: LogText, task: TaskCase) -> Evidence | None:
 
 
 def _quoted(text: LogText, task: TaskCase, lines: Sequence[int]) -> Evidence:
-    shown = "\n".join(text.line(number).rstrip()[:LONGEST_LINE] for number in lines)
+    shown = "\n".join(text.line(number).rstrip()[:MAX_LINE_LENGTH] for number in lines)
     return Evidence(kind=EvidenceKind.LOG, text=shown, task=task.task, offset=text.offset(lines[0]))
 
 

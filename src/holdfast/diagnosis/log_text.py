@@ -11,7 +11,7 @@ from functools import cache
 from .case import Piece, always_time
 from .structured import told_errors
 
-LONGEST = 4000  # characters of one line that are shown to rules
+MAX_LENGTH = 4000  # characters of one line that are shown to rules
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,2}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
 # What we add to a held task's log: it tells nothing of why it failed.
 _OURS = re.compile(
@@ -64,7 +64,7 @@ class LogText:
 
     def line(self, number: int) -> str:
         start, end = self._bounds(number)
-        return self.data[start : min(end, start + LONGEST)].decode("utf-8", "replace")
+        return self.data[start : min(end, start + MAX_LENGTH)].decode("utf-8", "replace")
 
     def number_at(self, place: int) -> int:
         """Of the line that holds this place in `data`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-LONGEST = 300  # characters in which it is looked for
-MOST = 6  # parts
+MAX_LENGTH = 300  # characters in which it is looked for
+MAX_COUNT = 6  # parts
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,:]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
 _TIME = (
@@ -45,7 +45,7 @@ def _compile_parts(*, logged: bool) -> tuple[re.Pattern[str], ...]:
 def without_prefix(line: str) -> str:
     """What the program says; the line itself where that would be nothing."""
     at = 0
-    for _ in range(MOST):
+    for _ in range(MAX_COUNT):
         found = _part(line, at, logged=at > 0)
         if not found:
             break
@@ -55,7 +55,7 @@ def without_prefix(line: str) -> str:
 
 def _part(line: str, at: int, *, logged: bool) -> re.Match[str] | None:
     for kind in _compile_parts(logged=logged):
-        found = kind.match(line, at, LONGEST)
+        found = kind.match(line, at, MAX_LENGTH)
         if found:
             return found
     return None

@@ -40,7 +40,7 @@ _PATH_FIRST = re.compile(r"^((?:\(\?:)*(?:\[[^\]]+\]\?)?)<([a-z_]+):path>")
 _PIECE = re.compile(r"<[a-z_]+:[a-z]+>|\\.|\[(?:\\.|[^\]\\])+\]|\{[0-9,]+\}|.")
 _ESCAPED = re.compile(r"\\[^A-Za-z0-9]")
 _SIGNS = frozenset("?*+(){}|.^$")
-_SHORTEST = 5  # letters of a literal
+_MIN_LENGTH = 5  # letters of a literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def _literals(sources: Sequence[str], given: Sequence[str]) -> tuple[bytes, ...]
     found = set(given)
     for source in sources:
         longest = max(_plain_runs(source), key=len)
-        if len(longest) >= _SHORTEST:
+        if len(longest) >= _MIN_LENGTH:
             found.add(longest)
         elif not given:
             raise ValueError(f"{source!r} has no plain text to look for; give some with `find`")

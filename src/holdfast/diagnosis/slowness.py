@@ -20,9 +20,9 @@ from .stragglers import find_stragglers
 from .task_run import TaskRun, show_time
 
 # A look every 5 s: four of them are the least that tell a habit from a moment.
-LEAST_ENDED = 20.0  # seconds
+MIN_ENDED = 20.0  # seconds
 # One that still runs may only be getting ready: importing, reading its data, building its model.
-LEAST_RUNNING = 60.0
+MIN_RUNNING = 60.0
 
 # The driver's own housekeeping shows as a percent or two.
 GPU_IDLE = 5.0  # percent of the time
@@ -60,8 +60,8 @@ class Least(NamedTuple):
     """Seconds that a task must have run, and been measured, before anything is said of it; and been silent, before that
     is."""
 
-    ended: float = LEAST_ENDED
-    running: float = LEAST_RUNNING
+    ended: float = MIN_ENDED
+    running: float = MIN_RUNNING
     silent: float = LATE_LEAST
 
     def told(self, run: TaskRun) -> bool:

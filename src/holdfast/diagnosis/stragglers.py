@@ -10,19 +10,19 @@ from holdfast.core.verdicts import Finding, Slowness
 
 from .task_run import TaskRun, show_time
 
-LEAST_TASKS = 3  # of two that differ, nobody can say which is the odd one
+MIN_TASKS = 3  # of two that differ, nobody can say which is the odd one
 # The others wait for it, if at all, for half of their own time; less is the luck of the draw.
 LONGER = 1.5
 LONGER_SECONDS = 60.0
 LESS = 0.5  # of the processor time of the others
 LESS_CORES = 0.2  # that the others use at least: of idle tasks, none does less
 ALIKE = 0.25  # how far the others may lie from their own middle, to be alike
-MOST_TOLD = 5  # tasks; with more, they are no exceptions
+MAX_TOLD = 5  # tasks; with more, they are no exceptions
 
 
 def find_stragglers(runs: Sequence[TaskRun]) -> list[Finding]:
     """Among the tasks of one role."""
-    if len(runs) < LEAST_TASKS:
+    if len(runs) < MIN_TASKS:
         return []
     return [*_longer(runs), *_less(runs)]
 
@@ -61,7 +61,7 @@ def _less(runs: Sequence[TaskRun]) -> list[Finding]:
     """Among those that run side by side or have ended; the others must be alike, or every role with a leader would
     have one."""
     known = [(run, run.cores) for run in runs if run.cores is not None]
-    if len(known) < LEAST_TASKS:
+    if len(known) < MIN_TASKS:
         return []
     usual = median(cores for _, cores in known)
     low = [run for run, cores in known if cores < LESS * usual]
@@ -90,4 +90,4 @@ def _less(runs: Sequence[TaskRun]) -> list[Finding]:
 
 
 def _exceptions(some: Sequence[TaskRun], runs: Sequence[TaskRun]) -> bool:
-    return 0 < len(some) <= MOST_TOLD and len(some) * 3 <= len(runs)
+    return 0 < len(some) <= MAX_TOLD and len(some) * 3 <= len(runs)

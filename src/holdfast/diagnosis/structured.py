@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-MOST = 200  # lines that are read, from the end
+MAX_COUNT = 200  # lines that are read, from the end
 FIRST = 20  # and from the beginning
-LONGEST = 32 * 1024  # bytes of one
-DEEPEST = 3  # errors that hold another
-LONGEST_PREFIX = 120  # characters before an object, such as a time and a rank
+MAX_LENGTH = 32 * 1024  # bytes of one
+MAX_DEPTH = 3  # errors that hold another
+MAX_PREFIX_LENGTH = 120  # characters before an object, such as a time and a rank
 _BAD = rb"(?:error|err|fatal|critical|crit|panic|dpanic|emerg|emergency|alert|severe)"
 # In lower case. Each begins with plain text, so that it is found quickly.
 _IN_JSON = re.compile(
@@ -35,14 +35,14 @@ def told_errors(data: bytes) -> list[tuple[int, int, tuple[bytes, ...]]]:
     places = [found.start() for found in _IN_JSON.finditer(lower)] if b'":' in lower or b'" :' in lower else []
     if any(key in lower for key in (b"level=", b"lvl=", b"severity=")):
         places = sorted(places + [found.start() for found in _IN_PAIRS.finditer(lower)])
-    if len(places) > FIRST + MOST:
-        places = places[:FIRST] + places[-MOST:]
+    if len(places) > FIRST + MAX_COUNT:
+        places = places[:FIRST] + places[-MAX_COUNT:]
     found, last = [], -1
     for place in places:
         start = max(data.rfind(b"\n", 0, place), data.rfind(b"\r", 0, place)) + 1
         end = data.find(b"\n", place)
         end = len(data) if end < 0 else end
-        if start > last and end - start <= LONGEST:
+        if start > last and end - start <= MAX_LENGTH:
             last = start
             lines = _plain(data[start:end].decode("utf-8", "replace"))
             if lines:
@@ -61,7 +61,7 @@ def _plain(line: str) -> list[str]:
 
 
 def _fields(line: str) -> Mapping[str, Any]:
-    start = line.find("{", 0, LONGEST_PREFIX)
+    start = line.find("{", 0, MAX_PREFIX_LENGTH)
     if start >= 0 and line.rstrip().endswith("}"):
         try:
             found = json.loads(line[start:])
@@ -86,7 +86,7 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
     """Of a field that is a text, or an object that tells of an error."""
     if isinstance(value, str) and value.strip() and value.lower() not in ("true", "false", "null", "none"):
         yield value.strip("\n")
-    elif isinstance(value, dict) and depth < DEEPEST:
+    elif isinstance(value, dict) and depth < MAX_DEPTH:
         kind = value.get("type") or value.get("name") or value.get("kind")
         said = next((value[key] for key in _MESSAGES if isinstance(value.get(key), str)), "")
         if said:

@@ -13,9 +13,9 @@ from .log_text import LogText
 
 _HEADER = b"traceback (most recent call last)"
 _SYNTAX = (b"syntaxerror:", b"indentationerror:", b"taberror:")
-MOST = 40  # tracebacks that are looked at, from the end
+MAX_COUNT = 40  # tracebacks that are looked at, from the end
 FIRST = 6  # and from the beginning
-LONGEST = 400  # lines of one
+MAX_LENGTH = 400  # lines of one
 MESSAGE = 12  # lines of an exception's message
 _FRAME = re.compile(r'[\s>]{0,40}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,200}))?')
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,150})(?:\([\w.]{1,100}\))?(?:: ?(?P<message>.{0,400}))?$")
@@ -79,7 +79,7 @@ class Trace:
         """The exceptions that led to it, and itself; the first one first."""
         found: list[Trace] = []
         trace: Trace | None = self
-        while trace is not None and len(found) < MOST:
+        while trace is not None and len(found) < MAX_COUNT:
             found.append(trace)
             trace = trace.came_of
         return found[::-1]
@@ -87,7 +87,7 @@ class Trace:
 
 def find_traces(text: LogText) -> list[Trace]:
     """In the order of their lines, each linked to what it came of."""
-    headers = {text.number_at(place) for place in text.places(_HEADER, MOST)}
+    headers = {text.number_at(place) for place in text.places(_HEADER, MAX_COUNT)}
     headers |= {text.number_at(place) for place in text.first_places(_HEADER, FIRST)}
     traces: list[Trace] = []
     for number in sorted(headers):
@@ -124,7 +124,7 @@ def _read(text: LogText, header: int) -> list[Trace]:
     frames: list[Frame] = []
     number = header + 1
     skipped = 0
-    last = min(len(text), header + LONGEST)
+    last = min(len(text), header + MAX_LENGTH)
     while number < last:
         line = _without(prefix, text.line(number))
         if line is None:
@@ -154,7 +154,7 @@ def _read_notebook(text: LogText, header: int) -> list[Trace]:
     if not head:
         return []
     frames: list[Frame] = []
-    for number in range(header + 1, min(len(text), header + LONGEST)):
+    for number in range(header + 1, min(len(text), header + MAX_LENGTH)):
         line = text.line(number)
         found = _CELL.match(line)
         if found:
@@ -172,7 +172,7 @@ def _read_boxed(text: LogText, header: int) -> list[Trace]:
     if not text.line(header).lstrip().startswith("\u256d"):
         return []
     frames: list[Frame] = []
-    for number in range(header + 1, min(len(text), header + LONGEST)):
+    for number in range(header + 1, min(len(text), header + MAX_LENGTH)):
         line = text.line(number)
         found = _BOXED.match(line)
         if found:
@@ -214,7 +214,7 @@ def _inside(text: LogText, number: int, prefix: str) -> Trace | None:
     if first is None or not _FRAME.match(first):
         return None
     start, frames = number, list[Frame]()
-    last = min(len(text), start + LONGEST)
+    last = min(len(text), start + MAX_LENGTH)
     while number < last:
         line = _without(prefix, text.line(number))
         frame = _FRAME.match(line) if line else None

@@ -18,8 +18,8 @@ from .case import Case, TaskCase
 from .phrases import Words
 
 _BLANK = re.compile(r"\{([a-z_0-9]+)\}")
-LONGEST = 200  # characters of what is put into a sentence
-LONGEST_TITLE = 240
+MAX_LENGTH = 200  # characters of what is put into a sentence
+MAX_TITLE_LENGTH = 240
 FAR_BELOW = 0.7  # of the limit: with less in use, more of it does not help
 _KILL = 9
 _HOST = "host"  # the image that is the machine itself: its Python takes no packages
@@ -27,7 +27,7 @@ _HOST = "host"  # the image that is the machine itself: its Python takes no pack
 
 def fill(template: str, values: Mapping[str, str]) -> Message:
     used = {found[1]: values.get(found[1], "") for found in _BLANK.finditer(template)}
-    return Message(template, {name: map_text(value, lambda text: text[:LONGEST]) for name, value in used.items()})
+    return Message(template, {name: map_text(value, lambda text: text[:MAX_LENGTH]) for name, value in used.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ CHOSEN: Mapping[str, Callable[[Wording, Mapping[str, str]], str]] = {
 
 def one_line(text: str) -> str:
     text = map_text(text, lambda part: " ".join(part.split())).removesuffix(":")
-    return text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…"
+    return text if len(text) <= MAX_TITLE_LENGTH else text[: MAX_TITLE_LENGTH - 1] + "…"
 
 
 def with_evidence(diagnosis: Diagnosis, *more: Evidence | None) -> Diagnosis:

@@ -24,8 +24,8 @@ T_co = TypeVar("T_co", covariant=True)
 D = TypeVar("D")
 
 MAX_PROBLEMS = 100  # nobody reads more, and hostile files could hold thousands
-LONGEST_GUESS = 64  # characters of a key for which we look for a similar one
-MOST_GUESSES = 100  # words it is compared with
+MAX_GUESS_LENGTH = 64  # characters of a key for which we look for a similar one
+MAX_GUESSES = 100  # words it is compared with
 
 
 Hint = str | Callable[[], str | None] | None  # a function when it takes time to find and nobody may need it
@@ -195,10 +195,10 @@ def _did_you_mean(word: str) -> str:
 
 def guess(name: str, known: Iterable[str], ask: Callable[[str], str] = _did_you_mean) -> str | None:
     """A hint that names the most similar known word, if one is similar."""
-    if len(name) > LONGEST_GUESS:
+    if len(name) > MAX_GUESS_LENGTH:
         return None
-    short = (word for word in known if len(word) <= LONGEST_GUESS)
-    by_folded = {_fold(word): word for word in islice(short, MOST_GUESSES)}
+    short = (word for word in known if len(word) <= MAX_GUESS_LENGTH)
+    by_folded = {_fold(word): word for word in islice(short, MAX_GUESSES)}
     near = difflib.get_close_matches(_fold(name), by_folded, n=1, cutoff=0.7)
     return ask(by_folded[near[0]]) if near else None
 

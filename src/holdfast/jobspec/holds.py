@@ -9,10 +9,10 @@ from holdfast.core.errors import UserError
 from holdfast.core.job import Hold, Keep
 from holdfast.core.messages import msg
 
-from .quantities import LONGEST_DURATION, parse_duration, render_duration
+from .quantities import MAX_DURATION, parse_duration, render_duration
 
 NOT_HELD = Hold(keep=Keep.NOTHING)  # not even where the group's jobs are held
-LONGEST_WORD = 100
+MAX_WORD_LENGTH = 100
 _ON = frozenset({"true", "on", "yes"})
 _OFF = frozenset({"false", "off", "no", "none"})
 
@@ -36,7 +36,7 @@ def parse_hold(text: str, field: str = "hold") -> Hold:
     duration = _duration(length if keep is not None else word)
     if duration is None:
         raise UserError(
-            msg("{text} is not a hold", text=repr(text[:LONGEST_WORD])),
+            msg("{text} is not a hold", text=repr(text[:MAX_WORD_LENGTH])),
             field=field,
             hint=msg("Write true, false, a time such as 7d, files, or files:7d."),
         )
@@ -55,7 +55,7 @@ def hold_word(hold: Hold | None) -> str:
 
 def _duration(text: str) -> timedelta | None:
     found = parse_duration(f"{text}s" if text.isascii() and text.isdigit() else text)
-    return found if found is not None and found <= LONGEST_DURATION else None
+    return found if found is not None and found <= MAX_DURATION else None
 
 
 def write_hold(hold: Hold) -> Any:

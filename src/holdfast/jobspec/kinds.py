@@ -12,7 +12,7 @@ from holdfast.core.messages import msg, noun
 
 from .fields import At, Fields, Key, Kind, Wrong, describe, guess
 from .paths import clip
-from .quantities import DURATION, LONGEST_DURATION, SIZE, parse_duration, parse_size
+from .quantities import DURATION, MAX_DURATION, SIZE, parse_duration, parse_size
 
 T = TypeVar("T")
 
@@ -244,13 +244,13 @@ def _read_duration(at: At) -> timedelta:
                 msg("must be a duration, not {node}", node=describe(at.node)), hint, rule="format", expected="duration"
             )
         duration = parsed
-    if not timedelta(0) <= duration <= LONGEST_DURATION:
-        said = msg("must be between 0 and {days} days, not {node}", days=LONGEST_DURATION.days, node=describe(at.node))
+    if not timedelta(0) <= duration <= MAX_DURATION:
+        said = msg("must be between 0 and {days} days, not {node}", days=MAX_DURATION.days, node=describe(at.node))
         raise Wrong(said, rule="format", expected="duration")
     return duration
 
 
-_SECONDS = int(LONGEST_DURATION.total_seconds())
+_SECONDS = int(MAX_DURATION.total_seconds())
 _DURATION_SCHEMA = [
     {"type": "string", "pattern": DURATION},
     {"type": "number", "minimum": 0, "maximum": _SECONDS},

@@ -13,10 +13,10 @@ from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
 from .kinds import choice, either, list_of, schema_of, text
 from .templates import secrets_in
 
-MOST = 20  # of each job
+MAX_COUNT = 20  # of each job
 OWN_MAIL = "me"  # stands for the mail address of the job's user
 _WORDS = tuple(event.value for event in CHOICES)
-_LONGEST_WORD = 100
+_MAX_WORD_LENGTH = 100
 
 _EVENT = choice(*_WORDS)
 _EVENTS = either(
@@ -72,11 +72,11 @@ def _read_notify(at: At) -> tuple[Notify, ...]:
     if not isinstance(at.node.value, list):
         return (_read_entry(at),)
     items = at.items()
-    if len(items) > MOST:
+    if len(items) > MAX_COUNT:
         raise Wrong(
-            msg("has {items} entries; at most {most} are accepted", items=len(items), most=MOST),
+            msg("has {items} entries; at most {most} are accepted", items=len(items), most=MAX_COUNT),
             rule="maxItems",
-            expected=MOST,
+            expected=MAX_COUNT,
         )
     return joined([found for item in items if (found := item.apply(_read_entry, None)) is not None])
 
@@ -90,7 +90,7 @@ def joined(found: Sequence[Notify]) -> tuple[Notify, ...]:
 _ONLY_ONE = [{"required": [one, other]} for one in _WAYS for other in _WAYS if one < other]
 _ONE: dict[str, Any] = {"anyOf": [_EVENT.schema, {**schema_of(_ENTRY), "not": {"anyOf": _ONLY_ONE}}]}
 NOTIFY: Kind[tuple[Notify, ...]] = Kind(
-    _read_notify, {"anyOf": [*_ONE["anyOf"], {"type": "array", "items": _ONE, "maxItems": MOST}]}
+    _read_notify, {"anyOf": [*_ONE["anyOf"], {"type": "array", "items": _ONE, "maxItems": MAX_COUNT}]}
 )
 
 
@@ -116,7 +116,7 @@ def parse_notify(words: str, field: str = "notify") -> Notify:
     try:
         return Notify(events=read_events(word for word in words.split(",") if word.strip()) or USUAL)
     except KeyError as error:
-        word = str(error.args[0])[:_LONGEST_WORD]
+        word = str(error.args[0])[:_MAX_WORD_LENGTH]
         hint = guess_or_list(word, _WORDS)
         raise UserError(
             msg("{word} is nothing that notices tell of", word=repr(word)), field=field, hint=hint

@@ -24,10 +24,10 @@ from .quantities import render_duration
 from .render import dump_yaml
 
 DEFAULT = "default"  # names the only image, deployment and so on
-_MOST_RETRIES = 1_000_000
+_MAX_RETRIES = 1_000_000
 _NOT_IN_JOB_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _NOT_IN_WORD = re.compile(r"[^a-zA-Z0-9_]")
-_LONGEST_NAME, _LONGEST_WORD = 255, 63
+_MAX_NAME_LENGTH, _MAX_WORD_LENGTH = 255, 63
 
 
 def render_openpai(job: Job) -> dict[str, Any]:
@@ -94,15 +94,15 @@ class _Conversion:
     # -- the job
 
     def name(self) -> str:
-        name = _NOT_IN_JOB_NAME.sub("_", self.job.name)[:_LONGEST_NAME]
+        name = _NOT_IN_JOB_NAME.sub("_", self.job.name)[:_MAX_NAME_LENGTH]
         if name != self.job.name:
             self.note("the name of the job is spelled as protocol v2 allows")
         return name
 
     def retries(self) -> int:
         if self.job.max_retries < 0:
-            self.note(f"retries without end became {_MOST_RETRIES}; v2 knows no negative count")
-            return _MOST_RETRIES
+            self.note(f"retries without end became {_MAX_RETRIES}; v2 knows no negative count")
+            return _MAX_RETRIES
         return self.job.max_retries
 
     def docker_images(self) -> list[dict[str, Any]]:
@@ -240,7 +240,7 @@ def _words(names: Iterable[str], fallback: str) -> dict[str, str]:
     taken: set[str] = set()
     for name in names:
         word = _NOT_IN_WORD.sub("_", name) or fallback
-        word = (f"_{word}" if word[0].isdigit() else word)[:_LONGEST_WORD]
+        word = (f"_{word}" if word[0].isdigit() else word)[:_MAX_WORD_LENGTH]
         found[name] = _free(word, taken)
         taken.add(found[name])
     return found
@@ -249,7 +249,7 @@ def _words(names: Iterable[str], fallback: str) -> dict[str, str]:
 def _free(word: str, taken: set[str]) -> str:
     number, spelled = 2, word
     while spelled in taken:
-        spelled = f"{word[: _LONGEST_WORD - 6]}_{number}"
+        spelled = f"{word[: _MAX_WORD_LENGTH - 6]}_{number}"
         number += 1
     return spelled
 

@@ -14,7 +14,7 @@ from .defaults import Defaults
 from .fields import At, Fields, Kind, Wrong
 from .holdfast_yaml import ONLY_ROLE
 from .kinds import integer, spelled
-from .quantities import LONGEST_DURATION
+from .quantities import MAX_DURATION
 from .render import dump_yaml
 from .sizes import named_size
 
@@ -29,7 +29,7 @@ _WRITTEN_BY_SERVER = frozenset(
     }
 )  # fmt: skip
 _RESOURCES = ("PhJob", "PhSchedule")  # what PrimeHub kept in its cluster: the form is under spec
-_DEADLINE = integer(least=0, most=int(LONGEST_DURATION.total_seconds()))  # 0: no limit
+_DEADLINE = integer(least=0, most=int(MAX_DURATION.total_seconds()))  # 0: no limit
 
 
 def _read_recurrence(at: At) -> str:

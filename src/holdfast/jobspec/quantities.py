@@ -12,7 +12,7 @@ DURATION = rf"^\s*{_PART}(?:\s*{_PART}){{0,9}}\s*$"
 _DURATION = re.compile(DURATION)
 _DURATION_PARTS = re.compile(r"([0-9.]+)\s*([wdhms])")
 
-LONGEST_DURATION = timedelta(days=36500)  # so that "now plus this" is always a date
+MAX_DURATION = timedelta(days=36500)  # so that "now plus this" is always a date
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 SIZE = r"^[0-9]{1,20}(\.[0-9]{1,9})?\s*([kKmMgGtTpP]i?)?[bB]?$"

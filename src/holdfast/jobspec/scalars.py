@@ -21,7 +21,7 @@ _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER_STARTS = frozenset("0123456789+-.")
 
-LONGEST_NUMBER = 100  # characters; nothing in a job needs more, and long ones are slow to convert
+MAX_NUMBER_LENGTH = 100  # characters; nothing in a job needs more, and long ones are slow to convert
 
 
 class NumberTooLong(ValueError):
@@ -34,7 +34,7 @@ def resolve(text: str) -> Scalar:
         return _WORDS[text]
     if text[0] not in _NUMBER_STARTS or not _looks_like_number(text):
         return text
-    if len(text) > LONGEST_NUMBER:
+    if len(text) > MAX_NUMBER_LENGTH:
         raise NumberTooLong
     return _number(text)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 COMMENT = "pai-job-ssh"
-MOST_KEYS = 100
+MAX_KEYS = 100
 
 _TYPES = frozenset(
     {
@@ -52,7 +52,7 @@ def sane_keys(written: Iterable[str]) -> list[str]:
     for text in written:
         for line in text.splitlines():
             key = _sane_key(line)
-            if key and len(found) < MOST_KEYS:
+            if key and len(found) < MAX_KEYS:
                 found[key] = None
     return list(found)
 

@@ -19,7 +19,7 @@ from .keys import job_pair
 from .shell import write_file
 from .surroundings import Gateway, Surroundings
 
-MOST_WRITTEN = 2000  # tasks of a job whose names stand in a script one by one
+MAX_WRITTEN = 2000  # tasks of a job whose names stand in a script one by one
 NO_CLIENT = "There is no ssh client (openssh-client) in the image: without one this task cannot reach the others."
 _NOT_WRITTEN = "There is no ssh between the tasks of this job: its config cannot be written in this image."
 
@@ -52,7 +52,7 @@ def prepare_neighbours(
     return _PREPARE.format(
         find=FIND_SSH,
         key=write_file("$own/id_ed25519", job_pair(seed).private),
-        hosts=render_hosts(job_id, job, gateway, written=once and job.task_count <= MOST_WRITTEN),
+        hosts=render_hosts(job_id, job, gateway, written=once and job.task_count <= MAX_WRITTEN),
         tell=TELL_SSH,
         not_written=say(_NOT_WRITTEN) if say else ":\n",
         no_client=say(NO_CLIENT) if say else ":\n",

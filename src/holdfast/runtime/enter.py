@@ -45,11 +45,11 @@ NOT_RUNNABLE = 126
 _SET_UP = 10.0  # seconds a sandbox may take to be ready
 _BORN = 0.5  # seconds after which a command without a trace of us in its environment is taken to be so on purpose
 _AGAIN = 0.005
-_MOST_ENV = 2 * 1024 * 1024
+_MAX_ENV = 2 * 1024 * 1024
 _SMALL_FILE = 64 * 1024
 _OWN_NAME = b"holdfast-enter"
 _ENDED = "The task has just ended."
-_HIGHEST_FD = 4096  # we begin with five descriptors and open a few more
+_MAX_FD = 4096  # we begin with five descriptors and open a few more
 _BORN_SIZE = 12  # bytes of the line that names the grandchild
 _HANGUP, _KILL, _CONTINUE = 1, 9, 18
 _SIGNALS = range(1, 65)
@@ -438,7 +438,7 @@ def _close_others(keep_program: bool) -> None:
         os.closerange(3, PROGRAM_FD)
         first = PROGRAM_FD + 1
     if _libc.syscall(_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), 0) != 0:
-        os.closerange(first, _HIGHEST_FD)
+        os.closerange(first, _MAX_FD)
 
 
 def _go_to(folder: bytes, env: dict[bytes, bytes]) -> None:
@@ -541,7 +541,7 @@ def _environ(pid: int) -> bytes:
     except OSError:
         return b""
     try:
-        return _read(fd, _MOST_ENV)
+        return _read(fd, _MAX_ENV)
     except OSError:
         return b""
     finally:

@@ -15,10 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LONGEST_PACKET = 256 * 1024
-LONGEST_DATA = LONGEST_PACKET - 1024
-MOST_HANDLES = 256
-_NAMES_AT_ONCE = 100
+MAX_PACKET_LENGTH = 256 * 1024
+MAX_DATA_LENGTH = MAX_PACKET_LENGTH - 1024
+MAX_HANDLES = 256
+_MAX_NAMES_AT_ONCE = 100
 _BLOCK = 1 << 20
 
 _VERSION = 3
@@ -66,7 +66,7 @@ def serve(reader: int, writer: int, home: bytes = b"/") -> None:
             buffer += block
             for packet in _packets(buffer):
                 replies += server.answer(packet)
-                if len(replies) >= LONGEST_PACKET:
+                if len(replies) >= MAX_PACKET_LENGTH:
                     _flush(writer, replies)
             _flush(writer, replies)
     except (BrokenPipeError, ProtocolError):
@@ -91,7 +91,7 @@ def _packets(buffer: bytearray) -> Iterator[memoryview]:
     whole = bytes(buffer)
     while len(whole) - start >= 4:
         length = int.from_bytes(whole[start : start + 4], "big")
-        if not 0 < length <= LONGEST_PACKET:
+        if not 0 < length <= MAX_PACKET_LENGTH:
             raise ProtocolError
         if len(whole) - start - 4 < length:
             break
@@ -183,7 +183,7 @@ class Folder:
         names, self._first = self._first, []
         for entry in self._entries:
             names.append(entry.name)
-            if len(names) >= _NAMES_AT_ONCE:
+            if len(names) >= _MAX_NAMES_AT_ONCE:
                 break
         return names
 
@@ -256,7 +256,7 @@ class Server:
         return self._hand_out(os.open(path, flags | os.O_NOCTTY | os.O_NONBLOCK, mode & 0o777))
 
     def _check_room(self) -> None:
-        if len(self._handles) >= MOST_HANDLES:
+        if len(self._handles) >= MAX_HANDLES:
             raise Bad(FAILURE, "too many open files")
 
     def _hand_out(self, opened: int | Folder) -> bytes:
@@ -283,7 +283,7 @@ class Server:
 
     def _read(self, fields: Fields) -> bytes:
         fd, offset, count = self._file(fields), fields.long(), fields.number()
-        data = os.pread(fd, min(count, LONGEST_DATA), offset)
+        data = os.pread(fd, min(count, MAX_DATA_LENGTH), offset)
         if not data:
             return _status(EOF)
         return b"%c%b%b" % (_DATA, struct.pack(">I", len(data)), data)
@@ -415,7 +415,7 @@ class Server:
         return _filesystem(os.fstatvfs(self._file(fields)))
 
     def _limits(self, fields: Fields) -> bytes:
-        return struct.pack(">BQQQQ", _EXTENDED_REPLY, LONGEST_PACKET, LONGEST_DATA, LONGEST_DATA, MOST_HANDLES)
+        return struct.pack(">BQQQQ", _EXTENDED_REPLY, MAX_PACKET_LENGTH, MAX_DATA_LENGTH, MAX_DATA_LENGTH, MAX_HANDLES)
 
 
 # --- rendering ----------------------------------------------------------------------------------------------------

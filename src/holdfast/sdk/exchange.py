@@ -23,9 +23,9 @@ from .reading import dump, read
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOST_PATIENCE = 10.0  # seconds a safe call is tried again after a broken connection, even by an impatient client
+LOST_TIMEOUT = 10.0  # seconds a safe call is tried again after a broken connection, even by an impatient client
 FIRST_DELAY = 0.05
-LONGEST_DELAY = 1.0
+MAX_DELAY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Patience:
         self._since = self._since if self._since is not None else now
         if now - self._since >= self.seconds:
             raise error
-        delay, self._delay = self._delay, min(LONGEST_DELAY, self._delay * 2)
+        delay, self._delay = self._delay, min(MAX_DELAY, self._delay * 2)
         return Pause(delay)
 
 
@@ -119,7 +119,7 @@ class Call(Generic[T]):
             except CannotConnect as error:
                 if error.lost:
                     self._refuse_unsafe(error)
-                    patience.seconds = max(patience.seconds, LOST_PATIENCE)
+                    patience.seconds = max(patience.seconds, LOST_TIMEOUT)
                 pause = patience.pause(error)
             except ApiError as error:
                 if not busy(error):

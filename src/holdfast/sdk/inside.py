@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ANY_TASK = "-"  # the one that is held, else the first that runs
 OPEN_TIMEOUT = 10.0  # seconds
 WINDOW = 256 * 1024  # bytes on their way, of which the other side has not said that they were taken
-LARGEST = 64 * 1024  # bytes of one message
+MAX_SIZE = 64 * 1024  # bytes of one message
 TELL_AFTER = 32 * 1024
 OWN_CODES = 4000  # codes of a socket's end from here on are ours: this and an HTTP status
 
@@ -149,8 +149,8 @@ class Line:
 
     def send(self, data: bytes) -> bool:
         """Waits while the other side does not take what was sent. False: the line has ended."""
-        for at in range(0, len(data), LARGEST):
-            piece = data[at : at + LARGEST]
+        for at in range(0, len(data), MAX_SIZE):
+            piece = data[at : at + MAX_SIZE]
             with self._room:
                 self._room.wait_for(lambda: self._over or self._sent - self._seen < WINDOW)
                 self._sent += len(piece)
@@ -243,7 +243,7 @@ def _connect(address: Address, path: str, query: Mapping[str, str]) -> ClientCon
             proxy=True if address.url.startswith("https:") else None,  # as wire.uses_proxy
             open_timeout=OPEN_TIMEOUT,
             close_timeout=1.0,
-            max_size=2 * LARGEST,
+            max_size=2 * MAX_SIZE,
             max_queue=None,  # the other side sends only so much ahead
             create_connection=_connection_class(),
         )

@@ -30,7 +30,7 @@ from .exchange import (
 
 JobText = str | bytes | Mapping[str, Any]
 
-RESTART_PATIENCE = 60.0  # seconds for a server that is being restarted
+RESTART_TIMEOUT = 60.0  # seconds for a server that is being restarted
 POLL = 20.0  # seconds of one long poll
 EVENT_POLL = 1.0  # seconds between two looks for events; the end is told at once
 PAGE = 500
@@ -190,7 +190,7 @@ class JobCalls:
         *,
         timeout: float | None = None,
         through_hold: bool = False,
-        patience: float = RESTART_PATIENCE,
+        patience: float = RESTART_TIMEOUT,
     ) -> Steps[api.jobs.JobSummary]:
         """Wait until a job has ended, or is held for debugging unless `through_hold`. After `timeout` seconds it is
         returned as it is. Outlives restarts of the server that take less than `patience` seconds."""
@@ -208,7 +208,7 @@ class JobCalls:
         """Every job that `jobs` would list, page by page, at most `limit`."""
         cursor, left = None, limit if limit is not None else sys.maxsize
         while left > 0:
-            page = yield from _list_jobs(filters, min(PAGE, left), cursor).steps(RESTART_PATIENCE)
+            page = yield from _list_jobs(filters, min(PAGE, left), cursor).steps(RESTART_TIMEOUT)
             for job in page.items:
                 yield Give(job)
             left -= len(page.items)
@@ -218,7 +218,7 @@ class JobCalls:
 
     @flow
     def follow_events(
-        self, ref: str, *, after: int | None = None, patience: float = RESTART_PATIENCE
+        self, ref: str, *, after: int | None = None, patience: float = RESTART_TIMEOUT
     ) -> Flow[api.jobs.Event]:
         """What happened and happens to a job, until it has ended."""
         seen, final = after, False

@@ -31,7 +31,7 @@ from .exchange import (
 )
 
 QUIET = 60.0  # seconds without a byte after which a follower connects anew, in case the line is dead
-RESTART_PATIENCE = 60.0
+RESTART_TIMEOUT = 60.0
 RECONNECT = 0.1  # seconds before asking again for a log whose stream ended before the log did
 
 
@@ -102,7 +102,7 @@ class LogCalls:
         lines: int | None = None,
         since: datetime | float | None = None,
         through_hold: bool = False,
-        patience: float = RESTART_PATIENCE,
+        patience: float = RESTART_TIMEOUT,
     ) -> Flow[bytes]:
         """A task's log, exactly as written, piece by piece; with `follow` until the task has ended, or is held unless
         `through_hold`. When the connection breaks or the server restarts, goes on at the byte where it stopped."""

@@ -16,7 +16,7 @@ from .client_errors import summarised_client_errors
 from .slow_clients import BoundedHttpProtocol, max_connections
 from .websocket_protocol import BoundedProtocol
 
-MOST_MESSAGE = 64 * 1024  # bytes, of what a page sends through its socket
+MAX_MESSAGE = 64 * 1024  # bytes, of what a page sends through its socket
 MAX_BACKLOG = 2048  # connections that wait to be accepted
 KEEP_ALIVE = 75  # seconds an idle connection stays open
 
@@ -36,7 +36,7 @@ async def run_http(
         loop="none",  # it runs in ours
         http=BoundedHttpProtocol,
         ws=BoundedProtocol,
-        ws_max_size=MOST_MESSAGE,
+        ws_max_size=MAX_MESSAGE,
         ws_per_message_deflate=False,
         backlog=min(
             MAX_BACKLOG, max(1, max_connections() // 2)

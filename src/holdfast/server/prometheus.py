@@ -16,7 +16,7 @@ from .auth import actor_of, services_of
 from .prometheus_figures import Together, collect
 
 PATH = "/metrics"
-LONGEST_ACCEPT = 1000  # characters of the header that are looked at
+MAX_ACCEPT_LENGTH = 1000  # characters of the header that are looked at
 
 
 def metrics_routes() -> list[BaseRoute]:
@@ -27,7 +27,7 @@ async def show_metrics(request: Request) -> Response:
     services = services_of(request)
     actor = None if services.monitoring.is_open else await actor_of(request)
     standing = await services.monitoring.standing(actor)
-    accept = request.headers.get("accept", "")[:LONGEST_ACCEPT]
+    accept = request.headers.get("accept", "")[:MAX_ACCEPT_LENGTH]
     return await asyncio.to_thread(render, services.vitals, standing, accept)
 
 

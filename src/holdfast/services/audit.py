@@ -24,10 +24,10 @@ from holdfast.store.database import Store
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_LISTED = 500
-MOST_DETAILS = 20
-LONGEST_DETAIL = 300
-LONGEST_SUBJECT = 300
+MAX_LISTED = 500
+MAX_DETAILS = 20
+MAX_DETAIL_LENGTH = 300
+MAX_SUBJECT_LENGTH = 300
 BATCH = 1000
 # Fields that are told to be set, but not to what: secrets, and what only clients understand.
 UNSPOKEN = frozenset({"password", "value", "variables", "extension", "data"})
@@ -93,8 +93,8 @@ class Audit:
         if not may(actor, Verb.MANAGE_PLACE):
             raise Forbidden(msg("Only admins see what others did"))
         query = query or AuditQuery()
-        if not 1 <= query.limit <= MOST_LISTED:
-            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MOST_LISTED), field="limit")
+        if not 1 <= query.limit <= MAX_LISTED:
+            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MAX_LISTED), field="limit")
         return await self._store.read(audit_rows.list_audit, query)
 
     async def sweep(self) -> int:
@@ -121,15 +121,15 @@ def _is_default(change: Any, field: Field[Any]) -> bool:
 
 def _event(deed: Deed, result: Any, now: datetime, address: str) -> NewAuditEvent:
     subject = deed.subject if isinstance(deed.subject, str) else deed.subject(result)
-    shown = list(deed.detail.items())[:MOST_DETAILS]
+    shown = list(deed.detail.items())[:MAX_DETAILS]
     return NewAuditEvent(
         at=now,
         actor=deed.actor,
         kind=deed.kind,
         act=deed.act,
-        subject=subject[:LONGEST_SUBJECT],
+        subject=subject[:MAX_SUBJECT_LENGTH],
         address=address,
-        detail={key: "…" if key in UNSPOKEN else _say(value)[:LONGEST_DETAIL] for key, value in shown},
+        detail={key: "…" if key in UNSPOKEN else _say(value)[:MAX_DETAIL_LENGTH] for key, value in shown},
     )
 
 

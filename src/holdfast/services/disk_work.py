@@ -19,12 +19,12 @@ T = TypeVar("T")
 MAX_LONG = 8
 MAX_LONG_PER_GROUP = 2  # what a group put on disk may take for ever to go through
 MAX_SHORT = 32
-PATIENCE = 60.0  # seconds for one short work, and for a slot
+TIMEOUT = 60.0  # seconds for one short work, and for a slot
 LAST_MOMENT = 5.0  # seconds that long work gets to notice that nobody waits any more
 
 
 class DiskWork:
-    def __init__(self, patience: float = PATIENCE) -> None:
+    def __init__(self, patience: float = TIMEOUT) -> None:
         self._reach = Reach("shared-files")
         self._patience = patience
         self._long = FairLimiter(MAX_LONG, per_key=MAX_LONG_PER_GROUP, timeout=patience, refuse=_silent)

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 
-REMEMBERED = 2000  # changes
+CACHE_SIZE = 2000  # changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class News:
 class Changes:
     """One per server. All of it on the event loop."""
 
-    def __init__(self, remembered: int = REMEMBERED) -> None:
+    def __init__(self, remembered: int = CACHE_SIZE) -> None:
         self._ring: deque[Change | None] = deque(maxlen=remembered)  # None: why jobs wait
         self._told = 0  # how many, ever
         self._epoch = secrets.token_hex(4)  # marks of a server before this one mean nothing here

@@ -13,14 +13,14 @@ from holdfast.core.records import JobSummary
 from holdfast.store.database import Store
 from holdfast.store.jobs import records as job_rows
 
-LONGEST_REF = 300
+MAX_REF_LENGTH = 300
 
 
 async def find_job(store: Store, actor: Actor, ref: str) -> JobSummary:
     """By id, a part of it, or name. What one may not see is not there: the same answer as for what does not exist."""
     groups = readable_groups(actor)
     found = None
-    if len(ref) <= LONGEST_REF and groups != ():
+    if len(ref) <= MAX_REF_LENGTH and groups != ():
         found = await store.read(job_rows.find, ref, groups)
     if found is None:
         raise NotFound(

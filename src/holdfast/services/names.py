@@ -7,9 +7,9 @@ import re
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg, noun
 
-LONGEST = 63
-LONGEST_TEXT = 4096  # characters; as long as a path may be
-LONGEST_EMAIL = 320
+MAX_LENGTH = 63
+MAX_TEXT_LENGTH = 4096  # characters; as long as a path may be
+MAX_EMAIL_LENGTH = 320
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -27,12 +27,14 @@ def check_user_name(name: str, field: str = "name") -> None:
 
 
 def _check(name: str, what: str, field: str, pattern: re.Pattern[str], signs: str) -> None:
-    if len(name) > LONGEST or not pattern.fullmatch(name):
+    if len(name) > MAX_LENGTH or not pattern.fullmatch(name):
         raise UserError(
             msg("{name} cannot be the name of a {what}", name=repr(name[:80]), what=noun(what)),
             field=field,
             hint=msg(
-                "Use up to {longest} letters, digits, {signs}, a letter or digit first.", longest=LONGEST, signs=signs
+                "Use up to {longest} letters, digits, {signs}, a letter or digit first.",
+                longest=MAX_LENGTH,
+                signs=signs,
             ),
         )
     if name.lower() in _RESERVED:
@@ -41,18 +43,18 @@ def _check(name: str, what: str, field: str, pattern: re.Pattern[str], signs: st
 
 def check_dns_name(name: str, what: str, field: str = "name") -> None:
     """What PrimeHub lets sizes and images be called: names that could be those of machines."""
-    if len(name) > LONGEST or not _DNS_NAME.fullmatch(name):
+    if len(name) > MAX_LENGTH or not _DNS_NAME.fullmatch(name):
         raise UserError(
             msg("{name} cannot be the name of {what}", name=repr(name[:80]), what=what),
             field=field,
             hint=msg(
                 "Use up to {longest} small letters, digits, dashes and dots, a letter or digit at both ends.",
-                longest=LONGEST,
+                longest=MAX_LENGTH,
             ),
         )
 
 
-def check_text(text: str, field: str, *, longest: int = LONGEST_TEXT) -> None:
+def check_text(text: str, field: str, *, longest: int = MAX_TEXT_LENGTH) -> None:
     """Free text on one line."""
     _check_length(text, field, longest)
     if text and not text.isprintable():
@@ -61,7 +63,7 @@ def check_text(text: str, field: str, *, longest: int = LONGEST_TEXT) -> None:
 
 def check_prose(text: str, field: str) -> None:
     """Free text on several lines."""
-    _check_length(text, field, LONGEST_TEXT)
+    _check_length(text, field, MAX_TEXT_LENGTH)
     check_text(text.replace("\r\n", "").replace("\n", "").replace("\t", ""), field)
 
 

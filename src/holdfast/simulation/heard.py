@@ -11,8 +11,8 @@ from holdfast.jobspec import MASK
 
 _BEGINNING = 64 * 1024  # bytes kept
 _END = 256 * 1024
-_LONGEST_LINE = 64 * 1024
-_SHORTEST_SECRET = 3  # characters; shorter ones would mask half of every line
+_MAX_LINE_LENGTH = 64 * 1024
+_MIN_SECRET_LENGTH = 3  # characters; shorter ones would mask half of every line
 _LINE = re.compile(rb"[\r\n]")
 
 
@@ -33,7 +33,7 @@ def _values(value: Any) -> Iterator[str]:
         for each in value:
             yield from _values(each)
     elif value is not None and not isinstance(value, bool):
-        yield from (line for line in str(value).splitlines() if len(line) >= _SHORTEST_SECRET)
+        yield from (line for line in str(value).splitlines() if len(line) >= _MIN_SECRET_LENGTH)
 
 
 class Heard:
@@ -51,7 +51,7 @@ class Heard:
         *lines, rest = _LINE.split(bytes(self._open))
         self._open = bytearray(rest)
         self._tell(lines)
-        if len(self._open) > _LONGEST_LINE:
+        if len(self._open) > _MAX_LINE_LENGTH:
             self.finish()
 
     def finish(self) -> None:

@@ -20,7 +20,7 @@ from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.services.name_suggestions import nearest
 from holdfast.settings import Settings
 
-_MOST = 1 << 20  # bytes of output read at once
+_MAX_COUNT = 1 << 20  # bytes of output read at once
 _LOOK = 3600.0  # seconds; the end of a task is told at once
 
 
@@ -83,7 +83,7 @@ class SandboxStage:
         log = self._engine.log(attempt_id, Stream.MERGED)
         at = 0
         while log is not None:
-            data = await log.read(at, _MOST)
+            data = await log.read(at, _MAX_COUNT)
             at += len(data)
             if data:
                 yield data

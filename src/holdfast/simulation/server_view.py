@@ -12,7 +12,7 @@ from holdfast.jobspec import job_from_json
 
 from .report import About, Remarks
 
-_PATIENCE = 10.0  # seconds
+_TIMEOUT = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ def ask_server(text: bytes, *, group: str | None = None, dialect: str | None = N
     from holdfast.sdk import ApiError, Client
 
     try:
-        with Client(timeout=_PATIENCE) as client:
+        with Client(timeout=_TIMEOUT) as client:
             me, url = client.me(), client.address.url
             try:
                 found = client.plan(text, group=group, dialect=dialect)

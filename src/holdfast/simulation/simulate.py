@@ -41,7 +41,7 @@ from .untried import find_untried
 from .verdict import Missing, conclude, diagnosis_of, masked, not_run_task, tasks_of
 
 SANDBOX = "sandbox"
-_PROBE_PATIENCE = 60.0  # seconds
+_PROBE_TIMEOUT = 60.0  # seconds
 _FIRST_PORT = 15000  # of those that tasks are only told about
 
 
@@ -247,7 +247,7 @@ class _Simulation:
         for wanted in (needs.files, needs.folders):
             for path in [path for path in wanted if self.furniture.is_below(path)]:
                 del wanted[path]
-        seen, output = await ask(self.stage, self.events, probe_launch(launch, needs), _PROBE_PATIENCE)
+        seen, output = await ask(self.stage, self.events, probe_launch(launch, needs), _PROBE_TIMEOUT)
         answer = read_answer(output)
         if not answer.whole and seen.seen is not Seen.REFUSED:
             self.remarks.warn(About.IMAGE, f"The image {launch.image} could not be looked into", role=role.name)

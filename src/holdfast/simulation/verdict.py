@@ -23,7 +23,7 @@ from .report import About, Ending, Level, Remark, Remarks, TaskRun
 from .rules import allows_failures
 
 _LOOKS = 4  # at who listens where, before one that was not seen counts as one that did not
-_MOST_EVIDENCE = 5  # lines
+_MAX_EVIDENCE = 5  # lines
 _GPU_FAULTS = (Fault.GPU_MISSING, Fault.GPU_DRIVER, Fault.GPU_OUT_OF_MEMORY)
 _GPU_WORDS = re.compile(r"nvidia|cuda|\bgpu", re.IGNORECASE)
 
@@ -119,7 +119,7 @@ def _failure(
         about=About.ENGINE if found.fault is Fault.PLATFORM else About.EXIT,
         text=text,
         hint=" ".join(found.remedies),
-        evidence=tuple(line for line in lines if line not in found.title)[:_MOST_EVIDENCE],
+        evidence=tuple(line for line in lines if line not in found.title)[:_MAX_EVIDENCE],
     )
 
 

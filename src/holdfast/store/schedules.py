@@ -42,7 +42,7 @@ from .rows import instant, maybe_instant, maybe_micros, micros, storable, to_jso
 from .tables import jobs, schedule_runs, schedules
 
 KEPT_RUNS = 1000  # of each schedule's history, about so many of the newest
-TRIM_EVERY = 50  # turns of a schedule between two looks at how long its history is
+TRIM_INTERVAL = 50  # turns of a schedule between two looks at how long its history is
 
 _ALPHABET = string.ascii_lowercase + string.digits
 
@@ -279,7 +279,7 @@ def advance(conn: Connection, turns: Sequence[Turn]) -> list[Taken]:
     if history:
         conn.execute(insert(schedule_runs), history)
     for turn in turns:
-        if turn.after.version % TRIM_EVERY == TRIM_EVERY - 1:
+        if turn.after.version % TRIM_INTERVAL == TRIM_INTERVAL - 1:
             _trim(conn, turn.after.id)
     return [Taken(did, jobs_of.get(turn.after.id) if did else None) for turn, did in zip(turns, moved, strict=True)]
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from .rows import storable, to_json
 
-LARGEST = 2**63 - 1  # whole number that both databases take
+MAX_INT = 2**63 - 1  # whole number that both databases take
 
 
 def marked(conn: Connection, sql: str) -> str:

@@ -24,7 +24,7 @@ from .failures import describe, lost_connection, translated
 
 log = logging.getLogger(__name__)
 
-LARGEST_BATCH = 500  # writes in one transaction; bounds how long the first of them waits
+MAX_BATCH = 500  # writes in one transaction; bounds how long the first of them waits
 
 Work = Callable[[Connection], Any]
 
@@ -102,7 +102,7 @@ class Writer:
         while item is not None:
             if not item.future.cancelled():
                 batch.append(item)
-            if len(batch) >= LARGEST_BATCH:
+            if len(batch) >= MAX_BATCH:
                 return batch, True
             try:
                 item = self._queue.get_nowait()

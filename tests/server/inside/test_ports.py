@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.records import JobSummary
 from holdfast.server.rest import port_sockets
 from holdfast.services.inside.service import limit_open
-from tests.server.portal.wire import PATIENCE
+from tests.server.portal.wire import TIMEOUT
 from tests.server.rig import Rig
 
 from .lines import TaskWire, open_line, running
@@ -176,7 +176,7 @@ async def test_one_user_waits_for_only_so_many_debuggers(rig: Rig, monkeypatch: 
     async with open_line(rig, f"{serving.id}/tasks/-/debugger", query="wait=20") as attached:
         await attached.words("entered")  # it does not wait any more
         async with open_line(rig, path, query="wait=3600"):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while not limiter._used:
                     await asyncio.sleep(0.01)
             async with open_line(rig, path, query="wait=3600") as second:

@@ -16,7 +16,7 @@ from holdfast.engines.base import Engine, LetsIn, NoEntry
 from holdfast.services.inside import stacks
 from tests.engines.hostile_programs import LIBRARY_THAT_WAITS
 from tests.server.rig import Rig
-from tests.services.house import PATIENCE
+from tests.services.house import TIMEOUT
 
 from .lines import running
 
@@ -43,7 +43,7 @@ Processes = list[dict[str, Any]]
 async def stacks_of(rig: Rig, command: str, there: Callable[[Processes], bool], program: str = HUNG) -> Processes:
     """Once what is meant is `there`."""
     job = await running(rig, json.dumps({"name": "hung", "env": {"PROGRAM": program}, "command": command}))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             reply = await rig.get(f"/jobs/{job.id}/tasks/main-0/stacks")
             assert reply.status_code == 200 or "still being set up" in reply.text
@@ -126,7 +126,7 @@ async def test_a_program_that_only_claims_to_be_python_is_told(rig: Rig) -> None
 
 
 async def test_many_programs_are_looked_into_only_so_far(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "MOST", 1)
+    monkeypatch.setattr(stacks, "MAX_COUNT", 1)
     both = 'python3 -c "$PROGRAM" & python3 -c "$PROGRAM"'
     processes = await stacks_of(rig, both, lambda all: hangs(all) and fails("Not looked into")(all))
     assert sorted(bool(each["threads"]) for each in processes if each["python"]) == [False, True]
@@ -138,7 +138,7 @@ async def test_what_takes_too_long_is_given_up(rig: Rig, monkeypatch: pytest.Mon
 
 
 async def test_a_stack_that_is_too_long_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "MOST_OUTPUT", 100)
+    monkeypatch.setattr(stacks, "MAX_OUTPUT", 100)
     await stacks_of(rig, 'exec python3 -c "$PROGRAM"', fails("too long"))
 
 

@@ -159,7 +159,7 @@ async def test_stacks_are_for_those_who_may_enter(rig: Rig) -> None:
 
 
 async def test_who_says_nothing_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exec_socket, "PATIENCE", 0.05)
+    monkeypatch.setattr(exec_socket, "TIMEOUT", 0.05)
     job = await running(rig)
     async with open_line(rig, f"{job.id}/tasks/-/exec") as wire:
         said, code = await wire.refusal()

@@ -15,7 +15,7 @@ from holdfast.server.openpai import endpoints
 from holdfast.server.openpai.call import Call
 from holdfast.server.openpai.endpoints import Endpoint, Support, Who, endpoint
 from holdfast.server.openpai.errors import PaiError
-from holdfast.server.openpai.forms import MOST_FIELDS, parse_form
+from holdfast.server.openpai.forms import MAX_FIELDS, parse_form
 from holdfast.server.openpai.rates import REMEMBER, Limited, Windows
 from holdfast.server.openpai.routes import Routes, takes_job
 from holdfast.services.client_network import client_network
@@ -248,7 +248,7 @@ def test_forms(text: str, read: Any) -> None:
     assert parse_form(text) == read
 
 
-@pytest.mark.parametrize("text", ["a" + "[b]" * 30 + "=x", "a=1&" * (MOST_FIELDS + 1), "a=1&a[b][c]=2"])
+@pytest.mark.parametrize("text", ["a" + "[b]" * 30 + "=x", "a=1&" * (MAX_FIELDS + 1), "a=1&a[b][c]=2"])
 def test_forms_beyond_reason(text: str) -> None:
     with pytest.raises(PaiError):
         parse_form(text)

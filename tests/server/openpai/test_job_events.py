@@ -94,7 +94,7 @@ async def test_only_the_newest_of_very_many_are_shown(pai: Pai, monkeypatch: pyt
     monkeypatch.setattr(job_events, "_PAGE", 2)
     await pai.house.run(job(roles={"worker": role("exit 3")}, jobRetryCount=2), pai.alice)
     every = await events(pai)
-    monkeypatch.setattr(job_events, "MOST_SHOWN", 3)
+    monkeypatch.setattr(job_events, "MAX_SHOWN", 3)
     body = (await pai.user.get("/v2/jobs/alice~train/events")).json()
     assert body["totalCount"] == len(every)
     assert body["data"] == every[:3]

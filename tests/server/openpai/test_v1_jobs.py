@@ -277,4 +277,4 @@ async def test_jobs_are_stopped_by_their_owner(pai: Pai, way: str) -> None:
 
 async def test_execution_type_is_start_or_stop(pai: Pai) -> None:
     await run(pai, "over")
-    refused(await pai.user.put(f"{JOBS}/over/executionType", json={"value": "PAUSE"}), 400, "InvalidParametersError")
+    refused(await pai.user.put(f"{JOBS}/over/executionType", json={"value": "INTERVAL"}), 400, "InvalidParametersError")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.server.portal.jobs.error_quote import LONGEST, first_error
+from holdfast.server.portal.jobs.error_quote import MAX_LENGTH, first_error
 from holdfast.server.portal.pages.job.log_quote import TAIL
 from tests.server.rig import Rig
 
@@ -63,7 +63,7 @@ def test_the_first_line_that_looks_like_an_error_is_quoted(log: str, line: str |
 def test_a_long_line_is_cut() -> None:
     text = quoted("ValueError: " + "x" * 60_000)
     assert text is not None
-    assert len(text) == LONGEST
+    assert len(text) == MAX_LENGTH
     assert text.endswith("…")
 
 

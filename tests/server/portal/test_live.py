@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.access import Actor
 from holdfast.server.portal import sockets
-from holdfast.server.portal.pages.live import MOST_NAMED, message_of
+from holdfast.server.portal.pages.live import MAX_NAMED, message_of
 from holdfast.services.job_changes import Change, News
 from tests.server.rig import Rig
 
@@ -103,7 +103,7 @@ async def test_a_silent_line_ends_with_its_login_too(rig: Rig) -> None:
 
 
 def test_many_jobs_at_once_are_everything() -> None:
-    news = News("x.1", tuple(Change(f"job-{n}", "default", "ann") for n in range(MOST_NAMED + 1)))
+    news = News("x.1", tuple(Change(f"job-{n}", "default", "ann") for n in range(MAX_NAMED + 1)))
     assert message_of(news, Actor(name="ann", groups={"default": False}), None) == {"mark": "x.1", "all": True}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.states import JobState
 from holdfast.engines.base import Stream
-from holdfast.server.portal.jobs.log_text import FOLD, MOST_NAMED, readable
+from holdfast.server.portal.jobs.log_text import FOLD, MAX_NAMED, readable
 from holdfast.store.jobs import records as job_rows
 from tests.server.rig import Rig
 
@@ -145,9 +145,9 @@ def test_a_line_without_end_is_folded() -> None:
 
 
 def test_what_is_no_text_becomes_no_longer_than_it_was() -> None:
-    printed = b"\x01a" * (2 * MOST_NAMED)
+    printed = b"\x01a" * (2 * MAX_NAMED)
     shown = readable(printed).replace("\n↪ ", "")
-    assert shown == "\ufffda" * (2 * MOST_NAMED)
+    assert shown == "\ufffda" * (2 * MAX_NAMED)
     assert readable(b"\x01" * 3 + b"\n") == "⟨U+0001⟩" * 3 + "\n"
 
 

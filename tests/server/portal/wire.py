@@ -10,7 +10,7 @@ from typing import Any
 
 from .desk import Desk
 
-PATIENCE = 20.0  # seconds; a test that needs them has failed
+TIMEOUT = 20.0  # seconds; a test that needs them has failed
 
 
 class Wire:
@@ -41,7 +41,7 @@ class Wire:
         self._to_server.put_nowait({"type": "websocket.disconnect", "code": 1001})
 
     async def until(self, holds: Any) -> None:
-        async with asyncio.timeout(PATIENCE), self._news:
+        async with asyncio.timeout(TIMEOUT), self._news:
             await self._news.wait_for(holds)
 
     async def next(self) -> Any:
@@ -79,4 +79,4 @@ async def open_wire(
     finally:
         wire.leave()
         with suppress(TimeoutError):
-            await asyncio.wait_for(task, PATIENCE)
+            await asyncio.wait_for(task, TIMEOUT)

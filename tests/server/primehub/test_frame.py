@@ -255,7 +255,7 @@ async def test_a_text_is_read_once_and_few_are_kept(monkeypatch: pytest.MonkeyPa
     await kept.get(texts[0])
     await kept.get(texts[1])
     assert read == [*texts, texts[1]]
-    long = texts[0] + " " * documents.LONGEST_KEPT
+    long = texts[0] + " " * documents.MAX_KEPT_LENGTH
     await kept.get(long)
     await kept.get(long)
     assert read[-2:] == [long, long]

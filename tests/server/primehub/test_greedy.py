@@ -46,7 +46,7 @@ async def test_a_jobs_artifacts_are_looked_for_once(hub: Hub, monkeypatch: pytes
 async def test_an_answer_with_too_much_text_is_refused_before_it_is_written(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "MOST_TEXT", 3000)
+    monkeypatch.setattr(writing, "MAX_TEXT", 3000)
     id = await hub.ann.submit(command="#" * 100)
     assert await hub.ann.job(id, "command") == "#" * 100
     code, message = await hub.ann.refused(f"{{ phJobs {{ {often('command')} }} }}")
@@ -60,7 +60,7 @@ async def test_of_many_errors_the_first_ones_are_told(hub: Hub, monkeypatch: pyt
     monkeypatch.setattr(Artifacts, "of", fail)
     await hub.ann.submit()
     answered = await hub.ann.ask(f"{{ phJobs {{ {often('artifact { prefix }', 145)} }} }}")
-    assert len(answered["errors"]) == writing.MOST_ERRORS
+    assert len(answered["errors"]) == writing.MAX_ERRORS
 
 
 async def test_long_answers_are_made_one_step_at_a_time() -> None:
@@ -70,7 +70,7 @@ async def test_long_answers_are_made_one_step_at_a_time() -> None:
         return 7
 
     long, short = made(), made()
-    long.spend(call.AT_ONCE + 1)
+    long.spend(call.BATCH_SIZE + 1)
     async with long.turn:
         waiting = asyncio.create_task(long.once("x", found))
         assert await short.once("x", found) == 7
@@ -85,10 +85,10 @@ async def test_once_too_much_was_asked_for_nothing_more_is_looked_up() -> None:
         looked.append("at something")
 
     greedy = made()
-    greedy.spend(call.MOST_IN_LIST)
+    greedy.spend(call.MAX_IN_LIST)
     await greedy.once("a", look)
     with pytest.raises(PhError, match="too much at once"):
-        greedy.spend(call.MOST_IN_LIST + 1)
+        greedy.spend(call.MAX_IN_LIST + 1)
     with pytest.raises(PhError, match="too much at once"):
         await greedy.once("b", look)
     assert looked == ["at something"]
@@ -141,4 +141,4 @@ async def test_long_lists_are_shown_one_after_the_other() -> None:
         assert not many.done()
     await many
     with pytest.raises(PhError, match="too much at once"):
-        await one.take(call.MOST_IN_LIST + 1)
+        await one.take(call.MAX_IN_LIST + 1)

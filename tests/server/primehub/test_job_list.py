@@ -150,7 +150,7 @@ async def test_all_at_once(hub: Hub) -> None:
 
 
 async def test_jobs_with_too_much_text_are_not_all_given_at_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.services.jobs.service.MOST_DETAIL_BYTES", 1000)
+    monkeypatch.setattr("holdfast.services.jobs.service.MAX_DETAIL_BYTES", 1000)
     await submit(hub, hub.ann, *(f"n{number}" for number in range(12)), command="# " + "x" * 1000)
     assert len(await names(hub.ann, page=1)) == 10
     code, message = await hub.ann.refused(LIST, first=12)

@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.records import JobFilter
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.options import EmbeddedOptions
-from tests.services.house import PATIENCE, House, open_house
+from tests.services.house import TIMEOUT, House, open_house
 
 from .rig import SshRig, open_gateway
 
@@ -36,7 +36,7 @@ async def _stopping(house: House) -> AsyncIterator[None]:
         page = await house.services.jobs.list(house.admin, JobFilter())
         for job in page.items:
             await house.controller.stop(job.id, "admin")
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             for job in page.items:
                 while house.controller.active(job.id) is not None:
                     await house.controller.changed(job.id, 0.2)

@@ -15,7 +15,7 @@ from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
 from holdfast.server.ssh.door import Door
 from holdfast.server.ssh.gateway import Gateway
-from tests.services.house import PATIENCE, House
+from tests.services.house import TIMEOUT, House
 
 JOB = "name: train\ncommand: sleep 1000\n"
 
@@ -89,7 +89,7 @@ class SshRig:
             *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
         )
         try:
-            async with asyncio.timeout(3 * PATIENCE):
+            async with asyncio.timeout(3 * TIMEOUT):
                 out, err = await process.communicate(given)
         except BaseException:
             process.kill()

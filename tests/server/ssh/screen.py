@@ -12,7 +12,7 @@ import subprocess
 import termios
 from types import TracebackType
 
-from tests.services.house import PATIENCE
+from tests.services.house import TIMEOUT
 
 
 class Screen:
@@ -67,7 +67,7 @@ class Screen:
         """All that was seen up to `text`, which is then taken away."""
         wanted = text.encode()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while wanted not in self.seen:
                     self._news.clear()
                     await self._news.wait()
@@ -77,4 +77,4 @@ class Screen:
         return before
 
     async def end(self) -> int:
-        return await asyncio.wait_for(asyncio.to_thread(self.process.wait), PATIENCE)
+        return await asyncio.wait_for(asyncio.to_thread(self.process.wait), TIMEOUT)

@@ -64,7 +64,7 @@ async def test_nonsense_ends_the_connection(rig: SshRig, user: str, sent: bytes)
 async def test_strangers_who_wait_keep_few_places_and_not_for_long(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_UNKNOWN_FROM_ONE", 3)
+    monkeypatch.setattr(connections, "MAX_UNKNOWN_FROM_ONE", 3)
     silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (1, 2, 3, 1)]  # one machine, whatever it is called
     reader, _ = silent[0]
     with suppress(ConnectionError):  # who has waited longest makes room
@@ -89,7 +89,7 @@ async def wait_silently(rig: SshRig, address: str) -> tuple[asyncio.StreamReader
 async def test_strangers_from_many_places_keep_nobody_out(
     rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_UNKNOWN", 3)
+    monkeypatch.setattr(connections, "MAX_UNKNOWN", 3)
     monkeypatch.setattr(connections, "neighbourhood", lambda address: address)
     silent = [await wait_silently(rig, f"127.0.0.{n}") for n in (2, 3, 2, 4)]
     reader, _ = silent[0]  # of those from where most are, the oldest
@@ -132,7 +132,7 @@ async def test_who_does_not_log_in_has_to_leave(rig: SshRig, tmp_path: Path, mon
 
 
 async def test_keys_are_not_tried_without_end(rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visitor, "MOST_KEYS", 2)
+    monkeypatch.setattr(visitor, "MAX_KEYS", 2)
     keys = [asyncssh.generate_private_key("ssh-ed25519") for _ in range(5)]
     right = asyncssh.read_private_key(str(rig.folder / "id"))
     with pytest.raises(asyncssh.DisconnectError, match="Too many keys"):
@@ -153,7 +153,7 @@ async def test_passwords_are_not_tried_without_end(rig: SshRig, user: str) -> No
     with pytest.raises(asyncssh.DisconnectError):
         async with connected(rig, user, client_keys=None, client_factory=Guesser, preferred_auth=["password"]):
             pass
-    assert Guesser.asked <= visitor.MOST_PASSWORDS + 1
+    assert Guesser.asked <= visitor.MAX_PASSWORDS + 1
 
 
 async def test_a_key_that_was_only_shown_counts_for_nothing(rig: SshRig, user: str) -> None:
@@ -227,7 +227,7 @@ async def test_variables_without_end(rig: SshRig, user: str) -> None:
 @pytest.mark.release
 async def test_channels_without_end(rig: SshRig, user: str) -> None:
     async with connected(rig, user) as client:
-        shells = [await client.create_process("cat") for _ in range(visitor.MOST_CHANNELS)]
+        shells = [await client.create_process("cat") for _ in range(visitor.MAX_CHANNELS)]
         with pytest.raises(asyncssh.ChannelOpenError, match="At most 64"):
             await client.create_process("cat")
         shells[0].stdin.write_eof()
@@ -263,7 +263,7 @@ async def test_who_asks_to_listen_and_leaves_at_once_leaves_no_listener(rig: Ssh
     before = listening()
     for pause in range(10):
         async with connected(rig, user) as client:
-            for _ in range(visitor.MOST_LISTENERS):
+            for _ in range(visitor.MAX_LISTENERS):
                 client.send_packet(MSG_GLOBAL_REQUEST, String("tcpip-forward"), b"\1", String("127.0.0.1"), UInt32(0))
             await asyncio.sleep(pause / 1000)  # so that it happens at one moment and another
             client.abort()

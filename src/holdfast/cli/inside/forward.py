@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from holdfast.sdk.address import Address
     from holdfast.sdk.inside import Line
 
-LOOK_EVERY = 3.0  # seconds between looks whether the task is still there
-MOST_AT_ONCE = 256  # connections
+LOOK_INTERVAL = 3.0  # seconds between looks whether the task is still there
+MAX_CONCURRENT = 256  # connections
 PIECE = 64 * 1024
 HOST = "127.0.0.1"
 OPEN = ("Running", "Held")
@@ -115,7 +115,7 @@ class Tunnel:
 
     def __post_init__(self) -> None:
         self.port = int(self.listener.getsockname()[1])
-        self._turns = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._turns = threading.BoundedSemaphore(MAX_CONCURRENT)
 
     def __enter__(self) -> Tunnel:
         threading.Thread(target=self._accept, name="forward", daemon=True).start()
@@ -132,7 +132,7 @@ class Tunnel:
         from holdfast.sdk import CannotConnect
 
         while True:
-            threading.Event().wait(LOOK_EVERY)
+            threading.Event().wait(LOOK_INTERVAL)
             try:
                 job = client.job(self.job)
             except CannotConnect:

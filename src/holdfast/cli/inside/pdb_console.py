@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HISTORY = 2000  # lines
 WORDS = 5000  # that completion remembers
-LONGEST_PARTIAL = 64 * 1024  # bytes without an end of line that are kept back
+MAX_PARTIAL_LENGTH = 64 * 1024  # bytes without an end of line that are kept back
 SETTLED = 0.3  # seconds after which text without an end of line is taken for a question
 SILENCE = 0.5  # seconds without a word from a program that runs, after which nobody is waited for who types no more
 INTERRUPT = b"\x03"
@@ -102,7 +102,7 @@ class Console:
     def _take(self, piece: bytes) -> None:
         lines, newline, self._partial = (self._partial + piece).rpartition(b"\n")
         self._show(lines + newline)
-        if len(self._partial) > LONGEST_PARTIAL:
+        if len(self._partial) > MAX_PARTIAL_LENGTH:
             self._show(self._partial)
             self._partial = b""
 

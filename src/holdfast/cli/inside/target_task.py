@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.sdk.inside import Entered
     from holdfast.sdk.plain import PlainClient
 
-LONGEST_WHOSE = 500
+MAX_WHOSE_LENGTH = 500
 _TASK = re.compile(r"[A-Za-z0-9_.-]+-\d+")  # worker-0
 
 TaskName = Annotated[
@@ -61,7 +61,7 @@ def tell_whose(entered: Entered) -> None:
     """Where that is not one's own job."""
     whose = entered.more.get("whose")
     if isinstance(whose, str) and whose:
-        output.note(f"holdfast: {output.safe(whose[:LONGEST_WHOSE])}")
+        output.note(f"holdfast: {output.safe(whose[:MAX_WHOSE_LENGTH])}")
 
 
 def find_server() -> Address:

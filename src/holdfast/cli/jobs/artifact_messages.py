@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.sdk import Client, Event
 
 PAGE = 1000  # events asked for at once
-MOST_LINES = 5  # of a job of many tasks; `holdfast events` prints all
+MAX_LINES = 5  # of a job of many tasks; `holdfast events` prints all
 _ALL_KEPT = re.compile(r"\d+ files? \([^;()]*\) kept as artifacts\.")
 
 
@@ -38,9 +38,9 @@ def artifact_lines(events: list[Event], *, trouble: bool = False) -> list[str]:
 
 
 def shortened(lines: Sequence[str], job_id: str) -> list[str]:
-    if len(lines) <= MOST_LINES:
+    if len(lines) <= MAX_LINES:
         return list(lines)
-    return [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more: holdfast events {job_id}"]
+    return [*lines[:MAX_LINES], f"and {len(lines) - MAX_LINES} more: holdfast events {job_id}"]
 
 
 def warn_of_artifacts(client: Client, job_id: str) -> None:

@@ -16,7 +16,7 @@ from ..exitcodes import exit_code_of
 from ..options import Follow, JobRef, JobRefs, Json, Wait, connect
 from ..quantities import parse_duration, show_duration, show_instant, show_span, since_instant, utc_now
 from .artifact_messages import all_events, artifact_lines
-from .follow import RESTART_PATIENCE, say_end, say_lost, stay, wait_for_end
+from .follow import RESTART_TIMEOUT, say_end, say_lost, stay, wait_for_end
 from .hold_options import Hold, HoldFiles, HoldFor, hold_word
 from .holds import refused_hold, with_time_left
 from .notification_options import Notify
@@ -146,7 +146,7 @@ def stop(
     with connect() as client:
         report = client.stop_many(jobs)
         if wait:
-            client.patience = RESTART_PATIENCE
+            client.patience = RESTART_TIMEOUT
             for job in report.stopped:
                 client.wait(job, through_hold=True)
         found = () if json else tuple(client.job(job) for job in report.stopped)
@@ -260,7 +260,7 @@ def wait(
     seconds = parse_duration(timeout) if timeout else None
     with connect() as client:
         found = client.job(job)
-        client.patience = RESTART_PATIENCE
+        client.patience = RESTART_TIMEOUT
         ended = wait_for_end(client, found.id, timeout=seconds)
         if json:
             output.emit_json(ended)

@@ -18,7 +18,7 @@ from ..quantities import show_instant
 if TYPE_CHECKING:
     from holdfast.sdk import Debugger
 
-LOOK_EVERY = 3.0  # seconds
+LOOK_INTERVAL = 3.0  # seconds
 
 
 def free(debuggers: Iterable[Debugger]) -> list[Debugger]:
@@ -42,7 +42,7 @@ def _watch(ref: str, over: threading.Event) -> None:
 
     told: set[tuple[object, ...]] = set()
     with connect() as client:
-        while not over.wait(LOOK_EVERY):
+        while not over.wait(LOOK_INTERVAL):
             try:
                 job = client.job(ref)
             except HoldfastError:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from holdfast.sdk import Client, JobDetail, JobSummary, Task
 
 BETWEEN_TRIES = 1.0  # seconds between looks for the next attempt
-RESTART_PATIENCE = 60.0  # seconds for a server that is being restarted
+RESTART_TIMEOUT = 60.0  # seconds for a server that is being restarted
 
 
 def stay(client: Client, job: JobSummary, *, follow: bool, json: bool) -> None:
     """Wait for the end, with the log or without; ends the command with the job's exit code."""
-    client.patience = RESTART_PATIENCE  # it answered before, so it is worth waiting for
+    client.patience = RESTART_TIMEOUT  # it answered before, so it is worth waiting for
     if follow:
         with telling_of_debuggers(job.id), telling_why_it_waits(job.id):
             ended = follow_log(client, job.id)

@@ -10,7 +10,7 @@ from typing import Any
 
 from typer import BadParameter
 
-LONGEST_NAME = 60
+MAX_NAME_LENGTH = 60
 
 
 def compose_job(
@@ -60,7 +60,7 @@ def name_of(command: Sequence[str]) -> str:
     words = command[0].split() if len(command) == 1 else list(command)
     parts = [PurePosixPath(word).stem for word in words[:2] if not word.startswith("-")]
     kept = [part for part in parts if part.replace("-", "").replace("_", "").replace(".", "").isalnum()]
-    return "-".join(kept[:2])[:LONGEST_NAME] or "job"
+    return "-".join(kept[:2])[:MAX_NAME_LENGTH] or "job"
 
 
 def absolute_mount(text: str, folder: PurePath) -> str:

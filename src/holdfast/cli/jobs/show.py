@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from holdfast.sdk import Attempt, Debugger, JobDetail, Task
 
 COMMAND_LINES = 5  # of a role's command; `holdfast clone` prints all
-MOST_WARNINGS = 5
-MOST_DEBUGGERS = 10
-MOST_HELD = 20  # tasks whose time left is told
+MAX_WARNINGS = 5
+MAX_DEBUGGERS = 10
+MAX_HELD = 20  # tasks whose time left is told
 TASK_COLUMNS = ("TASK", "STATE", "TRY", "NODE", "STARTED", "RAN", "EXIT", "LOGS")
 
 
@@ -43,10 +43,10 @@ def show_job(
         output.emit(f"  {'' if at else 'artifacts':<11} {output.safe(line)}")
     for reason in job.waiting or ():
         output.emit(f"  waits       {output.safe(reason)}")
-    for warning in warnings[:MOST_WARNINGS]:
+    for warning in warnings[:MAX_WARNINGS]:
         output.emit(f"  warning     {output.safe(warning)}")
-    if len(warnings) > MOST_WARNINGS:
-        output.emit(f"              and {len(warnings) - MOST_WARNINGS} more: holdfast events {job.id}")
+    if len(warnings) > MAX_WARNINGS:
+        output.emit(f"              and {len(warnings) - MAX_WARNINGS} more: holdfast events {job.id}")
     for attempt in attempts:
         output.emit(f"\nAttempt {attempt.attempt}")
         _show_tasks(attempt.tasks)
@@ -88,10 +88,10 @@ def _facts(job: JobDetail, why: Why | None) -> Iterator[tuple[str, object]]:
         yield "finished", show_instant(job.finished_at)
     if job.exit_code is not None:
         yield "exit code", job.exit_code
-    for task in [task for task in job.tasks if task.held and task.state == "Held"][:MOST_HELD]:
+    for task in [task for task in job.tasks if task.held and task.state == "Held"][:MAX_HELD]:
         assert task.held is not None
         yield "held", f"{task.task} {held_words(task.held, now)}"
-    for debugger in job.debuggers[:MOST_DEBUGGERS]:
+    for debugger in job.debuggers[:MAX_DEBUGGERS]:
         yield "debugger", f"{_stands(debugger)} {place_of(debugger)}"
     yield from _roles(job)
     yield "asks for", _amount(job)

@@ -22,7 +22,7 @@ from .notification_options import Notify
 if TYPE_CHECKING:
     from holdfast.sdk import Plan
 
-MOST_BYTES = 64 * 1024 * 1024  # of a job file; the server accepts far less, but it says so better
+MAX_BYTES = 64 * 1024 * 1024  # of a job file; the server accepts far less, but it says so better
 JOB_OPTIONS = "Describing a job given as a command"
 
 
@@ -225,10 +225,10 @@ def read_job_file(file: str) -> bytes:
 
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as source:
-            data = source.read(MOST_BYTES + 1)
+            data = source.read(MAX_BYTES + 1)
     except OSError as error:
         raise UserError(f"Cannot read {file}: {error.strerror}", hint=_advice(file)) from None
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise TooLarge(f"{file} is too large for a job file", hint="Put data into files that the job mounts.")
     return data
 

@@ -31,7 +31,7 @@ JobOrNewest = Annotated[
     ),
 ]
 Line = tuple[str, str]  # a label, and what is said under it
-MOST_LINES = 12  # of one piece of a log
+MAX_LINES = 12  # of one piece of a log
 LOG = "log"
 INSTANT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
 SCHEDULE = "recurrence-"  # how ids of schedules begin
@@ -151,7 +151,7 @@ def _failure(failure: Failure) -> Iterator[Line]:
             yield "evidence", evidence.text
             continue
         lines = evidence.text.splitlines()
-        for line in lines[-MOST_LINES:]:
+        for line in lines[-MAX_LINES:]:
             yield "log", f"| {line}"
     if failure.followers:
         yield "followers", f"{', '.join(failure.followers)} failed because of it"

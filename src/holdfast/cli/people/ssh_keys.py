@@ -14,7 +14,7 @@ from ..quantities import show_instant
 
 keys = typer.Typer(help="Your SSH keys.", no_args_is_help=True)
 
-LARGEST = 64 * 1024  # bytes; what is more is no public key
+MAX_SIZE = 64 * 1024  # bytes; what is more is no public key
 
 
 @keys.command("ls")
@@ -62,7 +62,7 @@ def _read(file: str) -> str:
         return first_line_of_stdin("key")
     try:
         with Path(file).expanduser().open("rb") as source:
-            return source.read(LARGEST).decode("utf-8", "replace")
+            return source.read(MAX_SIZE).decode("utf-8", "replace")
     except OSError as error:
         hint = "Is the path right?"
         if isinstance(error, FileNotFoundError):

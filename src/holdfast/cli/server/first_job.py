@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from holdfast.core.errors import HoldfastError, UserError
 
 from .. import output
-from ..jobs.follow import RESTART_PATIENCE, follow_log, say_end, wait_for_end
+from ..jobs.follow import RESTART_TIMEOUT, follow_log, say_end, wait_for_end
 
 if TYPE_CHECKING:
     from holdfast.sdk import JobDetail
@@ -37,7 +37,7 @@ class FirstJob:
         known = local_login(self.home)
         if known is None:
             raise UserError(f"{self.home} holds no login for its server", hint="Stop it and start it again.")
-        with Client(known.url, known.token, home=self.home, patience=RESTART_PATIENCE) as client:
+        with Client(known.url, known.token, home=self.home, patience=RESTART_TIMEOUT) as client:
             sent = client.submit(self.text)
             if not quiet:
                 output.note(f"First job: {output.safe(self.file)}, submitted as {sent.id}. Its log:", "bold")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .doctor import Problem
 
-STOP_PATIENCE = 60.0  # seconds a server gets to end
+STOP_TIMEOUT = 60.0  # seconds a server gets to end
 ANSWER_TIMEOUT = 2.0  # seconds, of a server that is said to run
 GONE_TIMEOUT = 5.0  # seconds to wait for the lock of one that does not answer
 GONE_INTERVAL = 0.05  # seconds
@@ -344,10 +344,10 @@ def _end(handle: int, pid: int) -> None:
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     with output.progress("Stopping"):
-        gone = poll.poll(STOP_PATIENCE * 1000)
+        gone = poll.poll(STOP_TIMEOUT * 1000)
     os.close(handle)
     if not gone:
-        raise UserError(f"Process {pid} has not ended within {STOP_PATIENCE:g} s", hint=f"Look at it: ps -fp {pid}")
+        raise UserError(f"Process {pid} has not ended within {STOP_TIMEOUT:g} s", hint=f"Look at it: ps -fp {pid}")
 
 
 def _local_status(folder: Path) -> Status | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from .samples import CPU_STEPS, GPU_STEPS, GpuReading, GpuSample, GpuSummary, Reading, Sample, TaskSummary
 
-LONGEST = 60.0  # seconds that one sample may tell of; what lies further apart counts in the summary alone
+MAX_LENGTH = 60.0  # seconds that one sample may tell of; what lies further apart counts in the summary alone
 
 _COUNTERS = ("net_in", "net_out", "disk_read", "disk_written", "throttled", "disk_wait")
 
@@ -31,7 +31,7 @@ def last_reading(before: Reading | None, used: Reading, seconds: float) -> Readi
 def sample(before: Reading, after: Reading, at: float) -> Sample | None:
     """What was used between two readings of a task; None when that cannot be told. `at`: seconds since 1970."""
     seconds = after.at - before.at
-    if not 0 < seconds <= LONGEST:
+    if not 0 < seconds <= MAX_LENGTH:
         return None
     return Sample(
         at=at,

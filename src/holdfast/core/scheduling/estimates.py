@@ -14,10 +14,10 @@ from .blockers import About, Estimate, show_instant
 from .ledger import Ledger
 from .placement import Waiting
 from .queue import Queue
-from .what_if import MOST_EFFORT
+from .what_if import MAX_EFFORT
 
-FEWEST_LOOKS = 100  # at jobs, however many machines there are to look at for each
-AT_ONCE = msg("There is room for it.")
+MIN_LOOKS = 100  # at jobs, however many machines there are to look at for each
+ROOM_NOW = msg("There is room for it.")
 LATEST = msg(
     "This is the latest time, if every job that runs or waits before it takes as long as its "
     "time limit allows. It becomes later if one of them is tried again or held, or if jobs "
@@ -67,7 +67,7 @@ def _latest(
 
 
 def _start(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: Reckoning, now: datetime) -> datetime | None:
-    most = min(LOOKS_OF_FORECAST, max(FEWEST_LOOKS, MOST_EFFORT // max(1, len(ledger.nodes))))
+    most = min(LOOKS_OF_FORECAST, max(MIN_LOOKS, MAX_EFFORT // max(1, len(ledger.nodes))))
     start = reserved_starts(queue, ledger, reckoning, most_looks=most).get(waiting.id)
     if start is None or start - reckoning.now >= NEVER / 2:
         return None

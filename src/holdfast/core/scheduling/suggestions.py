@@ -14,7 +14,7 @@ from .placement import EPSILON, Amount, Quota, Waiting, show_parts
 from .queue import Queue
 from .what_if import Effort, ask_for_less, starts_if, with_quotas, without_jobs
 
-MOST_TRIED = 8  # jobs whose end is tried
+MAX_TRIED = 8  # jobs whose end is tried
 MIB = 1 << 20
 
 
@@ -64,7 +64,7 @@ class _Trial:
     # -- failed tasks that are kept
 
     def releases(self) -> Iterator[str]:
-        held = [job_id for job_id in self._jobs if self._is_held(job_id)][:MOST_TRIED]
+        held = [job_id for job_id in self._jobs if self._is_held(job_id)][:MAX_TRIED]
         alone = [job_id for job_id in held if self._without([job_id])]
         for job_id in alone:
             yield self._release(job_id)
@@ -103,7 +103,7 @@ class _Trial:
     def _fewest(self, turns: Collection[str] = ()) -> Sequence[str]:
         """Jobs whose end would be enough: one, else the first few that end."""
         running = sorted((job_id for job_id in self._jobs if not self._is_held(job_id)), key=self._soonest)
-        tried = running[:MOST_TRIED]
+        tried = running[:MAX_TRIED]
         one = next((job_id for job_id in tried if self._without([job_id], turns)), None)
         if one is not None:
             return [one]
@@ -113,7 +113,7 @@ class _Trial:
     # -- jobs that go before it and wait too
 
     def turns(self, stuck: Sequence[str]) -> Iterator[str]:
-        if len(stuck) > MOST_TRIED:
+        if len(stuck) > MAX_TRIED:
             yield from self._many_turns(stuck)
             return
         alone = [job_id for job_id in stuck if self._without([], [job_id])]

@@ -10,7 +10,7 @@ from ..attempt_id import job_id_of
 from ..messages import msg
 from .backfill import Reckoning
 from .blockers import About, Ahead, Blocker, BlockerKind, Estimate, Holder, Wait, show_instant
-from .estimates import AT_ONCE, estimate
+from .estimates import ROOM_NOW, estimate
 from .explanations import beyond, held_up, impossible, own_blockers, stands_behind
 from .ledger import Ledger
 from .placement import Amount, Assignment, Quota, Waiting
@@ -18,10 +18,10 @@ from .queue import Queue
 from .suggestions import helps
 from .what_if import Effort, starts_if, stuck_before
 
-MOST_HOLDERS = 5  # named
-MOST_AHEAD = 5
-MOST_ENTRIES = 5  # of a job whose tasks wait one by one: the first of each size
-MOST_STUCK = 5  # before it, of which it is looked at what they lack
+MAX_HOLDERS = 5  # named
+MAX_AHEAD = 5
+MAX_ENTRIES = 5  # of a job whose tasks wait one by one: the first of each size
+MAX_STUCK = 5  # before it, of which it is looked at what they lack
 _AHEAD_LOOKED_AT = 200
 _NOTHING = Amount()
 HIDDEN = msg("a job of another group")
@@ -58,7 +58,7 @@ class Scene:
 def wait_of(entries: Sequence[Waiting], scene: Scene) -> Wait:
     """Why these entries of one job wait; its first one stands for all where it helps to be exact."""
     different = {entry.requests[0].amount: entry for entry in reversed(entries)}
-    chosen = sorted(different.values(), key=lambda entry: (entry.key, entry.id))[:MOST_ENTRIES]
+    chosen = sorted(different.values(), key=lambda entry: (entry.key, entry.id))[:MAX_ENTRIES]
     blockers = {blocker.text: blocker for entry in chosen for blocker in _blockers(entry, scene)}
     first = chosen[0]
     ahead, count = _ahead(first, scene)
@@ -66,7 +66,7 @@ def wait_of(entries: Sequence[Waiting], scene: Scene) -> Wait:
     if any(blocker.kind is BlockerKind.IMPOSSIBLE for blocker in wait.blockers):
         return wait
     if not wait.blockers:
-        return replace(wait, estimate=Estimate(at=scene.now, basis=AT_ONCE))
+        return replace(wait, estimate=Estimate(at=scene.now, basis=ROOM_NOW))
     return replace(
         wait,
         helps=_helps(first, scene),
@@ -76,7 +76,7 @@ def wait_of(entries: Sequence[Waiting], scene: Scene) -> Wait:
 
 def _helps(waiting: Waiting, scene: Scene) -> tuple[str, ...]:
     stuck = stuck_before(waiting, scene.queue, scene.ledger)
-    lacking = (waiting, *stuck[:MOST_STUCK])
+    lacking = (waiting, *stuck[:MAX_STUCK])
     holders = dict.fromkeys(job_id for each in lacking for job_id in _holders(each, scene.ledger))
     before = list(dict.fromkeys(other.job_id for other in stuck))
     return helps(waiting, list(holders), before, scene.queue, scene.ledger, scene)
@@ -144,7 +144,7 @@ def _holders(waiting: Waiting, ledger: Ledger) -> list[str]:
 def _with_holders(blocker: Blocker, waiting: Waiting, scene: Scene) -> Blocker:
     has = _having(blocker, waiting, scene.ledger)
     most_first = sorted(has, key=lambda job_id: _weight(has[job_id], blocker.lacks), reverse=True)
-    holders = tuple(_holder(job_id, has[job_id], scene) for job_id in most_first[:MOST_HOLDERS])
+    holders = tuple(_holder(job_id, has[job_id], scene) for job_id in most_first[:MAX_HOLDERS])
     return replace(blocker, holders=holders, more_holders=len(has) - len(holders))
 
 
@@ -204,7 +204,7 @@ def _ahead(waiting: Waiting, scene: Scene) -> tuple[tuple[Ahead, ...], int]:
         if other.job_id != waiting.job_id:
             asks[other.job_id] = asks.get(other.job_id, Amount()).plus(other.needs)
     count = len(asks) + scene.queue.count_before(waiting) - len(looked_at)
-    return tuple(_goes_first(job_id, asks[job_id], scene) for job_id in list(asks)[:MOST_AHEAD]), count
+    return tuple(_goes_first(job_id, asks[job_id], scene) for job_id in list(asks)[:MAX_AHEAD]), count
 
 
 def _goes_first(job_id: str, asks: Amount, scene: Scene) -> Ahead:

@@ -15,8 +15,8 @@ from .placement import Amount, Quota, Request, Waiting, show_bytes, show_cores, 
 from .queue import Queue
 from .queue_scan import Walk
 
-MOST_EFFORT = 30_000  # looks of a task at a machine, for all that is tried; beyond that nothing is claimed
-MOST_TASKS = 200  # of a job for which less is tried
+MAX_EFFORT = 30_000  # looks of a task at a machine, for all that is tried; beyond that nothing is claimed
+MAX_TASKS = 200  # of a job for which less is tried
 _LOOK = 4  # what a look costs by itself
 _KINDS = ("gpu", "cpu", "memory")
 
@@ -26,7 +26,7 @@ T = TypeVar("T", int, float)
 class Effort:
     """How much may still be tried: whoever asks must not keep others waiting."""
 
-    def __init__(self, most: int = MOST_EFFORT) -> None:
+    def __init__(self, most: int = MAX_EFFORT) -> None:
         self._left = most
 
     def allows(self, waiting: Waiting, room: Room) -> bool:
@@ -114,7 +114,7 @@ class Less:
 
 def ask_for_less(waiting: Waiting, queue: Queue, ledger: Ledger, effort: Effort) -> list[Less]:
     """One for each resource of which less would be enough, else of several together; and for fewer tasks."""
-    if len(waiting.requests) > MOST_TASKS:
+    if len(waiting.requests) > MAX_TASKS:
         return []
     anew = replace(waiting, order=(inf, waiting.id))
     walk = walk_up_to(anew, queue, ledger.copy(), effort, without=(waiting.job_id,))

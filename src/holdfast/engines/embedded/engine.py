@@ -79,7 +79,7 @@ _MOUNT_WAIT = 30.0  # seconds for the folders of one task to answer
 _AGAIN = 0.02  # seconds between two tries to reach a task that is still being set up
 _KILL_AGAIN = 1.0  # seconds between two tries to kill one that will not go
 _CLAIM_WAIT = 5.0  # seconds a spawned runner may take to say who it is
-_MEMORY_EVERY = 1.0  # seconds
+_MEMORY_INTERVAL = 1.0  # seconds
 _CLEAN_AFTER = 60.0  # seconds a replaced image stays for those who are just starting on it
 _STOPPING = 10.0  # seconds that somebody waits who wants to enter the files of a task that is just being stopped
 _LEFT_ALONE = 60.0  # seconds between looks whether anybody is inside a task that was revived
@@ -452,7 +452,7 @@ class EmbeddedEngine:
     async def _watch_memory(self) -> None:
         """Where the kernel does not limit memory, we do: once a second."""
         while True:
-            await asyncio.sleep(_MEMORY_EVERY)
+            await asyncio.sleep(_MEMORY_INTERVAL)
             for task in self._watching:
                 if task.note is not None and task.note.memory:
                     try:

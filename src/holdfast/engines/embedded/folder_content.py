@@ -18,7 +18,7 @@ from holdfast.core.scheduling.placement import show_bytes
 from .sandbox_paths import HOME
 
 TICKS = 100  # USER_HZ: the unit of start times in /proc, on every Linux
-_BIGGEST_CLAIM = 16 * 1024
+_MAX_CLAIM_SIZE = 16 * 1024
 # Another try would find the same: a shell for another architecture, without its loader, or that may not be executed.
 _SHELL_FAILED = re.compile(
     r"bwrap: execvp (?P<shell>[^ :]+): (?P<why>Exec format error|No such file or directory|Permission denied"
@@ -137,7 +137,7 @@ def parse_excess(text: str) -> DiskExcess:
 def parse_claim(data: bytes) -> Claim:
     """A line without its newline was not finished, so it was not said."""
     fields: dict[str, Any] = {}
-    for line in data[:_BIGGEST_CLAIM].split(b"\n")[:-1]:
+    for line in data[:_MAX_CLAIM_SIZE].split(b"\n")[:-1]:
         try:
             fields.update(_said(line))
         except (ValueError, TypeError, KeyError, RecursionError):

@@ -14,7 +14,7 @@ from .options import EmbeddedOptions
 from .sandbox.gpus import Gpu
 
 LAST_PORT = 40000  # exclusive
-FEWEST_PORTS = 1000
+MIN_PORTS = 1000
 
 
 def find_node(options: EmbeddedOptions, gpus: Sequence[Gpu]) -> Node:
@@ -45,12 +45,12 @@ def find_address() -> str:
 
 def find_port_end(start: int, setting: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> int:
     """Below the ports that outgoing connections take by themselves: one of those may be in use at any moment."""
-    last = LAST_PORT if start + FEWEST_PORTS <= LAST_PORT else 65536
+    last = LAST_PORT if start + MIN_PORTS <= LAST_PORT else 65536
     try:
         outgoing = int(setting.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return last
-    return min(last, outgoing) if outgoing >= start + FEWEST_PORTS else last
+    return min(last, outgoing) if outgoing >= start + MIN_PORTS else last
 
 
 def find_memory(meminfo: Path = Path("/proc/meminfo"), limits: tuple[Path, ...] = ()) -> int:

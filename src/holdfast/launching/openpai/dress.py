@@ -19,7 +19,7 @@ from .fitting import Company, fit_variables
 from .plugins import plugin_steps
 from .variables import Scene
 
-LONGEST_CONFIG = 1024 * 1024  # characters; a job's file is for its tasks to look at, not to carry data
+MAX_CONFIG_LENGTH = 1024 * 1024  # characters; a job's file is for its tasks to look at, not to carry data
 
 
 def dress_openpai(launch: Launch, task: TaskAttempt, company: Company, surroundings: Surroundings) -> Launch:
@@ -27,7 +27,7 @@ def dress_openpai(launch: Launch, task: TaskAttempt, company: Company, surroundi
     fitted = fit_variables(scene, company, launch.env)
     config = render_config(scene.snapshot.job)
     notes = list(fitted.left_out)
-    if len(config) > LONGEST_CONFIG:
+    if len(config) > MAX_CONFIG_LENGTH:
         notes.append("The job's file is too long to be laid down in job_config.yaml.")
         config = ""
     entry = Entry(

@@ -19,10 +19,10 @@ from ..surroundings import Surroundings
 from .saying import warning
 from .variables import Crowd, Scene, own_variables, task_variables
 
-MOST_VARIABLES = 1900  # engines take 2000, and add some
-MOST_BYTES = 900_000  # of names and values together
-LONGEST = 120_000  # bytes of one value
-MOST_TASKS = 2000
+MAX_VARIABLES = 1900  # engines take 2000, and add some
+MAX_BYTES = 900_000  # of names and values together
+MAX_LENGTH = 120_000  # bytes of one value
+MAX_TASKS = 2000
 
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -65,7 +65,7 @@ class Company:
     @cached_property
     def together(self) -> Shared | None:
         """Also with where each of them is; None when they are too many for that."""
-        if self.count > MOST_TASKS:
+        if self.count > MAX_TASKS:
             return None
         everyone = [task for tasks in self.crowd.placed.values() for task in tasks]
         return Shared({**self.crowd.variables, **task_variables(self.crowd, everyone)})
@@ -83,12 +83,12 @@ def fit_variables(scene: Scene, company: Company, given: Mapping[str, str]) -> F
     """The task's variables besides those already given, which win."""
     own, left_out = _short_enough(own_variables(scene))
     shared = company.together
-    if shared is None or shared.size + _size(own) + _size(given) > MOST_BYTES:
+    if shared is None or shared.size + _size(own) + _size(given) > MAX_BYTES:
         shared = company.alone
         left_out.append(_too_many(company.count))
     left_out += shared.left_out
     own = {name: value for name, value in own.items() if name not in given}
-    room = MOST_VARIABLES - len(given) - len(own)
+    room = MAX_VARIABLES - len(given) - len(own)
     fitting = shared.first(room)
     lost = shared.nameless - len(fitting)
     if lost > 0:
@@ -107,7 +107,7 @@ def _too_many(tasks: int) -> str:
 
 
 def _short_enough(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    kept = {name: value for name, value in variables.items() if len(value) <= LONGEST}
+    kept = {name: value for name, value in variables.items() if len(value) <= MAX_LENGTH}
     longer = "is left out: it would be longer than a variable can be."
     return kept, [f"{name} {longer}" for name in variables if name not in kept]
 

@@ -13,7 +13,7 @@ from .saying import SAY
 from .variables import Scene
 
 TRIES = 10
-LONGEST_PAUSE = 30  # seconds; the first is 1, and each twice the one before
+MAX_INTERVAL = 30  # seconds; the first is 1, and each twice the one before
 
 
 def git_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step:
@@ -23,7 +23,7 @@ def git_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, 
         repository=quote(text_of(parameters, "repo_uri")),
         target=quote(text_of(parameters, "clone_dir")) if parameters.get("clone_dir") else "$code",
         tries=TRIES,
-        longest=LONGEST_PAUSE,
+        longest=MAX_INTERVAL,
     )
     return Step(plugin="git", before=SAY + script)
 

@@ -20,7 +20,7 @@ from .ssh import ssh_step
 from .tensorboard import tensorboard_step
 from .variables import Scene
 
-MOST_CALLS = 100  # for one role
+MAX_CALLS = 100  # for one role
 
 
 def _storages_are_mounts(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> None:
@@ -40,8 +40,8 @@ def plugin_steps(scene: Scene, surroundings: Surroundings) -> tuple[Step, ...]:
     """Those of this task's role: its prerequisites as it lists them, then the others in the order of the file."""
     job, role = scene.snapshot.job, scene.task.role
     calls = _calls(job, role)
-    if len(calls) > MOST_CALLS:
-        return (_failing(_name(calls[MOST_CALLS]), f"the job has {len(calls)} plugins, and {MOST_CALLS} is the most"),)
+    if len(calls) > MAX_CALLS:
+        return (_failing(_name(calls[MAX_CALLS]), f"the job has {len(calls)} plugins, and {MAX_CALLS} is the most"),)
     filler = ParameterFiller(job, role)
     steps: list[Step] = []
     for call in calls:

@@ -18,7 +18,7 @@ from .saying import SAY
 from .variables import Scene, first_port
 
 BARRIER_MINUTES = 30
-_LONGEST_BARRIER = 60 * 24 * 7  # minutes
+_MAX_BARRIER = 60 * 24 * 7  # minutes
 
 
 def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step | None:
@@ -108,7 +108,7 @@ def _barrier(scene: Scene, parameters: Mapping[str, Any], gateway: Gateway | Non
     """Wait for those tasks that have the plugin too."""
     minutes = BARRIER_MINUTES
     if parameters.get("sshbarrierTimeout") is not None:
-        minutes = number_of(parameters, "sshbarrierTimeout", least=1, most=_LONGEST_BARRIER)
+        minutes = number_of(parameters, "sshbarrierTimeout", least=1, most=_MAX_BARRIER)
     roles = _roles_with_ssh(scene)
     tasks = [
         _names(scene, task)[0] for role in scene.crowd.placed if role in roles for task in scene.crowd.placed[role]

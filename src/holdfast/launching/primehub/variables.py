@@ -11,9 +11,9 @@ from holdfast.core.job import MIB, Job, Role
 from ..surroundings import ArtifactLimits, PrimeHub
 from .folders import HOME, Folders
 
-LONGEST = 120_000  # bytes of one value: Linux passes no longer string to a program
-MOST_BYTES = 700_000  # of names and values together; a program takes about a megabyte
-MOST = 1500  # engines take 2000
+MAX_LENGTH = 120_000  # bytes of one value: Linux passes no longer string to a program
+MAX_BYTES = 700_000  # of names and values together; a program takes about a megabyte
+MAX_COUNT = 1500  # engines take 2000
 
 
 def primehub_variables(snapshot: JobSnapshot, role: Role, given: PrimeHub, folders: Folders) -> dict[str, str]:
@@ -59,12 +59,12 @@ def fitting(variables: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     not fail for it."""
     kept: dict[str, str] = {}
     left_out = []
-    room = MOST_BYTES
+    room = MAX_BYTES
     for name, value in variables.items():
         size = len(name.encode("utf-8", "surrogateescape")) + len(value.encode("utf-8", "surrogateescape")) + 2
         if not name or "=" in name or "\0" in name or "\0" in value:
             left_out.append(f"The variable {name!r} is left out: its name or value cannot be one.")
-        elif size > LONGEST or size > room or len(kept) >= MOST:
+        elif size > MAX_LENGTH or size > room or len(kept) >= MAX_COUNT:
             left_out.append(f"The variable {name} is left out: there is no room for it.")
         else:
             kept[name] = value

@@ -14,7 +14,7 @@ from holdfast.services import Services
 from .endpoints import Who
 from .errors import PaiError, no_guest
 
-LONGEST = 4096  # of the header's value
+MAX_LENGTH = 4096  # of the header's value
 
 
 async def find_actor(request: Request, services: Services, who: Who) -> Actor | None:
@@ -66,7 +66,7 @@ async def _holder(services: Services, header: str) -> Actor:
 
 def _credentials(header: str) -> tuple[str | None, str]:
     """The user's name, where the header says one, and the token."""
-    scheme, _, value = header[:LONGEST].partition(" ")
+    scheme, _, value = header[:MAX_LENGTH].partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer" and value.isascii():
         return None, value

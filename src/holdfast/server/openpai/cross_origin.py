@@ -13,7 +13,7 @@ OPEN = {
     "Access-Control-Expose-Headers": "Location, Content-Range, Content-Disposition, Retry-After, X-Request-Id, "
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset",
 }
-_LONGEST = 1000  # of a list of headers that a page wants to send
+_MAX_LENGTH = 1000  # of a list of headers that a page wants to send
 
 
 def is_open(path: str) -> bool:
@@ -43,7 +43,7 @@ class CrossOrigin:
 def _preflight(headers: Headers) -> Response:
     wanted = headers.get("access-control-request-headers", "")
     # Named one by one: a star does not cover `authorization`.
-    allowed = wanted if 0 < len(wanted) <= _LONGEST and wanted.isprintable() else "authorization, content-type"
+    allowed = wanted if 0 < len(wanted) <= _MAX_LENGTH and wanted.isprintable() else "authorization, content-type"
     return Response(
         status_code=204,
         headers={

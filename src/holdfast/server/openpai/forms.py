@@ -8,8 +8,8 @@ from urllib.parse import unquote_plus
 
 from .errors import PaiError
 
-MOST_FIELDS = 1000
-DEEPEST = 20
+MAX_FIELDS = 1000
+MAX_DEPTH = 20
 
 _PART = re.compile(r"\[([^\[\]]*)\]")
 
@@ -19,9 +19,9 @@ _Table = dict[str, Any]
 
 def parse_form(text: str) -> dict[str, Any]:
     """a[b][0]=x&a[c]=y -> {"a": {"b": ["x"], "c": "y"}}. Every value is text."""
-    fields = text.split("&", MOST_FIELDS)
-    if len(fields) > MOST_FIELDS:
-        raise _bad(f"A form may have at most {MOST_FIELDS} fields.")
+    fields = text.split("&", MAX_FIELDS)
+    if len(fields) > MAX_FIELDS:
+        raise _bad(f"A form may have at most {MAX_FIELDS} fields.")
     table: _Table = {}
     for field in filter(None, fields):
         name, _, value = field.partition("=")
@@ -34,7 +34,7 @@ def _path(name: str) -> list[str]:
     parts = _PART.findall(bracket + rest)
     if "".join(f"[{part}]" for part in parts) != bracket + rest:
         return [name]  # its brackets do not match: a plain name
-    if len(parts) >= DEEPEST:
+    if len(parts) >= MAX_DEPTH:
         raise _bad(f"The form's field {name[:80]} is nested too deeply.")
     return [first, *parts]
 

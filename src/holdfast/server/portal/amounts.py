@@ -8,11 +8,11 @@ from datetime import timedelta
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.jobspec.quantities import LONGEST_DURATION, parse_duration, parse_size, render_duration
+from holdfast.jobspec.quantities import MAX_DURATION, parse_duration, parse_size, render_duration
 
 from .forms import Form
 
-SMALLEST = 1024 * 1024  # bytes; less was hardly meant
+MIN_SIZE = 1024 * 1024  # bytes; less was hardly meant
 _UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20))
 _DECIMAL = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6))
 
@@ -27,7 +27,7 @@ def read_size(form: Form, name: str) -> int | None:
         raise UserError(
             msg("{text} is not a size", text=text[:40]), field=name, hint=msg("Write 512 MiB, 4 GiB or 1.5 GB.")
         )
-    if 0 < size < SMALLEST:
+    if 0 < size < MIN_SIZE:
         hint = f"Did you mean {text[:20]} GiB?" if text.replace(".", "", 1).isdigit() else "Write 512 MiB or 4 GiB."
         raise UserError(msg("{text} is only {size} bytes", text=text[:40], size=size), field=name, hint=hint)
     return size
@@ -54,9 +54,9 @@ def read_duration(form: Form, name: str) -> timedelta | None:
         raise UserError(
             msg("{text} is not a duration", text=text[:40]), field=name, hint=msg("Write 90m, 2h30m or 1d.")
         )
-    if found > LONGEST_DURATION:
+    if found > MAX_DURATION:
         raise UserError(
-            msg("A time limit is at most {days} days", days=LONGEST_DURATION.days),
+            msg("A time limit is at most {days} days", days=MAX_DURATION.days),
             field=name,
             hint=msg("Write 0 for none."),
         )

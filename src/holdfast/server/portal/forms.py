@@ -11,7 +11,7 @@ from starlette.requests import Request
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
-MOST_FIELDS = 5000
+MAX_FIELDS = 5000
 IN_A_THREAD = 64 * 1024  # bytes; what is more would hold others up
 TRUE = "on"  # what a browser sends for a box that is ticked
 
@@ -56,7 +56,7 @@ class Form:
 
 
 def _pairs(body: bytes) -> list[tuple[str, str]]:
-    return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
 
 
 async def read_form(request: Request) -> Form:
@@ -65,7 +65,7 @@ async def read_form(request: Request) -> Form:
     try:
         pairs = await asyncio.to_thread(_pairs, body) if len(body) > IN_A_THREAD else _pairs(body)
     except ValueError:
-        raise UserError(msg("A form has at most {most_fields} fields", most_fields=MOST_FIELDS)) from None
+        raise UserError(msg("A form has at most {most_fields} fields", most_fields=MAX_FIELDS)) from None
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)

@@ -22,7 +22,7 @@ from .code_spans import coded
 
 CODES = {"en": "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 DEFAULT = "en"
-LONGEST_HEADER = 1000
+MAX_HEADER_LENGTH = 1000
 _FOLDER = Path(__file__).with_name("locale")
 _TRADITIONAL = ("hant", "tw", "hk", "mo")
 # How messages are joined, and how that is written in Chinese.
@@ -41,7 +41,7 @@ def choose_language(kept: str | None, accepted: str) -> str:
     """`kept` is what the visitor chose, `accepted` what the browser asks for (Accept-Language)."""
     if kept in CODES:
         return str(kept)
-    for tag in _by_preference(accepted[:LONGEST_HEADER]):
+    for tag in _by_preference(accepted[:MAX_HEADER_LENGTH]):
         first, *more = tag.lower().split("-")
         if first == "zh":
             return "zh-Hant" if any(part in _TRADITIONAL for part in more) else "zh-Hans"

@@ -11,7 +11,7 @@ from .visit import Visit
 
 T = TypeVar("T")
 ROWS = 100
-MOST_PAGES = 100_000
+MAX_PAGES = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ def listed(visit: Visit, items: Sequence[T], words: Callable[[T], str], rows: in
     asked = visit.request.query_params
     text = asked.get("text", "").strip()[:200]
     found = [item for item in items if text.lower() in words(item).lower()] if text else list(items)
-    page = visit.number("page", MOST_PAGES) or 1
+    page = visit.number("page", MAX_PAGES) or 1
     first = (page - 1) * rows
 
     def query(other: int) -> str:

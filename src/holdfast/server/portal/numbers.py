@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-LARGEST = 2**62  # what a database can compare with
+MAX_SIZE = 2**62  # what a database can compare with
 
 
-def whole_number(text: str, most: int = LARGEST) -> int | None:
+def whole_number(text: str, most: int = MAX_SIZE) -> int | None:
     """None where it is no such number, or more than `most`."""
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
         return None

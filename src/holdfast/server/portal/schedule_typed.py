@@ -17,7 +17,7 @@ name: nightly-report
 command: |
   echo "It is $(date)"
 """
-LONGEST = 200  # characters of a field
+MAX_LENGTH = 200  # characters of a field
 FIELDS = ("kind", "cron", "timezone", "ends_at", "overlap", "missed", "group")
 _LOCAL = "%Y-%m-%dT%H:%M"  # as a browser writes a time without a zone
 
@@ -68,12 +68,12 @@ def typed_in(form: Form) -> Typed:
     kinds, usual = set(RecurrenceKind), Typed()
     return Typed(
         kind=form.text("kind") if form.text("kind") in kinds else usual.kind,
-        cron=form.text("cron")[: 2 * LONGEST],  # the service says that it is too long
-        timezone=form.text("timezone")[: 2 * LONGEST],
-        ends_at=form.text("ends_at")[:LONGEST],
+        cron=form.text("cron")[: 2 * MAX_LENGTH],  # the service says that it is too long
+        timezone=form.text("timezone")[: 2 * MAX_LENGTH],
+        ends_at=form.text("ends_at")[:MAX_LENGTH],
         overlap=form.text("overlap") if form.text("overlap") in set(Overlap) else usual.overlap,
         missed=form.text("missed") if form.text("missed") in set(Missed) else usual.missed,
-        group=form.text("group")[:LONGEST],
+        group=form.text("group")[:MAX_LENGTH],
         text=form.raw("text") or usual.text,
         now=form.is_on("now"),
     )

@@ -10,7 +10,7 @@ from holdfast.services.people.access_tokens import kind_of
 
 from .visit import Visit
 
-MOST_SHOWN = 500
+MAX_SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ async def token_rows(visit: Visit, user: str) -> tuple[tuple[TokenRow, ...], int
     found = await visit.services.tokens.list(visit.who, user)
     own = (await visit.services.tokens.which(visit.session or "")).id
     now = datetime.now(UTC)
-    return tuple(_row(token, own, now) for token in found[:MOST_SHOWN]), max(0, len(found) - MOST_SHOWN)
+    return tuple(_row(token, own, now) for token in found[:MAX_SHOWN]), max(0, len(found) - MAX_SHOWN)
 
 
 def _row(token: Token, own: str, now: datetime) -> TokenRow:

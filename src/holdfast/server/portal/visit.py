@@ -18,13 +18,13 @@ from holdfast.services import Services
 from ..compression import compress
 from ..sessions import make_proof
 from .languages import Words, choose_language, words_in
-from .numbers import LARGEST, whole_number
+from .numbers import MAX_SIZE, whole_number
 from .rendering import render
 
 THEMES = ("auto", "light", "dark")
 LANGUAGE_COOKIE, THEME_COOKIE, SAID_COOKIE = "holdfast_language", "holdfast_theme", "holdfast_said"
 YEAR = 365 * 86400
-LONGEST_SAID = 3800  # bytes as a cookie; browsers take 4096 with its name
+MAX_SAID_LENGTH = 3800  # bytes as a cookie; browsers take 4096 with its name
 PART_HEADER = "hx-request"
 
 
@@ -50,7 +50,7 @@ class Visit:
         headers = self.request.headers
         return PART_HEADER in headers and "hx-history-restore-request" not in headers and "hx-boosted" not in headers
 
-    def number(self, name: str, most: int = LARGEST) -> int | None:
+    def number(self, name: str, most: int = MAX_SIZE) -> int | None:
         """The whole number of this name in the address; None where there is none, or more than `most`."""
         return whole_number(self.request.query_params.get(name, ""), most)
 
@@ -138,9 +138,9 @@ def _fitting(said: str, link: str) -> str:
     """Both as a cookie, shortened until they fit into one."""
     while True:
         text = json.dumps([said, link[:300]], ensure_ascii=False).encode("utf-8", "replace").hex()
-        if len(text) <= LONGEST_SAID or not said:
+        if len(text) <= MAX_SAID_LENGTH or not said:
             return text
-        said = said[: len(said) * LONGEST_SAID // len(text)]
+        said = said[: len(said) * MAX_SAID_LENGTH // len(text)]
 
 
 def visit_of(

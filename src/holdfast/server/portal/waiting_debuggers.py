@@ -12,8 +12,8 @@ from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
 from holdfast.services import Services
 
-LONGEST = 80  # characters of a place: the task says it, and may say anything
-MOST = 5  # that a page names
+MAX_LENGTH = 80  # characters of a place: the task says it, and may say anything
+MAX_COUNT = 5  # that a page names
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ def waiting_debuggers(services: Services, actor: Actor, job: JobSummary) -> tupl
     return tuple(
         WaitingDebugger(
             each.task,
-            each.place[-LONGEST:],
+            each.place[-MAX_LENGTH:],
             debugger_address(job.id, each.task, each.debugger.id if in_task[each.task] > 1 else "") if enters else "",
             each.debugger.since,
             each.debugger.attached,
             each.debugger.until,
-            each.debugger.function[:LONGEST],
+            each.debugger.function[:MAX_LENGTH],
         )
-        for each in found[:MOST]
+        for each in found[:MAX_COUNT]
     )
 
 

@@ -15,7 +15,7 @@ from holdfast.services import Services
 from holdfast.settings import Settings
 
 from .errors import GRAPHQL, PhError, answer_plainly
-from .graphql.bodies import LONGEST_QUERY
+from .graphql.bodies import MAX_QUERY_LENGTH
 from .http_files import FILES, refuse_address, refuse_method, refuse_share, send_file, take_file
 from .jobs.logs import refuse_log, send_job_log, send_notebook_log
 from .lazy_graphql import GraphQLLater
@@ -37,7 +37,7 @@ def most_bytes(path: str, settings: Settings) -> int:
     """Of a body sent there. A job within a form takes up to three times the bytes, and some for the query."""
     if path.startswith(FILES):
         return settings.files.max_upload_bytes
-    return 3 * settings.server.max_job_bytes + LONGEST_QUERY if path == GRAPHQL else SMALL_BODY
+    return 3 * settings.server.max_job_bytes + MAX_QUERY_LENGTH if path == GRAPHQL else SMALL_BODY
 
 
 def primehub_routes(services: Services) -> list[Route]:

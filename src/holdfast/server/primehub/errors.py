@@ -20,7 +20,7 @@ INTERNAL = "INTERNAL_SERVER_ERROR"
 BAD_QUERY = "GRAPHQL_VALIDATION_FAILED"
 USER_NOT_EXIST = "USER_NOT_EXIST"
 
-LONGEST = 2000  # characters of a message: some of them repeat what was sent
+MAX_LENGTH = 2000  # characters of a message: some of them repeat what was sent
 
 
 class PhError(Exception):
@@ -85,7 +85,7 @@ def internal(request_id: str) -> PhError:
 
 def answer_refusal(error: PhError, status: int) -> Response:
     """Of a whole request."""
-    listed = {"message": error.message[:LONGEST], "extensions": {"code": error.code}}
+    listed = {"message": error.message[:MAX_LENGTH], "extensions": {"code": error.code}}
     return answer({"errors": [listed], "data": None}, status)
 
 
@@ -112,7 +112,7 @@ def _status(code: str) -> int:
 
 
 def _plain(status: int, code: str, message: str) -> Response:
-    return answer({"code": code, "message": message[:LONGEST]}, status)
+    return answer({"code": code, "message": message[:MAX_LENGTH]}, status)
 
 
 def render_outermost(path: str, error: UserError | None, request_id: str) -> Response:

@@ -16,7 +16,7 @@ Shape = dict[str, Any]
 query, mutation = QueryType(), MutationType()
 BINDABLES = (query, mutation)
 
-MOST = 1000  # items of one answer, unless less is asked for
+MAX_COUNT = 1000  # items of one answer, unless less is asked for
 
 
 @query.field("files")
@@ -26,7 +26,7 @@ async def list_files(_: Any, info: Info, where: Shape, options: Shape | None = N
     call, given = call_of(info), options or {}
     group = await group_named(call, where["groupName"])
     prefix, recursive = where["phfsPrefix"], bool(given.get("recursive"))
-    limit = min(max(given.get("limit") or MOST, 1), MOST)
+    limit = min(max(given.get("limit") or MAX_COUNT, 1), MAX_COUNT)
     found = await call.services.files.objects(call.actor, group, prefix, recursive=recursive, limit=limit)
     call.spend(len(found.items))
     shown = show_prefix(prefix, recursive=recursive)

@@ -27,12 +27,12 @@ from .paced import Paced, Words, is_number, read_words
 from .task_lines import TaskLine, task_socket
 
 QUIET = 0.3  # seconds without output after which a terminal whose command has ended is let go
-PATIENCE = 30.0  # seconds for the first message
+TIMEOUT = 30.0  # seconds for the first message
 STDOUT, STDERR = b"\x01", b"\x02"
-LARGEST_TERMINAL = 2000  # columns, rows
+MAX_TERMINAL_SIZE = 2000  # columns, rows
 LAST_SIGNAL = 31
-MOST_WORDS = 4096
-MOST_VARIABLES = 64
+MAX_WORDS = 4096
+MAX_VARIABLES = 64
 WAY = "the API"  # as the job's events name it
 
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -54,11 +54,11 @@ async def serve_exec(line: TaskLine) -> None:
 
 async def _first_words(line: TaskLine) -> Words:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             return read_words(await line.receive())
     except TimeoutError:
         raise UserError(
-            msg("Nothing was said within {patience} s", patience=f"{PATIENCE:g}"),
+            msg("Nothing was said within {patience} s", patience=f"{TIMEOUT:g}"),
             hint=msg("The first message says what to run."),
         ) from None
 
@@ -80,7 +80,7 @@ class _Visit:
 
     def _hear(self, words: Words) -> None:
         size, number = words.get("resize"), words.get("signal")
-        if isinstance(size, list) and len(size) == 2 and all(is_number(each, 1, LARGEST_TERMINAL) for each in size):
+        if isinstance(size, list) and len(size) == 2 and all(is_number(each, 1, MAX_TERMINAL_SIZE) for each in size):
             self._session.resize(*size)
         if is_number(number, 1, LAST_SIGNAL):
             self._session.signal(number)
@@ -134,8 +134,8 @@ def read_command(words: Words) -> Command:
 
 
 def _argv(given: Any) -> tuple[str, ...]:
-    if not isinstance(given or [], list) or len(given or ()) > MOST_WORDS:
-        raise UserError(msg("argv is a list of at most {most_words} words", most_words=MOST_WORDS), field="argv")
+    if not isinstance(given or [], list) or len(given or ()) > MAX_WORDS:
+        raise UserError(msg("argv is a list of at most {most_words} words", most_words=MAX_WORDS), field="argv")
     return tuple(_text(word, "argv") for word in given or ())
 
 
@@ -146,9 +146,9 @@ def _text(given: Any, field: str) -> str:
 
 
 def _env(given: Any) -> dict[str, str]:
-    if not isinstance(given or {}, dict) or len(given or ()) > MOST_VARIABLES:
+    if not isinstance(given or {}, dict) or len(given or ()) > MAX_VARIABLES:
         raise UserError(
-            msg("env is an object of at most {most_variables} variables", most_variables=MOST_VARIABLES), field="env"
+            msg("env is an object of at most {most_variables} variables", most_variables=MAX_VARIABLES), field="env"
         )
     wrong = next((name for name in given or () if not _NAME.fullmatch(name)), None)
     if wrong is not None:
@@ -160,9 +160,9 @@ def _terminal(given: Any) -> Terminal:
     if not isinstance(given, dict):
         raise UserError(msg("terminal is an object with columns and rows"), field="terminal")
     columns, rows, term = given.get("columns", 80), given.get("rows", 24), given.get("term", "")
-    if not is_number(columns, 1, LARGEST_TERMINAL) or not is_number(rows, 1, LARGEST_TERMINAL):
+    if not is_number(columns, 1, MAX_TERMINAL_SIZE) or not is_number(rows, 1, MAX_TERMINAL_SIZE):
         raise UserError(
-            msg("A terminal has 1 to {largest_terminal} columns and rows", largest_terminal=LARGEST_TERMINAL),
+            msg("A terminal has 1 to {largest_terminal} columns and rows", largest_terminal=MAX_TERMINAL_SIZE),
             field="terminal",
         )
     known = isinstance(term, str) and _TERM.fullmatch(term)

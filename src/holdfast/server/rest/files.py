@@ -8,7 +8,7 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from holdfast.api import files as api
-from holdfast.services.files.service import MOST_ITEMS
+from holdfast.services.files.service import MAX_ITEMS
 
 from .. import any_path  # noqa: F401 - {path:any}
 from ..access_guard import guard_request, require_files
@@ -42,7 +42,7 @@ async def list_files(
     services: Ask,
     path: Path = "",
     recursive: Recursive = False,
-    limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 1000,
+    limit: Annotated[int, Query(ge=1, le=MAX_ITEMS)] = 1000,
     after: Annotated[str, Query(max_length=4000, description="`next` of the answer before.")] = "",
 ) -> Response:
     """What lies in a folder, by name; recursive: files only, wherever they lie below it."""

@@ -25,7 +25,7 @@ from .views import show_group
 
 router = rest_router("groups")
 
-_LONGEST = 1e9  # seconds; more is as good as no limit
+_MAX_LENGTH = 1e9  # seconds; more is as good as no limit
 
 
 @router.get("/groups", response_model=Items[api.Group])
@@ -122,7 +122,7 @@ def _hold(word: str | None) -> Hold | None:
 
 
 def _duration(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
+    return None if seconds is None else timedelta(seconds=min(seconds, _MAX_LENGTH))
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

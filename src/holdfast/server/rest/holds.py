@@ -11,7 +11,7 @@ from starlette.responses import Response
 from holdfast.api import jobs as api
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.jobspec.quantities import LONGEST_DURATION, parse_duration
+from holdfast.jobspec.quantities import MAX_DURATION, parse_duration
 from holdfast.services.inside.holds import HeldJob
 
 from ..answers import answer
@@ -64,6 +64,6 @@ def _longer(given: str | float | None) -> timedelta | None:
     if given is None:
         return None
     span = parse_duration(given) if isinstance(given, str) else timedelta(seconds=min(given, 1e9))
-    if span is None or not timedelta() < span <= LONGEST_DURATION:
+    if span is None or not timedelta() < span <= MAX_DURATION:
         raise UserError(msg("That is not a time to hold it longer"), field="for", hint=msg("Write 3d, 12h or seconds."))
     return span

@@ -38,7 +38,7 @@ router = rest_router("logs")
 
 BIG = 2**62
 HEARTBEAT = 15.0  # seconds of silence after which a comment is sent
-MOST_LINES = 1_000_000
+MAX_LINES = 1_000_000
 
 _DIGITS = re.compile(r"\d{1,18}")
 
@@ -70,7 +70,7 @@ class Part:
 def choose_part(
     start: Annotated[int | None, Query(ge=0, le=BIG, description="From this offset.")] = None,
     count: Annotated[int | None, Query(ge=0, le=BIG, description="So many bytes.")] = None,
-    lines: Annotated[int | None, Query(ge=0, le=MOST_LINES, description="The last so many lines.")] = None,
+    lines: Annotated[int | None, Query(ge=0, le=MAX_LINES, description="The last so many lines.")] = None,
     bytes: Annotated[int | None, Query(ge=0, le=BIG, description="The last so many bytes.")] = None,
     since: Annotated[
         str | None, Query(max_length=100, description="What came since a time, or in the last so many seconds.")

@@ -20,7 +20,7 @@ from holdfast.core.messages import msg
 from ..sockets import Messages
 
 WINDOW = 256 * 1024  # bytes
-LARGEST = 64 * 1024  # bytes of one message, its mark included
+MAX_SIZE = 64 * 1024  # bytes of one message, its mark included
 TELL_AFTER = 32 * 1024  # bytes taken, of which the other side has not been told
 
 Words = dict[str, Any]
@@ -87,7 +87,7 @@ class Paced:
 
     async def give(self, data: bytes, mark: bytes = b"") -> None:
         """Waits while too much is on its way. `mark` goes before each message."""
-        most = LARGEST - len(mark)
+        most = MAX_SIZE - len(mark)
         for at in range(0, len(data), most):
             while self._seen is not None and self._sent - self._seen >= WINDOW:
                 await self._changed()

@@ -10,7 +10,7 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.core.states import JobState
 
-_LONGEST_AGO = timedelta(days=36500)
+_MAX_AGO = timedelta(days=36500)
 
 
 def split(values: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -59,4 +59,4 @@ def parse_since(text: str, now: datetime) -> datetime:
         return at
     if not math.isfinite(seconds) or seconds < 0:
         raise UserError(msg("since is a time, or how many seconds ago"), field="since")
-    return now - min(timedelta(seconds=min(seconds, 1e9)), _LONGEST_AGO)
+    return now - min(timedelta(seconds=min(seconds, 1e9)), _MAX_AGO)

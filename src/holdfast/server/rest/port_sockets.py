@@ -18,17 +18,17 @@ from holdfast.services.inside.service import Entrance, PortStream, limit_open
 
 from ..sockets import until_one_ends
 from .addresses import rest_router
-from .paced import LARGEST, Paced
+from .paced import MAX_SIZE, Paced
 from .task_lines import TaskLine, task_socket
 from .views import show_debugger
 
-LONGEST_WAIT = 24 * 3600.0  # seconds
-MOST_WAITING = 20  # of one user, for a debugger: whatever changes anywhere, each of them looks whether it has come
-MOST_WAITING_IN_ALL = 1000
+MAX_WAIT = 24 * 3600.0  # seconds
+MAX_WAITING = 20  # of one user, for a debugger: whatever changes anywhere, each of them looks whether it has come
+MAX_WAITING_TOTAL = 1000
 
 router = rest_router()
 
-_waiting = limit_open("lines that wait for a debugger", MOST_WAITING, MOST_WAITING_IN_ALL)
+_waiting = limit_open("lines that wait for a debugger", MAX_WAITING, MAX_WAITING_TOTAL)
 
 
 async def serve_port(line: TaskLine) -> None:
@@ -98,7 +98,7 @@ class _Relay:
 
     async def _out(self, stream: PortStream) -> None:
         with suppress(OSError):
-            while data := await stream.reader.read(LARGEST):
+            while data := await stream.reader.read(MAX_SIZE):
                 await self._bytes.give(data)
         await self._line.send({"end": True})
 
@@ -121,10 +121,8 @@ def _seconds(text: str) -> float:
         found = float(text)
     except ValueError:
         found = -1.0
-    if not 0 <= found <= LONGEST_WAIT:
-        raise UserError(
-            msg("wait is seconds, from 0 to {longest_wait}", longest_wait=f"{LONGEST_WAIT:.0f}"), field="wait"
-        )
+    if not 0 <= found <= MAX_WAIT:
+        raise UserError(msg("wait is seconds, from 0 to {longest_wait}", longest_wait=f"{MAX_WAIT:.0f}"), field="wait")
     return found
 
 

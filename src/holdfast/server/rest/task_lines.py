@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 OWN_CODES = 4000  # what is below belongs to the protocol
 ANY_TASK = "-"
-MOST_OF_ONE = 1000  # open at one time by one user: each costs the server a file, of which there are only so many
-MOST = 10_000
-LONGEST_REASON = 120  # bytes of the few that a socket's end can carry
+MAX_PER_USER = 1000  # open at one time by one user: each costs the server a file, of which there are only so many
+MAX_COUNT = 10_000
+MAX_REASON_LENGTH = 120  # bytes of the few that a socket's end can carry
 
 
 class TaskLine(Messages):
@@ -72,7 +72,7 @@ class TaskLine(Messages):
         await self.send({"entered": {**where, **({"whose": whose} if whose else {}), **more}})
 
 
-_open = limit_open("lines into tasks", MOST_OF_ONE, MOST)
+_open = limit_open("lines into tasks", MAX_PER_USER, MAX_COUNT)
 
 Serve = Callable[[TaskLine], Coroutine[Any, Any, None]]
 
@@ -135,7 +135,7 @@ async def _close(websocket: WebSocket, error: BaseException | None) -> None:
     told, code = _told(error)
     data = {"error_data": data_of(told.message), "hint_data": data_of(told.hint)}
     await Messages(websocket).send({"error": told.message, "code": told.code, "hint": told.hint, **data})
-    reason = told.message.encode()[:LONGEST_REASON].decode(errors="ignore")
+    reason = told.message.encode()[:MAX_REASON_LENGTH].decode(errors="ignore")
     await websocket.close(code, reason)
 
 

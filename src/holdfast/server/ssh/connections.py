@@ -11,9 +11,9 @@ from holdfast.services.inside.service import BetweenTasksLimit, limit_open
 
 from .ports import is_loopback, neighbourhood
 
-MOST_UNKNOWN = 300  # connections that have not logged in
-MOST_UNKNOWN_FROM_ONE = 128  # address; all of this machine's loopback is one
-MOST_IN_ALL = 2000
+MAX_UNKNOWN = 300  # connections that have not logged in
+MAX_UNKNOWN_FROM_ONE = 128  # address; all of this machine's loopback is one
+MAX_TOTAL = 2000
 SPARE = 20  # connections that one user may have besides one for each session
 
 
@@ -28,8 +28,8 @@ class Connections:
     def __init__(self, services: Services) -> None:
         self._engine = services.place.engine
         most = services.settings.ssh.sessions_per_user + SPARE
-        self.of_users = limit_open("SSH connections", most, MOST_IN_ALL)
-        self.between_tasks = BetweenTasksLimit("SSH connections between tasks", most, MOST_IN_ALL // 2)
+        self.of_users = limit_open("SSH connections", most, MAX_TOTAL)
+        self.between_tasks = BetweenTasksLimit("SSH connections between tasks", most, MAX_TOTAL // 2)
         self._open: set[Connection] = set()
         self._unknown: dict[Connection, str] = {}  # -> where from; the oldest first
         self._addresses: Counter[str] = Counter()  # of those
@@ -45,11 +45,11 @@ class Connections:
         """Somebody connected: what to do when they leave; None when they may not stay. Where too many have not logged
         in, the one who has had most time for it makes room: who only waits keeps nobody out."""
         address = neighbourhood(connection.address)
-        if self._addresses[address] >= MOST_UNKNOWN_FROM_ONE:
+        if self._addresses[address] >= MAX_UNKNOWN_FROM_ONE:
             self._drop_oldest(address)
-        elif len(self._unknown) >= MOST_UNKNOWN:
+        elif len(self._unknown) >= MAX_UNKNOWN:
             self._drop_oldest(self._addresses.most_common(1)[0][0])
-        if len(self._open) >= MOST_IN_ALL:
+        if len(self._open) >= MAX_TOTAL:
             return None
         self._open.add(connection)
         self._unknown[connection] = address

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import asyncssh
 
-MOST_WAITING = 256 * 1024  # bytes that came and were not taken; then no more is read
+MAX_WAITING = 256 * 1024  # bytes that came and were not taken; then no more is read
 WINDOW = 1024 * 1024  # bytes a client may send ahead on one channel
 PACKET = 32 * 1024
-SMALLEST_PACKET = 4096  # sent, whatever a client says it takes: a byte at a time would keep us busy
-MOST_VARIABLES = 32
+MIN_PACKET_SIZE = 4096  # sent, whatever a client says it takes: a byte at a time would keep us busy
+MAX_VARIABLES = 32
 
 
 class Source(Protocol):
@@ -34,7 +34,7 @@ class Inbox:
         self._waiting.append(data)
         self._size += len(data)
         self._news.set()
-        if self._size > MOST_WAITING and self._paused is None:
+        if self._size > MAX_WAITING and self._paused is None:
             self._paused = source
             source.pause_reading()
 
@@ -86,10 +86,10 @@ class _Bounded:
     """A channel that a client cannot make costly."""
 
     def process_open(self, send_chan: int, send_window: int, send_pktsize: int, session: Any) -> None:
-        super().process_open(send_chan, send_window, max(send_pktsize, SMALLEST_PACKET), session)  # type: ignore[misc]
+        super().process_open(send_chan, send_window, max(send_pktsize, MIN_PACKET_SIZE), session)  # type: ignore[misc]
 
     def process_open_confirmation(self, send_chan: int, send_window: int, send_pktsize: int, packet: Any) -> None:
-        size = max(send_pktsize, SMALLEST_PACKET)
+        size = max(send_pktsize, MIN_PACKET_SIZE)
         super().process_open_confirmation(send_chan, send_window, size, packet)  # type: ignore[misc]
 
 
@@ -101,7 +101,7 @@ class SessionChannel(_Bounded, asyncssh.SSHServerChannel[bytes]):
         super().__init__(connection, loop, True, False, False, 0, 1024, None, "strict", WINDOW, PACKET)
 
     def _process_env_request(self, packet: Any) -> bool:
-        if len(self._env) >= MOST_VARIABLES:
+        if len(self._env) >= MAX_VARIABLES:
             return False
         return super()._process_env_request(packet)
 

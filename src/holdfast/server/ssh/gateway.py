@@ -16,8 +16,8 @@ from .connections import Connections
 from .visitor import Visitor
 
 LOGIN_TIME = 30.0  # seconds that somebody has to log in
-ALIVE_EVERY = 60.0  # seconds after which a silent client is asked whether it is there
-MOST_SILENT = 10  # such questions without an answer
+ALIVE_INTERVAL = 60.0  # seconds after which a silent client is asked whether it is there
+MAX_SILENT = 10  # such questions without an answer
 FAREWELL = 2.0  # seconds that clients get to hear that the server stops
 
 KEY_EXCHANGES = (
@@ -78,8 +78,8 @@ class Gateway:
             signature_algs=SIGNATURES,
             utf8_decode_errors="replace",
             login_timeout=LOGIN_TIME,
-            keepalive_interval=ALIVE_EVERY,
-            keepalive_count_max=MOST_SILENT,
+            keepalive_interval=ALIVE_INTERVAL,
+            keepalive_count_max=MAX_SILENT,
         )
 
     async def close(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-LONGEST = 300
-MOST_READINGS = 4
+MAX_LENGTH = 300
+MAX_READINGS = 4
 
 _TASK = re.compile(r"[^~@/\s]+-\d{1,9}")
 _JOB_ID = re.compile(r"job-\d{12}-[a-z0-9]{6}")
@@ -27,11 +27,11 @@ class Goal:
 
 def readings(name: str) -> list[Goal]:
     """What it may mean, likeliest first: names of jobs and roles may hold dots, too. None for what names nothing."""
-    if not name or len(name) > LONGEST or not name.isprintable():
+    if not name or len(name) > MAX_LENGTH or not name.isprintable():
         return []
     found: list[Goal] = []
     rest = name
-    while "." in rest and len(found) < MOST_READINGS - 1:
+    while "." in rest and len(found) < MAX_READINGS - 1:
         rest = rest.rpartition(".")[0]
         task = name[len(rest) + 1 :]
         if rest and _TASK.fullmatch(task):

@@ -17,7 +17,7 @@ from .flow import Gate, Inbox, PortChannel
 log = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
-LOWEST_PORT = 1024  # that may be listened on here for a client
+MIN_PORT = 1024  # that may be listened on here for a client
 LISTENED_ON = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "::1"}
 
 

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 REFUSED = 255  # exit status, as ssh's own when it cannot connect
 WENT_WRONG = "Something went wrong here; the server's log tells more"
-LARGEST_TERMINAL = 2000  # columns, rows
-LONGEST_VALUE = 200
+MAX_TERMINAL_SIZE = 2000  # columns, rows
+MAX_VALUE_LENGTH = 200
 
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _VARIABLE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]{1,20}|COLORTERM|TZ")
@@ -120,7 +120,7 @@ class Shell(asyncssh.SSHServerSession[bytes]):
         return {
             key: value
             for key, value in sent.items()
-            if _VARIABLE.fullmatch(key) and value.isprintable() and len(value) <= LONGEST_VALUE
+            if _VARIABLE.fullmatch(key) and value.isprintable() and len(value) <= MAX_VALUE_LENGTH
         }
 
     # -- what becomes of it
@@ -187,7 +187,7 @@ def _plain(text: str) -> str:
 
 
 def _fitting(columns: int, rows: int) -> tuple[int, int]:
-    return max(1, min(columns, LARGEST_TERMINAL)), max(1, min(rows, LARGEST_TERMINAL))
+    return max(1, min(columns, MAX_TERMINAL_SIZE)), max(1, min(rows, MAX_TERMINAL_SIZE))
 
 
 _SIGNALS = {

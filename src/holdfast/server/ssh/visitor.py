@@ -23,16 +23,16 @@ from holdfast.store.errors import StoreError
 from .connections import Connections
 from .flow import Gate, PortChannel, SessionChannel, gate_of
 from .names import Goal, readings
-from .ports import LISTENED_ON, LOWEST_PORT, Listener, Relay, is_loopback, plain_address
+from .ports import LISTENED_ON, MIN_PORT, Listener, Relay, is_loopback, plain_address
 from .shells import WENT_WRONG, Shell
 
 log = logging.getLogger(__name__)
 
-MOST_KEYS = 20  # tried on one connection
-MOST_PASSWORDS = 4
-MOST_CHANNELS = 64
-MOST_LISTENERS = 10
-LOOK_EVERY = 60.0  # seconds after which it is looked whether somebody may still be inside
+MAX_KEYS = 20  # tried on one connection
+MAX_PASSWORDS = 4
+MAX_CHANNELS = 64
+MAX_LISTENERS = 10
+LOOK_INTERVAL = 60.0  # seconds after which it is looked whether somebody may still be inside
 LOOK_AGAIN = 5.0  # seconds, where that could not be told
 
 TOKEN_WANTED = "The password is an API token: `holdfast token create` makes one.\n"  # noqa: S105 - said to people
@@ -108,12 +108,12 @@ class Visitor(asyncssh.SSHServer):
         return True
 
     def password_auth_supported(self) -> bool:
-        return self._passwords < MOST_PASSWORDS
+        return self._passwords < MAX_PASSWORDS
 
     async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         self._claim = None
         self._keys += 1
-        if self._keys > 2 * MOST_KEYS:  # each is shown, and then proved
+        if self._keys > 2 * MAX_KEYS:  # each is shown, and then proved
             raise _enough("Too many keys were tried")
         job_id = next((goal.job_id for goal in self._goals if goal.job_id), "") if self._is_near else ""
         try:
@@ -134,7 +134,7 @@ class Visitor(asyncssh.SSHServer):
     async def validate_password(self, username: str, password: str) -> bool:
         self._claim = None
         self._passwords += 1
-        if self._passwords > MOST_PASSWORDS:
+        if self._passwords > MAX_PASSWORDS:
             raise _enough("Too many passwords were tried")
         CLIENT_ADDRESS.set(self.address)
         try:
@@ -223,7 +223,7 @@ class Visitor(asyncssh.SSHServer):
             if not settled:
                 await self._settle(actors)
                 settled = True
-            await logins.changed(mark, LOOK_EVERY)
+            await logins.changed(mark, LOOK_INTERVAL)
 
     async def _settle(self, actors: Sequence[Actor]) -> None:
         """It counts as one of its user's, or of its job's."""
@@ -292,8 +292,8 @@ class Visitor(asyncssh.SSHServer):
     async def server_requested(self, listen_host: str, listen_port: int) -> Listener | bool:
         own = self._proof is not None and not self._own_job
         reserved = listen_port in self._services.ssh_gate.reserved_ports
-        allowed = listen_host in LISTENED_ON and (listen_port == 0 or (listen_port >= LOWEST_PORT and not reserved))
-        if not own or not allowed or len(self._listeners) >= MOST_LISTENERS:
+        allowed = listen_host in LISTENED_ON and (listen_port == 0 or (listen_port >= MIN_PORT and not reserved))
+        if not own or not allowed or len(self._listeners) >= MAX_LISTENERS:
             return False
         listener = Listener(
             self._connection, listen_host, self._clear, self._take_channel, lambda: self._listeners.discard(listener)
@@ -314,7 +314,7 @@ class Visitor(asyncssh.SSHServer):
         return listener
 
     def _take_channel(self) -> Callable[[], None] | None:
-        if self._channels >= MOST_CHANNELS:
+        if self._channels >= MAX_CHANNELS:
             return None
         self._channels += 1
         return once(self._give_channel_back)
@@ -327,7 +327,7 @@ class Visitor(asyncssh.SSHServer):
         if release is None:
             raise asyncssh.ChannelOpenError(
                 asyncssh.OPEN_RESOURCE_SHORTAGE,
-                msg("At most {most_channels} at one time on one connection", most_channels=MOST_CHANNELS),
+                msg("At most {most_channels} at one time on one connection", most_channels=MAX_CHANNELS),
             )
         return release
 

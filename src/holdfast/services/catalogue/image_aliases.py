@@ -23,8 +23,8 @@ from ..names import check_dns_name, check_prose, check_text
 from ..people.groups import UNSET, Unset
 from ..refusals import NoImageAlias
 
-MOST_OWNED = 200  # by one group: everything there is to choose from is kept at hand
-LONGEST_URL = 512  # as for the image of a job
+MAX_OWNED = 200  # by one group: everything there is to choose from is kept at hand
+MAX_URL_LENGTH = 512  # as for the image of a job
 SEEDED = ImageAlias(
     name=HOST_IMAGE,
     display_name=msg("This machine"),
@@ -186,7 +186,7 @@ def _check(alias: ImageAlias) -> None:
         raise UserError(msg("An image alias needs the image that it stands for"), field="url")
     for field in ("url", "gpu_url"):
         text = getattr(alias, field)
-        check_text(text, field, longest=LONGEST_URL)
+        check_text(text, field, longest=MAX_URL_LENGTH)
         if any(letter.isspace() for letter in text):
             raise UserError(msg("{field} must be the name of an image, without spaces", field=field), field=field)
 
@@ -204,9 +204,9 @@ def _need(conn: Connection, actor: Actor, name: str) -> ImageAlias:
 
 
 def _create(conn: Connection, alias: ImageAlias) -> None:
-    if alias.owner is not None and rows.count_owned(conn, alias.owner) >= MOST_OWNED:
+    if alias.owner is not None and rows.count_owned(conn, alias.owner) >= MAX_OWNED:
         raise UserError(
-            msg("{owner} has {most_owned} image aliases already", owner=alias.owner, most_owned=MOST_OWNED),
+            msg("{owner} has {most_owned} image aliases already", owner=alias.owner, most_owned=MAX_OWNED),
             hint=msg("Remove some first."),
         )
     rows.create_image_alias(conn, alias=alias)

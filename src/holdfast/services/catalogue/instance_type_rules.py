@@ -14,11 +14,11 @@ from holdfast.core.messages import join_messages, msg
 
 from ..names import check_prose, check_text
 
-MOST_CPU = 1_000_000
-MOST_MEMORY = 2**50
-MOST_GPU = 10_000
-MOST_RULES = 100  # tolerations, and labels of a machine, of one type
-SHORTEST_LABEL, LONGEST_LABEL = 3, 63  # PrimeHub's form takes no others
+MAX_CPU = 1_000_000
+MAX_MEMORY = 2**50
+MAX_GPU = 10_000
+MAX_RULES = 100  # tolerations, and labels of a machine, of one type
+MIN_LABEL_LENGTH, MAX_LABEL_LENGTH = 3, 63  # PrimeHub's form takes no others
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 OPERATORS = ("Equal", "Exists")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -48,20 +48,20 @@ def check_instance_type(type: InstanceType) -> None:
 
 
 def _limits(type: InstanceType) -> Iterator[tuple[str, str]]:
-    if not _within(type.cpu, MOST_CPU) or type.cpu < 0.01:
-        yield "cpu", msg("cpu must be from 0.01 to {most_cpu} cores, not {cpu}", most_cpu=MOST_CPU, cpu=type.cpu)
-    if not MIB <= type.memory <= MOST_MEMORY:
+    if not _within(type.cpu, MAX_CPU) or type.cpu < 0.01:
+        yield "cpu", msg("cpu must be from 0.01 to {most_cpu} cores, not {cpu}", most_cpu=MAX_CPU, cpu=type.cpu)
+    if not MIB <= type.memory <= MAX_MEMORY:
         yield (
             "memory",
             msg(
                 "memory must be from {mib} to {most_memory} bytes, not {memory}",
                 mib=MIB,
-                most_memory=MOST_MEMORY,
+                most_memory=MAX_MEMORY,
                 memory=type.memory,
             ),
         )
-    if not 0 <= type.gpu <= MOST_GPU:
-        yield "gpu", msg("gpu must be a whole number from 0 to {most_gpu}, not {gpu}", most_gpu=MOST_GPU, gpu=type.gpu)
+    if not 0 <= type.gpu <= MAX_GPU:
+        yield "gpu", msg("gpu must be a whole number from 0 to {most_gpu}, not {gpu}", most_gpu=MAX_GPU, gpu=type.gpu)
     if type.gpu_resource not in GPU_RESOURCES:
         known = " or ".join(GPU_RESOURCES)
         yield (
@@ -112,12 +112,12 @@ def _tidy_toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tolerations(type: InstanceType) -> Iterator[tuple[str, str]]:
-    if len(type.tolerations) > MOST_RULES:
+    if len(type.tolerations) > MAX_RULES:
         yield (
             "tolerations",
             msg(
                 "tolerations may be at most {most_rules}, not {tolerations}",
-                most_rules=MOST_RULES,
+                most_rules=MAX_RULES,
                 tolerations=len(type.tolerations),
             ),
         )
@@ -148,12 +148,12 @@ def _toleration(toleration: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _node_selector(type: InstanceType) -> Iterator[tuple[str, str]]:
-    if len(type.node_selector) > MOST_RULES:
+    if len(type.node_selector) > MAX_RULES:
         yield (
             "node_selector",
             msg(
                 "node_selector may hold at most {most_rules} labels, not {node_selector}",
-                most_rules=MOST_RULES,
+                most_rules=MAX_RULES,
                 node_selector=len(type.node_selector),
             ),
         )
@@ -170,12 +170,12 @@ def _node_selector(type: InstanceType) -> Iterator[tuple[str, str]]:
 
 _LABEL = msg(
     "it takes {shortest_label} to {longest_label} characters on one line, without spaces",
-    shortest_label=SHORTEST_LABEL,
-    longest_label=LONGEST_LABEL,
+    shortest_label=MIN_LABEL_LENGTH,
+    longest_label=MAX_LABEL_LENGTH,
 )
 
 
 def _is_label(text: Any) -> bool:
-    if not isinstance(text, str) or not SHORTEST_LABEL <= len(text) <= LONGEST_LABEL:
+    if not isinstance(text, str) or not MIN_LABEL_LENGTH <= len(text) <= MAX_LABEL_LENGTH:
         return False
     return text.isprintable() and " " not in text

@@ -25,7 +25,7 @@ from . import instance_types as sizing
 from .image_aliases import ImageAliases
 from .instance_types import InstanceTypes
 
-MOST_LISTED = 20  # sizes in one hint
+MAX_LISTED = 20  # sizes in one hint
 
 
 class Catalogue:
@@ -88,7 +88,7 @@ def _sized(role: Role, types: Mapping[str, InstanceType], group: str) -> Role:
 
 def _unknown(name: str, types: Mapping[str, InstanceType], group: str) -> NoInstanceType:
     known = sorted(type.name for type in types.values() if sizing.is_for(type, group))
-    listed = msg("It has: {known}.", known=", ".join(known[:MOST_LISTED])) if known else msg("It has none.")
+    listed = msg("It has: {known}.", known=", ".join(known[:MAX_LISTED])) if known else msg("It has none.")
     return NoInstanceType(
         msg("The group {group} has no instance type {name}", group=group, name=name[:100]),
         name=name,

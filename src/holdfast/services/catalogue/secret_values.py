@@ -10,7 +10,7 @@ from holdfast.core.catalogue import SecretKind
 from holdfast.core.errors import TooLarge, UserError
 from holdfast.core.messages import msg
 
-LONGEST_VALUE = 65536  # bytes; the longest SSH keys have a quarter of that
+MAX_VALUE_LENGTH = 65536  # bytes; the longest SSH keys have a quarter of that
 
 _KEY = re.compile(r"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s(?P<body>.*)-----END ([A-Z0-9]+ )*PRIVATE KEY-----", re.S)
 _PUBLIC = re.compile(r"(ssh-|ecdsa-|sk-)[\w@.-]+ AAAA")
@@ -30,8 +30,10 @@ def _check_text(value: str) -> None:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise UserError(msg("The value is not UTF-8 text"), field="value") from None
-    if size > LONGEST_VALUE:
-        raise TooLarge(msg("The value has more than {longest_value} bytes", longest_value=LONGEST_VALUE), field="value")
+    if size > MAX_VALUE_LENGTH:
+        raise TooLarge(
+            msg("The value has more than {longest_value} bytes", longest_value=MAX_VALUE_LENGTH), field="value"
+        )
     if "\0" in value:
         raise UserError(msg("The value may not hold NUL characters"), field="value")
 

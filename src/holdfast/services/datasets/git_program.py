@@ -22,7 +22,7 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
 MEMORY = 4 * 1024**3  # bytes of address space for one git process
-MOST_ENTRIES = 1_000_000  # files and links of a checkout
+MAX_ENTRIES = 1_000_000  # files and links of a checkout
 _PASSED_ON = (
     *("PATH", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO"),
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
@@ -126,8 +126,8 @@ class GitProgram:
                     raise GitFailed(
                         msg("Its files have more than the {limit} bytes that mounts.git_bytes allows", limit=limit)
                     )
-                if entries > MOST_ENTRIES or len(rest) > _HEAP:
-                    raise GitFailed(msg("It has more than {most_entries} files", most_entries=MOST_ENTRIES))
+                if entries > MAX_ENTRIES or len(rest) > _HEAP:
+                    raise GitFailed(msg("It has more than {most_entries} files", most_entries=MAX_ENTRIES))
             if await git.wait() != 0:
                 raise GitFailed(msg("git could not read what it fetched"))
         return size

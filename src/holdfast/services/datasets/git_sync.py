@@ -39,11 +39,11 @@ from .kinds import GIT
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 8  # updates
+MAX_CONCURRENT = 8  # updates
 ANSWER = 60.0  # seconds that a server may take to say what a branch is at
-PATIENCE = 30.0  # seconds that a job which is submitted waits for the first checkout
-PAUSE = 10.0  # seconds after a failure in which submitted jobs do not try again
-MOST_OLD = 20  # earlier checkouts of one dataset that running jobs may hold
+TIMEOUT = 30.0  # seconds that a job which is submitted waits for the first checkout
+INTERVAL = 10.0  # seconds after a failure in which submitted jobs do not try again
+MAX_OLD = 20  # earlier checkouts of one dataset that running jobs may hold
 SWEEP = 300.0  # seconds between looks for what can go
 
 
@@ -80,7 +80,7 @@ class GitSync:
         self._known: dict[str, GitState] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, float] = {}  # when, by a clock that never jumps
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = asyncio.Semaphore(MAX_CONCURRENT)
         self._recovery: asyncio.Future[None] | None = None
         self._end = threading.Event()
 
@@ -98,8 +98,8 @@ class GitSync:
         """Returns when there is a checkout; Unavailable, with git's own words, when that does not come about soon."""
         if await self._is_there(dataset):
             return
-        if time.monotonic() - self._failed.get(dataset.name, -PAUSE) >= PAUSE:
-            await asyncio.wait([self.begin(dataset.name)], timeout=PATIENCE)
+        if time.monotonic() - self._failed.get(dataset.name, -INTERVAL) >= INTERVAL:
+            await asyncio.wait([self.begin(dataset.name)], timeout=TIMEOUT)
         if not await self._is_there(dataset):
             why = (await self.state(dataset)).error or msg("it is still being fetched")
             raise Unavailable(
@@ -239,7 +239,7 @@ class GitSync:
 
     async def _replace(self, source: Source, ref: str, folder: Path) -> str:
         olds = await asyncio.to_thread(git_trees.old_ones, folder)
-        if len(olds) >= MOST_OLD:
+        if len(olds) >= MAX_OLD:
             raise GitFailed(
                 msg(
                     "Running jobs hold {olds} earlier checkouts; it is updated again when some have ended",

@@ -33,11 +33,11 @@ from .kinds import ENV, GIT
 from .mount_rules import MountRules
 from .service import Datasets
 
-MOST = 32  # per job
-MOST_UNNAMED = 44  # per job: engines mount 64 folders, and groups' volumes are among them
-PATIENCE = 5.0  # seconds that a job waits for a dataset it did not name
-REMEMBERED = 10.0  # seconds in which such a dataset is not looked at again
-LONGEST = 4096  # characters of a target
+MAX_COUNT = 32  # per job
+MAX_UNNAMED = 44  # per job: engines mount 64 folders, and groups' volumes are among them
+TIMEOUT = 5.0  # seconds that a job waits for a dataset it did not name
+CACHE_TTL = 10.0  # seconds in which such a dataset is not looked at again
+MAX_LENGTH = 4096  # characters of a target
 _SYSTEM = ("/proc", "/sys", "/dev")
 HOW_TO_GET = msg("`holdfast dataset ls` lists yours; an admin grants others with `holdfast dataset grant NAME GROUP`.")
 PATH_KEY = ".mountPath"
@@ -104,15 +104,15 @@ class Storages:
 
     async def _all_of_group(self, job: Job, user: str) -> Stored:
         found = [dataset for dataset in await self._datasets.of_group(job.group) if dataset.kind != ENV]
-        tried = found[:MOST_UNNAMED]
+        tried = found[:MAX_UNNAMED]
         answers = await asyncio.gather(*(self._try(dataset, user, job.group) for dataset in tried))
         warnings = [answer for answer in answers if isinstance(answer, str)]
-        if len(found) > MOST_UNNAMED:
-            names = ", ".join(dataset.name for dataset in found[MOST_UNNAMED:])
+        if len(found) > MAX_UNNAMED:
+            names = ", ".join(dataset.name for dataset in found[MAX_UNNAMED:])
             warnings.append(
                 msg(
                     "these datasets are left out, since a job can have {most_unnamed}: {names}",
-                    most_unnamed=MOST_UNNAMED,
+                    most_unnamed=MAX_UNNAMED,
                     names=names,
                 )
             )
@@ -123,7 +123,7 @@ class Storages:
         key = dataset.name, dataset.path
         at, why = self._looked.get(key, (0.0, ""))
         target = f"/mnt/dataset-{dataset.name}" + (f"/{dataset.name}" if dataset.kind == GIT else "")
-        if not at or time.monotonic() - at > REMEMBERED:
+        if not at or time.monotonic() - at > CACHE_TTL:
             why = await self._why_not(dataset)
             self._looked[key] = time.monotonic(), why
         if why:
@@ -133,7 +133,7 @@ class Storages:
     async def _why_not(self, dataset: Dataset) -> str:
         """Empty when it can be had."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 await self._check(dataset)
         except TimeoutError:
             return msg("it does not answer")
@@ -191,11 +191,11 @@ def wishes_of(job: Job) -> Wishes:
     problems: list[Problem] = []
     named = [_own_wish(index, name) for index, name in enumerate(job.datasets)]
     named += [_old_wish(index, item, problems) for index, item in enumerate(storages or ())]
-    if len(named) > MOST:
+    if len(named) > MAX_COUNT:
         problems.append(
             Problem(
                 "extras.storages",
-                msg("names {named} storages; at most {most} are accepted", named=len(named), most=MOST),
+                msg("names {named} storages; at most {most} are accepted", named=len(named), most=MAX_COUNT),
             )
         )
     if not problems:
@@ -235,8 +235,8 @@ def _target(path: str, field: str, problems: list[Problem]) -> str:
     why = None
     if not path.startswith("/"):
         why = msg("is not an absolute path")
-    elif len(path) > LONGEST:
-        why = msg("is longer than {longest} characters", longest=LONGEST)
+    elif len(path) > MAX_LENGTH:
+        why = msg("is longer than {longest} characters", longest=MAX_LENGTH)
     elif not path.isprintable():
         why = msg("holds control characters")
     elif ".." in path.split("/"):

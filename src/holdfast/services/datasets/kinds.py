@@ -16,8 +16,8 @@ from ..names import check_text
 
 FOLDER, NFS, VOLUME, GIT, ENV = "folder", "nfs", "volume", "git", "env"
 OWN_FOLDER = (VOLUME, GIT)  # we know where they lie
-MOST_VARIABLES = 200
-MOST_BYTES = 65536  # of all variables together
+MAX_VARIABLES = 200
+MAX_BYTES = 65536  # of all variables together
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TRANSPORTS = ("https", "http", "ssh", "git", "file")
 _SHORT_SSH = re.compile(
@@ -80,12 +80,12 @@ def check_variables(variables: Mapping[str, str]) -> None:
                 msg("The value of {name} must be text without NUL characters", name=name[:80]), field="variables"
             )
     texts = [*variables, *variables.values()]
-    if len(variables) > MOST_VARIABLES or sum(len(text.encode(errors="replace")) for text in texts) > MOST_BYTES:
+    if len(variables) > MAX_VARIABLES or sum(len(text.encode(errors="replace")) for text in texts) > MAX_BYTES:
         raise TooLarge(
             msg(
                 "At most {most_variables} variables of {most_bytes} bytes together",
-                most_variables=MOST_VARIABLES,
-                most_bytes=MOST_BYTES,
+                most_variables=MAX_VARIABLES,
+                most_bytes=MAX_BYTES,
             ),
             field="variables",
         )

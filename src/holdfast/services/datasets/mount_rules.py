@@ -21,7 +21,7 @@ from ..refusals import Unavailable
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PATIENCE = 15.0  # seconds
+TIMEOUT = 15.0  # seconds
 _INSTEAD = msg(
     "Your own files get into a job by `holdfast files put FILE` and `holdfast submit --files "
     "-- …` (in a job file: files: true); the job sees them at {files}.",
@@ -40,8 +40,8 @@ class MountRules:
         """Call what touches these folders of others, each of which has to answer first."""
         try:
             for path in dict.fromkeys(paths):
-                await self._reach.look(path, partial(os.stat, path), PATIENCE)
-            return await self._reach.run(partial(call, *args, **kwargs), PATIENCE)
+                await self._reach.look(path, partial(os.stat, path), TIMEOUT)
+            return await self._reach.run(partial(call, *args, **kwargs), TIMEOUT)
         except Silent:
             raise Unavailable(
                 msg("A folder that is to be mounted does not answer"),

@@ -38,7 +38,7 @@ from . import kinds
 from .git_sync import GitState, GitSync
 from .mount_rules import MountRules
 
-SYNC_PATIENCE = 60.0  # seconds
+SYNC_TIMEOUT = 60.0  # seconds
 PURGED = ".purged"  # no dataset's name begins with a dot
 
 
@@ -132,7 +132,7 @@ class Datasets:
                 msg("The dataset {name} is not of the kind git", name=name),
                 hint=msg("Only those are brought up to date."),
             )
-        return await self._git.sync(dataset, SYNC_PATIENCE)
+        return await self._git.sync(dataset, SYNC_TIMEOUT)
 
     async def create(
         self,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.core.errors import Forbidden, UserError
 from holdfast.core.messages import join_messages, msg
 
-LONGEST = 4000  # bytes
-LONGEST_PART = 255  # bytes; what file systems take
-DEEPEST = 64  # folders within folders
+MAX_LENGTH = 4000  # bytes
+MAX_PART_LENGTH = 255  # bytes; what file systems take
+MAX_DEPTH = 64  # folders within folders
 ARTIFACTS = "jobArtifacts"
 DATASETS = "datasets"
 KEPT_APART = ".metadata"  # a folder beside each job's artifacts
@@ -43,14 +43,14 @@ def _flaw(path: str, parts: tuple[str, ...]) -> str | None:
         return msg("is not UTF-8")
     if "\0" in path:
         return msg("holds a NUL")
-    if len(raw) > LONGEST or len(parts) > DEEPEST:
+    if len(raw) > MAX_LENGTH or len(parts) > MAX_DEPTH:
         return msg(
-            "is too long: a path has at most {longest} bytes and {deepest} parts", longest=LONGEST, deepest=DEEPEST
+            "is too long: a path has at most {longest} bytes and {deepest} parts", longest=MAX_LENGTH, deepest=MAX_DEPTH
         )
     if any(part in ("", ".", "..") for part in parts):
         return msg("holds a part that is empty, '.' or '..'")
-    if any(len(part.encode()) > LONGEST_PART for part in parts):
-        return msg("holds a part of more than {longest_part} bytes", longest_part=LONGEST_PART)
+    if any(len(part.encode()) > MAX_PART_LENGTH for part in parts):
+        return msg("holds a part of more than {longest_part} bytes", longest_part=MAX_PART_LENGTH)
     return None
 
 

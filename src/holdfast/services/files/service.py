@@ -32,7 +32,7 @@ from .walk import Item, Listing, Walk, closing_fd, collect, modified
 
 T = TypeVar("T")
 
-MOST_ITEMS = 10_000  # in one listing
+MAX_ITEMS = 10_000  # in one listing
 BUFFER = 256 * 1024  # bytes written at one time
 NOTHING = Listing((), True, 0)
 
@@ -250,7 +250,7 @@ def _place(prefix: str) -> tuple[tuple[str, ...], str] | None:
 
 
 def _most(limit: int) -> int:
-    return max(1, min(limit or 1000, MOST_ITEMS))
+    return max(1, min(limit or 1000, MAX_ITEMS))
 
 
 def _within(listing: Listing, path: str) -> Listing:

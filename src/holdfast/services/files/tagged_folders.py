@@ -29,10 +29,10 @@ from .service import Files
 from .tree import Tree
 from .walk import LookedEnough, Walk, closing_fd, modified
 
-MOST_TAGS = 100
-LONGEST_TAG = 255
-LONGEST_NOTE = 64 * 1024  # bytes of the file with the tags
-MOST_FOLDERS = 10_000
+MAX_TAGS = 100
+MAX_TAG_LENGTH = 255
+MAX_NOTE_LENGTH = 64 * 1024  # bytes of the file with the tags
+MAX_FOLDERS = 10_000
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 
 
@@ -142,10 +142,10 @@ def _check_id(id: str) -> None:
 
 
 def _checked(tags: Sequence[str]) -> tuple[str, ...]:
-    if len(tags) > MOST_TAGS:
-        raise UserError(msg("A dataset has at most {most_tags} tags", most_tags=MOST_TAGS), field="tags")
+    if len(tags) > MAX_TAGS:
+        raise UserError(msg("A dataset has at most {most_tags} tags", most_tags=MAX_TAGS), field="tags")
     for tag in tags:
-        check_text(tag, "tags", longest=LONGEST_TAG)
+        check_text(tag, "tags", longest=MAX_TAG_LENGTH)
     return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 
@@ -164,7 +164,7 @@ def _ids(tree: Tree, stop: threading.Event) -> list[str]:
             id = item.name.removeprefix(f"{DATASETS}/").removesuffix("/")
             if item.name.endswith("/") and _ID.fullmatch(id) and tree.is_file((DATASETS, id, TAGS_FILE)):
                 found.append(id)
-            if len(found) == MOST_FOLDERS:
+            if len(found) == MAX_FOLDERS:
                 break
     return found
 
@@ -185,7 +185,7 @@ def _read(tree: Tree, group: str, id: str) -> TaggedFolder | None:
     except NotFound:
         return None
     with closing_fd(fd):
-        data = _parse(os.read(fd, LONGEST_NOTE + 1))
+        data = _parse(os.read(fd, MAX_NOTE_LENGTH + 1))
     return TaggedFolder(
         id=id,
         group=group,
@@ -216,7 +216,7 @@ def _to_json(folder: TaggedFolder) -> dict[str, Any]:
 
 
 def _parse(raw: bytes) -> dict[str, Any]:
-    if len(raw) > LONGEST_NOTE:
+    if len(raw) > MAX_NOTE_LENGTH:
         return {}
     try:
         data = json.loads(raw)
@@ -226,11 +226,11 @@ def _parse(raw: bytes) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return value[:LONGEST_TAG] if isinstance(value, str) and value.isprintable() else ""
+    return value[:MAX_TAG_LENGTH] if isinstance(value, str) and value.isprintable() else ""
 
 
 def _tags(value: Any) -> tuple[str, ...]:
-    texts = [_text(tag) for tag in value[:MOST_TAGS]] if isinstance(value, list) else []
+    texts = [_text(tag) for tag in value[:MAX_TAGS]] if isinstance(value, list) else []
     return tuple(dict.fromkeys(tag for tag in texts if tag))
 
 

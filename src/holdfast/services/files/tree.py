@@ -24,7 +24,7 @@ from holdfast.core.messages import msg
 from holdfast.shared_folders import SharedFolders
 
 from ..refusals import Unavailable
-from .paths import DEEPEST, own_names
+from .paths import MAX_DEPTH, own_names
 from .walk import OPEN_FILE, OPEN_FOLDER, Stopped, closing_fd
 
 log = logging.getLogger(__name__)
@@ -297,7 +297,7 @@ def _remove_entry(folder: int, name: str, ground: int, depth: int, stop: threadi
         return 0
     else:
         return 1
-    if depth >= DEEPEST:  # descriptors and our own stack are not endless: its turn comes at the top
+    if depth >= MAX_DEPTH:  # descriptors and our own stack are not endless: its turn comes at the top
         _move_away(folder, name, ground)
         return 0
     count = _remove_inside(folder, name, ground, depth, stop)

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from .paths import DEEPEST, own_names
+from .paths import MAX_DEPTH, own_names
 
-MOST_LOOKS = 1_000_000  # names looked at in one walk
+MAX_LOOKS = 1_000_000  # names looked at in one walk
 PORTION = 2000  # names held of one folder
 
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -102,7 +102,7 @@ class Walk:
 
     def _look(self) -> None:
         self._looks += 1
-        if self._looks > MOST_LOOKS:
+        if self._looks > MAX_LOOKS:
             raise LookedEnough
         if not self._looks % 256 and self._stop.is_set():
             raise Stopped
@@ -121,7 +121,7 @@ class Walk:
             yield from self._below(folder, full, key, depth)
 
     def _below(self, folder: int, full: str, key: str, depth: int) -> Iterator[Item]:
-        if depth >= DEEPEST:
+        if depth >= MAX_DEPTH:
             self.left_out += 1
             return
         try:

@@ -17,10 +17,10 @@ from ..control import Control
 from .service import Entering, Entrance, PortStream
 
 ASKS = b"Token: "
-PATIENCE = 10.0  # seconds for it to ask
+TIMEOUT = 10.0  # seconds for it to ask
 LOOK_AGAIN = 15.0  # seconds after which a wait looks whether there still is something to wait for
-LONGEST_PLACE = 80  # characters that a list shows: the task says it, and may say anything
-LONGEST_REFUSAL = 300  # characters of what it says instead
+MAX_PLACE_LENGTH = 80  # characters that a list shows: the task says it, and may say anything
+MAX_REFUSAL_LENGTH = 300  # characters of what it says instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Debuggers:
         if job.state.final:
             return None
         first = next((each for each in self.of(job.id) if each.is_free), None)
-        return msg("{place} in {task}", place=first.place[-LONGEST_PLACE:], task=first.task) if first else None
+        return msg("{place} in {task}", place=first.place[-MAX_PLACE_LENGTH:], task=first.task) if first else None
 
     async def attach(
         self, actor: Actor, ref: str, task: str | None = None, *, id: str | None = None, wait: float = 0.0
@@ -140,12 +140,12 @@ class Debuggers:
 
 async def _show_token(stream: PortStream, chosen: Waiting) -> None:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await stream.reader.readuntil(ASKS)
             stream.writer.write(chosen.debugger.token.encode() + b"\n")
             await stream.writer.drain()
     except asyncio.IncompleteReadError as error:
-        said = quoted(error.partial)[:LONGEST_REFUSAL]
+        said = quoted(error.partial)[:MAX_REFUSAL_LENGTH]
         raise Conflict(
             said or msg("The debugger in {task} is gone", task=chosen.task), hint=msg("Try again in a moment.")
         ) from None

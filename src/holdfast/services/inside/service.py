@@ -25,7 +25,7 @@ from holdfast.store.jobs import records as job_rows
 
 from ..control import Control
 from ..fair_limiter import FairLimiter
-from ..job_lookup import LONGEST_REF, find_job, newest_live, readable_groups
+from ..job_lookup import MAX_REF_LENGTH, find_job, newest_live, readable_groups
 from ..name_suggestions import nearest
 from ..refusals import Unavailable
 
@@ -36,8 +36,8 @@ MAX_BETWEEN_PER_USER = 300  # sessions, and connections, between tasks of all jo
 MAX_PORTS = 10_000
 PORTS_PER_SESSION = 10  # so many connections to ports may one user have for each session that they may have
 TOLD_AGAIN_AFTER = 3600.0  # seconds between two events of the same user, task and way
-REMEMBERED = 10_000  # of those
-MOST_NAMED = 10  # tasks, in a message
+CACHE_SIZE = 10_000  # of those
+MAX_NAMED = 10  # tasks, in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Entering:
         they may enter, so that nobody leads others into a job by what they call it."""
         user, tilde, name = ref.partition("~")
         groups = readable_groups(actor)
-        if tilde and groups != () and len(ref) <= LONGEST_REF:
+        if tilde and groups != () and len(ref) <= MAX_REF_LENGTH:
             found = await self._store.read(job_rows.newest_named, user, name, groups)
             if found is not None:
                 return found
@@ -215,7 +215,7 @@ class Entering:
             return
         self._told[key] = now
         self._told.move_to_end(key)
-        while len(self._told) > REMEMBERED:
+        while len(self._told) > CACHE_SIZE:
             self._told.popitem(last=False)
         telling = asyncio.create_task(self._save(actor, entrance, way))
         self._telling.add(telling)
@@ -367,7 +367,7 @@ def _named(snapshot: JobSnapshot, wanted: str) -> TaskAttempt:
             if f"{spelled.get(task.role, task.role)}-{task.index}" == wanted:
                 return task
     names = [task.task for task in snapshot.tasks]
-    known = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+    known = ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")
     hint = nearest(wanted[:100], names) or msg("Its tasks are {known}.", known=known)
     raise NotFound(msg("{id} has no task {wanted}", id=snapshot.id, wanted=wanted[:100]), field="task", hint=hint)
 
@@ -376,7 +376,7 @@ def _need_open(snapshot: JobSnapshot, task: TaskAttempt) -> TaskAttempt:
     if _is_open(task):
         return task
     others = [other.task for other in snapshot.tasks if _is_open(other)]
-    hint = msg("These can be entered: {others}.", others=", ".join(others[:MOST_NAMED])) if others else None
+    hint = msg("These can be entered: {others}.", others=", ".join(others[:MAX_NAMED])) if others else None
     if task.state.ended:
         when = msg(" at {finished_at}", finished_at=_moment(task.finished_at)) if task.finished_at else ""
         raise Conflict(

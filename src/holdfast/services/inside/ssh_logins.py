@@ -25,9 +25,9 @@ from ..people.failed_logins import FailedLogins
 from ..people.ssh_keys import check_public_key, key_blobs, others_key
 
 LASTS = 600.0  # seconds that a short-lived key is good for a login
-MOST_OF_ONE = 20  # short-lived keys of one user
-MOST = 10_000  # of all
-LONGEST_PASSWORD = 200
+MAX_PER_USER = 20  # short-lived keys of one user
+MAX_COUNT = 10_000  # of all
+MAX_PASSWORD_LENGTH = 200
 
 Derive = Callable[[bytes], bytes]
 
@@ -100,7 +100,7 @@ class SshLogins:
     async def by_token(self, text: str, address: str) -> Proof | None:
         """A token in place of a password. A token cannot be guessed, so no failure of others refuses a right one."""
         try:
-            known = await self._access.known(text[:LONGEST_PASSWORD])
+            known = await self._access.known(text[:MAX_PASSWORD_LENGTH])
         except NotLoggedIn:
             await self._failures.note(None, address)
             return None
@@ -127,8 +127,8 @@ class SshLogins:
             raise others_key("public_key")
         others = [each for each in self._good_short() if not (each.blob == blob and each.user == user)]
         own = [each for each in others if each.user == user]
-        spare = own[: max(0, len(own) - MOST_OF_ONE + 1)]
-        kept = [each for each in others if each not in spare][-MOST + 1 :]
+        spare = own[: max(0, len(own) - MAX_PER_USER + 1)]
+        kept = [each for each in others if each not in spare][-MAX_COUNT + 1 :]
         self._short = [*kept, _ShortLived(blob, user, known.token.id, now + LASTS)]
         return self._clock() + timedelta(seconds=LASTS)
 

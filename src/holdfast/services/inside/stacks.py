@@ -24,13 +24,13 @@ from .service import Entering, Entrance
 
 MAX_DUMPS = 16  # processes looked into at a time
 MAX_DUMPS_PER_USER = 4
-MOST = 64  # processes looked into, of one task
-MOST_LISTED = 500
+MAX_COUNT = 64  # processes looked into, of one task
+MAX_LISTED = 500
 TIME = 20.0  # seconds for all of them
-MOST_OUTPUT = 1024 * 1024  # bytes that are read of one py-spy's output
-MOST_THREADS = 500
-MOST_FRAMES = 200  # of one thread, the innermost
-LONGEST = 500  # characters of any text
+MAX_OUTPUT = 1024 * 1024  # bytes that are read of one py-spy's output
+MAX_THREADS = 500
+MAX_FRAMES = 200  # of one thread, the innermost
+MAX_LENGTH = 500  # characters of any text
 SMALL = 4096  # bytes of a file in /proc
 
 STATES = {
@@ -89,8 +89,8 @@ class Stacks:
         """Of a task that runs or is held, for those who may enter it; it stands still meanwhile, for milliseconds."""
         entrance = await self._entering.find(actor, ref, task)
         found = await self._processes(entrance)
-        shown = found[:MOST_LISTED]
-        looked_into = {info.pid for info in [each for each in shown if each.python][:MOST]}
+        shown = found[:MAX_LISTED]
+        looked_into = {info.pid for info in [each for each in shown if each.python][:MAX_COUNT]}
         inner = {info.pid: info.inner_pid for info in shown}
         until = asyncio.get_running_loop().time() + TIME
         processes = await asyncio.gather(
@@ -114,7 +114,7 @@ class Stacks:
     async def _look(
         self, actor: Actor, entrance: Entrance, info: ProcessInfo, inner: dict[int, int], until: float | None
     ) -> Process:
-        command = " ".join(info.command)[:LONGEST]
+        command = " ".join(info.command)[:MAX_LENGTH]
         state, waits_in = await asyncio.to_thread(_by_kernel, info.pid)
         found = Process(
             pid=info.inner_pid,
@@ -127,7 +127,7 @@ class Stacks:
         if not info.python:
             return found
         if until is None:
-            return replace(found, error=msg("Not looked into: only the first {most} of a task are", most=MOST))
+            return replace(found, error=msg("Not looked into: only the first {most} of a task are", most=MAX_COUNT))
         try:
             async with asyncio.timeout_at(until), self._limiter.slot(actor.name):
                 return replace(found, threads=await self._spy(entrance.attempt_id, info.inner_pid))
@@ -163,14 +163,14 @@ async def _bounded(read: Callable[[], Awaitable[bytes]]) -> bytes:
     while part := await read():
         parts.append(part)
         size += len(part)
-        if size > MOST_OUTPUT:
+        if size > MAX_OUTPUT:
             raise _Failed(msg("Its stacks are too long to be shown"))
     return b"".join(parts)
 
 
 def _said(err: bytes) -> str:
     lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
-    text = " ".join(lines).removeprefix("Error: ")[:LONGEST]
+    text = " ".join(lines).removeprefix("Error: ")[:MAX_LENGTH]
     if "ermission" in text or "not permitted" in text:
         return msg(
             "The machine does not let the server look into it. Run the server as root, or set the "
@@ -181,7 +181,7 @@ def _said(err: bytes) -> str:
 
 def _read(out: bytes) -> tuple[Thread, ...]:
     try:
-        return tuple(_thread(each) for each in json.loads(out)[:MOST_THREADS])
+        return tuple(_thread(each) for each in json.loads(out)[:MAX_THREADS])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise _Failed(msg("What py-spy said could not be read")) from None
 
@@ -189,15 +189,15 @@ def _read(out: bytes) -> tuple[Thread, ...]:
 def _thread(data: dict[str, Any]) -> Thread:
     return Thread(
         id=int(data.get("os_thread_id") or 0),
-        name=str(data.get("thread_name") or "")[:LONGEST],
+        name=str(data.get("thread_name") or "")[:MAX_LENGTH],
         active=bool(data.get("active")),
         owns_gil=bool(data.get("owns_gil")),
-        frames=tuple(_frame(each) for each in data["frames"][:MOST_FRAMES]),
+        frames=tuple(_frame(each) for each in data["frames"][:MAX_FRAMES]),
     )
 
 
 def _frame(data: dict[str, Any]) -> Frame:
-    return Frame(str(data["name"])[:LONGEST], str(data["filename"])[:LONGEST], int(data.get("line") or 0))
+    return Frame(str(data["name"])[:MAX_LENGTH], str(data["filename"])[:MAX_LENGTH], int(data.get("line") or 0))
 
 
 def _by_kernel(pid: int) -> tuple[str, str]:
@@ -207,7 +207,7 @@ def _by_kernel(pid: int) -> tuple[str, str]:
     except OSError:
         return "", ""
     try:
-        waits_in = _proc(pid, "wchan").decode("ascii", "replace").strip("0\n")[:LONGEST]
+        waits_in = _proc(pid, "wchan").decode("ascii", "replace").strip("0\n")[:MAX_LENGTH]
     except OSError:
         waits_in = ""
     return STATES.get(letter, letter), waits_in

@@ -15,8 +15,8 @@ from ..people.access_tokens import AccessTokens
 from .service import Entering
 
 LASTS = 30.0  # seconds
-MOST = 10_000  # at one time; of more, the oldest are gone
-MOST_OF_ONE = 100  # token
+MAX_COUNT = 10_000  # at one time; of more, the oldest are gone
+MAX_PER_USER = 100  # token
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,10 @@ class Tickets:
         now = self._monotonic()
         self._issued = {key: each for key, each in self._issued.items() if each.until >= now}
         same = [key for key, each in self._issued.items() if each.token_id == token_id]
-        for key in [*same[: max(0, len(same) - MOST_OF_ONE + 1)], *list(self._issued)[: len(self._issued) - MOST + 1]]:
+        for key in [
+            *same[: max(0, len(same) - MAX_PER_USER + 1)],
+            *list(self._issued)[: len(self._issued) - MAX_COUNT + 1],
+        ]:
             self._issued.pop(key, None)
 
 

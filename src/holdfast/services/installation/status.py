@@ -27,7 +27,7 @@ from holdfast.store.errors import StoreError
 
 from ..control import Control
 
-DISK_PATIENCE = 2.0  # seconds
+DISK_TIMEOUT = 2.0  # seconds
 NO_DATABASE = Condition(
     kind=ConditionKind.DATABASE,
     message=msg("The database does not answer."),
@@ -145,7 +145,7 @@ class Place:
     async def _disk(self, folder: Path) -> Disk:
         """It may lie on a file server that is down."""
         try:
-            found = await self._reach.run(lambda: shutil.disk_usage(folder), DISK_PATIENCE)
+            found = await self._reach.run(lambda: shutil.disk_usage(folder), DISK_TIMEOUT)
         except (Silent, OSError):
             return Disk(path=str(folder), free=None, total=None)
         return Disk(path=str(folder), free=found.free, total=found.total)

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # or a job has put something else in its place
 DRAFTS = timedelta(days=1)  # far longer than collecting may take
-PATIENCE = 600.0  # seconds for one step
-MOST = 10_000  # jobs looked at in one sweep of a group
+TIMEOUT = 600.0  # seconds for one step
+MAX_COUNT = 10_000  # jobs looked at in one sweep of a group
 
 
 class ArtifactSweep:
@@ -114,7 +114,7 @@ class ArtifactSweep:
         """Silent when it takes too long: a disk that does not answer holds up neither the next turn nor our end."""
         stop = threading.Event()
         try:
-            return await self._reach.run(lambda: work(stop), PATIENCE)
+            return await self._reach.run(lambda: work(stop), TIMEOUT)
         finally:
             stop.set()
 
@@ -143,7 +143,7 @@ def kept_before(shared: SharedFolders, group: str, before: datetime, stop: threa
                 raise Stopped
             if entry.stat(follow_symlinks=False).st_mtime <= before.timestamp():
                 found.append(entry.name)
-            if len(found) == MOST:
+            if len(found) == MAX_COUNT:
                 break
     return found
 

@@ -20,7 +20,7 @@ from ..files.tree import Tree
 from ..files.walk import Item, Walk, closing_fd, collect
 from ..job_lookup import find_job
 
-MOST_ITEMS = 10_000
+MAX_ITEMS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Artifacts:
                 return (), True
             walk = Walk(stop, recursive=True)
             with closing_fd(fd):
-                found = collect(walk, walk.items(fd, path), MOST_ITEMS)
+                found = collect(walk, walk.items(fd, path), MAX_ITEMS)
             return tuple(replace(item, name=item.name[len(path) :]) for item in found.items), found.complete
 
         items, complete = await self._work.long(work, job.group)

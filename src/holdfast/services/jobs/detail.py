@@ -26,10 +26,10 @@ from ..control import Control
 from ..inside.holds import held_until
 from ..job_lookup import find_job
 
-MOST_TASKS = 500  # of one page
-MOST_EVENTS = 200
-MOST_TRIES = 200  # of one task, the newest
-MOST_ATTEMPTS = 100  # of the whole job, the newest
+MAX_TASKS = 500  # of one page
+MAX_EVENTS = 200
+MAX_TRIES = 200  # of one task, the newest
+MAX_ATTEMPTS = 100  # of the whole job, the newest
 PIECE = 500  # tasks read together for a file of all
 
 Counts = Mapping[str, Mapping[TaskState, int]]  # role -> state -> how many tasks
@@ -89,7 +89,7 @@ class JobCloseup:
         limit: int = 100,
     ) -> TaskPage:
         """The newest try of each task of an attempt; in the order of the job's roles."""
-        wanted, limit = filter or TaskFilter(), min(limit, MOST_TASKS)
+        wanted, limit = filter or TaskFilter(), min(limit, MAX_TASKS)
         addresses = self.addresses()
         live = self._live_tasks(job.record, attempt)
         if live is not None:
@@ -125,15 +125,15 @@ class JobCloseup:
 
     async def tries(self, job: Closeup, task: str) -> tuple[TaskRecord, ...]:
         """Of one task, such as worker-0, in all attempts; the last one first."""
-        return tuple(await self._store.read(task_pages.newest_tries, job.record.summary.id, task, MOST_TRIES))
+        return tuple(await self._store.read(task_pages.newest_tries, job.record.summary.id, task, MAX_TRIES))
 
     async def attempts(self, job: Closeup) -> tuple[JobAttempt, ...]:
         """Tries of the whole job that are over, the last one first."""
-        return tuple(await self._store.read(task_pages.newest_attempts, job.record.summary.id, MOST_ATTEMPTS))
+        return tuple(await self._store.read(task_pages.newest_attempts, job.record.summary.id, MAX_ATTEMPTS))
 
     async def events(self, job: Closeup, *, before: int | None = None, limit: int = 50) -> tuple[Event, ...]:
         """Newest first; those before `before`."""
-        most = min(limit, MOST_EVENTS)
+        most = min(limit, MAX_EVENTS)
         return tuple(await self._store.read(event_rows.newest_events, job.record.summary.id, before, most))
 
     async def not_held(self, job: Closeup) -> str:
@@ -146,7 +146,7 @@ class JobCloseup:
 
     async def first_events(self, job: Closeup, limit: int = 50) -> tuple[Event, ...]:
         """Oldest first: how it was submitted, with the warnings of that."""
-        return tuple(await self._store.read(event_rows.list_events, job.record.summary.id, 0, min(limit, MOST_EVENTS)))
+        return tuple(await self._store.read(event_rows.list_events, job.record.summary.id, 0, min(limit, MAX_EVENTS)))
 
 
 def _stored_page(

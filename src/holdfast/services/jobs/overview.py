@@ -19,7 +19,7 @@ from ..why.secret_masks import load_masker, mask_diagnosis
 from .service import Jobs
 
 RECENT = timedelta(days=7)
-MOST_COUNTED = 1000  # of each state; beyond it a number says no more
+MAX_COUNTED = 1000  # of each state; beyond it a number says no more
 FEW = 5  # jobs of each kind
 
 
@@ -28,7 +28,7 @@ class OwnJobs:
     """Final ones as far as they were submitted since `since`; those that are not final, all."""
 
     since: datetime
-    counts: Mapping[JobState, int]  # none above MOST_COUNTED
+    counts: Mapping[JobState, int]  # none above MAX_COUNTED
     held: tuple[JobSummary, ...]
     running: tuple[JobSummary, ...]
     waiting: tuple[JobSummary, ...]
@@ -47,7 +47,7 @@ class Overview:
     async def own_jobs(self, actor: Actor) -> OwnJobs:
         since = (self._clock() - RECENT).replace(minute=0, second=0, microsecond=0)
         groups = readable_groups(actor)
-        counts = await self._store.read(own_jobs.count_own, actor.name, groups, since, MOST_COUNTED)
+        counts = await self._store.read(own_jobs.count_own, actor.name, groups, since, MAX_COUNTED)
 
         async def some(*states: JobState, after: datetime | None = None) -> tuple[JobSummary, ...]:
             if states and not any(counts[state] for state in states):

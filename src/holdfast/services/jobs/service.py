@@ -41,7 +41,7 @@ from holdfast.store.jobs import records as job_rows
 from ..control import Control
 from ..cursors import Cursors
 from ..inside.holds import with_hold
-from ..job_lookup import LONGEST_REF, find_job, find_own_job, readable_groups
+from ..job_lookup import MAX_REF_LENGTH, find_job, find_own_job, readable_groups
 from ..name_suggestions import nearest
 from ..refusals import NoTag, name_taken
 from ..why.blockers import Blockers
@@ -49,14 +49,14 @@ from ..why.feasibility import Prospects, missing_image
 from ..why.waits import with_reasons
 from .validation import Intake, Ready
 
-LONGEST_KEY = 200
-LONGEST_TAG = 255
-MOST_LISTED = 500
-MOST_EVENTS = 1000
-MOST_WARNINGS = 20  # of one job, kept as events
-LONGEST_WARNING = 1000
+MAX_KEY_LENGTH = 200
+MAX_TAG_LENGTH = 255
+MAX_LISTED = 500
+MAX_EVENTS = 1000
+MAX_WARNINGS = 20  # of one job, kept as events
+MAX_WARNING_LENGTH = 1000
 FEW_DETAILS = 10  # are always given
-MOST_DETAIL_BYTES = 16 * 1024 * 1024  # of job files, where more are asked for
+MAX_DETAIL_BYTES = 16 * 1024 * 1024  # of job files, where more are asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +248,8 @@ class Jobs:
         self, actor: Actor, filter: JobFilter, *, limit: int = 50, cursor: str | None = None
     ) -> Page[JobSummary]:
         """Newest first; within the groups one may see."""
-        if not 1 <= limit <= MOST_LISTED:
-            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MOST_LISTED), field="limit")
+        if not 1 <= limit <= MAX_LISTED:
+            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MAX_LISTED), field="limit")
         narrowed = _narrowed(actor, filter)
         if narrowed.groups == ():
             return Page((), None)
@@ -273,7 +273,7 @@ class Jobs:
         """The newest job of this user with exactly this name."""
         groups = readable_groups(actor)
         found = None
-        if max(len(user), len(name)) <= LONGEST_REF and groups != ():
+        if max(len(user), len(name)) <= MAX_REF_LENGTH and groups != ():
             found = await self._store.read(job_rows.newest_named, user, name, groups)
         if found is None:
             raise NotFound(msg("There is no job {name} of {user}", name=name[:100], user=user[:100]))
@@ -318,7 +318,7 @@ class Jobs:
 
     async def events(self, actor: Actor, ref: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
         found = await find_job(self._store, actor, ref)
-        return await self._store.read(event_rows.list_events, found.id, after, min(limit, MOST_EVENTS))
+        return await self._store.read(event_rows.list_events, found.id, after, min(limit, MAX_EVENTS))
 
     async def tasks(self, actor: Actor, ref: str) -> tuple[TaskRecord, ...]:
         """The newest try of each task of the current attempt."""
@@ -386,7 +386,7 @@ class Jobs:
     async def untag(self, actor: Actor, ref: str, tag: str) -> JobSummary:
         """The job without the tag; NoTag when it had none such."""
         found = await find_own_job(self._store, actor, ref)
-        event = self._tag_event("untagged", msg("Tag {tag} removed", tag=tag[:LONGEST_TAG]), actor)
+        event = self._tag_event("untagged", msg("Tag {tag} removed", tag=tag[:MAX_TAG_LENGTH]), actor)
         if not await self._store.write(job_rows.remove_tag, found.id, tag, event=event):
             raise NoTag(msg("{id} has no tag {tag}", id=found.id, tag=tag[:100]))
         self._control.changes.tell(found.id, found.group, found.user)
@@ -430,7 +430,7 @@ def _details(conn: Connection, query: NumberedQuery, count: bool) -> tuple[tuple
     found: list[job_rows.JobDetail] = []
     size = 0
     for summary in page.items:
-        if len(found) >= FEW_DETAILS and size > MOST_DETAIL_BYTES:
+        if len(found) >= FEW_DETAILS and size > MAX_DETAIL_BYTES:
             hint = msg("Ask for fewer rows at once.")
             raise TooLarge(
                 msg("These {items} jobs have too much text for one answer", items=len(page.items)), hint=hint
@@ -478,16 +478,16 @@ def _not_begun(summary: JobSummary, task: TaskAttempt) -> TaskRecord:
 
 def warning_events(warnings: Sequence[str], at: datetime) -> tuple[NewEvent, ...]:
     """Kept with the job, for whoever did not see the answer."""
-    kept = [warning[:LONGEST_WARNING] for warning in warnings[:MOST_WARNINGS]]
-    if len(warnings) > MOST_WARNINGS:
-        kept[-1] = msg("and {x1} more warnings; `holdfast plan` tells them all", x1=len(warnings) - MOST_WARNINGS + 1)
+    kept = [warning[:MAX_WARNING_LENGTH] for warning in warnings[:MAX_WARNINGS]]
+    if len(warnings) > MAX_WARNINGS:
+        kept[-1] = msg("and {x1} more warnings; `holdfast plan` tells them all", x1=len(warnings) - MAX_WARNINGS + 1)
     return tuple(NewEvent(kind="warning", message=message, at=at) for message in kept)
 
 
 def _check_key(key: str | None) -> None:
-    if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+    if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise UserError(
-            msg("An idempotency key has 1 to {longest_key} printable ASCII characters", longest_key=LONGEST_KEY),
+            msg("An idempotency key has 1 to {longest_key} printable ASCII characters", longest_key=MAX_KEY_LENGTH),
             field="Idempotency-Key",
         )
 
@@ -495,7 +495,8 @@ def _check_key(key: str | None) -> None:
 def _check_tag(tag: str) -> None:
     """Clients write several tags with commas between them."""
     plain = "," not in tag and tag.isprintable() and bool(tag.strip())
-    if not (plain and len(tag) <= LONGEST_TAG):
+    if not (plain and len(tag) <= MAX_TAG_LENGTH):
         raise UserError(
-            msg("A tag has 1 to {longest_tag} printable characters and no comma", longest_tag=LONGEST_TAG), field="tag"
+            msg("A tag has 1 to {longest_tag} printable characters and no comma", longest_tag=MAX_TAG_LENGTH),
+            field="tag",
         )

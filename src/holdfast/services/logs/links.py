@@ -19,7 +19,7 @@ from datetime import datetime
 from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
 
-LONGEST = 1000  # characters of a link
+MAX_LENGTH = 1000  # characters of a link
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class LogLinks:
 
     def open(self, link: str) -> Linked:
         """Forbidden when it is over, or not from here."""
-        content, signature = (_decode(part) for part in link[:LONGEST].partition(".")[::2])
+        content, signature = (_decode(part) for part in link[:MAX_LENGTH].partition(".")[::2])
         if not hmac.compare_digest(signature, self._sign(content)):
             raise Forbidden(msg("This link to a log is not one of ours"), hint=msg("Ask for the list of logs again."))
         job_id, attempt, task, number, token_id, until = json.loads(content)

@@ -9,7 +9,7 @@ from holdfast.engines.base import LogSource
 
 CHUNK = 256 * 1024  # bytes read, sent and held at one time
 TAIL_CHUNK = 64 * 1024
-MOST_TAIL = 256 * 1024 * 1024  # bytes looked through for the last lines
+MAX_TAIL = 256 * 1024 * 1024  # bytes looked through for the last lines
 TICK = 1.0  # seconds between two looks at whether a quiet log is complete
 
 
@@ -35,7 +35,7 @@ async def last_lines_start(source: LogSource, span: Span, lines: int) -> int:
     if lines <= 0 or span.end <= span.start:
         return span.end
     found, position = 0, span.end
-    lowest = max(span.start, span.end - MOST_TAIL)
+    lowest = max(span.start, span.end - MAX_TAIL)
     while position > lowest:
         begin = max(lowest, position - TAIL_CHUNK)
         chunk = await source.read(begin, position - begin)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 PIECE = 256 * 1024  # bytes searched at one time; a longer line is searched in pieces
 BUDGET = 2.0  # seconds a call may take
-MOST_QUERY = 1000  # characters
+MAX_QUERY = 1000  # characters
 MAX_PATTERNS = 2  # searches at a time; each can keep a core busy
 MAX_PLAIN = 4
 MAX_WAITING = 5  # searches of one user, of each kind
@@ -112,8 +112,8 @@ class _Walk:
 def _check(question: Question) -> None:
     if not question.query:
         raise UserError(msg("Say what to search for"), field="q")
-    if len(question.query) > MOST_QUERY:
-        raise UserError(msg("A search may have at most {most_query} characters", most_query=MOST_QUERY), field="q")
+    if len(question.query) > MAX_QUERY:
+        raise UserError(msg("A search may have at most {most_query} characters", most_query=MAX_QUERY), field="q")
     if "\n" in question.query:
         raise UserError(msg("A search looks at one line at a time, so it cannot hold a line break"), field="q")
 

@@ -10,7 +10,7 @@ from holdfast.core.job import Job
 from holdfast.core.messages import msg
 from holdfast.store.jobs import records as job_rows
 
-MOST_NAMED = 8  # tasks that an error lists
+MAX_NAMED = 8  # tasks that an error lists
 
 
 def usual_task(conn: Connection, job_id: str, attempt: int | None) -> str:
@@ -41,10 +41,10 @@ def meant_task(job: Job, given: str) -> str | None:
 
 def task_names(job: Job) -> str:
     """All of them, when they are few: worker-0, worker-1; else by role: worker-0 to worker-99."""
-    if sum(role.instances for role in job.roles) <= MOST_NAMED:
+    if sum(role.instances for role in job.roles) <= MAX_NAMED:
         return ", ".join(f"{role.name}-{index}" for role in job.roles for index in range(role.instances))
-    spans = [_span(role.name, role.instances) for role in job.roles[:MOST_NAMED]]
-    return ", ".join([*spans, "…"] if len(job.roles) > MOST_NAMED else spans)
+    spans = [_span(role.name, role.instances) for role in job.roles[:MAX_NAMED]]
+    return ", ".join([*spans, "…"] if len(job.roles) > MAX_NAMED else spans)
 
 
 def _span(role: str, instances: int) -> str:

@@ -25,8 +25,8 @@ from holdfast.store.metrics.series_files import Series, SeriesFiles
 from ..control import Control
 from ..job_lookup import find_job, readable_groups
 
-MOST_POINTS = 60_000  # of all tasks together that are averaged for one answer
-MOST_TASKS = 1000  # told of one job
+MAX_POINTS = 60_000  # of all tasks together that are averaged for one answer
+MAX_TASKS = 1000  # told of one job
 
 Lines = Mapping[str, Sequence[str]]  # task -> its tries in one attempt of the job, as engines name them
 
@@ -164,7 +164,7 @@ class Metrics:
         found = await find_job(self._store, actor, ref)
         live = self._control.active(found.id)
         tasks = [task for task in live.tasks if task.state.live and task.node] if live else []
-        told = tuple(self._now(live, task) for task in tasks[:MOST_TASKS]) if live else ()
+        told = tuple(self._now(live, task) for task in tasks[:MAX_TASKS]) if live else ()
         return JobNow(job=found, tasks=told, total=len(tasks))
 
     def place_now(self, actor: Actor) -> PlaceNow:
@@ -228,7 +228,7 @@ class Metrics:
         """As many tasks as can be averaged at once, evenly chosen."""
         tries = list(lines.values())
         found = [self._line(each, ring) for each in tries[:1]]
-        most = max(1, MOST_POINTS // max([1, *(len(line.points) for line in found)]))
+        most = max(1, MAX_POINTS // max([1, *(len(line.points) for line in found)]))
         step = max(1, -(-len(tries) // most))
         found += [self._line(each, ring) for each in tries[step::step]]
         return [line for line in found if line.newest]

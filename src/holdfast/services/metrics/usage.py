@@ -24,7 +24,7 @@ from holdfast.store.jobs import usage as usage_rows
 
 COMPONENT = "job"  # the only thing that is given anything here
 PORTION = 2000  # tries read at one time
-MOST_MONTHS = 1200
+MAX_MONTHS = 1200
 SUMMARY = ("group", "user", "component", "tasks", "cpu_hours", "gpu_hours", "memory_gb_hours")
 DETAILS = (
     *("group", "user", "component", "job", "name", "task", "attempt", "try", "started_at", "finished_at"),
@@ -107,7 +107,7 @@ def _months(conn: Connection, zone: ZoneInfo, now: datetime) -> list[Month]:
     if first is None:
         return []
     begin, end = _number(first.astimezone(zone)), _number(now.astimezone(zone))
-    numbers = range(end, max(begin, end - MOST_MONTHS) - 1, -1)
+    numbers = range(end, max(begin, end - MAX_MONTHS) - 1, -1)
     months = ((number // 12, number % 12 + 1) for number in numbers)
     return [month for month in months if usage_rows.any_use(conn, span_of(zone, *month), now)]
 

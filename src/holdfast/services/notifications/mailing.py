@@ -12,14 +12,14 @@ from holdfast.store.notifications.records import NewNotice
 
 from .delivery import MailAttempt
 
-AT_ONCE = 4
+MAX_CONCURRENT = 4
 
 
 class Mailing:
     def __init__(self, settings: MailSettings, *, timeout: float) -> None:
         self._settings = settings
         self._timeout = timeout
-        self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="mail")
+        self._workers = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="mail")
 
     @property
     def ready(self) -> bool:

@@ -38,8 +38,8 @@ from .delivery import DeliveryAttempt, DeliveryResult
 from .sending import Sending
 from .texts import tell_of_test
 
-MOST_RECIPIENTS = 20  # of each user
-MOST_LISTED = 500
+MAX_RECIPIENTS = 20  # of each user
+MAX_LISTED = 500
 BATCH = 1000
 UNREADABLE = msg("The address of this recipient cannot be read")
 UNREADABLE_HINT = msg("Remove it, and add it again.")
@@ -98,7 +98,7 @@ class Notices:
             id=f"to-{secrets.token_hex(4)}", user=actor.name, recipient=recipient, created_at=self._clock()
         )
         deed = _deed(actor, Act.CREATED, made)
-        await self._changed(self._store.write(deed, recipient_rows.add_recipient, made, MOST_RECIPIENTS))
+        await self._changed(self._store.write(deed, recipient_rows.add_recipient, made, MAX_RECIPIENTS))
         return made
 
     async def choose(self, actor: Actor, id: str, events: Iterable[str]) -> KnownRecipient:
@@ -196,8 +196,8 @@ class Notices:
         self, actor: Actor, user: str | None = None, *, before: int | None = None, limit: int = 50
     ) -> NoticePage:
         """Newest first; one's own, or for admins any user's."""
-        if not 1 <= limit <= MOST_LISTED:
-            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MOST_LISTED), field="limit")
+        if not 1 <= limit <= MAX_LISTED:
+            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MAX_LISTED), field="limit")
         found = await self._store.read(notice_rows.list_notices, _whose(actor, user), before, limit + 1)
         shown = tuple(found[:limit])
         return NoticePage(shown, shown[-1].seq if len(found) > limit else None)

@@ -16,8 +16,8 @@ from holdfast.store.notifications.occurrences import Happening, MissedRun
 from holdfast.store.notifications.records import NewNotice
 
 VERSION = 1  # of the JSON; it changes when something is taken away or means something else
-LONGEST_SUBJECT = 200
-LONGEST_TEXT = 4000
+MAX_SUBJECT_LENGTH = 200
+MAX_TEXT_LENGTH = 4000
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
@@ -80,12 +80,12 @@ def tell_of_job(happening: Happening, *, verdict: str | None, base: str) -> Told
         msg("Next: {command}", command=command),
         link or "",
     ]
-    return Told(event, happening.job_id, subject[:LONGEST_SUBJECT], {
+    return Told(event, happening.job_id, subject[:MAX_SUBJECT_LENGTH], {
         "version": VERSION,
         "event": event.value,
         "at": happening.at.isoformat(),
         "user": happening.user,
-        "subject": subject[:LONGEST_SUBJECT],
+        "subject": subject[:MAX_SUBJECT_LENGTH],
         "text": _text(lines),
         "link": link,
         "command": command,
@@ -116,12 +116,12 @@ def tell_of_schedule(missed: MissedRun, *, base: str) -> Told:
         msg("Next: {command}", command=command),
         link or "",
     ]
-    return Told(NoticeEvent.SCHEDULE_SKIPPED, None, subject[:LONGEST_SUBJECT], {
+    return Told(NoticeEvent.SCHEDULE_SKIPPED, None, subject[:MAX_SUBJECT_LENGTH], {
         "version": VERSION,
         "event": NoticeEvent.SCHEDULE_SKIPPED.value,
         "at": run.at.isoformat(),
         "user": missed.user,
-        "subject": subject[:LONGEST_SUBJECT],
+        "subject": subject[:MAX_SUBJECT_LENGTH],
         "text": _text(lines),
         "link": link,
         "command": command,
@@ -170,7 +170,7 @@ def one_line(text: str) -> str:
 
 def _text(lines: list[str]) -> str:
     kept = [line for at, line in enumerate(lines) if line or at == 3]
-    return "\n".join(kept).replace("\n\n\n", "\n\n").rstrip()[:LONGEST_TEXT]
+    return "\n".join(kept).replace("\n\n\n", "\n\n").rstrip()[:MAX_TEXT_LENGTH]
 
 
 def _job(happening: Happening, event: NoticeEvent, verdict: str | None, span: timedelta | None) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from .delivery import Claim, DeliveryAttempt, DeliveryResult, Request
 from .webhook_targets import Receiver
 
 CONNECT_SECONDS = 10.0
-LONGEST_ASKED_WAIT = timedelta(hours=6)  # by a receiver that has too much to do
+MAX_ASKED_WAIT = timedelta(hours=6)  # by a receiver that has too much to do
 AGAIN = frozenset({408, 425, 429})
-LONGEST_HEAD = 16 * 1024  # bytes of an answer; a receiver that says more before its status is not listened to
+MAX_HEAD_LENGTH = 16 * 1024  # bytes of an answer; a receiver that says more before its status is not listened to
 PIECE = 2048  # bytes of it that are taken apart before others have their turn
 
 
@@ -102,13 +102,13 @@ def _asked_wait(text: str, now: datetime) -> timedelta:
     """Of a Retry-After header: seconds, or a date."""
     try:
         if text.strip().isdecimal():
-            wait = timedelta(seconds=min(int(text.strip()[:9]), LONGEST_ASKED_WAIT.total_seconds()))
+            wait = timedelta(seconds=min(int(text.strip()[:9]), MAX_ASKED_WAIT.total_seconds()))
         else:
             until = parsedate_to_datetime(text)
             wait = (until if until.tzinfo else until.replace(tzinfo=UTC)) - now
     except (ValueError, OverflowError):
         return timedelta()
-    return min(max(wait, timedelta()), LONGEST_ASKED_WAIT)
+    return min(max(wait, timedelta()), MAX_ASKED_WAIT)
 
 
 class _Taken(Exception):
@@ -133,7 +133,7 @@ class _Progress:
 class _Bounded(httpcore.AsyncNetworkStream):
     """A connection of which only so much is read, and never without letting others have their turn."""
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream, progress: _Progress, left: int = LONGEST_HEAD) -> None:
+    def __init__(self, stream: httpcore.AsyncNetworkStream, progress: _Progress, left: int = MAX_HEAD_LENGTH) -> None:
         self._stream = stream
         self._progress = progress
         self._left = left

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 CACHED_FOR = 30.0  # seconds
 CACHED_MOST = 4096  # tokens
-NOTE_USE_EVERY = timedelta(minutes=10)
+NOTE_USE_INTERVAL = timedelta(minutes=10)
 EXPIRY_MARGIN = 0.05  # seconds; a timer may fire a little before the clock says so
 
 PROOF_CONTEXT = b"holdfast server proof\0"  # as clients know it: what the HMAC is about
@@ -210,7 +210,7 @@ class AccessTokens:
 
     async def _note_use(self, token: Token) -> None:
         now = self._clock()
-        if token.last_used_at is not None and now - token.last_used_at < NOTE_USE_EVERY:
+        if token.last_used_at is not None and now - token.last_used_at < NOTE_USE_INTERVAL:
             return
         try:
             await self._store.write_if_room(token_rows.touch_token, token.id, now)

@@ -10,9 +10,9 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import join_messages, msg
 from holdfast.launching.keys import is_public_key
 
-MOST_BYTES = 64 * 1024  # as JSON
-MOST_KEYS = 100
-DEEPEST = 20
+MAX_BYTES = 64 * 1024  # as JSON
+MAX_KEYS = 100
+MAX_DEPTH = 20
 
 
 def merge(before: Mapping[str, Any], changes: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
@@ -23,11 +23,11 @@ def merge(before: Mapping[str, Any], changes: Mapping[str, Any], *, replace: boo
 
 def check_extension(extension: Mapping[str, Any]) -> None:
     size = _size(extension)  # first: it is quickly told
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise _bad(
-            msg("may have at most {most_bytes} bytes as JSON, this one has {size}", most_bytes=MOST_BYTES, size=size)
+            msg("may have at most {most_bytes} bytes as JSON, this one has {size}", most_bytes=MAX_BYTES, size=size)
         )
-    _check_depth(extension, DEEPEST)
+    _check_depth(extension, MAX_DEPTH)
     if "sshKeys" in extension:
         _check_keys(extension["sshKeys"])
 
@@ -51,8 +51,8 @@ def _check_depth(value: Any, left: int) -> None:
 
 def _check_keys(keys: Any) -> None:
     """They end up in files of a line per key: a line break in one would be another key."""
-    if not isinstance(keys, list) or len(keys) > MOST_KEYS:
-        raise _bad(msg("sshKeys is a list of at most {most_keys} keys", most_keys=MOST_KEYS), "extension.sshKeys")
+    if not isinstance(keys, list) or len(keys) > MAX_KEYS:
+        raise _bad(msg("sshKeys is a list of at most {most_keys} keys", most_keys=MAX_KEYS), "extension.sshKeys")
     for number, key in enumerate(keys):
         if not isinstance(key, dict) or not _is_line(key.get("title"), empty=True) or not _is_line(key.get("value")):
             raise _bad(
@@ -71,7 +71,7 @@ def _is_line(text: Any, *, empty: bool = False) -> bool:
 
 
 def _too_deep() -> UserError:
-    return _bad(msg("may be nested at most {deepest} deep", deepest=DEEPEST))
+    return _bad(msg("may be nested at most {deepest} deep", deepest=MAX_DEPTH))
 
 
 def _bad(what: str, field: str = "extension") -> UserError:

@@ -16,7 +16,7 @@ from ..audit import AuditedStore, Deed
 log = logging.getLogger(__name__)
 
 QUIET_FOR = 600.0  # seconds between two events of the same user and address
-MOST_PER_HOUR = 60  # events in all
+MAX_PER_HOUR = 60  # events in all
 HOUR = 3600.0
 REMEMBER = 10_000  # pairs of user and address
 
@@ -71,4 +71,4 @@ class FailedLogins:
         if now - self._hour_began >= HOUR:
             self._hour_began, self._told = now, 0
         self._told += 1
-        return self._told <= MOST_PER_HOUR
+        return self._told <= MAX_PER_HOUR

@@ -17,11 +17,11 @@ from holdfast.core.scheduling.placement import Quota, show_bytes
 from ..names import check_name, check_prose, check_text
 
 EVERYONE = "everyone"  # to PrimeHub's clients the group that all are in
-MOST_GIGABYTES = 10**9
-LONGEST_ADDRESS = 2048
-MOST_VARIABLES = 100
-MOST_CHARACTERS = 64 * 1024  # of all variables together
-_MOST: Mapping[str, float] = {"cpu": 1_000_000, "memory": 2**60, "gpu": 1_000_000}  # of a quota
+MAX_GIGABYTES = 10**9
+MAX_ADDRESS_LENGTH = 2048
+MAX_VARIABLES = 100
+MAX_CHARACTERS = 64 * 1024  # of all variables together
+_MAX_COUNT: Mapping[str, float] = {"cpu": 1_000_000, "memory": 2**60, "gpu": 1_000_000}  # of a quota
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
@@ -60,11 +60,11 @@ def check_group(group: Group) -> None:
             msg("A hold takes some time"), field="hold", hint=msg("Set it to none to hold no jobs of the group.")
         )
     size = group.volume_capacity
-    if size is not None and not 1 <= size <= MOST_GIGABYTES:
+    if size is not None and not 1 <= size <= MAX_GIGABYTES:
         raise UserError(
             msg(
                 "volume_capacity must be from 1 to {most_gigabytes} GB, not {size}",
-                most_gigabytes=MOST_GIGABYTES,
+                most_gigabytes=MAX_GIGABYTES,
                 size=size,
             ),
             field="volume_capacity",
@@ -76,8 +76,8 @@ def check_quotas(group: Group) -> None:
     for name in Quota.__slots__:
         whole, part = getattr(group.quota, name), getattr(group.user_quota, name)
         for field, value in ((f"quota.{name}", whole), (f"user_quota.{name}", part)):
-            if value is not None and not 0 <= value <= _MOST[name]:
-                raise UserError(msg("A quota is from 0 to {name}", name=_amount(name, _MOST[name])), field=field)
+            if value is not None and not 0 <= value <= _MAX_COUNT[name]:
+                raise UserError(msg("A quota is from 0 to {name}", name=_amount(name, _MAX_COUNT[name])), field=field)
         if whole is not None and part is not None and part > whole:
             shown, most = _amount(name, part), _amount(name, whole)
             raise UserError(
@@ -98,7 +98,7 @@ def _amount(name: str, value: float) -> str:
 
 def check_mlflow(mlflow: Mlflow) -> None:
     for field in ("tracking_uri", "ui_url"):
-        check_text(getattr(mlflow, field), field, longest=LONGEST_ADDRESS)
+        check_text(getattr(mlflow, field), field, longest=MAX_ADDRESS_LENGTH)
     if not mlflow.tracking_uri.strip():
         raise UserError(msg("MLflow needs the address of its tracking server"), field="tracking_uri")
     for field in ("tracking_envs", "artifact_envs"):
@@ -106,14 +106,14 @@ def check_mlflow(mlflow: Mlflow) -> None:
 
 
 def _check_variables(variables: Mapping[str, str], field: str) -> None:
-    if len(variables) > MOST_VARIABLES:
+    if len(variables) > MAX_VARIABLES:
         raise UserError(
-            msg("{field} may hold at most {most_variables} variables", field=field, most_variables=MOST_VARIABLES),
+            msg("{field} may hold at most {most_variables} variables", field=field, most_variables=MAX_VARIABLES),
             field=field,
         )
-    if sum(len(name) + len(value) for name, value in variables.items()) > MOST_CHARACTERS:
+    if sum(len(name) + len(value) for name, value in variables.items()) > MAX_CHARACTERS:
         raise UserError(
-            msg("{field} may hold at most {most_characters} characters", field=field, most_characters=MOST_CHARACTERS),
+            msg("{field} may hold at most {most_characters} characters", field=field, most_characters=MAX_CHARACTERS),
             field=field,
         )
     for name, value in variables.items():

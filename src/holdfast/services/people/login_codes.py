@@ -18,8 +18,8 @@ from ..audit import AuditedStore, Deed
 from .tokens import NewToken, Tokens
 
 LASTS = 600.0  # seconds
-MOST = 1000  # at one time; of more, the oldest are gone
-MOST_OF_ONE = 5  # user, so that nobody can end the codes of all others
+MAX_COUNT = 1000  # at one time; of more, the oldest are gone
+MAX_PER_USER = 5  # user, so that nobody can end the codes of all others
 
 
 class Purpose(StrEnum):
@@ -75,9 +75,9 @@ class TokenCodes:
 
     def _make_room(self, user: str) -> None:
         own = [digest for digest, code in self._open.items() if code.user == user]
-        for digest in own[: max(0, len(own) + 1 - MOST_OF_ONE)]:
+        for digest in own[: max(0, len(own) + 1 - MAX_PER_USER)]:
             del self._open[digest]
-        while len(self._open) >= MOST:
+        while len(self._open) >= MAX_COUNT:
             del self._open[next(iter(self._open))]
 
     async def redeem(self, code: str, *, name: str) -> NewToken:

@@ -20,10 +20,10 @@ from holdfast.store import people
 
 from ..audit import AuditedStore, Deed
 from ..names import check_text
-from .extensions import MOST_KEYS, check_extension
+from .extensions import MAX_KEYS, check_extension
 
 SSH_KEYS = "sshKeys"  # in an extension
-LONGEST_TITLE = 100
+MAX_TITLE_LENGTH = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -52,7 +52,7 @@ class Keys:
         """`value` is the text of a file such as ~/.ssh/id_ed25519.pub. Without a title it goes by its comment."""
         line = check_public_key(value)
         title = title.strip() or line.partition(" ")[2].partition(" ")[2] or line.split(" ")[0]
-        check_text(title, "title", longest=LONGEST_TITLE)
+        check_text(title, "title", longest=MAX_TITLE_LENGTH)
         now = self._clock()
         kept = {"title": title, "value": line, "time": int((now - _EPOCH) / timedelta(milliseconds=1))}
         made = _read(kept)
@@ -163,9 +163,9 @@ def _add(conn: Connection, user: str, kept: dict[str, Any], id: str) -> None:
     before = _kept(extension)
     if any((known := _read(each)) is not None and known.id == id for each in before):
         raise Conflict(msg("You have this key already"), field="value")
-    if len(before) >= MOST_KEYS:
+    if len(before) >= MAX_KEYS:
         raise UserError(
-            msg("A user has at most {most_keys} SSH keys", most_keys=MOST_KEYS),
+            msg("A user has at most {most_keys} SSH keys", most_keys=MAX_KEYS),
             field="value",
             hint=msg("Remove some first."),
         )

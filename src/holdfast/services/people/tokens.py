@@ -26,9 +26,9 @@ from .login_devices import LoginDevices
 from .login_throttle import LoginAttempt, LoginThrottle
 from .passwords import MAX_LENGTH, Passwords
 
-LONGEST = timedelta(days=3650)
-MOST_LOGINS = 1000  # of one user; with one more, that which was not used for the longest time ends
-MOST_TOKENS = 1000  # of one user, for programs
+MAX_LIFETIME = timedelta(days=3650)
+MAX_LOGINS = 1000  # of one user; with one more, that which was not used for the longest time ends
+MAX_TOKENS = 1000  # of one user, for programs
 SHOWN_AFTER_END = timedelta(days=30)
 GUEST = ""  # no user is called so
 MACHINE_TOKEN = msg("this machine")
@@ -184,9 +184,9 @@ class Tokens:
         owner = user or actor.name
         if owner != actor.name and not actor.admin:
             raise Forbidden(msg("Only admins make tokens for others"), field="user")
-        if expires_in is not None and expires_in > LONGEST:
+        if expires_in is not None and expires_in > MAX_LIFETIME:
             raise UserError(
-                msg("A token lasts at most {days} days, or for ever", days=LONGEST.days), field="expires_in"
+                msg("A token lasts at most {days} days, or for ever", days=MAX_LIFETIME.days), field="expires_in"
             )
         check_text(name, "name")
         deed = Deed(
@@ -262,7 +262,7 @@ def _end_logins(conn: Connection, user: str, kept: str) -> int:
 def _begin(conn: Connection, token: Token, secret_hash: str) -> int:
     """How many logins ended for it."""
     token_rows.create_token(conn, token=token, secret_hash=secret_hash)
-    return token_rows.delete_least_used(conn, token.user, Kind.LOGIN.value, MOST_LOGINS)
+    return token_rows.delete_least_used(conn, token.user, Kind.LOGIN.value, MAX_LOGINS)
 
 
 def _create(conn: Connection, token: Token, secret_hash: str) -> int:
@@ -271,7 +271,7 @@ def _create(conn: Connection, token: Token, secret_hash: str) -> int:
         token_rows.delete_expired(conn, token.created_at, token.user)
     if _has_too_many(conn, token.user):
         raise Conflict(
-            msg("{user} has {most_tokens} tokens already", user=token.user, most_tokens=MOST_TOKENS),
+            msg("{user} has {most_tokens} tokens already", user=token.user, most_tokens=MAX_TOKENS),
             hint=msg("End those that nobody uses: `holdfast token ls`."),
         )
     token_rows.create_token(conn, token=token, secret_hash=secret_hash)
@@ -279,7 +279,7 @@ def _create(conn: Connection, token: Token, secret_hash: str) -> int:
 
 
 def _has_too_many(conn: Connection, user: str) -> bool:
-    return token_rows.count_tokens_like(conn, user, Kind.API.value) >= MOST_TOKENS
+    return token_rows.count_tokens_like(conn, user, Kind.API.value) >= MAX_TOKENS
 
 
 def _with_hash(conn: Connection, user: str) -> tuple[User | None, str | None]:

@@ -22,7 +22,7 @@ from holdfast.store import schedules as schedule_rows
 
 from ..audit import AuditedStore, Deed, given
 from ..name_suggestions import need_group, no_user
-from ..names import LONGEST_EMAIL, check_text, check_user_name
+from ..names import MAX_EMAIL_LENGTH, check_text, check_user_name
 from ..unfinished_jobs import has_unfinished
 from .access_tokens import AccessTokens, Kind, end_tokens
 from .extensions import check_extension, merge
@@ -31,8 +31,8 @@ from .passwords import Passwords, check_password, generate_password
 from .ssh_keys import refuse_others_keys
 
 FIRST_ADMIN = "admin"
-LONGEST_PREFERENCE = 100
-MOST_PREFERENCES = 20
+MAX_PREFERENCE_LENGTH = 100
+MAX_PREFERENCES = 20
 PRIMEHUB = "primehub"  # in an extension: first and last name, as PrimeHub's clients keep them
 
 
@@ -106,7 +106,7 @@ class Users:
     async def set_preferences(self, actor: Actor, changes: Mapping[str, str]) -> None:
         """Merged with those from before."""
         for key, value in changes.items():
-            check_text(f"{key}{value}", "preferences", longest=LONGEST_PREFERENCE)
+            check_text(f"{key}{value}", "preferences", longest=MAX_PREFERENCE_LENGTH)
         await self._store.write_quietly(_prefer, actor.name, changes)
 
     async def by_group(self, actor: Actor) -> Mapping[str, Sequence[User]]:
@@ -128,7 +128,7 @@ class Users:
     ) -> User:
         _need_admin(actor)
         check_user_name(name)
-        check_text(email, "email", longest=LONGEST_EMAIL)
+        check_text(email, "email", longest=MAX_EMAIL_LENGTH)
         if password is not None:
             check_password(password, user=name)
         kept = merge({}, extension or {}, replace=True)
@@ -260,7 +260,7 @@ def _check_change(actor: Actor, name: str, change: UserChange) -> None:
     if actor.name != name or _needs_admin(change):
         _need_admin(actor)
     if change.email is not None:
-        check_text(change.email, "email", longest=LONGEST_EMAIL)
+        check_text(change.email, "email", longest=MAX_EMAIL_LENGTH)
     if change.extension is not None:
         check_extension(merge({}, change.extension, replace=True))  # before it holds up the writer; and again there
 
@@ -329,7 +329,7 @@ def _update(conn: Connection, name: str, change: UserChange, hashed: str | None)
 
 def _prefer(conn: Connection, name: str, changes: Mapping[str, str]) -> None:
     after = {**people.user_preferences(conn, name), **changes}
-    people.set_user_preferences(conn, name, dict(list(after.items())[:MOST_PREFERENCES]))
+    people.set_user_preferences(conn, name, dict(list(after.items())[:MAX_PREFERENCES]))
 
 
 def _set_groups(conn: Connection, user: User, wanted: frozenset[str]) -> None:

@@ -20,7 +20,7 @@ from ..people.access_tokens import actor_of
 from ..refusals import NoImageAlias, NoInstanceType
 from ..why.feasibility import missing_image
 
-LONGEST_MESSAGE = 1000
+MAX_MESSAGE_LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Finding:
     message: str = ""
 
     def noted(self, schedule: Schedule) -> Schedule:
-        return replace(schedule, invalid=self.invalid, message=self.message[:LONGEST_MESSAGE])
+        return replace(schedule, invalid=self.invalid, message=self.message[:MAX_MESSAGE_LENGTH])
 
 
 class Checks:

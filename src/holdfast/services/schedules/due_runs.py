@@ -30,7 +30,7 @@ from .recurrence import Timing
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 100  # schedules that are due are dealt with in such batches, so that other work comes in between
+BATCH_SIZE = 100  # schedules that are due are dealt with in such batches, so that other work comes in between
 TRIES = 3
 FRESH = 5.0  # seconds for which batches share what they found
 SCHEDULER = "holdfast"
@@ -75,7 +75,7 @@ class DueRuns:
         """At the start: rules of time zones and the server's own zone may not be what they were, jobs may have ended,
         and whoever was to be stopped may not have been told."""
         last, now = "", self._clock()
-        while page := await self._store.read(schedule_rows.page_after, last, AT_ONCE):
+        while page := await self._store.read(schedule_rows.page_after, last, BATCH_SIZE):
             last = page[-1].id
             found = [retimed(schedule, now, self._timing) for schedule in page]
             moved = [after for after, before in zip(found, page, strict=True) if after != before]
@@ -88,7 +88,7 @@ class DueRuns:
         """Deal with all that is due, and say when the next one is."""
         self._known = None
         await self._find_doubtful()
-        while batch := await self._store.read(schedule_rows.due, self._clock(), AT_ONCE):
+        while batch := await self._store.read(schedule_rows.due, self._clock(), BATCH_SIZE):
             await self._run_batch(batch)
         for _ in range(TRIES):  # not for ever: what is left waits for the next look
             for ids in _slices(sorted(self._freed)):
@@ -200,7 +200,7 @@ def _superseded(schedule: str) -> str:
 
 
 def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
+    return (ids[start : start + BATCH_SIZE] for start in range(0, len(ids), BATCH_SIZE))
 
 
 def _start(after: Schedule, due_at: datetime, now: datetime, found: Finding) -> Turn:

@@ -23,9 +23,9 @@ from holdfast.core.messages import join_messages, msg, noun
 from holdfast.core.schedule import Recurrence, RecurrenceKind
 from holdfast.timezones import machine_timezone, zone
 
-LONGEST = 200  # characters of cron text
-MOST_SHOWN = 100  # runs of one preview
-_MOST_STEPS = 5000  # more than the minutes of three days: no clock was ever set back or forth by as much
+MAX_LENGTH = 200  # characters of cron text
+MAX_SHOWN = 100  # runs of one preview
+_MAX_STEPS = 5000  # more than the minutes of three days: no clock was ever set back or forth by as much
 _SECOND = timedelta(seconds=1)
 
 
@@ -98,18 +98,18 @@ def _months(field: str) -> str:
 def check_length(recurrence: Recurrence) -> None:
     """For what is kept, be it wrong."""
     for field, text in (("cron", recurrence.cron or ""), ("timezone", recurrence.timezone)):
-        if len(text) > LONGEST:
+        if len(text) > MAX_LENGTH:
             raise BadRecurrence(
-                msg("{field} may have at most {longest} characters", field=field, longest=LONGEST),
+                msg("{field} may have at most {longest} characters", field=field, longest=MAX_LENGTH),
                 field=field,
                 hint=_FORM,
             )
 
 
 def _split(text: str) -> list[str]:
-    if len(text) > LONGEST:
+    if len(text) > MAX_LENGTH:
         raise BadRecurrence(
-            msg("Cron text may have at most {longest} characters", longest=LONGEST), field="cron", hint=_FORM
+            msg("Cron text may have at most {longest} characters", longest=MAX_LENGTH), field="cron", hint=_FORM
         )
     parts = text.upper().split()
     if not parts:
@@ -249,8 +249,8 @@ class Timing:
         self, recurrence: Recurrence, after: datetime, count: int = 5, until: datetime | None = None
     ) -> Iterator[datetime]:
         """The same, one after the other."""
-        if not 1 <= count <= MOST_SHOWN:
-            raise UserError(msg("count is between 1 and {most_shown}", most_shown=MOST_SHOWN), field="count")
+        if not 1 <= count <= MAX_SHOWN:
+            raise UserError(msg("count is between 1 and {most_shown}", most_shown=MAX_SHOWN), field="count")
         self.check(recurrence, after)
         yield from islice(self.times(recurrence, after, until), count)
 
@@ -264,7 +264,7 @@ def next_time(cron: str, here: ZoneInfo, after: datetime) -> datetime | None:
         sim = CronSim(cron, start.replace(tzinfo=None))
         if len(sim.hours) == 24:  # every hour: whatever clocks do, it goes on at its pace
             sim = CronSim(cron, start)
-        for _, named in zip(range(_MOST_STEPS), sim, strict=False):
+        for _, named in zip(range(_MAX_STEPS), sim, strict=False):
             found = _moment(named, here)
             if found > after:  # else it is of an hour that came twice, or of one that was skipped
                 return found

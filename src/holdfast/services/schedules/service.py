@@ -48,11 +48,11 @@ from .due_actions import looked_from, retimed, with_next
 from .due_runs import DueRuns, new_job, tell
 from .recurrence import Timing, check_length
 
-MOST_LISTED = 500
-MOST_RUNS = 500
-MOST_PER_USER = 20_000
+MAX_LISTED = 500
+MAX_RUNS = 500
+MAX_PER_USER = 20_000
 TRIES = 5  # to change a schedule that is just moving on
-LONGEST_ID = 100
+MAX_ID_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ class Schedules:
     async def list(self, actor: Actor, query: ScheduleQuery | None = None) -> SchedulePage:
         """Within the groups one may see; groups asked for beyond them are as if they were empty."""
         query = query or ScheduleQuery()
-        if not 1 <= query.limit <= MOST_LISTED:
-            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MOST_LISTED), field="limit")
+        if not 1 <= query.limit <= MAX_LISTED:
+            raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MAX_LISTED), field="limit")
         mine = readable_groups(actor)
         if mine is not None:
             asked = mine if query.groups is None else tuple(set(mine).intersection(query.groups))
@@ -122,7 +122,7 @@ class Schedules:
     async def runs(self, actor: Actor, id: str, *, before: int | None = None, limit: int = 50) -> Sequence[Run]:
         """What came of each time it was due, newest first; `before` is a seq."""
         stored = await self._find(actor, id)
-        return await self._store.read(schedule_rows.list_runs, stored.schedule.id, before, min(limit, MOST_RUNS))
+        return await self._store.read(schedule_rows.list_runs, stored.schedule.id, before, min(limit, MAX_RUNS))
 
     async def newest_runs(self, actor: Actor, shown: Sequence[Schedule]) -> Mapping[str, Run]:
         """Schedule -> what came of it last, for those of a list."""
@@ -203,7 +203,7 @@ class Schedules:
                 continue
             self.due.stir()
             return Scheduled(_masked(saved), warnings)
-        raise Conflict(msg("{id} is changing all the time", id=id[:LONGEST_ID]), hint=msg("Try again."))
+        raise Conflict(msg("{id} is changing all the time", id=id[:MAX_ID_LENGTH]), hint=msg("Try again."))
 
     async def pause(self, actor: Actor, id: str) -> Schedule:
         return (await self.change(actor, id, ScheduleChange(paused=True))).schedule
@@ -363,10 +363,10 @@ class Schedules:
 
     async def _find(self, actor: Actor, id: str) -> Stored:
         """What one may not see is not there."""
-        found = await self._store.read(schedule_rows.load_schedule, id) if len(id) <= LONGEST_ID else None
+        found = await self._store.read(schedule_rows.load_schedule, id) if len(id) <= MAX_ID_LENGTH else None
         if found is None or not may(actor, Verb.SEE_JOB, found.schedule.group):
             raise NotFound(
-                msg("There is no schedule {id}", id=id[:LONGEST_ID]), hint=msg("`holdfast schedule ls` lists them.")
+                msg("There is no schedule {id}", id=id[:MAX_ID_LENGTH]), hint=msg("`holdfast schedule ls` lists them.")
             )
         return found
 
@@ -386,9 +386,9 @@ class Schedules:
             )
 
     async def _check_number(self, actor: Actor) -> None:
-        if await self._store.read(schedule_rows.count_of_user, actor.name) >= MOST_PER_USER:
+        if await self._store.read(schedule_rows.count_of_user, actor.name) >= MAX_PER_USER:
             raise UserError(
-                msg("A user may have at most {most_per_user} schedules", most_per_user=MOST_PER_USER),
+                msg("A user may have at most {most_per_user} schedules", most_per_user=MAX_PER_USER),
                 hint=msg("Delete some first."),
             )
 

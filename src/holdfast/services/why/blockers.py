@@ -27,8 +27,8 @@ from holdfast.store.jobs.records import JobDetail
 from ..control import Control
 from .feasibility import Prospects
 
-PATIENCE = 2.0  # seconds for folders to answer
-MOST_FOLDERS = 50  # of a job that are looked at
+TIMEOUT = 2.0  # seconds for folders to answer
+MAX_FOLDERS = 50  # of a job that are looked at
 LONG = 10.0  # seconds for an explanation to be worked out, while others ask too
 
 
@@ -113,7 +113,7 @@ class Blockers:
 
     async def _folders(self, job: Job) -> list[_Missing]:
         mounts = {mount.source: mount for role in job.roles for mount in role.mounts}
-        chosen = list(mounts.values())[:MOST_FOLDERS]
+        chosen = list(mounts.values())[:MAX_FOLDERS]
         answers = await asyncio.gather(*(self._is_there(mount.source) for mount in chosen))
         goes_without = job.dialect is Dialect.PRIMEHUB
         return [
@@ -125,7 +125,7 @@ class Blockers:
     async def _is_there(self, path: str) -> bool | None:
         """None: it does not answer."""
         try:
-            found = await self._reach.look(path, partial(os.path.exists, path), PATIENCE)
+            found = await self._reach.look(path, partial(os.path.exists, path), TIMEOUT)
         except Silent:
             return None
         return found if isinstance(found, bool) else None

@@ -32,12 +32,12 @@ log = logging.getLogger(__name__)
 HEAD = 32 * 1024  # bytes of a log's beginning that are looked at
 TAIL = 256 * 1024  # and of its end
 BESIDE = 64 * 1024  # of the end, of tasks that others may have brought down
-MOST_FAILED = 200  # tasks whose ends are compared
-MOST_WHOLE = 2  # whose logs are read in full measure
-MOST_LOGS = 16  # whose logs are read at all
+MAX_FAILED = 200  # tasks whose ends are compared
+MAX_WHOLE = 2  # whose logs are read in full measure
+MAX_LOGS = 16  # whose logs are read at all
 TRACEBACK = b"Traceback (most recent call last)"
-PATIENCE = 10.0  # seconds for one log; after that it goes by the exit alone
-PATIENCE_FOR_ALL = 20.0  # seconds for all logs of a job together
+TIMEOUT = 10.0  # seconds for one log; after that it goes by the exit alone
+TOTAL_TIMEOUT = 20.0  # seconds for all logs of a job together
 JUDGING = 5.0  # seconds; after that it goes by what was found so far
 
 
@@ -97,26 +97,26 @@ class Diagnoses:
             stopped = [each for each in ended if each.task.state is TaskState.STOPPED]
         else:
             key = (record.summary.id, record.summary.seq, attempt)
-            failed = await self._store.read(insight_rows.ended_tasks, *key, (TaskState.FAILED,), MOST_FAILED)
-            stopped = await self._store.read(insight_rows.ended_tasks, *key, (TaskState.STOPPED,), MOST_LOGS)
-        return sorted(failed, key=_ended), sorted(stopped, key=_ended)[:MOST_LOGS]
+            failed = await self._store.read(insight_rows.ended_tasks, *key, (TaskState.FAILED,), MAX_FAILED)
+            stopped = await self._store.read(insight_rows.ended_tasks, *key, (TaskState.STOPPED,), MAX_LOGS)
+        return sorted(failed, key=_ended), sorted(stopped, key=_ended)[:MAX_LOGS]
 
     async def _with_logs(
         self, record: JobDetail, failed: Sequence[TaskRecord], stopped: Sequence[TaskRecord]
     ) -> tuple[TaskCase, ...]:
         cases, watched = [], self._engine.health().limits == "watched"
-        looked_at = [*failed[:MOST_LOGS], *stopped[: max(MOST_LOGS - len(failed), 0)]]
-        until = asyncio.get_running_loop().time() + PATIENCE_FOR_ALL
+        looked_at = [*failed[:MAX_LOGS], *stopped[: max(MAX_LOGS - len(failed), 0)]]
+        until = asyncio.get_running_loop().time() + TOTAL_TIMEOUT
         used = await self._metrics.summaries([each.attempt_id for each in looked_at])
         for number, each in enumerate(looked_at):
-            head, tail = (HEAD, TAIL) if number < MOST_WHOLE else (0, BESIDE)
+            head, tail = (HEAD, TAIL) if number < MAX_WHOLE else (0, BESIDE)
             log = await self._log(each, Stream.MERGED, head, tail, until)
             cut = len(log) > 1 or (log and log[0].start > 0)
             raised = any(TRACEBACK in piece.data for piece in log)  # other output may stand within it
             errors = await self._log(each, Stream.STDERR, 0, BESIDE, until) if cut or raised else ()
             case = _task_case(record, each, used.get(each.attempt_id))
             cases.append(replace(case, watched=watched, log=log, errors=errors))
-        return (*cases, *(_task_case(record, each) for each in failed[MOST_LOGS:]))
+        return (*cases, *(_task_case(record, each) for each in failed[MAX_LOGS:]))
 
     async def _log(self, record: TaskRecord, stream: Stream, head: int, tail: int, until: float) -> tuple[Piece, ...]:
         """A log that cannot be read tells nothing, nor does one whose turn comes too late; the exit still does."""
@@ -127,7 +127,7 @@ class Diagnoses:
         if source is None:
             return ()
         try:
-            async with asyncio.timeout_at(min(now + PATIENCE, until)):
+            async with asyncio.timeout_at(min(now + TIMEOUT, until)):
                 return await read_ends(source, head, tail)
         except Exception as error:
             said = {"event": "diagnose", "attempt": record.attempt_id, "error": str(error)}

@@ -15,7 +15,7 @@ from holdfast.core.job import Job
 from holdfast.core.metrics.samples import TaskSummary
 from holdfast.core.records import TaskRecord
 from holdfast.core.verdicts import Efficiency, Finding
-from holdfast.diagnosis.efficiency import LEAST_FOR_MEANS, summarise
+from holdfast.diagnosis.efficiency import MIN_FOR_MEANS, summarise
 from holdfast.diagnosis.slowness import Least, find_slowness
 from holdfast.diagnosis.task_run import TaskRun
 from holdfast.engines.base import Engine, Stream
@@ -27,8 +27,8 @@ from ..metrics.service import GivesSummaries
 
 log = logging.getLogger(__name__)
 
-MOST_LOGS = 50  # of one job, looked at for their first output
-PATIENCE = 10.0  # seconds for all of them
+MAX_LOGS = 50  # of one job, looked at for their first output
+TIMEOUT = 10.0  # seconds for all of them
 
 Judged = tuple[tuple[Finding, ...], Efficiency | None]
 
@@ -48,7 +48,7 @@ class Efficiencies:
         self._metrics = metrics
         self._clock = clock
         self._least = least or Least()
-        self.min_seconds = min(LEAST_FOR_MEANS, self._least.ended)
+        self.min_seconds = min(MIN_FOR_MEANS, self._least.ended)
 
     async def of(self, record: JobDetail) -> Judged:
         """Whoever asks may see the job: that has been checked."""
@@ -69,14 +69,14 @@ class Efficiencies:
 
     async def _with_first_output(self, newest: Mapping[str, tuple[TaskRecord, TaskRun]]) -> list[TaskRun]:
         """A log that cannot be read tells nothing."""
-        wanted = [task for task, (_, run) in newest.items() if run.seconds >= self._least.silent][:MOST_LOGS]
+        wanted = [task for task, (_, run) in newest.items() if run.seconds >= self._least.silent][:MAX_LOGS]
         found = dict.fromkeys(newest, None) | await self._first_outputs([newest[task][0] for task in wanted])
         return [replace(run, first_output=found[task]) for task, (_, run) in newest.items()]
 
     async def _first_outputs(self, records: Sequence[TaskRecord]) -> dict[str, float | None]:
         found: dict[str, float | None] = {}
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 for record in records:
                     found[record.task.task] = await self._first_output(record)
         except (OSError, TimeoutError) as error:

@@ -23,11 +23,11 @@ from .secret_masks import load_masker, mask_diagnosis
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 2  # jobs that are looked at in the background
+MAX_CONCURRENT = 2  # jobs that are looked at in the background
 LOOKED_AT = 6  # at a time, with those that somebody asks for: their logs are in memory meanwhile
-MOST_WAITING = 100_000  # jobs that ended; what is left out is worked out when somebody asks
+MAX_WAITING = 100_000  # jobs that ended; what is left out is worked out when somebody asks
 FRESH = 5.0  # seconds for which a job that goes on is not looked at again
-REMEMBERED = 256
+CACHE_SIZE = 256
 
 
 class GivesDiagnosis(Protocol):
@@ -99,7 +99,7 @@ class Insights:
         return 0 <= seconds < (self._efficiencies.min_seconds if self._efficiencies else 0)
 
     def look_later(self, job_id: str) -> None:
-        if len(self._ended) < MOST_WAITING:
+        if len(self._ended) < MAX_WAITING:
             self._ended[job_id] = None
             self._more.set()
 
@@ -107,7 +107,7 @@ class Insights:
         """Looks at jobs that ended, a few at a time. Until cancelled."""
         try:
             async with asyncio.TaskGroup() as workers:
-                for _ in range(AT_ONCE):
+                for _ in range(MAX_CONCURRENT):
                     workers.create_task(self._work())
         finally:
             for task in list(self._under_way.values()):
@@ -158,7 +158,7 @@ class Insights:
         insight, _ = await self._work_out(record)
         self._known[key] = now, insight
         self._known.move_to_end(key)
-        while len(self._known) > REMEMBERED:
+        while len(self._known) > CACHE_SIZE:
             self._known.popitem(last=False)
         return insight
 

@@ -12,7 +12,7 @@ from holdfast.core.records import Event, NewEvent
 from holdfast.core.states import JobState
 
 from ..rows import event_values, instant, storable
-from ..statements import LARGEST
+from ..statements import MAX_INT
 
 _INSERT = text(
     "INSERT INTO events (job_seq, at, kind, message, actor, task, attempt, state)"
@@ -54,7 +54,7 @@ def list_events(conn: Connection, job_id: str, after_seq: int = 0, limit: int = 
 
 def newest_events(conn: Connection, job_id: str, before_seq: int | None, limit: int) -> list[Event]:
     """Newest first, from the one before `before_seq`."""
-    before = LARGEST if before_seq is None else before_seq
+    before = MAX_INT if before_seq is None else before_seq
     rows = conn.execute(_NEWEST, {"job_id": storable(job_id), "before": before, "limit": limit})
     return [_event(job_id, row) for row in rows]
 

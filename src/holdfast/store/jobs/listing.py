@@ -21,10 +21,10 @@ from holdfast.core.records import JobFilter, JobSummary, Page
 from holdfast.core.states import FINAL, JobState
 
 from ..rows import HOUR, SUMMARY_COLUMNS, folded, maybe_micros, storable, summary_of
-from ..statements import LARGEST, any_of, distinct_storable, list_value, marked, position
+from ..statements import MAX_INT, any_of, distinct_storable, list_value, marked, position
 from .search import newest_hits
 
-_MOST_RANGES = 100  # merged in one statement; SQLite takes 500
+_MAX_RANGES = 100  # merged in one statement; SQLite takes 500
 _WINDOW = 20_000  # jobs read between two glances at the clock, at first
 _QUICK = 0.005  # seconds; windows read faster than this grow
 _HITS = 2000  # jobs found by text that are looked at together
@@ -106,12 +106,12 @@ def _choices(column: str, values: Sequence[str] | None) -> list[Columns]:
 
 
 def _span(conn: Connection, query: Query, cursor: str | None) -> Span:
-    low, high = 0, LARGEST
+    low, high = 0, MAX_INT
     if cursor is not None:
         high = _parse_cursor(cursor)
     if query.after is not None:
         first = conn.scalar(_FIRST_SINCE, {"hour": query.after // HOUR})
-        low = LARGEST if first is None else first
+        low = MAX_INT if first is None else first
     if query.before is not None:
         last = conn.scalar(_LAST_UNTIL, {"hour": query.before // HOUR})
         high = min(high, 0 if last is None else last + 1)
@@ -169,8 +169,8 @@ def _union_of_ranges(conn: Connection, query: Query, span: Span, limit: int) -> 
     equal = " AND ".join(f"{column} = {{}}" for column in query.ranges[0])
     part = f"SELECT seq FROM jobs WHERE {equal} AND {conditions}"  # noqa: S608
     merges = []
-    for i in range(0, len(query.ranges), _MOST_RANGES):
-        ranges = query.ranges[i : i + _MOST_RANGES]
+    for i in range(0, len(query.ranges), _MAX_RANGES):
+        ranges = query.ranges[i : i + _MAX_RANGES]
         sql = " UNION ALL ".join([part] * len(ranges)) + " ORDER BY seq DESC LIMIT {}"
         wanted = [value for columns in ranges for value in (*columns.values(), *values)]
         merges.append((marked(conn, sql), (*wanted, limit)))

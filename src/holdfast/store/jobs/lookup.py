@@ -15,8 +15,8 @@ from ..rows import storable
 from .listing import summaries
 from .search import newest_hits
 
-_SHORTEST_PART = 4  # letters of an id's beginning or end
-_MOST_CANDIDATES = 1000
+_MIN_PART_LENGTH = 4  # letters of an id's beginning or end
+_MAX_CANDIDATES = 1000
 
 _BY_ID = text("SELECT seq FROM jobs WHERE id = :id")
 _BY_NAME = text("SELECT seq FROM jobs WHERE name = :name ORDER BY seq DESC LIMIT 1")
@@ -85,11 +85,11 @@ def _by_name(conn: Connection, ref: str, groups: Sequence[str] | None) -> JobSum
 
 
 def _by_part(conn: Connection, ref: str, groups: Sequence[str] | None) -> JobSummary | None:
-    if len(ref) < _SHORTEST_PART:
+    if len(ref) < _MIN_PART_LENGTH:
         return None
-    values: dict[str, Any] = {"first": ref, "last": ref + "\U0010ffff", "limit": _MOST_CANDIDATES}
+    values: dict[str, Any] = {"first": ref, "last": ref + "\U0010ffff", "limit": _MAX_CANDIDATES}
     beginning = conn.scalars(_BY_BEGINNING, values).all()
-    end = newest_hits(conn, f"{ref}\n\n", 0, 2**63 - 1, _MOST_CANDIDATES) or []
+    end = newest_hits(conn, f"{ref}\n\n", 0, 2**63 - 1, _MAX_CANDIDATES) or []
     candidates = _visible(conn, {*beginning, *end}, groups)
     fitting = [job for job in candidates if job.id.startswith(ref) or job.id.endswith(ref)]
     if len(fitting) > 1:

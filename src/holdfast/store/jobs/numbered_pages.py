@@ -17,13 +17,13 @@ from holdfast.core.records import JobSummary, NumberedPage, NumberedQuery, Order
 from holdfast.core.states import FINAL, JobState
 
 from ..rows import SUMMARY_COLUMNS, folded, storable, summary_of
-from ..statements import LARGEST, any_of, distinct_storable, list_value, marked, position
+from ..statements import MAX_INT, any_of, distinct_storable, list_value, marked, position
 from .search import newest_hits
 
-_MOST_RANGES = 400  # merged in one statement; SQLite takes 500
+_MAX_RANGES = 400  # merged in one statement; SQLite takes 500
 _ROWS = 2000  # read together
 _FEW = 2000  # jobs found by text
-_SMALLEST_PRIORITY, _LARGEST_PRIORITY = -(2**31), 2**31 - 1
+_MIN_PRIORITY, _MAX_PRIORITY = -(2**31), 2**31 - 1
 
 _IN_PHASE: dict[Phase, str] = {
     Phase.WAITING: "stop_json IS NULL AND (state = 'Preparing' OR (state = 'Pending' AND retry_at IS NULL))",
@@ -95,7 +95,7 @@ def numbered_page(conn: Connection, query: NumberedQuery, *, count: bool) -> Num
     few = query.text or query.name_or_id or query.in_name or query.tags_any
     ranges = [] if few else _ranges(wanted.choices)
     total = _run(conn, _count(conn, wanted, ranges)).scalar_one() if count else None
-    offset, limit = (min(max(number, 0), LARGEST // 4) for number in (query.offset, query.limit))
+    offset, limit = (min(max(number, 0), MAX_INT // 4) for number in (query.offset, query.limit))
     if not limit or (total is not None and offset >= total):
         return NumberedPage((), total)
     if not ranges or query.order is not Order.SUBMITTED:
@@ -159,7 +159,7 @@ def _has_tags(conn: Connection, query: NumberedQuery) -> Iterator[Condition]:
 def _between(query: NumberedQuery) -> Iterator[Condition]:
     for sign, seq in (("<", query.before_seq), (">", query.after_seq)):
         if seq is not None:
-            yield Condition(f"seq {sign} {{}}", (min(max(seq, 0), LARGEST),))
+            yield Condition(f"seq {sign} {{}}", (min(max(seq, 0), MAX_INT),))
 
 
 def _texts(query: NumberedQuery) -> Iterator[tuple[Callable[[Connection, str], Condition | None], str]]:
@@ -187,7 +187,7 @@ def _has_name(conn: Connection, needle: str) -> Condition | None:
     """The name stands before the first line break of `search`. When few jobs have the text, the index knows which."""
     place, line_break = (position(conn), "char(10)" if conn.dialect.name == "sqlite" else "chr(10)")
     in_name = f"{place}(substr(search, 1, {place}(search, {line_break})), {{}}) > 0"
-    hits = newest_hits(conn, needle, 0, LARGEST, _FEW)
+    hits = newest_hits(conn, needle, 0, MAX_INT, _FEW)
     if hits is None or len(hits) == _FEW:
         return Condition(f"({place}(search, {{}}) > 0 AND {in_name})", (needle, needle))
     return Condition(f"({any_of(conn, 'seq')} AND {in_name})", (list_value(conn, hits), needle)) if hits else None
@@ -195,7 +195,7 @@ def _has_name(conn: Connection, needle: str) -> Condition | None:
 
 def _has_name_or_id(conn: Connection, needle: str) -> Condition | None:
     """Both are in `search`, a line break between them."""
-    hits = newest_hits(conn, needle, 0, LARGEST, _FEW)
+    hits = newest_hits(conn, needle, 0, MAX_INT, _FEW)
     found = f"{position(conn)}(search, {{}}) > 0"
     if hits is None or len(hits) == _FEW:
         return Condition(found, (needle,))
@@ -240,7 +240,7 @@ def _has_priority(conn: Connection, query: NumberedQuery) -> Condition | None:
 
 
 def _priorities(conn: Connection, numbers: Sequence[int]) -> Any:
-    return list_value(conn, [each for each in numbers if _SMALLEST_PRIORITY <= each <= _LARGEST_PRIORITY])
+    return list_value(conn, [each for each in numbers if _MIN_PRIORITY <= each <= _MAX_PRIORITY])
 
 
 # -- statements: sql with {} for each value, and the values
@@ -281,7 +281,7 @@ def _ranges(choices: Choices) -> list[Range]:
     """All that the choices allow; none when they allow everything, or too many."""
     if "user_name" in choices and "group_name" in choices and "state" not in choices:
         choices = {**choices, "state": [state.value for state in JobState]}  # it stands before the paging key there
-    if not choices or math.prod(map(len, choices.values())) > _MOST_RANGES:
+    if not choices or math.prod(map(len, choices.values())) > _MAX_RANGES:
         return []
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
@@ -314,7 +314,7 @@ def _loop_over_ranges(ranges: Sequence[Range], wanted: Wanted, direction: str, o
     sql = (
         f"SELECT part.seq FROM unnest({', '.join(['{}::text[]'] * len(columns))}) AS wanted ({', '.join(columns)})"  # noqa: S608
         f" CROSS JOIN LATERAL (SELECT seq FROM jobs"
-        f" WHERE ({', '.join(key)}) >= ({bounds}, 0) AND ({', '.join(key)}) < ({bounds}, {LARGEST}) AND {where}"
+        f" WHERE ({', '.join(key)}) >= ({bounds}, 0) AND ({', '.join(key)}) < ({bounds}, {MAX_INT}) AND {where}"
         f" ORDER BY {order} LIMIT {{}}) AS part"
         f" ORDER BY part.seq {direction} LIMIT {{}} OFFSET {{}}"
     )

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from holdfast.core.states import JobState
 
 from ..rows import HOUR, micros, storable
-from ..statements import LARGEST, any_of, list_value, marked
+from ..statements import MAX_INT, any_of, list_value, marked
 
 _FIRST_SINCE = text("SELECT min(first_seq) FROM job_hours WHERE hour >= :hour")
 
@@ -21,7 +21,7 @@ def count_own(
     """Jobs that are not final, and final ones submitted since the hour of `since`; of these groups, or of all. Counts
     end at `most`."""
     low = conn.scalar(_FIRST_SINCE, {"hour": micros(since) // HOUR})
-    recent = LARGEST if low is None else low
+    recent = MAX_INT if low is None else low
     return {state: _count(conn, user, groups, state, recent if state.final else 0, most) for state in JobState}
 
 

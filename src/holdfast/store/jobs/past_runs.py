@@ -11,8 +11,8 @@ from holdfast.core.states import JobState
 
 from ..rows import storable
 
-MOST_RUNS = 10  # the newest
-FEWEST_RUNS = 3  # fewer say nothing
+MAX_RUNS = 10  # the newest
+MIN_RUNS = 3  # fewer say nothing
 
 # Bounds of whole index keys, as in `finding`.
 _NEWEST = text(
@@ -26,7 +26,7 @@ def usual_seconds(conn: Connection, jobs: Iterable[tuple[str, str]]) -> dict[tup
     """User and name -> how long such jobs took that succeeded; only of those of which there were some."""
     found = {}
     for user, name in dict.fromkeys(jobs):
-        values = {"user": storable(user), "name": storable(name), "limit": MOST_RUNS}
+        values = {"user": storable(user), "name": storable(name), "limit": MAX_RUNS}
         took = [
             (row.finished_at - row.attempt_started_at) / 1e6
             for row in conn.execute(_NEWEST, values)
@@ -34,6 +34,6 @@ def usual_seconds(conn: Connection, jobs: Iterable[tuple[str, str]]) -> dict[tup
             and row.attempt_started_at is not None
             and row.finished_at is not None
         ]
-        if len(took) >= FEWEST_RUNS:
+        if len(took) >= MIN_RUNS:
             found[user, name] = median(took)
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, text
 
 _TRIPLE = 3
-_MOST_TRIPLES = 5  # of a long text
-_MOST_BEGINNINGS = 200  # triples that may begin with a shorter text
+_MAX_TRIPLES = 5  # of a long text
+_MAX_BEGINNINGS = 200  # triples that may begin with a shorter text
 
 _SQLITE = text(
     "SELECT rowid FROM job_search WHERE job_search MATCH :query AND rowid >= :low AND rowid < :high"
@@ -38,7 +38,7 @@ def match_query(needle: str) -> str:
     """A few triples side by side, from the end, where names and ids differ most; more would cost more than they rule
     out. Each is quoted: nothing in it has a meaning of its own.
     """
-    ends = range(len(needle), _TRIPLE - 1, -_TRIPLE)[:_MOST_TRIPLES]
+    ends = range(len(needle), _TRIPLE - 1, -_TRIPLE)[:_MAX_TRIPLES]
     return " AND ".join(_quoted(needle[end - _TRIPLE : end]) for end in ends)
 
 
@@ -50,9 +50,9 @@ def like_pattern(needle: str) -> str:
 
 def _beginnings_query(conn: Connection, needle: str) -> str | None:
     """A text too short to be looked up is the beginning of some triples. Empty: of none; None: of too many."""
-    values = {"first": needle, "last": needle + "\U0010ffff", "limit": _MOST_BEGINNINGS + 1}
+    values = {"first": needle, "last": needle + "\U0010ffff", "limit": _MAX_BEGINNINGS + 1}
     terms = list(conn.scalars(_TERMS, values))
-    return None if len(terms) > _MOST_BEGINNINGS else " OR ".join(map(_quoted, terms))
+    return None if len(terms) > _MAX_BEGINNINGS else " OR ".join(map(_quoted, terms))
 
 
 def _quoted(term: str) -> str:

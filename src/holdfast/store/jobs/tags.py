@@ -17,7 +17,7 @@ from holdfast.core.records import NewEvent
 from ..rows import event_values, storable, to_json
 from .events import insert_events
 
-MOST_TAGS = 100  # of one job
+MAX_TAGS = 100  # of one job
 
 _TAGS_OF = text("SELECT seq, tags_json FROM jobs WHERE id = :id")
 _SET_TAGS = text("UPDATE jobs SET tags_json = :tags_json WHERE seq = :seq")
@@ -35,8 +35,8 @@ def add_tag(conn: Connection, job_id: str, tag: str, *, event: NewEvent) -> bool
     row, tags = _tags_of(conn, job_id)
     if tag in tags:
         return False
-    if len(tags) >= MOST_TAGS:
-        raise UserError(msg("A job has at most {most_tags} tags", most_tags=MOST_TAGS), hint=msg("Remove one first."))
+    if len(tags) >= MAX_TAGS:
+        raise UserError(msg("A job has at most {most_tags} tags", most_tags=MAX_TAGS), hint=msg("Remove one first."))
     insert_tags(conn, row.seq, [tag])
     _set_tags(conn, row.seq, [*tags, tag], event)
     return True

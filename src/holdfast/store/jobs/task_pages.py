@@ -15,7 +15,7 @@ from ..rows import attempt_of, storable
 from ..tables import jobs, task_attempts
 from .history import record_of, split_task
 
-MOST_ORDERED_ROLES = 100  # of a job with more, tasks come by the names of the roles
+MAX_ORDERED_ROLES = 100  # of a job with more, tasks come by the names of the roles
 
 _tries = task_attempts.c
 _later = task_attempts.alias("later")
@@ -49,7 +49,7 @@ def task_page(
     limit: int,
 ) -> list[TaskRecord]:
     """The newest try of each task that fits, in the order of `roles`."""
-    ordered = 1 < len(roles) <= MOST_ORDERED_ROLES  # tasks of one role lie in order as they are
+    ordered = 1 < len(roles) <= MAX_ORDERED_ROLES  # tasks of one role lie in order as they are
     places = {role: at for at, role in enumerate(roles)}
     first: list[ColumnElement[Any]] = [case(places, value=_tries.role, else_=len(roles))] if ordered else []
     rows = select(task_attempts).where(*_of_attempt(job_id, attempt), *_conditions(filter))

@@ -26,7 +26,7 @@ from holdfast.core.metrics.samples import RINGS, Current, Reading, Ring, Sample,
 from holdfast.core.metrics.sampling import count, interval, last_reading, origin, sample, slot_of, slots
 
 from .series_format import (
-    MOST_GPUS,
+    MAX_GPUS,
     Head,
     head_place,
     head_size,
@@ -48,7 +48,7 @@ T = TypeVar("T")
 SHARDS = 256
 QUIET = 60.0  # seconds between two lines of the log that tell of a disk that takes nothing
 _SUFFIX = ".figures"
-_LONGEST_RING = max(ring.seconds for ring in RINGS)
+_MAX_RING_LENGTH = max(ring.seconds for ring in RINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class _Open:
 
     def remember(self, taken: Sample) -> None:
         self.recent.append(taken)
-        while abs(taken.at - self.recent[0].at) > 2 * _LONGEST_RING:
+        while abs(taken.at - self.recent[0].at) > 2 * _MAX_RING_LENGTH:
             self.recent.popleft()
 
 
@@ -158,7 +158,7 @@ class SeriesFiles:
         taken = sample(before, after, at)
         known = series.head.summary if series else TaskSummary()
         summary = count(known, before, after, taken)
-        wanted = min(MOST_GPUS, len(summary.gpus))
+        wanted = min(MAX_GPUS, len(summary.gpus))
         if series is None:
             series = _Open(Head(gpus=wanted, origin=at, reading=after, summary=summary))
             self._open[attempt_id] = series
@@ -288,7 +288,7 @@ class SeriesFiles:
 
     def _first_bytes(self, attempt_id: str) -> bytes:
         with open(self._file(attempt_id), "rb", buffering=0) as file:
-            return file.read(2 * head_size(MOST_GPUS))
+            return file.read(2 * head_size(MAX_GPUS))
 
     def _opened(self, attempt_id: str) -> _Open | None:
         """From memory, else as an earlier server left it. A file that is none of ours is begun anew."""

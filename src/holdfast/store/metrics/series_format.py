@@ -20,7 +20,7 @@ from holdfast.core.metrics.samples import RINGS, GpuReading, GpuSample, GpuSumma
 
 MAGIC = b"HFfigure"
 VERSION = 2
-MOST_GPUS = 64
+MAX_GPUS = 64
 
 _HEAD = struct.Struct("<8sHHId" + "I" * len(RINGS))  # magic, version, GPUs, generation, origin, counts
 _CHECK = struct.Struct("<I")
@@ -107,8 +107,8 @@ def unpack_head(data: bytes) -> Head | None:
 def _told_gpus(data: bytes) -> Sequence[int]:
     """What the first copy says; where that one is torn, whatever may be."""
     magic, version, gpus, *_ = _HEAD.unpack_from(data)
-    known = magic == MAGIC and version == VERSION and gpus <= MOST_GPUS
-    return [gpus, *range(MOST_GPUS + 1)] if known else range(MOST_GPUS + 1)
+    known = magic == MAGIC and version == VERSION and gpus <= MAX_GPUS
+    return [gpus, *range(MAX_GPUS + 1)] if known else range(MAX_GPUS + 1)
 
 
 def _unpack_copy(data: bytes) -> Head | None:

@@ -24,7 +24,7 @@ from .records import NewNotice, address_of, insert_notice
 
 SPAN = timedelta(hours=1)
 URGENT_TIMES = 10  # as many of those that somebody has to act upon
-MOST_WARNED = 100  # addresses of one user that are told of what they miss
+MAX_WARNED = 100  # addresses of one user that are told of what they miss
 
 Target = tuple[Way, str]
 
@@ -94,7 +94,7 @@ class _Hour:
         if known is not None:
             known.count += 1
             self._count(known)
-        elif len(self._summaries) < MOST_WARNED:
+        elif len(self._summaries) < MAX_WARNED:
             self._insert(_warning(notice, self._until, self._bounds[notice.event in URGENT]))
             summary = _summary(notice, self._until, 1)
             self._summaries[target] = _Summary(self._insert(summary, self._until), summary, 1)

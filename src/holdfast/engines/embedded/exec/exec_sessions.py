@@ -47,12 +47,12 @@ _RUNTIME = str(Path(__file__).parents[3] / "runtime")
 _ENTER = "import sys; sys.path.append(sys.argv[1]); import enter; enter.main()"
 _CONTROL_FD, _REQUEST_FD, _PROGRAM_FD = 3, 4, 5  # as runtime/enter.py knows them
 _HIGH = 100  # sources of descriptors lie above every target
-_PATIENCE = 30.0  # seconds a helper may take until it is inside
+_TIMEOUT = 30.0  # seconds a helper may take until it is inside
 _AGAIN = 0.02  # seconds between two tries to enter a task that is still being set up
 _CONNECT = 10.0  # seconds
 _LARGE_PIPE = 256 * 1024  # bytes; all pipes of a user together may hold only so much
-_LONGEST_WORD = 128 * 1024 - 1  # of the kernel, for one argument or variable
-_MOST_WORDS = 1024 * 1024
+_MAX_WORD_LENGTH = 128 * 1024 - 1  # of the kernel, for one argument or variable
+_MAX_WORDS = 1024 * 1024
 _NUMBERS = {
     name: number
     for number, name in enumerate(
@@ -106,7 +106,7 @@ class Entering:
         _check_command(command)
         helper, ends = await _soon(lambda: self._send_in(attempt_id, command))
         try:
-            word, terminal = await helper.first_word(_PATIENCE)
+            word, terminal = await helper.first_word(_TIMEOUT)
             if word != "ready":
                 raise NoEntry(_why(word))
         except BaseException as error:
@@ -287,7 +287,7 @@ class Entering:
 async def _soon(reach: Callable[[], Awaitable[T]]) -> T:
     """What reaches a task, which may have been started just now."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + _PATIENCE
+    until = loop.time() + _TIMEOUT
     while True:
         try:
             return await reach()
@@ -325,7 +325,7 @@ def _check_command(command: Command) -> None:
     sizes = [len(_bytes(word)) for word in words]
     if any("\0" in word for word in words):
         raise NoEntry(msg("The command contains a NUL byte, which nothing can run."))
-    if max(sizes) > _LONGEST_WORD or sum(sizes) > _MOST_WORDS:
+    if max(sizes) > _MAX_WORD_LENGTH or sum(sizes) > _MAX_WORDS:
         raise NoEntry(msg("The command is too long."))
     for name in command.env:
         if not name or "=" in name:

@@ -16,8 +16,8 @@ _BLOCK = 64 * 1024  # most bytes of one read
 _WORD = 4096  # most bytes that the helper says at once
 _QUIET = 0.5  # seconds without output after which a command that has ended has said everything
 _LAST_WORDS = 5.0  # seconds after its end for which output of others to its streams is waited for
-_MOST_LAST = 4 * 1024 * 1024  # bytes of it: more than lies in any pipe
-_LARGEST = 10_000  # columns, rows
+_MAX_LAST = 4 * 1024 * 1024  # bytes of it: more than lies in any pipe
+_MAX_SIZE = 10_000  # columns, rows
 _KILLED = 128 + signal.SIGKILL
 _BY_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 _TIOCSIG = 0x40045436
@@ -26,7 +26,7 @@ _REAP_AGAIN = 0.05  # seconds
 
 def bounded(size: int) -> int:
     """Columns or rows, as a terminal can have them."""
-    return max(1, min(size, _LARGEST))
+    return max(1, min(size, _MAX_SIZE))
 
 
 class Output:
@@ -39,7 +39,7 @@ class Output:
         self._waiting: asyncio.Future[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None  # set when the command has ended
-        self._left = _MOST_LAST
+        self._left = _MAX_LAST
 
     async def read(self) -> bytes:
         """One reader at a time."""

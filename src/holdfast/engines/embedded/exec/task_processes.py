@@ -10,8 +10,8 @@ from holdfast.engines.base import ProcessInfo
 
 from ..processes import in_namespace
 
-_MOST = 2000  # processes
-_LONGEST_COMMAND = 4096  # bytes
+_MAX_COUNT = 2000  # processes
+_MAX_COMMAND_LENGTH = 4096  # bytes
 _SMALL_FILE = 16 * 1024
 
 
@@ -24,7 +24,7 @@ def inhabitants(init: int, namespace: int, pids: Iterable[int] | None = None) ->
         if pid != init and (not namespace or in_namespace(pid, namespace)):
             with suppress(OSError, ValueError, IndexError):
                 found[pid] = _look(pid)
-        if len(found) >= _MOST:
+        if len(found) >= _MAX_COUNT:
             break
     return _in_order(found)
 
@@ -32,7 +32,7 @@ def inhabitants(init: int, namespace: int, pids: Iterable[int] | None = None) ->
 def _look(pid: int) -> ProcessInfo:
     lines = _read(pid, "status").decode("utf-8", "replace").splitlines()
     status = dict(line.split(":", 1) for line in lines if ":" in line)
-    words = _read(pid, "cmdline")[:_LONGEST_COMMAND].split(b"\0")
+    words = _read(pid, "cmdline")[:_MAX_COMMAND_LENGTH].split(b"\0")
     command = tuple(word.decode("utf-8", "replace") for word in (words[:-1] if words[-1] == b"" else words))
     return ProcessInfo(
         pid=pid,

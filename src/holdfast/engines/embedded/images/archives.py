@@ -21,8 +21,8 @@ from .tars import BadArchive, Tar
 from .unpacking import Unpacker
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_LARGEST_JSON = 16 * 1024 * 1024
-_MOST_PARTS = 100_000  # files of an archive of layers
+_MAX_JSON_SIZE = 16 * 1024 * 1024
+_MAX_PARTS = 100_000  # files of an archive of layers
 _ROOTFS = frozenset({"bin", "etc", "lib", "usr", "sbin", "var", "home", "root", "opt", "dev", "proc", "sys"})
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -90,11 +90,11 @@ def _kind(outer: tarfile.TarFile) -> str:
     """By the first telling name. A root filesystem tells at once; the others have few files to go through."""
     layout = False
     for count, entry in enumerate(outer):
-        if count > _MOST_PARTS:
+        if count > _MAX_PARTS:
             raise BadArchive(
                 msg(
                     "The archive has more than {most_parts} parts, and none of them says what it is.",
-                    most_parts=_MOST_PARTS,
+                    most_parts=_MAX_PARTS,
                 )
             )
         name = entry.name.removeprefix("./").strip("/")
@@ -114,8 +114,8 @@ class _Tar:
         self._names: dict[str, tarfile.TarInfo] = {}
         for count, entry in enumerate(archive):
             self._names[entry.name.removeprefix("./")] = entry
-            if count > _MOST_PARTS:
-                raise BadArchive(msg("The archive has more than {most_parts} parts.", most_parts=_MOST_PARTS))
+            if count > _MAX_PARTS:
+                raise BadArchive(msg("The archive has more than {most_parts} parts.", most_parts=_MAX_PARTS))
 
     def open(self, name: str) -> IO[bytes]:
         entry = self._names.get(name)
@@ -189,8 +189,8 @@ def _blob(digest: Any) -> str:
 
 def _read_json(shelf: Shelf, name: str) -> Any:
     with shelf.open(name) as file:
-        data = file.read(_LARGEST_JSON + 1)
-    if len(data) > _LARGEST_JSON:
+        data = file.read(_MAX_JSON_SIZE + 1)
+    if len(data) > _MAX_JSON_SIZE:
         raise BadArchive(msg("{name} is far too large.", name=name))
     try:
         return json.loads(data)

@@ -30,7 +30,7 @@ from .archives import unpack_image
 from .tars import BadArchive
 from .unpacking import Unpacker, no_room
 
-_LONGEST_FILE = 200
+_MAX_FILE_LENGTH = 200
 _DRAFT = "new-"
 
 
@@ -139,7 +139,7 @@ class ImageShelf:
         if not name or name == HOST_IMAGE or "\0" in name:
             return None
         file = quote(name, safe="").replace(".", "%2E")
-        return self._folder / f"{file}.json" if len(file) <= _LONGEST_FILE else None
+        return self._folder / f"{file}.json" if len(file) <= _MAX_FILE_LENGTH else None
 
     def _read(self, path: Path) -> Image | None:
         try:

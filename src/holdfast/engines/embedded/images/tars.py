@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
-_LARGEST_HEADER = 1024 * 1024  # bytes of names and attributes; real ones have a few hundred
+_MAX_HEADER_SIZE = 1024 * 1024  # bytes of names and attributes; real ones have a few hundred
 _HEADERS = (
     tarfile.XHDTYPE,
     tarfile.XGLTYPE,
@@ -45,11 +45,11 @@ class Entry(tarfile.TarInfo):
         if self.type == tarfile.XGLTYPE:  # copied into every entry after it, so all of them count together
             archive.shared += max(0, size)
             size = archive.shared
-        if not 0 <= self.size <= size <= _LARGEST_HEADER:
+        if not 0 <= self.size <= size <= _MAX_HEADER_SIZE:
             raise BadArchive(
                 msg(
                     "The archive is damaged: a header has more than {largest_header} bytes.",
-                    largest_header=_LARGEST_HEADER,
+                    largest_header=_MAX_HEADER_SIZE,
                 )
             )
 

@@ -21,9 +21,9 @@ from .tars import BadArchive, Tar
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
-_MOST_ENTRIES = 5_000_000
+_MAX_ENTRIES = 5_000_000
 _CHUNK = 1024 * 1024
-_LOOK_EVERY = 16 * 1024 * 1024  # bytes written between two looks at the free space
+_LOOK_INTERVAL = 16 * 1024 * 1024  # bytes written between two looks at the free space
 _ENTRY_COST = 4096  # bytes a file takes at least, empty or not
 
 
@@ -34,7 +34,7 @@ class Unpacker:
         self._root = root
         self._marks = marks or DiskMarks()
         self._entries = 0
-        self._since_look = _LOOK_EVERY
+        self._since_look = _LOOK_INTERVAL
         self._parents: dict[str, str] = {}
         self._modes: dict[str, int] = {}
         self._own = os.geteuid() == 0
@@ -89,8 +89,8 @@ class Unpacker:
 
     def _count(self) -> None:
         self._entries += 1
-        if self._entries > _MOST_ENTRIES:
-            raise BadArchive(msg("The image has more than {most_entries} files.", most_entries=_MOST_ENTRIES))
+        if self._entries > _MAX_ENTRIES:
+            raise BadArchive(msg("The image has more than {most_entries} files.", most_entries=_MAX_ENTRIES))
         self._check_room(_ENTRY_COST)
 
     def _folder(self, parts: list[str]) -> str:
@@ -215,11 +215,11 @@ class Unpacker:
 
     def _check_room(self, count: int) -> None:
         self._since_look += count
-        if self._since_look < _LOOK_EVERY:
+        if self._since_look < _LOOK_INTERVAL:
             return
         self._since_look = 0
         try:
-            require_room(self._root, _LOOK_EVERY, self._marks)
+            require_room(self._root, _LOOK_INTERVAL, self._marks)
         except OSError as error:
             raise no_room() from error
 

@@ -23,9 +23,9 @@ from ..task_folder import TaskFolder
 from .task_paths import Inside
 
 NAME = "artifacts"
-DEEPEST = 60  # folders within folders
-MOST_LOOKS = 100_000  # names looked at; of more it is only said that there are more
-_MOST_NAMES = 1_000_000  # read of one folder, to find those that come first
+MAX_DEPTH = 60  # folders within folders
+MAX_LOOKS = 100_000  # names looked at; of more it is only said that there are more
+_MAX_NAMES = 1_000_000  # read of one folder, to find those that come first
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -92,7 +92,7 @@ class _Walk:
                 os.close(level.fd)
 
     def _goes_on(self) -> bool:
-        if self._looks > MOST_LOOKS:
+        if self._looks > MAX_LOOKS:
             self._sink.not_counted()
             return False
         return not self._sink.ended
@@ -100,7 +100,7 @@ class _Walk:
     def _names(self, folder: int, path: Path) -> Iterator[bytes]:
         """In order; of a folder with too many, those that come first."""
         try:
-            found = heapq.nsmallest(MOST_LOOKS + 1, self._read(folder))
+            found = heapq.nsmallest(MAX_LOOKS + 1, self._read(folder))
         except OSError:
             self._sink.leave(path, LeftOut.UNREADABLE)
             return iter(())
@@ -109,7 +109,7 @@ class _Walk:
     def _read(self, folder: int) -> Iterator[bytes]:
         with os.scandir(folder) as entries:
             for count, entry in enumerate(entries):
-                if count == _MOST_NAMES or (not count % 1024 and self._sink.ended):
+                if count == _MAX_NAMES or (not count % 1024 and self._sink.ended):
                     self._sink.not_counted()
                     return
                 yield os.fsencode(entry.name)
@@ -120,7 +120,7 @@ class _Walk:
         path = (*level.path, name)
         try:
             status = os.stat(name, dir_fd=level.fd, follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode) and len(path) <= DEEPEST:
+            if stat.S_ISDIR(status.st_mode) and len(path) <= MAX_DEPTH:
                 return os.open(name, _OPEN_FOLDER, dir_fd=level.fd)
         except OSError:
             self._sink.leave(path, LeftOut.UNREADABLE)

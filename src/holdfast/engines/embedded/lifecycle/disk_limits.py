@@ -28,7 +28,7 @@ from .live_tasks import LiveTask
 from .places import Places
 from .recorder import Recorder, stream_size
 from .scratch import Pace, has_home_limit, measure_task, timed
-from .timeline import MOST
+from .timeline import MAX_OFFSET
 from .unlinked_files import measure_unlinked
 
 T = TypeVar("T")
@@ -187,7 +187,7 @@ def cut_ended_logs(places: Places, keep: int, wanted: int) -> int:
     for _, path in sorted(found, reverse=True):
         if freed >= wanted:
             break
-        recorder = Recorder(TaskFolder(path), MOST)
+        recorder = Recorder(TaskFolder(path), MAX_OFFSET)
         recorder.record(final=True)
         freed += recorder.cut(keep)
     return freed

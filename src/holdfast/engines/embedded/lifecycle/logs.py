@@ -13,11 +13,11 @@ from holdfast.engines.base import Stream, Written
 
 from ..task_folder import TaskFolder
 from .recorder import Recorder, read_at, read_first, stream_size
-from .timeline import MOST, ZERO, Mark, Piece, Timeline, joined, pieces, times
+from .timeline import MAX_OFFSET, ZERO, Mark, Piece, Timeline, joined, pieces, times
 
 T = TypeVar("T")
 
-_LARGEST_READ = 8 * 1024 * 1024
+_MAX_READ_SIZE = 8 * 1024 * 1024
 _UNWATCHED = 0.02  # seconds between two looks at a task that is not watched yet
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = 250_000_000_000_000  # ms: the clock of a machine may be wrong, but years have four digits
@@ -111,9 +111,9 @@ class FileLog(_Log):
         return await self._look(self._first, 0)
 
     async def read(self, start: int, count: int) -> bytes:
-        if start >= MOST:
+        if start >= MAX_OFFSET:
             return b""
-        return await self._look(lambda folder: read_at(folder[self._name], start, min(count, _LARGEST_READ)), b"")
+        return await self._look(lambda folder: read_at(folder[self._name], start, min(count, _MAX_READ_SIZE)), b"")
 
     async def offset_at(self, when: datetime) -> int:
         mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
@@ -147,7 +147,7 @@ class MergedLog(_Log):
 
     async def read(self, start: int, count: int) -> bytes:
         await self.size()  # so that what has been written until now is recorded
-        return await self._look(lambda folder: _read_merged(folder, start, min(count, _LARGEST_READ)), b"")
+        return await self._look(lambda folder: _read_merged(folder, start, min(count, _MAX_READ_SIZE)), b"")
 
     async def offset_at(self, when: datetime) -> int:
         mark = await self._look(lambda folder: _mark_before(folder, when), ZERO)
@@ -202,7 +202,7 @@ def _last_mark(folder: TaskFolder) -> Mark:
 
 def _final_mark(folder: TaskFolder) -> Mark:
     """The last record of an ended task; writes the one a dead server could not."""
-    return Recorder(folder, cap=MOST).record(final=True)
+    return Recorder(folder, cap=MAX_OFFSET).record(final=True)
 
 
 def _merged_first(folder: TaskFolder) -> int:

@@ -25,11 +25,11 @@ from ..task_folder import TaskFolder
 FOLDER = "notes"
 HELD = "held"
 _DEBUGGER = re.compile(r"debugger-[A-Za-z0-9_-]{1,60}\.json\Z")
-_MOST_NAMES = 256  # that are looked at
-_MOST_DEBUGGERS = 16
-_LARGEST = 4096  # bytes of one note
-_LONGEST_PATH = 1024
-_LONGEST_TOKEN = 128
+_MAX_NAMES = 256  # that are looked at
+_MAX_DEBUGGERS = 16
+_MAX_SIZE = 4096  # bytes of one note
+_MAX_PATH_LENGTH = 1024
+_MAX_TOKEN_LENGTH = 128
 _WHYS = ("start", "breakpoint", "crash")
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OLDEST, _NEWEST = 0.0, 32503680000.0  # the year 3000
@@ -50,7 +50,7 @@ def read_notes(folder: TaskFolder) -> Notes:
     except OSError:
         return Notes()
     try:
-        return Notes(_read_held(fd), tuple(islice(_debuggers(fd), _MOST_DEBUGGERS)))
+        return Notes(_read_held(fd), tuple(islice(_debuggers(fd), _MAX_DEBUGGERS)))
     finally:
         os.close(fd)
 
@@ -63,7 +63,7 @@ def _read_held(folder: int) -> int | None:
 
 def _debuggers(folder: int) -> Iterator[Debugger]:
     with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in islice(entries, _MOST_NAMES) if _DEBUGGER.match(entry.name))
+        names = sorted(entry.name for entry in islice(entries, _MAX_NAMES) if _DEBUGGER.match(entry.name))
     for name in names:
         with suppress(ValueError, TypeError, KeyError, RecursionError, OverflowError):
             yield _debugger(name.removesuffix(".json"), json.loads(_read(folder, name)))
@@ -74,13 +74,13 @@ def _debugger(id: str, said: dict[str, Any]) -> Debugger:
     return Debugger(
         id=id,
         pid=_number(said["pid"], 1 << 22),
-        file=_text(said["file"], _LONGEST_PATH),
+        file=_text(said["file"], _MAX_PATH_LENGTH),
         line=_number(said["line"], 1 << 31),
         function=_text(said.get("function", ""), 200),
         why=said["why"] if said["why"] in _WHYS else "",
         port=_number(said["port"], 65535),
         local=said.get("local") is True,
-        token=_text(said.get("token", ""), _LONGEST_TOKEN),
+        token=_text(said.get("token", ""), _MAX_TOKEN_LENGTH),
         since=_instant(said["since"]),
         until=None if until is None else _instant(until),
         attached=said.get("attached") is True,
@@ -115,8 +115,8 @@ def _read(folder: int, name: str) -> bytes:
         return b""
     try:
         status = os.fstat(fd)
-        plain = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST
-        return os.pread(fd, _LARGEST, 0) if plain else b""
+        plain = stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_SIZE
+        return os.pread(fd, _MAX_SIZE, 0) if plain else b""
     except OSError:
         return b""
     finally:

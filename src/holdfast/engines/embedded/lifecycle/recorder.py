@@ -9,10 +9,10 @@ from contextlib import suppress
 
 from ..libc import punch_hole
 from ..task_folder import TaskFolder
-from .timeline import MOST, RECORD, ZERO, Mark, Timeline
+from .timeline import MAX_OFFSET, RECORD, ZERO, Mark, Timeline
 
 _TAIL = 4096  # how far back a line end is looked for
-_PATIENCE = 0.1  # seconds an unfinished line is held back from the merged stream
+_TIMEOUT = 0.1  # seconds an unfinished line is held back from the merged stream
 _BLOCK = 4096
 
 
@@ -115,7 +115,7 @@ class Recorder:
             return out, err
         if self._held_since is None:
             self._held_since = now
-        elif now - self._held_since >= _PATIENCE:
+        elif now - self._held_since >= _TIMEOUT:
             self._held_since = None
             return out, err
         return cut_out, cut_err
@@ -196,7 +196,7 @@ def _skip_hole(path: str, start: int) -> int:
 
 def stream_size(folder: TaskFolder, stream: str) -> int:
     try:
-        return min(os.lstat(folder[stream]).st_size, MOST)
+        return min(os.lstat(folder[stream]).st_size, MAX_OFFSET)
     except OSError:
         return 0
 

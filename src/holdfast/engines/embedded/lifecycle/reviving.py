@@ -37,8 +37,8 @@ from .starting import Refusal, Starter
 _ENTRY = """trap 'exit 0' TERM INT HUP
 while :; do kill -STOP "$$"; done
 """
-_MOST = Resources(cpu=1.0, memory=2 * GIB)
-_LEAST_MEMORY = 256 * MIB  # bytes; a shell and what one looks around with
+_MAX_RESOURCES = Resources(cpu=1.0, memory=2 * GIB)
+_MIN_MEMORY = 256 * MIB  # bytes; a shell and what one looks around with
 _SET_UP = 30.0  # seconds
 _END = 10.0  # seconds its last processes may take to go
 _AGAIN = 0.005
@@ -171,8 +171,8 @@ class Reviver(Starter):
 def _limits(launch: Launch) -> Resources:
     """Nobody counts it: so never more than the task had, and no more than looking around takes."""
     asked = launch.resources
-    memory = min(max(asked.memory, _LEAST_MEMORY), _MOST.memory)
-    return Resources(cpu=min(asked.cpu, _MOST.cpu), memory=memory, shm=asked.shm)
+    memory = min(max(asked.memory, _MIN_MEMORY), _MAX_RESOURCES.memory)
+    return Resources(cpu=min(asked.cpu, _MAX_RESOURCES.cpu), memory=memory, shm=asked.shm)
 
 
 def _on_files(root: Root, lower: str) -> Root:

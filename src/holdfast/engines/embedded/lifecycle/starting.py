@@ -56,10 +56,10 @@ logger = logging.getLogger(__name__)
 
 HOLD_TEXT = (Path(__file__).parents[3] / "runtime" / "hold.sh").read_text()
 SETSID = shutil.which("setsid", path=PATH)
-_MOST_VARIABLES = 2000  # bubblewrap takes 9000 arguments, three for each
-_LONGEST_STRING = 128 * 1024 - 1  # of the kernel, for one variable with its name
-_MOST_ENV = 1024 * 1024
-_LONGEST_TEXT = 16 * 1024 * 1024  # characters of script and entry: they lie in memory that is not the task's own
+_MAX_VARIABLES = 2000  # bubblewrap takes 9000 arguments, three for each
+_MAX_STRING_LENGTH = 128 * 1024 - 1  # of the kernel, for one variable with its name
+_MAX_ENV = 1024 * 1024
+_MAX_TEXT_LENGTH = 16 * 1024 * 1024  # characters of script and entry: they lie in memory that is not the task's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,12 +366,12 @@ def check_launch(launch: Launch) -> None:
     if "\0" in launch.script or "\0" in launch.entry:
         raise Refusal(msg("The commands contain a NUL byte, which no shell can run."))
     size = len(launch.script) + len(launch.entry)
-    if size > _LONGEST_TEXT:
+    if size > _MAX_TEXT_LENGTH:
         raise Refusal(
             msg(
                 "The commands, with all that runs around them, have {size} characters; {longest_text} can run.",
                 size=size,
-                longest_text=_LONGEST_TEXT,
+                longest_text=_MAX_TEXT_LENGTH,
             )
         )
     check_env(launch.env)
@@ -381,12 +381,12 @@ def check_launch(launch: Launch) -> None:
 
 
 def check_env(env: Mapping[str, str]) -> None:
-    if len(env) > _MOST_VARIABLES:
+    if len(env) > _MAX_VARIABLES:
         raise Refusal(
             msg(
                 "{env} environment variables are more than the {most_variables} a task can have.",
                 env=len(env),
-                most_variables=_MOST_VARIABLES,
+                most_variables=_MAX_VARIABLES,
             )
         )
     total = 0
@@ -397,20 +397,20 @@ def check_env(env: Mapping[str, str]) -> None:
             raise Refusal(
                 msg("The environment variable {name} cannot be set: its name or value is not allowed.", name=repr(name))
             )
-        if size > _LONGEST_STRING:
+        if size > _MAX_STRING_LENGTH:
             raise Refusal(
                 msg(
                     "The environment variable {name} is longer than {longest_string} bytes.",
                     name=name,
-                    longest_string=_LONGEST_STRING,
+                    longest_string=_MAX_STRING_LENGTH,
                 )
             )
-    if total > _MOST_ENV:
+    if total > _MAX_ENV:
         raise Refusal(
             msg(
                 "The environment variables take {total} bytes; {most_env} is the most a task can have.",
                 total=total,
-                most_env=_MOST_ENV,
+                most_env=_MAX_ENV,
             )
         )
 

@@ -20,8 +20,8 @@ from ..sandbox.roots import PLACES
 from ..sandbox_paths import HOME
 from ..task_folder import TaskFolder
 
-_MOST_PARTS = 256  # on the way through all links
-_MOST_LINKS = 40  # as the kernel has it
+_MAX_PARTS = 256  # on the way through all links
+_MAX_LINKS = 40  # as the kernel has it
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Place = tuple[bytes, ...]  # the parts of an absolute path inside
@@ -69,7 +69,7 @@ class Inside:
                 ahead += reversed(target.split(b"/"))
             elif part not in (b"", b"."):
                 here.append(part)
-            if links > _MOST_LINKS or parts > _MOST_PARTS:
+            if links > _MAX_LINKS or parts > _MAX_PARTS:
                 raise OutOfReach(msg("is a link that leads through too many others"))
         return tuple(here), links
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 RECORD = struct.Struct("<QQQ")
-MOST = 1 << 61  # a task may make its log look absurdly large; sums must still fit
+MAX_OFFSET = 1 << 61  # a task may make its log look absurdly large; sums must still fit
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from .live_tasks import LiveTask, pids_of
 from .notes import FOLDER, read_notes
 
 _WATCH_AFTER = 0.05  # seconds a task lives before its log is watched unasked
-_NOTICE_PAUSE = 0.05  # seconds between two looks at the notices, however fast logs grow
+_NOTICE_INTERVAL = 0.05  # seconds between two looks at the notices, however fast logs grow
 _POLL = 0.1  # seconds between looks where the kernel gives no notice
 _REMAINS = 10.0  # seconds the last processes of a sandbox may take to go
 
@@ -156,7 +156,7 @@ class Watch:
                 if task is not None and number in (-1, task.notes_watch):
                     self._hear(task)
         self._loop.remove_reader(self._notice.fd)
-        self._loop.call_later(_NOTICE_PAUSE, self._listen_again)
+        self._loop.call_later(_NOTICE_INTERVAL, self._listen_again)
 
     def _listen_again(self) -> None:
         if self._notice is not None and self._notice.is_open:

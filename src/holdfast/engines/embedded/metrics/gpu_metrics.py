@@ -13,7 +13,7 @@ from holdfast.reach import Reach
 
 T = TypeVar("T")
 
-_PATIENCE = 2.0  # seconds
+_TIMEOUT = 2.0  # seconds
 
 
 class Seen(NamedTuple):
@@ -24,7 +24,7 @@ class Seen(NamedTuple):
 class GpuFigures:
     """Belongs to the event loop; NVML is asked in a thread of its own, by one at a time. It stays initialised."""
 
-    def __init__(self, patience: float = _PATIENCE) -> None:
+    def __init__(self, patience: float = _TIMEOUT) -> None:
         self._patience = patience
         self._reach = Reach("embedded-gpus")
         self._turn = asyncio.Lock()

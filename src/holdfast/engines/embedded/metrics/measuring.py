@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 2.0  # seconds, for whose the processes on GPUs are
-_PAUSE = 0.1  # seconds between two looks at which sockets were closed, however fast they come and go
+_TIMEOUT = 2.0  # seconds, for whose the processes on GPUs are
+_INTERVAL = 0.1  # seconds between two looks at which sockets were closed, however fast they come and go
 
 
 class Alone:
@@ -81,7 +81,7 @@ class Measuring:
 
     async def _find_strangers(self, subjects: Sequence[Subject], pids: Collection[int]) -> Mapping[int, bool | None]:
         with suppress(Silent, TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 return await self._gpu_looks.ask(lambda: self._rounds.strangers(subjects, pids))
         return dict.fromkeys(pids)
 
@@ -117,7 +117,7 @@ class Measuring:
         if self._closed is not None:
             self._closed.hear()
             self._loop.remove_reader(self._closed.fd)
-            self._loop.call_later(_PAUSE, self._listen)
+            self._loop.call_later(_INTERVAL, self._listen)
 
     def close(self) -> None:
         closed, self._closed = self._closed, None

@@ -15,7 +15,7 @@ from ..processes import COOKIE
 from .cgroup_metrics import read_file
 from .process_metrics import Scan, scan
 
-_LONGEST_ENVIRONMENT = 2 << 20
+_MAX_ENVIRONMENT_LENGTH = 2 << 20
 
 Key = tuple[int, int]  # pid and start: of one process, and no other
 
@@ -113,7 +113,7 @@ def _add(tree: list[int], more: Iterable[int], below: dict[int, list[int]]) -> l
 
 def _cookie(pid: int) -> str:
     start = f"{COOKIE}=".encode()
-    for variable in read_file(f"/proc/{pid}/environ", _LONGEST_ENVIRONMENT).split(b"\0"):
+    for variable in read_file(f"/proc/{pid}/environ", _MAX_ENVIRONMENT_LENGTH).split(b"\0"):
         if variable.startswith(start):
             return variable[len(start) :].decode("utf-8", "replace")
     return ""

@@ -25,10 +25,10 @@ from .process_metrics import TooMany
 from .process_trees import Forest
 from .traffic import Closed, Files, Flow, NoTraffic, Traffic
 
-_MOST_SCANNED = 50_000  # processes of this machine, where there are no control groups
-_MOST_PROCESSES = 2000  # of one task, whose disks and descriptors are looked at
-_MOST_DESCRIPTORS = 5000  # of one task
-_MOST_CLOSED = 20_000  # sockets closed since the last round
+_MAX_SCANNED = 50_000  # processes of this machine, where there are no control groups
+_MAX_PROCESSES = 2000  # of one task, whose disks and descriptors are looked at
+_MAX_DESCRIPTORS = 5000  # of one task
+_MAX_CLOSED = 20_000  # sockets closed since the last round
 _FEW_CLOSED = 200  # the same, when a task ends
 _TRIES = 3  # at processes that come and go meanwhile
 _FAIR_SECONDS = 0.05  # of one round, for dividing shared memory among processes
@@ -154,7 +154,7 @@ class Rounds:
             if not files.processes or (pids and not _counts_cpu(files)):
                 homeless.append(each)
         if homeless:
-            found.update(self._forest.grow(homeless, _MOST_SCANNED))
+            found.update(self._forest.grow(homeless, _MAX_SCANNED))
         return found
 
     def _with_traffic(
@@ -174,7 +174,7 @@ class Rounds:
             unknown = self._traffic.look(names, numbers, lambda: _find_sockets(homeless, pids))
         except NoTraffic:
             unknown = names
-        self._count_closed(_MOST_CLOSED)
+        self._count_closed(_MAX_CLOSED)
         flows = {name: self._traffic.of(name) for name in names if name not in unknown}
         return {name: flow for name, flow in flows.items() if flow is not None}
 
@@ -300,7 +300,7 @@ def _add_memory(track: Track, pids: Iterable[int], spare: Spare) -> int:
 
 def _add_disks(track: Track, pids: Sequence[int]) -> tuple[int | None, int | None]:
     """None when there are too many processes, or one may not be looked at."""
-    if len(pids) > _MOST_PROCESSES:
+    if len(pids) > _MAX_PROCESSES:
         return None, None
     for attempt in range(_TRIES):
         ordered = sorted({*pids, *(pid for pid in track.pids.difference(pids) if _is_remains(pid))})
@@ -342,7 +342,7 @@ def _sum_disks(pids: Iterable[int]) -> tuple[int, int, bool]:
 
 def _opened_gpu(pids: Sequence[int]) -> bool | None:
     try:
-        return any(map(process_figures.is_gpu, process_figures.open_files(pids[:_MOST_PROCESSES], _MOST_DESCRIPTORS)))
+        return any(map(process_figures.is_gpu, process_figures.open_files(pids[:_MAX_PROCESSES], _MAX_DESCRIPTORS)))
     except (TooMany, OSError):
         return None
 
@@ -355,7 +355,7 @@ def _find_sockets(names: Iterable[str], pids: Mapping[str, Sequence[int]]) -> Fi
             unknown.append(name)
             continue
         try:
-            for opened in process_figures.open_files(pids[name][:_MOST_PROCESSES], _MOST_DESCRIPTORS):
+            for opened in process_figures.open_files(pids[name][:_MAX_PROCESSES], _MAX_DESCRIPTORS):
                 number = process_figures.socket_number(opened)
                 if number is not None:
                     owners.setdefault(number, name)

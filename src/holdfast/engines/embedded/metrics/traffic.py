@@ -32,10 +32,10 @@ _COUNTS_AT = 120
 _STATES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11  # those in which bytes have been or can be sent
 _BUFFER = 8 << 20
 _FORCE_BUFFER = 33  # SO_RCVBUFFORCE
-_PATIENCE = 2.0  # seconds
-_MOST_SOCKETS = 50_000  # of the machine in one look
-_MOST_CLOSED = 20_000  # messages kept between two looks
-_AT_ONCE = 2000
+_TIMEOUT = 2.0  # seconds
+_MAX_SOCKETS = 50_000  # of the machine in one look
+_MAX_CLOSED = 20_000  # messages kept between two looks
+_BATCH_SIZE = 2000
 
 
 class Flow(NamedTuple):
@@ -88,7 +88,7 @@ def read_sockets() -> list[Socket]:
     found: list[Socket] = []
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
-            kernel.settimeout(_PATIENCE)
+            kernel.settimeout(_TIMEOUT)
             for family in (socket.AF_INET, socket.AF_INET6):
                 request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, _STATES)
                 kernel.send(_HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _DUMP, 1, 0) + request)
@@ -102,7 +102,7 @@ def _read_answer(kernel: socket.socket, found: list[Socket]) -> None:
     while True:
         data = kernel.recv(1 << 16)
         found += parse(data)
-        if len(found) > _MOST_SOCKETS:
+        if len(found) > _MAX_SOCKETS:
             raise NoTraffic
         if _ends(data):
             return
@@ -131,7 +131,7 @@ class Closed:
         except OSError:
             self._kernel.close()
             raise
-        self._heard: deque[bytes] = deque(maxlen=_MOST_CLOSED)
+        self._heard: deque[bytes] = deque(maxlen=_MAX_CLOSED)
 
     def _make_room(self) -> None:
         try:
@@ -144,7 +144,7 @@ class Closed:
         return self._kernel.fileno()
 
     def hear(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_BATCH_SIZE):
             try:
                 self._heard.append(self._kernel.recv(1 << 16))
             except BlockingIOError:

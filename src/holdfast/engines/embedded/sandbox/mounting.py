@@ -19,7 +19,7 @@ from ..sandbox_paths import OWN
 from .render import Bind
 from .roots import follow_inside
 
-MOST = 64  # descriptors set aside for them
+MAX_COUNT = 64  # descriptors set aside for them
 _SYSTEM = ("/proc", "/sys", "/dev")
 
 
@@ -56,8 +56,10 @@ def try_source(source: str) -> None:
 
 def plan_mounts(mounts: Sequence[Mount], lower: str) -> list[Bind]:
     """Where each is to be mounted, with the image's own links followed within the image."""
-    if len(mounts) > MOST:
-        raise BadMount(msg("{mounts} mounts are more than the {most} a task can have.", mounts=len(mounts), most=MOST))
+    if len(mounts) > MAX_COUNT:
+        raise BadMount(
+            msg("{mounts} mounts are more than the {most} a task can have.", mounts=len(mounts), most=MAX_COUNT)
+        )
     binds: list[Bind] = []
     for mount in mounts:
         if not mount.target.startswith("/"):

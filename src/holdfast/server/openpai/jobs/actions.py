@@ -13,7 +13,7 @@ from ..endpoints import endpoint
 from ..errors import PaiError, telling
 from .lookup import find_framework, full_name
 
-LONGEST_TAG = 255
+MAX_TAG_LENGTH = 255
 
 
 @endpoint(
@@ -63,7 +63,7 @@ async def execute(call: Call, summary: JobSummary, value: object) -> None:
 
 async def _read_tag(call: Call) -> str:
     tag = (await call.body()).get("value")
-    if not isinstance(tag, str) or not 0 < len(tag) <= LONGEST_TAG or "," in tag or not tag.isprintable():
-        message = f"value must be a tag: 1 to {LONGEST_TAG} printable characters without a comma."
+    if not isinstance(tag, str) or not 0 < len(tag) <= MAX_TAG_LENGTH or "," in tag or not tag.isprintable():
+        message = f"value must be a tag: 1 to {MAX_TAG_LENGTH} printable characters without a comma."
         raise PaiError(400, "InvalidParametersError", message)
     return tag

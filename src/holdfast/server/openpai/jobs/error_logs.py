@@ -9,7 +9,7 @@ from holdfast.core.masking import shorten_stars
 from holdfast.services.logs.service import Chosen, Logs
 
 USER_LINES, PLATFORM_LINES = 15, 10
-MOST = 16384  # bytes looked at
+MAX_COUNT = 16384  # bytes looked at
 
 _PLATFORM = re.compile(r"\[[^\]]{0,40}\] \[openpai-runtime\] (.*)")
 
@@ -28,7 +28,7 @@ async def read_error_logs(logs: Logs, chosen: Chosen) -> ErrorLogs:
     if chosen.record.logs_removed_at is not None or (source := logs.source_if_any(chosen)) is None:
         return NOTHING
     span = await logs.span(source)
-    start = max(span.start, span.end - MOST)
+    start = max(span.start, span.end - MAX_COUNT)
     data = await source.read(start, span.end - start)
     cut = start > span.start
     return pick_lines(await logs.mask_secrets(chosen, data, cut=cut), whole=not cut)

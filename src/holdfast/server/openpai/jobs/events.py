@@ -24,7 +24,7 @@ from ..endpoints import Who, endpoint
 from ..times import iso
 from .lookup import find_framework, role_keys
 
-MOST_SHOWN = 10_000  # the newest; older ones are counted
+MAX_SHOWN = 10_000  # the newest; older ones are counted
 _PAGE = 1000
 _WARNINGS = frozenset({"failed", "task-failed", "retry", "task-retry", "time-limit", "warning"})
 _REASONS = {
@@ -65,7 +65,7 @@ class _History:
     framework: str  # its name in events
     spelled: Mapping[str, str]  # its roles
     wanted: str | None  # Warning or Normal
-    newest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_SHOWN))
+    newest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_SHOWN))
     total: int = 0
     retried: Counter[tuple[int | None, str | None]] = field(default_factory=Counter)  # which try a task is at
 

@@ -22,7 +22,7 @@ from . import states
 HELD_TAG = "holdfast-held"
 PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
 
-_USUAL_LIMIT, _MOST = 5000, 50_000
+_USUAL_LIMIT, _MAX_COUNT = 5000, 50_000
 _FURTHEST = 2**53
 _PHASES = {
     "WAITING": Phase.WAITING,
@@ -121,7 +121,7 @@ def tags_of(summary: JobSummary) -> list[str]:
 
 def read_query(call: Call) -> NumberedQuery | None:
     """None when nothing can match, such as a state there is not."""
-    limit = _number(call, "limit", _USUAL_LIMIT, _MOST)
+    limit = _number(call, "limit", _USUAL_LIMIT, _MAX_COUNT)
     offset = _number(call, "offset", 0, _FURTHEST)
     phases, classes = _words(call, "state"), _words(call, "jobPriority")
     found_phases = None if phases is None else tuple(_PHASES[word] for word in phases if word in _PHASES)

@@ -31,7 +31,7 @@ TAIL = 16384  # bytes
 OLD_TAIL = 4096  # bytes, of a page whose start nobody gave
 
 _NUMBER = re.compile(r"-?\d{1,18}")
-_EVERY = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -41,7 +41,7 @@ def log_routes() -> list[Route]:
         Route("/log-manager/pages/{link}/{file}", _answering(show_page)),
         Route("/log-manager/pages/{link}/{file}/", _answering(show_page)),
         Route("/log-manager/{machine}/api/v1/logs/{file}", _answering(send_log)),
-        Route("/log-manager/{path:path}", _answering(refuse), methods=_EVERY),
+        Route("/log-manager/{path:path}", _answering(refuse), methods=_ALL_METHODS),
     ]
 
 

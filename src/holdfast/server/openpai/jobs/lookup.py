@@ -10,7 +10,7 @@ from holdfast.core.records import JobSummary
 from ..call import Call
 from ..errors import PaiError, telling
 
-LONGEST_SHOWN = 300
+MAX_SHOWN_LENGTH = 300
 
 
 async def find_framework(call: Call, framework: str) -> JobSummary:
@@ -23,18 +23,18 @@ async def find_framework(call: Call, framework: str) -> JobSummary:
 async def find_named(call: Call, user: str, name: str) -> JobSummary:
     """What one may not see is not there."""
     framework = framework_name(user, name)
-    if not user or not name or len(framework) > 2 * LONGEST_SHOWN:
+    if not user or not name or len(framework) > 2 * MAX_SHOWN_LENGTH:
         raise no_job(framework)
     with telling((NotFound, 404, "NoJobError", no_job(framework).message)):
         return await call.services.jobs.named(call.actor, user, name)
 
 
 def no_job(framework: str) -> PaiError:
-    return PaiError(404, "NoJobError", f"Job {framework[:LONGEST_SHOWN]} is not found.")
+    return PaiError(404, "NoJobError", f"Job {framework[:MAX_SHOWN_LENGTH]} is not found.")
 
 
 def no_attempt(number: str | int, framework: str) -> PaiError:
-    message = f"JobAttemptId {str(number)[:50]} is not found in {framework[:LONGEST_SHOWN]}."
+    message = f"JobAttemptId {str(number)[:50]} is not found in {framework[:MAX_SHOWN_LENGTH]}."
     return PaiError(404, "NoJobError", message)
 
 

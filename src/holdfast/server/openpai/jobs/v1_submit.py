@@ -20,7 +20,7 @@ from .problems import sentence, show
 from .v1_configs import read_config
 
 _OBSOLETE = "killAllOnCompletedTaskNumber"
-_MOST_TOLD = 5  # problems in one message
+_MAX_TOLD = 5  # problems in one message
 
 
 @endpoint(
@@ -66,7 +66,7 @@ def _accepted(made: Submitted) -> Response:
 
 def _tell(invalid: InvalidJob) -> dict[str, object]:
     problems = invalid.problems
-    told = [" ".join(filter(None, (sentence(problem), problem.hint))) for problem in problems[:_MOST_TOLD]]
+    told = [" ".join(filter(None, (sentence(problem), problem.hint))) for problem in problems[:_MAX_TOLD]]
     if len(problems) > len(told):
         told.append(f"And {len(problems) - len(told)} more.")
     shown = [show(problem) for problem in problems]

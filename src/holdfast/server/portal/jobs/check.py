@@ -15,8 +15,8 @@ from holdfast.services.jobs.validation import problems_of
 
 from ..visit import Visit
 
-MOST_PROBLEMS = 100  # shown of one file
-MOST_REASONS = 20
+MAX_PROBLEMS = 100  # shown of one file
+MAX_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ async def refused(visit: Visit, error: UserError, text: str) -> Checked:
             message=visit.tell(problem.message),
             hint=visit.tell(problem.hint or ""),
         )
-        for problem in problems[:MOST_PROBLEMS]
+        for problem in problems[:MAX_PROBLEMS]
     ]
     count = len(problems)
     return Checked(
@@ -95,10 +95,10 @@ def _accepted(visit: Visit, planned: Planned) -> Checked:
         "never": visit.say("It can never run here."),
     }
     return Checked(
-        warnings=tuple(visit.tell(warning) for warning in planned.warnings[:MOST_REASONS]),
+        warnings=tuple(visit.tell(warning) for warning in planned.warnings[:MAX_REASONS]),
         verdict=planned.verdict.answer,
         headline=headlines.get(planned.verdict.answer, ""),
-        reasons=tuple(visit.tell(reason) for reason in planned.verdict.reasons[:MOST_REASONS]),
+        reasons=tuple(visit.tell(reason) for reason in planned.verdict.reasons[:MAX_REASONS]),
         dialect=planned.job.dialect.value,
         name=planned.job.name,
         group=planned.job.group,

@@ -11,10 +11,10 @@ from holdfast.services.logs.first_error import ERROR_SIGNS, FIRST_ERROR
 
 from .log_text import readable
 
-LONGEST = 300  # characters that are quoted
+MAX_LENGTH = 300  # characters that are quoted
 _LOOKED_AT = 4096  # bytes of a line
-_LONGEST_TRACEBACK = 500  # lines
-_MOST_WALKED = 10  # tracebacks without an end: somebody wrote them to keep us busy
+_MAX_TRACEBACK_LENGTH = 500  # lines
+_MAX_WALKED = 10  # tracebacks without an end: somebody wrote them to keep us busy
 _SIGN = re.compile(b"|".join(map(re.escape, ERROR_SIGNS)))
 _ERROR = re.compile(FIRST_ERROR)
 _TRACEBACK = "Traceback (most recent"
@@ -50,9 +50,9 @@ def first_error(data: bytes, start: int) -> Quote | None:
         if found is None:
             continue
         if found[0] == _TRACEBACK:
-            text = _exception(lines[number + 1 : number + 1 + _LONGEST_TRACEBACK], text[: found.start()])
+            text = _exception(lines[number + 1 : number + 1 + _MAX_TRACEBACK_LENGTH], text[: found.start()])
             walked += 1
-        if text or walked == _MOST_WALKED:
+        if text or walked == _MAX_WALKED:
             return Quote(text=_short(text.strip()), start=line.start) if text else None
     return None
 
@@ -73,4 +73,4 @@ def _exception(lines: list[_Line], prefix: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"

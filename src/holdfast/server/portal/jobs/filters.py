@@ -20,8 +20,8 @@ from ..visit import Visit
 SPANS = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 CUSTOM = "custom"  # from a day to a day
 LIMITS = (50, 100, 200)
-LONGEST = 200  # characters of a text, a user or a group
-MOST_GROUPS = 100
+MAX_LENGTH = 200  # characters of a text, a user or a group
+MAX_GROUPS = 100
 PATH = "/jobs"
 _STATES = {state.lower(): state for state in JobState}
 
@@ -112,18 +112,20 @@ class Reading:
 
     def _short(self, name: str) -> str:
         text = self.asked.get(name, "").strip()
-        if len(text) > LONGEST:
-            self.problems.append(self.visit.say("{name} is longer than {number} characters", name=name, number=LONGEST))
-        return text[:LONGEST]
+        if len(text) > MAX_LENGTH:
+            self.problems.append(
+                self.visit.say("{name} is longer than {number} characters", name=name, number=MAX_LENGTH)
+            )
+        return text[:MAX_LENGTH]
 
     def _groups(self) -> tuple[str, ...]:
         groups = self._all("group")
-        if len(groups) > MOST_GROUPS:
-            self.problems.append(self.visit.say("A list shows at most {number} groups at once", number=MOST_GROUPS))
-        return tuple(group[:LONGEST] for group in groups[:MOST_GROUPS])
+        if len(groups) > MAX_GROUPS:
+            self.problems.append(self.visit.say("A list shows at most {number} groups at once", number=MAX_GROUPS))
+        return tuple(group[:MAX_LENGTH] for group in groups[:MAX_GROUPS])
 
     def _states(self) -> tuple[JobState, ...]:
-        given = self._all("state", "status")[:LONGEST]
+        given = self._all("state", "status")[:MAX_LENGTH]
         for word in given:
             if word.lower() not in _STATES:
                 self.problems.append(self.visit.say("There is no state {name}", name=word[:40]))

@@ -9,7 +9,7 @@ import re
 from itertools import islice
 
 FOLD = 4096  # characters of a line, before it goes on below
-MOST_NAMED = 20_000  # odd characters of a text; where there are more it is no text, and a sign stands for each
+MAX_NAMED = 20_000  # odd characters of a text; where there are more it is no text, and a sign stands for each
 _ESCAPES = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # colours, cursor movement
     "|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # titles, links and the like
@@ -31,7 +31,7 @@ def readable(data: bytes) -> str:
 
 
 def _named(text: str) -> str:
-    odd = next(islice(_ODD.finditer(text), MOST_NAMED, None), None)
+    odd = next(islice(_ODD.finditer(text), MAX_NAMED, None), None)
     return _ODD.sub(_name, text) if odd is None else _ODDS.sub(_signs, text)
 
 

@@ -21,7 +21,7 @@ from ..rendering import environment
 from ..visit import Visit
 from ..waiting_debuggers import WaitingDebugger, waiting_debuggers
 
-REMEMBERED = 2000  # rows, of about 2 KB
+CACHE_SIZE = 2000  # rows, of about 2 KB
 FRESH = 10  # seconds that a row with a duration which counts on may be reused
 
 
@@ -66,6 +66,6 @@ def _row(services: Services, actor: Actor, job: JobSummary, schedule: str) -> Ro
     )
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHE_SIZE)
 def _render(row: Row, language: str, moment: int) -> Markup:
     return Markup(environment(language).get_template("jobs/_row.html").render(row=row))

@@ -16,7 +16,7 @@ from holdfast.services.why.feasibility import image_names
 from ..visit import Visit
 from .choices import Choices
 
-LONGEST_NAME = 255
+MAX_NAME_LENGTH = 255
 _SUFFIX = re.compile(r"_[0-9a-f]{8}\Z")
 _NAME_LINE = re.compile(r"^name: .*$", re.MULTILINE)
 
@@ -77,7 +77,7 @@ async def _as_written(visit: Visit, job: Job, source: str) -> str:
 def fresh_name(name: str) -> str:
     """As OpenPAI's portal names a clone: an older mark goes, a new one comes."""
     bare = _SUFFIX.sub("", name)
-    return f"{bare[: LONGEST_NAME - 9]}_{secrets.token_hex(4)}"
+    return f"{bare[: MAX_NAME_LENGTH - 9]}_{secrets.token_hex(4)}"
 
 
 def notes_on(visit: Visit, job: Job, choices: Choices) -> list[str]:

@@ -15,7 +15,7 @@ from ..visit import Visit, own_path
 from ..waiting_debuggers import debugger_address
 from .job.inside import Inside, inside
 
-LONGEST = 300  # characters of the name of a task or of a debugger
+MAX_LENGTH = 300  # characters of the name of a task or of a debugger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,11 @@ class DebuggerPage:
 async def show_debugger(visit: Visit) -> Response:
     """A script that looks again is told of the job alone: a line that is open stays."""
     asked = visit.request.query_params
-    ref, task, id = visit.request.path_params["ref"], asked.get("task", "")[:LONGEST], asked.get("id", "")[:LONGEST]
+    ref, task, id = (
+        visit.request.path_params["ref"],
+        asked.get("task", "")[:MAX_LENGTH],
+        asked.get("id", "")[:MAX_LENGTH],
+    )
     if visit.wants_part:
         job = (await visit.services.jobs.record(visit.who, ref)).summary
         return await visit.show("debugger/_head.html", DebuggerPage(job=job, task=task, tasks=_names(visit, job, task)))

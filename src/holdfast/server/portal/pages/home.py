@@ -15,7 +15,7 @@ from holdfast.core.scheduling.placement import Amount, Quota
 from holdfast.core.states import JobState
 from holdfast.engines.base import Isolation
 from holdfast.services.installation.status import Capacity
-from holdfast.services.jobs.overview import MOST_COUNTED, OwnJobs
+from holdfast.services.jobs.overview import MAX_COUNTED, OwnJobs
 
 from ...origin import origin_of
 from ..jobs.filters import Filters
@@ -30,8 +30,8 @@ from .job.view import ExitWords, exit_words
 SPAN = "7d"  # as the job list names services.overview.RECENT
 NOW = (JobState.RUNNING, JobState.PENDING, JobState.PREPARING, JobState.HELD)
 LATELY = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
-MOST_GROUPS = 4
-MOST_NODES = 6
+MAX_GROUPS = 4
+MAX_NODES = 6
 UPCOMING = 5
 
 
@@ -106,10 +106,10 @@ async def show_home(visit: Visit) -> Response:
         now=tuple(_tile(jobs, state) for state in NOW),
         lately=tuple(_tile(jobs, state, SPAN) for state in LATELY),
         failures=tuple(_failure(visit, jobs, job) for job in jobs.failed),
-        groups=tuple(groups[:MOST_GROUPS]),
-        more_groups=max(0, len(groups) - MOST_GROUPS),
-        machines=tuple(machines[:MOST_NODES]),
-        more_machines=max(0, len(machines) - MOST_NODES),
+        groups=tuple(groups[:MAX_GROUPS]),
+        more_groups=max(0, len(groups) - MAX_GROUPS),
+        machines=tuple(machines[:MAX_NODES]),
+        more_machines=max(0, len(machines) - MAX_NODES),
         isolated=capacity.engine.isolation is not Isolation.NONE,
         conditions=(await visit.services.place.health()).conditions,
         upcoming=await _upcoming(visit),
@@ -128,7 +128,7 @@ def _failure(visit: Visit, jobs: OwnJobs, job: JobSummary) -> Failure:
 
 def _tile(jobs: OwnJobs, state: JobState, span: str = "") -> Tile:
     count = jobs.counts[state]
-    text = f"{MOST_COUNTED}+" if count >= MOST_COUNTED else str(count)
+    text = f"{MAX_COUNTED}+" if count >= MAX_COUNTED else str(count)
     return Tile(state=state, count=text, href=Filters(mine=True, states=(state,), span=span).address)
 
 

@@ -21,8 +21,8 @@ from holdfast.services.job_changes import News
 
 from ..sockets import Line, socket
 
-PAUSE = 0.3  # seconds between two messages: what happens meanwhile comes together
-MOST_NAMED = 500  # jobs in one message
+INTERVAL = 0.3  # seconds between two messages: what happens meanwhile comes together
+MAX_NAMED = 500  # jobs in one message
 
 
 async def tell_changes(line: Line) -> None:
@@ -38,7 +38,7 @@ async def tell_changes(line: Line) -> None:
             message = (message or {"mark": news.mark, "jobs": []}) | {"calls": calls}
         if message is not None:
             await line.send(message)
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(INTERVAL)
 
 
 def message_of(news: News, actor: Actor, only: str | None) -> dict[str, Any] | None:
@@ -48,7 +48,7 @@ def message_of(news: News, actor: Actor, only: str | None) -> dict[str, Any] | N
     seen = {change.job for change in news.jobs if may(actor, Verb.SEE_JOB, change.group)}
     if only is not None:
         seen &= {only}
-    if len(seen) > MOST_NAMED:
+    if len(seen) > MAX_NAMED:
         return {"mark": news.mark, "all": True}
     if not seen and not news.waiting:
         return None

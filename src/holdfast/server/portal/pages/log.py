@@ -28,9 +28,9 @@ from ..routes import page
 from ..visit import Visit
 
 LINES = 2000
-MOST_BYTES = 512 * 1024  # of them
-MOST_TASKS = 500  # in a list to choose from; with more, their name is typed
-MOST_TRIES = 100
+MAX_BYTES = 512 * 1024  # of them
+MAX_TASKS = 500  # in a list to choose from; with more, their name is typed
+MAX_TRIES = 100
 BIG = 2**62
 
 
@@ -144,16 +144,14 @@ async def _view(
 
 
 def _task_names(job: Job) -> tuple[str, ...]:
-    if sum(role.instances for role in job.roles) > MOST_TASKS:
+    if sum(role.instances for role in job.roles) > MAX_TASKS:
         return ()
     return tuple(f"{role.name}-{index}" for role in job.roles for index in range(role.instances))
 
 
 def _about(view: LogView, chosen: Chosen, tries: tuple[TaskRecord, ...]) -> LogView:
     this = chosen.record
-    known = {(record.attempt, record.task.number) for record in tries[-MOST_TRIES:]} | {
-        (this.attempt, this.task.number)
-    }
+    known = {(record.attempt, record.task.number) for record in tries[-MAX_TRIES:]} | {(this.attempt, this.task.number)}
     return replace(
         view,
         task=this.task.task,
@@ -172,10 +170,10 @@ async def _read(visit: Visit, view: LogView, source: LogSource, start: int | Non
     logs = visit.services.logs
     whole = await logs.span(source)
     if start is not None and whole.start <= start < whole.end:
-        span = await logs.next_lines(source, replace(whole, start=start), LINES, MOST_BYTES)
+        span = await logs.next_lines(source, replace(whole, start=start), LINES, MAX_BYTES)
     else:
         upto = whole.end if end is None else min(max(end, whole.start), whole.end)
-        span = await logs.lines_before(source, replace(whole, end=upto), LINES, MOST_BYTES)
+        span = await logs.lines_before(source, replace(whole, end=upto), LINES, MAX_BYTES)
     data = await read_span(source, span)
     return replace(
         view,

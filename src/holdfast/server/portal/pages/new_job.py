@@ -25,7 +25,7 @@ from ..routes import act, page
 from ..visit import Visit
 
 PATH = "/jobs/new"
-LONGEST_KEY = 64  # of what makes one page differ from another
+MAX_KEY_LENGTH = 64  # of what makes one page differ from another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ async def show_choices(visit: Visit) -> Response:
 
 
 async def submit_job(visit: Visit, form: Form) -> Response:
-    text, group, key = form.raw("text"), form.text("group"), form.text("key")[:LONGEST_KEY]
+    text, group, key = form.raw("text"), form.text("group"), form.text("key")[:MAX_KEY_LENGTH]
     try:
         need_size(visit, text)
         made = await visit.services.jobs.submit(visit.who, text, group=group or None, key=_key(key, text, group))
@@ -155,7 +155,7 @@ async def _show_refused(visit: Visit, form: Form, error: UserError) -> Response:
         Start(text=form.raw("text"), ref=form.text("source")),
         groups,
         choices,
-        key=form.text("key")[:LONGEST_KEY],
+        key=form.text("key")[:MAX_KEY_LENGTH],
         group=group,
         checked=await refused(visit, error, form.raw("text")),
     )

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from holdfast.core.errors import UserError
 from holdfast.core.notices import (
     CHOICES,
-    LONGEST_ADDRESS,
+    MAX_ADDRESS_LENGTH,
     USUAL,
     KnownRecipient,
     NoticeEvent,
@@ -144,7 +144,7 @@ async def add_recipient(visit: Visit, form: Form) -> Response:
         found = replace(
             await _page(visit),
             way=form.text("way"),
-            address=form.text("address")[:LONGEST_ADDRESS],
+            address=form.text("address")[:MAX_ADDRESS_LENGTH],
             events=_chosen(form),
             problems={name: visit.tell_error(error)},
         )

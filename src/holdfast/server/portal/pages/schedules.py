@@ -17,8 +17,8 @@ from ..visit import Visit, own_path
 
 PAGE = 25  # schedules
 RUNS = 20  # of the history, on one page
-LONGEST_FILTER = 200
-MOST_PAGES = 1_000_000 // PAGE
+MAX_FILTER_LENGTH = 200
+MAX_PAGES = 1_000_000 // PAGE
 ORDERS = {  # as a column is asked for -> what it sorts by, and whether it begins with the greatest
     "name": (ScheduleOrder.NAME, False),
     "group": (ScheduleOrder.GROUP, False),
@@ -129,12 +129,12 @@ def _choice(visit: Visit) -> Choice:
     given = visit.request.query_params
     order = given.get("order", "")
     return Choice(
-        group=given.get("group", "")[:LONGEST_FILTER],
+        group=given.get("group", "")[:MAX_FILTER_LENGTH],
         mine=bool(given.get("mine")),
-        text=given.get("text", "").strip()[:LONGEST_FILTER],
+        text=given.get("text", "").strip()[:MAX_FILTER_LENGTH],
         order=order if order in ORDERS else "updated",
         reverse=bool(given.get("reverse")),
-        number=visit.number("page", MOST_PAGES) or 1,
+        number=visit.number("page", MAX_PAGES) or 1,
     )
 
 

@@ -14,7 +14,7 @@ from holdfast.services.inside.stacks import Process, Thread
 from ..routes import page
 from ..visit import Visit
 
-LONGEST = 300  # characters of a task's name
+MAX_LENGTH = 300  # characters of a task's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class StacksPage:
 
 
 async def show_stacks(visit: Visit) -> Response:
-    ref, task = visit.request.path_params["ref"], visit.request.query_params.get("task", "")[:LONGEST]
+    ref, task = visit.request.path_params["ref"], visit.request.query_params.get("task", "")[:MAX_LENGTH]
     found = await visit.services.stacks.dump(visit.who, ref, task or None)
     job = found.entrance.job
     rows = tuple(_shown(visit, each) for each in found.processes)

@@ -13,7 +13,7 @@ from ..routes import page
 from ..visit import Visit, own_path
 from .job.inside import Inside, inside
 
-LONGEST = 300  # characters of a task's name
+MAX_LENGTH = 300  # characters of a task's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TerminalPage:
 
 async def show_terminal(visit: Visit) -> Response:
     """A script that looks again is told of the job alone: a line that is open stays."""
-    ref, task = visit.request.path_params["ref"], visit.request.query_params.get("task", "")[:LONGEST]
+    ref, task = visit.request.path_params["ref"], visit.request.query_params.get("task", "")[:MAX_LENGTH]
     entering = visit.services.entering
     if visit.wants_part:
         job = (await visit.services.jobs.record(visit.who, ref)).summary

@@ -13,8 +13,8 @@ from starlette.requests import Request
 
 from ..errors import PhError
 
-LONGEST_QUERY = 32 * 1024  # characters
-MOST_VALUES = 10_000  # in the variables of one request; clients send a few dozen
+MAX_QUERY_LENGTH = 32 * 1024  # characters
+MAX_VALUES = 10_000  # in the variables of one request; clients send a few dozen
 SMALL = 64 * 1024  # bytes; reading fewer takes less time than handing them to a thread costs
 _FORM = "application/x-www-form-urlencoded"
 
@@ -63,19 +63,19 @@ def _asked(fields: dict[str, Any]) -> Asked:
     if operation is not None and not isinstance(operation, str):
         raise PhError("`operationName` must be a text.")
     if _has_many(variables):
-        raise PhError(f"`variables` may hold at most {MOST_VALUES} values.")
+        raise PhError(f"`variables` may hold at most {MAX_VALUES} values.")
     return Asked(query, variables or {}, operation or None)
 
 
 def _has_many(data: Any) -> bool:
     """Each is checked against the schema, one after the other, while everybody waits."""
     left, count = [data], 0
-    while left and count <= MOST_VALUES:
+    while left and count <= MAX_VALUES:
         value = left.pop()
         if isinstance(value, dict | list):
             count += len(value)
             left.extend(value.values() if isinstance(value, dict) else value)
-    return count > MOST_VALUES
+    return count > MAX_VALUES
 
 
 def _form(text: str) -> dict[str, Any]:

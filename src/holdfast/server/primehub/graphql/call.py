@@ -22,12 +22,12 @@ T = TypeVar("T")
 Info = GraphQLResolveInfo[Any]
 
 BUDGET = 400_000  # values that one answer may be made of
-MOST_IN_LIST = 100_000  # of them in one list: what is made of it in one go, while everybody else waits
+MAX_IN_LIST = 100_000  # of them in one list: what is made of it in one go, while everybody else waits
 A_STEP = 500  # of them; more in one go wait until others have had theirs
 LOOK_UP = 10  # values; about what it costs to look for something that may be there already
-AT_ONCE = 2000  # values an answer is made of before it has to wait for its turn
-MOST_EXPLAINED = 20  # jobs of one answer; each is compared with the queue and the machines
-MOST_TASKS = 200  # of a job that is explained
+BATCH_SIZE = 2000  # values an answer is made of before it has to wait for its turn
+MAX_EXPLAINED = 20  # jobs of one answer; each is compared with the queue and the machines
+MAX_TASKS = 200  # of a job that is explained
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Call:
 
     def spend(self, rows: int) -> None:
         """Before this many rows are shown. Lists within lists grow without end, whatever a query looks like."""
-        self._spend(BUDGET + 1 if rows * self.fields > MOST_IN_LIST else rows * self.fields)
+        self._spend(BUDGET + 1 if rows * self.fields > MAX_IN_LIST else rows * self.fields)
 
     def spend_values(self, values: int) -> None:
         """The same for what has no fields to choose from."""
@@ -72,14 +72,14 @@ class Call:
     @property
     def is_long(self) -> bool:
         """Of so many values that others should not wait for it."""
-        return self._spent > AT_ONCE
+        return self._spent > BATCH_SIZE
 
     def waiting(self, detail: JobDetail) -> Sequence[str]:
         """Why a job waits; of the first few in an answer."""
-        if detail.summary.state is not JobState.PENDING or detail.summary.task_count > MOST_TASKS:
+        if detail.summary.state is not JobState.PENDING or detail.summary.task_count > MAX_TASKS:
             return ()
         self._explained += 1
-        return (self.services.jobs.waiting(detail) or ()) if self._explained <= MOST_EXPLAINED else ()
+        return (self.services.jobs.waiting(detail) or ()) if self._explained <= MAX_EXPLAINED else ()
 
     async def once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """What was looked up for one field of this request is there for the others. Once there are many, they go on one

@@ -25,16 +25,18 @@ from graphql import (
     validate,
 )
 
-from .bodies import LONGEST_QUERY
+from .bodies import MAX_QUERY_LENGTH
 
-MOST_TOKENS = 2000
-MOST_FIELDS = 300  # with every fragment written out
-MOST_WRITTEN = 600  # in all operations and fragments together
-DEEPEST = 20
-MOST_ROOTS = 20  # things asked for at once
-MOST_LOOKED_UP = 400_000  # parts of the schema that a query about the schema itself may be shown
+MAX_TOKENS = 2000
+MAX_FIELDS = 300  # with every fragment written out
+MAX_WRITTEN = 600  # in all operations and fragments together
+MAX_DEPTH = 20
+MAX_ROOTS = 20  # things asked for at once
+MAX_LOOKED_UP = 400_000  # parts of the schema that a query about the schema itself may be shown
 KEPT = 200
-LONGEST_KEPT = 4096  # characters; twice what any client is known to send. A text that was read takes 100 times as much
+MAX_KEPT_LENGTH = (
+    4096  # characters; twice what any client is known to send. A text that was read takes 100 times as much
+)
 OWN_QUERY = "Ask for the schema in a query of its own"
 AT_A_TIME = 2
 
@@ -64,8 +66,8 @@ class Documents:
 
     async def get(self, text: str) -> Document:
         """Refused when it is no good."""
-        if len(text) > LONGEST_QUERY:
-            raise _refuse(f"A query may have at most {LONGEST_QUERY} characters, this one has {len(text)}")
+        if len(text) > MAX_QUERY_LENGTH:
+            raise _refuse(f"A query may have at most {MAX_QUERY_LENGTH} characters, this one has {len(text)}")
         return self._find(text) or await self._read(text)
 
     async def _read(self, text: str) -> Document:
@@ -82,7 +84,7 @@ class Documents:
         return self._kept.get(text)
 
     def _keep(self, text: str, document: Document) -> None:
-        if len(text) <= LONGEST_KEPT:
+        if len(text) <= MAX_KEPT_LENGTH:
             self._kept[text] = document
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
@@ -90,7 +92,7 @@ class Documents:
 
 def read_document(schema: GraphQLSchema, text: str) -> Document:
     try:
-        node = parse(text, max_tokens=MOST_TOKENS, allow_empty_selection_sets=False)
+        node = parse(text, max_tokens=MAX_TOKENS, allow_empty_selection_sets=False)
         fields, about_schema = _measure(node)
     except GraphQLError as error:
         raise Refused([error]) from None
@@ -130,23 +132,23 @@ def _measure(document: DocumentNode) -> tuple[int, bool]:
             kinds.add(_check_roots(sizes.roots(definition.selection_set)))
     if len(kinds) > 1:
         raise GraphQLError(OWN_QUERY)
-    if sizes.of_all() > MOST_WRITTEN:
-        raise GraphQLError(f"Operations and fragments may name at most {MOST_WRITTEN} fields together")
+    if sizes.of_all() > MAX_WRITTEN:
+        raise GraphQLError(f"Operations and fragments may name at most {MAX_WRITTEN} fields together")
     return fields, True in kinds
 
 
 def _check(size: _Size) -> None:
-    if size.fields > MOST_FIELDS:
-        raise GraphQLError(f"A query may ask for at most {MOST_FIELDS} fields, this one asks for {size.fields}")
-    if size.depth > DEEPEST:
-        raise GraphQLError(f"A query may be at most {DEEPEST} fields deep, this one is {size.depth}")
-    if size.looked_up > MOST_LOOKED_UP:
+    if size.fields > MAX_FIELDS:
+        raise GraphQLError(f"A query may ask for at most {MAX_FIELDS} fields, this one asks for {size.fields}")
+    if size.depth > MAX_DEPTH:
+        raise GraphQLError(f"A query may be at most {MAX_DEPTH} fields deep, this one is {size.depth}")
+    if size.looked_up > MAX_LOOKED_UP:
         raise GraphQLError("The query asks for too much of the schema at once")
 
 
 def _check_roots(names: Sequence[str]) -> bool:
-    if len(names) > MOST_ROOTS:
-        raise GraphQLError(f"A query may ask for at most {MOST_ROOTS} things at once, this one asks for {len(names)}")
+    if len(names) > MAX_ROOTS:
+        raise GraphQLError(f"A query may ask for at most {MAX_ROOTS} things at once, this one asks for {len(names)}")
     of_schema = [name for name in names if name in _OF_SCHEMA]
     if of_schema and len(of_schema) < len([name for name in names if name != "__typename"]):
         raise GraphQLError(OWN_QUERY)

@@ -10,7 +10,7 @@ from graphql import GraphQLError
 from holdfast.core.errors import UserError
 from holdfast.store.errors import StoreError
 
-from ..errors import BAD_QUERY, LONGEST, PhError, internal, store_failed, translate
+from ..errors import BAD_QUERY, MAX_LENGTH, PhError, internal, store_failed, translate
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 def describe(error: GraphQLError, request_id: str) -> dict[str, Any]:
     """One of the list. What we did not foresee is logged, and told by its number alone."""
     found = _foreseen(error, request_id)
-    shown: dict[str, Any] = {"message": found.message[:LONGEST]}
+    shown: dict[str, Any] = {"message": found.message[:MAX_LENGTH]}
     if error.locations:
         shown["locations"] = [{"line": place.line, "column": place.column} for place in error.locations[:10]]
     if error.path:

@@ -11,9 +11,9 @@ from ..errors import PhError
 T = TypeVar("T")
 
 ROWS = 10  # of a page
-MOST_ROWS = 100  # around a cursor
+MAX_ROWS = 100  # around a cursor
 LAST_PAGE = 10**9
-LONGEST = 5000  # letters of what is looked for; nothing that lists look into has as many
+MAX_LENGTH = 5000  # letters of what is looked for; nothing that lists look into has as many
 
 Node = Mapping[str, Any]
 
@@ -31,8 +31,8 @@ def rows_asked(args: Mapping[str, Any]) -> int:
     asked = args.get("first") if args.get("first") is not None else args.get("last")
     if asked is None:
         return ROWS
-    if not 0 <= asked <= MOST_ROWS:
-        raise PhError(f"first and last are between 0 and {MOST_ROWS}")
+    if not 0 <= asked <= MAX_ROWS:
+        raise PhError(f"first and last are between 0 and {MAX_ROWS}")
     return int(asked)
 
 
@@ -104,7 +104,7 @@ def _sortable(key: str) -> Callable[[Node], Any]:
 
 def narrow(nodes: Sequence[Node], where: Mapping[str, Any] | None, *searched: str) -> list[Node]:
     """Rows that meet every condition; `searched` are the fields that `search` looks into."""
-    if any(isinstance(value, str) and len(value) > LONGEST for value in (where or {}).values()):
+    if any(isinstance(value, str) and len(value) > MAX_LENGTH for value in (where or {}).values()):
         return []
     return [node for node in nodes if all(_meets(node, name, value, searched) for name, value in (where or {}).items())]
 

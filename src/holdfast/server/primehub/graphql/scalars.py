@@ -10,7 +10,7 @@ from ariadne import ScalarType
 
 from holdfast.core.job import GIB
 
-LARGEST_INT = 2**31 - 1  # that GraphQL can say
+MAX_INT = 2**31 - 1  # that GraphQL can say
 
 json_type = ScalarType("JSON")  # as it is, both ways
 
@@ -43,7 +43,7 @@ def seconds(span: timedelta | None) -> int | None:
 
 def deadline(limit: timedelta | None) -> int:
     """A time limit that is in force; 0 for none."""
-    return 0 if limit is None else min(max(round(limit.total_seconds()), 1), LARGEST_INT)
+    return 0 if limit is None else min(max(round(limit.total_seconds()), 1), MAX_INT)
 
 
 def whole_numbers(value: Any) -> Any:

@@ -16,8 +16,8 @@ from .field_errors import describe
 from .scalars import whole_numbers
 
 LIGHT = 256 * 1024  # letters; an answer with less text is written quicker than it is handed to a thread
-MOST_TEXT = 32 * 1024 * 1024  # letters of one answer
-MOST_ERRORS = 100  # of one answer: every row of a list can have its own
+MAX_TEXT = 32 * 1024 * 1024  # letters of one answer
+MAX_ERRORS = 100  # of one answer: every row of a list can have its own
 AT_A_TIME = 2  # long ones
 
 
@@ -35,11 +35,11 @@ class Writer:
 
 def show(result: ExecutionResult, request_id: str) -> Response:
     """Of what was asked with variables that do not fit there is no data at all."""
-    if count_letters(result.data) > MOST_TEXT:
+    if count_letters(result.data) > MAX_TEXT:
         return answer_refusal(PhError("The answer would be too long. Ask for fewer rows, or for fewer fields."), 400)
     shown: dict[str, Any] = {}
     if result.errors:
-        shown["errors"] = [describe(error, request_id) for error in result.errors[:MOST_ERRORS]]
+        shown["errors"] = [describe(error, request_id) for error in result.errors[:MAX_ERRORS]]
     status = 400 if result.data is None and result.errors and not any(each.path for each in result.errors) else 200
     return answer({**shown, "data": whole_numbers(result.data)}, status)
 

@@ -24,7 +24,7 @@ from holdfast.services.refusals import NoLog
 from ..errors import NOT_FOUND, PhError, not_found
 
 PIECE = 8192  # bytes
-MOST_LINES = 10**9
+MAX_LINES = 10**9
 
 
 async def send_job_log(request: Request) -> Response:
@@ -69,7 +69,7 @@ def _lines(text: str | None) -> int | None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 18):
         raise UserError("tailLines is a whole number", field="tailLines")
-    return min(int(text), MOST_LINES)
+    return min(int(text), MAX_LINES)
 
 
 async def _span(request: Request, source: LogSource, lines: int | None) -> Span:

@@ -29,7 +29,7 @@ Shape = dict[str, Any]
 query, mutation, job_type = QueryType(), MutationType(), ObjectType("PhJob")
 BINDABLES = (query, mutation, job_type)
 
-MOST_LISTED = 100
+MAX_LISTED = 100
 
 
 # -- looking
@@ -46,7 +46,7 @@ async def list_jobs(_: Any, info: Info, where: Shape | None = None, orderBy: Sha
     call = call_of(info)
     if where and where.get("id") is not None:
         return [show_job(call, await find_job(call, where["id"]))]
-    found, _total = await JobList(call, where, orderBy).from_number(0, MOST_LISTED)
+    found, _total = await JobList(call, where, orderBy).from_number(0, MAX_LISTED)
     await call.take(len(found))
     return [show_job(call, detail) for detail in found]
 

@@ -32,7 +32,7 @@ Shape = dict[str, Any]
 query, mutation, schedule_type = QueryType(), MutationType(), ObjectType("PhSchedule")
 BINDABLES = (query, mutation, schedule_type)
 
-MOST_LISTED = 100
+MAX_LISTED = 100
 ORDERS = {
     "displayName": ScheduleOrder.NAME,
     "groupName": ScheduleOrder.GROUP,
@@ -75,7 +75,7 @@ async def connect_schedules(
 async def _first_ones(call: Call, where: Shape, order: Shape | None) -> list[Shape]:
     if where.get("id") is not None:
         return [show_schedule(call, await find_schedule(call, where["id"]))]
-    page = await call.services.schedules.list(call.actor, replace(_query(call, where, order), limit=MOST_LISTED))
+    page = await call.services.schedules.list(call.actor, replace(_query(call, where, order), limit=MAX_LISTED))
     await call.take(len(page.items))
     left = {name: where.get(name) for name in ("displayName_contains", "userId_in")}
     return [dict(each) for each in narrow([show_schedule(call, each) for each in page.items], left)]

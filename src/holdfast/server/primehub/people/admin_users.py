@@ -25,7 +25,7 @@ BINDABLES = (query, mutation)
 
 SEARCHED = ("username", "email", "firstName", "lastName")
 KEPT_FIELDS = ("firstName", "lastName", "volumeCapacity")
-LONGEST_NAME = 255
+MAX_NAME_LENGTH = 255
 LAST_PAGE = 10**6
 
 
@@ -190,6 +190,6 @@ def _kept(before: Shape, data: Shape) -> Shape:
     after = {**before, **{name: data[name] for name in KEPT_FIELDS if name in data}}
     for name in ("firstName", "lastName"):
         text = after.get(name) or ""
-        if len(text) > LONGEST_NAME or not text.isprintable():
-            raise PhError(f"{name} is a text on one line of at most {LONGEST_NAME} characters")
+        if len(text) > MAX_NAME_LENGTH or not text.isprintable():
+            raise PhError(f"{name} is a text on one line of at most {MAX_NAME_LENGTH} characters")
     return {name: value for name, value in after.items() if value is not None}

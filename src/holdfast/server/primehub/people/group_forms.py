@@ -17,7 +17,7 @@ from .shapes import KEPT, kept_with
 
 Shape = dict[str, Any]
 
-MOST = 1_000_000  # cores, GPUs, GB of a quota
+MAX_COUNT = 1_000_000  # cores, GPUs, GB of a quota
 KEPT_FIELDS = ("enabledDeployment", "maxDeploy", "userVolumeCapacity")
 NOT_NULL = {  # what null means nothing for
     "displayName": "display_name",
@@ -76,8 +76,8 @@ def _quota(now: Quota, data: Shape, prefix: str) -> Quota:
 
 
 def _within(value: float, field: str) -> float:
-    if not 0 <= value <= MOST:
-        raise PhError(f"{field} is between 0 and {MOST}, or null for no bound")
+    if not 0 <= value <= MAX_COUNT:
+        raise PhError(f"{field} is between 0 and {MAX_COUNT}, or null for no bound")
     return value
 
 

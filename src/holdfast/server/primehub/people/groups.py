@@ -27,7 +27,7 @@ Shape = dict[str, Any]
 query, mutation, group_type = QueryType(), MutationType(), ObjectType("Group")
 BINDABLES = (query, mutation, group_type)
 
-MOST_DETAILS = 500
+MAX_DETAILS = 500
 MLFLOW = ("trackingUri", "uiUrl", "trackingEnvs", "artifactEnvs")
 
 
@@ -62,7 +62,7 @@ async def show_details(group: Shape, info: Info) -> Shape:
     """A row for each job that has something in use; of the first, where they are many."""
     call = call_of(info)
     uses = await call.once("jobs in use", lambda: call.services.place.jobs_in_use(call.actor))
-    rows = uses.get(group["id"], ())[:MOST_DETAILS]
+    rows = uses.get(group["id"], ())[:MAX_DETAILS]
     call.spend(len(rows))
     return {"details": [_job_row(use) for use in rows]}
 

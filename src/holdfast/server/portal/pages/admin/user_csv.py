@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.services.names import LONGEST_EMAIL, check_text, check_user_name
+from holdfast.services.names import MAX_EMAIL_LENGTH, check_text, check_user_name
 from holdfast.services.people.passwords import check_password
 
-MOST_LINES = 500  # each new password costs the server a moment
+MAX_LINES = 500  # each new password costs the server a moment
 _COLUMNS = {
     "name": "name",
     "user": "name",
@@ -51,9 +51,9 @@ def read_lines(text: str, users: Collection[str], groups: Collection[str]) -> li
     if not rows:
         raise UserError(msg("There is nothing in it"), field="text", hint=msg("Paste lines, or choose a file."))
     columns = _columns(rows[0])
-    if len(rows) - 1 > MOST_LINES:
+    if len(rows) - 1 > MAX_LINES:
         raise UserError(
-            msg("At most {most_lines} users at a time", most_lines=MOST_LINES),
+            msg("At most {most_lines} users at a time", most_lines=MAX_LINES),
             field="text",
             hint=msg("Take several turns."),
         )
@@ -113,7 +113,7 @@ def _check(line: Line, admin: str, taken: set[str], groups: set[str]) -> None:
     check_user_name(line.name)
     if line.name.lower() in taken:
         raise UserError(msg("There is a user {name} already", name=line.name))
-    check_text(line.email, "email", longest=LONGEST_EMAIL)
+    check_text(line.email, "email", longest=MAX_EMAIL_LENGTH)
     if line.password:
         check_password(line.password, user=line.name)
     if admin not in _TRUE | _FALSE:

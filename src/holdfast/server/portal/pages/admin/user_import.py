@@ -14,7 +14,7 @@ from ...fields import FORM, Field, FormPage, Link, Section, try_form
 from ...forms import Form
 from ...routes import act, page
 from ...visit import Visit
-from .user_csv import MOST_LINES, Line, read_lines
+from .user_csv import MAX_LINES, Line, read_lines
 from .users import HOME, PasswordPage
 
 EXAMPLE = "name,email,admin,groups\nada,ada@example.org,false,research|default\n"
@@ -47,7 +47,7 @@ def _form(visit: Visit) -> FormPage:
             "The first line names the columns: name, and where wanted email, password, admin and groups (several with "
             "| between them). Without a password one is made. OpenPAI's username and vc are understood. At most {most} "
             "lines at a time.",
-            most=MOST_LINES,
+            most=MAX_LINES,
         ),
     )
     return FormPage(

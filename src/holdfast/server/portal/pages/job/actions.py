@@ -16,8 +16,8 @@ from ...jobs.first_job import first_job
 from ...routes import act
 from ...visit import Visit
 
-MOST_STOPPED = LIMITS[-1]  # as many as a page shows
-MOST_TOLD = 5  # reasons
+MAX_STOPPED = LIMITS[-1]  # as many as a page shows
+MAX_TOLD = 5  # reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ async def stop_jobs(visit: Visit, form: Form) -> Response:
     ids = list(dict.fromkeys(filter(None, form.all("job"))))
     if not ids:
         raise UserError(msg("No job is selected"), hint=msg("Tick the boxes of those that shall stop."))
-    if len(ids) > MOST_STOPPED:
-        raise UserError(msg("At most {most_stopped} jobs are stopped at once", most_stopped=MOST_STOPPED))
+    if len(ids) > MAX_STOPPED:
+        raise UserError(msg("At most {most_stopped} jobs are stopped at once", most_stopped=MAX_STOPPED))
     told = _tell(visit, await visit.services.jobs.stop_many(visit.who, ids))
     if visit.wants_part:
         return await visit.show("jobs/_stopped.html", told)
@@ -41,11 +41,11 @@ async def stop_jobs(visit: Visit, form: Form) -> Response:
 
 
 def _tell(visit: Visit, report: StopReport) -> Stopped:
-    count, more = len(report.stopped), len(report.failed) - MOST_TOLD
+    count, more = len(report.stopped), len(report.failed) - MAX_TOLD
     done = visit.words.count("{number} job is stopping.", "{number} jobs are stopping.", count).format(number=count)
     failed = [
         visit.say("{job} was not stopped: {reason}.", job=ref[:100], reason=visit.tell(error.message))
-        for ref, error in report.failed[:MOST_TOLD]
+        for ref, error in report.failed[:MAX_TOLD]
     ]
     if more > 0:
         failed.append(visit.words.count("And {number} more.", "And {number} more.", more).format(number=more))

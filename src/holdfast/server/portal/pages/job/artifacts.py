@@ -16,9 +16,9 @@ from ...visit import Visit
 from .view import Section, job_address
 
 PAGE = 200
-MOST_EVENTS = 200  # looked through for what was not kept
-MOST_TEXT = 64 * 1024  # bytes of a text that are shown
-MOST_PICTURE = 20 * 1024 * 1024
+MAX_EVENTS = 200  # looked through for what was not kept
+MAX_TEXT = 64 * 1024  # bytes of a text that are shown
+MAX_PICTURE = 20 * 1024 * 1024
 _ALL_KEPT = re.compile(r"\d+ files? \([^;()]*\) kept as artifacts\.")
 _PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
@@ -89,7 +89,7 @@ def _address(job_id: str, name: str) -> str:
 async def _told(visit: Visit, job: Closeup) -> tuple[str, ...]:
     """Of the newest try of each task, where not all was kept: what was can be seen."""
     newest: dict[str | None, str] = {}
-    for event in await visit.services.closeup.events(job, limit=MOST_EVENTS):
+    for event in await visit.services.closeup.events(job, limit=MAX_EVENTS):
         if event.kind == "artifacts":
             newest.setdefault(event.task, event.message)
     return tuple(
@@ -107,9 +107,9 @@ async def _preview(visit: Visit, job_id: str, name: str) -> Preview | None:
     found = Preview(name=name, size=file.size, download=_address(job_id, name))
     if PurePosixPath(name.lower()).suffix in _PICTURES:
         file.file.close()
-        shown = file.size <= MOST_PICTURE
+        shown = file.size <= MAX_PICTURE
         return _with(found, picture=f"{found.download}?inline=true" if shown else "")
-    end = min(file.size, MOST_TEXT)
+    end = min(file.size, MAX_TEXT)
     async with aclosing(file.chunks(0, end)) as chunks:
         data = b"".join([chunk async for chunk in chunks])
     return _with(found, text=_as_text(data), cut=file.size > end)

@@ -9,7 +9,7 @@ from holdfast.services.jobs.detail import Closeup
 from ...visit import Visit
 from .view import Section, job_address
 
-MOST_SHOWN = 200 * 1024  # characters; a download has all
+MAX_SHOWN = 200 * 1024  # characters; a download has all
 YAML, SOURCE = "yaml", "source"
 
 
@@ -29,8 +29,8 @@ async def _load(visit: Visit, job: Closeup) -> ConfigurationData:
     text = job.record.source if shown == SOURCE else await visit.services.jobs.yaml(visit.who, id)
     return ConfigurationData(
         shown=shown,
-        text=text[:MOST_SHOWN],
-        cut=len(text) > MOST_SHOWN,
+        text=text[:MAX_SHOWN],
+        cut=len(text) > MAX_SHOWN,
         addresses={each: job_address(id, {"section": "configuration", "as": each}) for each in (YAML, SOURCE)},
         download=f"/api/v1/jobs/{id}/{shown}",
         file_name=f"{id}{_suffix(text) if shown == SOURCE else '.yaml'}",

@@ -14,7 +14,7 @@ from holdfast.services.inside.service import Entrance
 from ....origin import host_of
 from ...visit import Visit
 
-MOST_DEBUGGERS = 3  # of one task that are shown
+MAX_DEBUGGERS = 3  # of one task that are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def inside(visit: Visit, entrance: Entrance, debuggers: Sequence[Debugger] = ())
         cli=f"holdfast ssh {entrance.job.id} {shell_quote(entrance.task)}",
         held=entrance.held,
         files_only=entrance.files_only,
-        debuggers=tuple(debuggers[:MOST_DEBUGGERS]),
+        debuggers=tuple(debuggers[:MAX_DEBUGGERS]),
     )
 
 

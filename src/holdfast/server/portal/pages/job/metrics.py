@@ -13,7 +13,7 @@ from ....rest.addresses import PREFIX
 from ...visit import Visit
 from .view import Section, job_address
 
-MOST_CHOICES = 200  # tasks that can be chosen by name
+MAX_CHOICES = 200  # tasks that can be chosen by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ async def _load(visit: Visit, job: Closeup) -> FiguresData:
 
 def _tasks(job: Closeup) -> tuple[str, ...]:
     found = (f"{role.name}-{index}" for role in job.record.job.roles for index in range(role.instances))
-    return tuple(name for _, name in zip(range(MOST_CHOICES), found, strict=False))
+    return tuple(name for _, name in zip(range(MAX_CHOICES), found, strict=False))
 
 
 def _known(asked: str, names: Sequence[str]) -> str:

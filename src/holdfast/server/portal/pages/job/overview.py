@@ -18,7 +18,7 @@ from .tasks import RoleCounts, TaskRow, attempt_asked, role_counts, task_rows, w
 from .view import Section
 
 FEW = 10  # tasks that are shown at once
-MOST_LOOKED = 50  # events that are looked through for warnings
+MAX_LOOKED = 50  # events that are looked through for warnings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class OverviewData:
 async def _load(visit: Visit, job: Closeup) -> OverviewData:
     attempt = attempt_asked(visit, job)
     page = await visit.services.closeup.tasks(job, attempt, limit=FEW)
-    first = await visit.services.closeup.first_events(job, MOST_LOOKED)
+    first = await visit.services.closeup.first_events(job, MAX_LOOKED)
     rows = task_rows(visit, job, page)
     return OverviewData(
         attempt=attempt,
@@ -70,7 +70,7 @@ def _hold(visit: Visit, hold: Hold | None) -> HoldWords | None:
 
 async def _warnings(visit: Visit, job: Closeup, first: tuple[Event, ...]) -> tuple[Event, ...]:
     """Of its submission, and of late."""
-    last = await visit.services.closeup.events(job, limit=MOST_LOOKED) if len(first) == MOST_LOOKED else ()
+    last = await visit.services.closeup.events(job, limit=MAX_LOOKED) if len(first) == MAX_LOOKED else ()
     why = job.record.summary.message
     found = {
         event.seq: event for event in (*first, *reversed(last)) if event.kind == "warning" and _is_news(event, why)

@@ -18,8 +18,8 @@ from .inside import Inside, insides, needs_key
 from .view import ExitWords, Section, exit_words, job_address, kind_words
 
 PAGE = 100
-LONGEST = 200  # characters of a filter
-MOST_PAGES = 10**6
+MAX_LENGTH = 200  # characters of a filter
+MAX_PAGES = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def attempt_asked(visit: Visit, job: Closeup) -> int:
 
 async def _load(visit: Visit, job: Closeup) -> TasksData:
     attempt, filter = attempt_asked(visit, job), _filter(visit)
-    number = visit.number("page", MOST_PAGES) or 1
+    number = visit.number("page", MAX_PAGES) or 1
     closeup = visit.services.closeup
     page = await closeup.tasks(job, attempt, filter, offset=(number - 1) * PAGE, limit=PAGE)
     task = visit.request.query_params.get("task", "")[:300]
@@ -111,7 +111,7 @@ async def _load(visit: Visit, job: Closeup) -> TasksData:
 
 def _filter(visit: Visit) -> TaskFilter:
     """What is no such thing is left aside."""
-    said = {name: value.strip()[:LONGEST] for name, value in visit.request.query_params.items()}
+    said = {name: value.strip()[:MAX_LENGTH] for name, value in visit.request.query_params.items()}
     state, kind = said.get("state", ""), said.get("kind", "")
     return TaskFilter(
         role=said.get("role") or None,

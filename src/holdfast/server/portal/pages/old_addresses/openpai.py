@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from holdfast.core.states import JobState
 
-from ...jobs.filters import LONGEST, Filters
+from ...jobs.filters import MAX_LENGTH, Filters
 from ...routes import page
 from ...visit import Visit
 from ..job.view import job_address
@@ -31,14 +31,14 @@ async def home(visit: Visit) -> Response:
 async def job_list(visit: Visit) -> Response:
     asked = visit.request.query_params
     states = [state for word in asked.get("status", "").split(",") for state in STATES.get(word.strip().lower(), ())]
-    user = asked.get("user", "").split(",")[0].strip()[:LONGEST]
+    user = asked.get("user", "").split(",")[0].strip()[:MAX_LENGTH]
     mine = user in (ME, visit.who.name)
     filters = Filters(
-        groups=tuple(filter(None, asked.get("vcName", "")[:LONGEST].split(","))),
+        groups=tuple(filter(None, asked.get("vcName", "")[:MAX_LENGTH].split(","))),
         mine=mine,
         user="" if mine else user,
         states=tuple(state for state in JobState if state in states),
-        text=asked.get("keyword", "").strip()[:LONGEST],
+        text=asked.get("keyword", "").strip()[:MAX_LENGTH],
     )
     return visit.go(filters.address)
 

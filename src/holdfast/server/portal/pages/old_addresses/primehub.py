@@ -13,7 +13,7 @@ from holdfast.core.messages import msg
 
 from ....any_path import AnyPath  # noqa: F401 - {path:any}
 from ...jobs.choices import groups_to_choose
-from ...jobs.filters import LONGEST, Filters
+from ...jobs.filters import MAX_LENGTH, Filters
 from ...routes import page
 from ...visit import Visit
 from ..group_pages import group_path_of
@@ -52,7 +52,7 @@ async def admin(visit: Visit) -> Response:
 
 
 async def job_list(visit: Visit) -> Response:
-    return visit.go(Filters(groups=await _groups(visit) or (_path(visit)[:LONGEST],)).address)
+    return visit.go(Filters(groups=await _groups(visit) or (_path(visit)[:MAX_LENGTH],)).address)
 
 
 async def new_job(visit: Visit) -> Response:

@@ -6,7 +6,7 @@
 //   run = { text, style, odd }                                        // odd: stands for a character that is not seen
 
 export const PLAIN = Object.freeze({ fg: null, bg: null, bold: false, dim: false, italic: false, underline: false, strike: false, inverse: false });
-export const MOST_RUNS = 500; // of a line; what is left of it has no colours
+export const MAX_RUNS = 500; // of a line; what is left of it has no colours
 const WIDEST = 20000; // columns that a cursor can be sent to
 
 // eslint-disable-next-line no-control-regex
@@ -39,7 +39,7 @@ class Runs {
   write(text, style) {
     if (!text) return;
     const last = this.#runs.at(-1);
-    if (last && (last.style === style || this.#runs.length >= MOST_RUNS)) last.text += text;
+    if (last && (last.style === style || this.#runs.length >= MAX_RUNS)) last.text += text;
     else this.#runs.push({ text, style });
   }
 
@@ -181,7 +181,7 @@ function split({ text, style }) {
   const found = [];
   let at = 0;
   for (const { 0: character, index } of text.matchAll(ODD)) {
-    if (found.length >= MOST_RUNS) break;
+    if (found.length >= MAX_RUNS) break;
     if (index > at) found.push({ text: text.slice(at, index), style });
     found.push({ text: nameOf(character), style, odd: true });
     at = index + character.length;

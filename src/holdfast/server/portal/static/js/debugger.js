@@ -6,8 +6,8 @@ import { TaskLine } from "./task_line.js";
 
 const HELLO = "#holdfast json\n"; // asks paipdb to tell where the program stands
 const PROMPT = "(Pdb) ";
-const MOST_SHOWN = 200_000; // characters of the console
-const MOST_KEPT = 200; // lines that were typed
+const MAX_SHOWN = 200_000; // characters of the console
+const MAX_KEPT = 200; // lines that were typed
 
 class DebuggerView {
   #line = null;
@@ -98,7 +98,7 @@ class DebuggerView {
   }
 
   #enter(text) {
-    if (text.trim() && this.#typed.at(-1) !== text) this.#typed = keep([...this.#typed, text].slice(-MOST_KEPT));
+    if (text.trim() && this.#typed.at(-1) !== text) this.#typed = keep([...this.#typed, text].slice(-MAX_KEPT));
     this.#at = this.#typed.length;
     this.field.value = "";
     this.#send(text);
@@ -121,8 +121,8 @@ class DebuggerView {
   #print(text) {
     this.console.append(text);
     this.#shown += text.length;
-    if (this.#shown > MOST_SHOWN) {
-      this.console.textContent = this.console.textContent.slice(-MOST_SHOWN / 2);
+    if (this.#shown > MAX_SHOWN) {
+      this.console.textContent = this.console.textContent.slice(-MAX_SHOWN / 2);
       this.#shown = this.console.textContent.length;
     }
     this.console.scrollTop = this.console.scrollHeight;

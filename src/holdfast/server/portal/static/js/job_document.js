@@ -1,8 +1,8 @@
 // A job file as a document that a form can read and change: comments, order and everything the form does not know stay.
 // Values are texts as they are spelled, so that 007 stays 007. No DOM here; `yaml` is the package of that name.
 
-const MOST_TEXT = 200_000; // characters; longer files are edited as text alone
-const MOST_VALUES = 20_000; // with everything that anchors repeat
+const MAX_TEXT = 200_000; // characters; longer files are edited as text alone
+const MAX_VALUES = 20_000; // with everything that anchors repeat
 const ORDER = ["name", "description", "group", "image", "instances", "command", "commands", "env", "instance_type", "resources", "ports",
   "mounts", "completion", "shell_options", "workdir", "roles", "secrets", "export_secrets", "gang", "retry", "time_limit", "grace",
   "hold", "priority", "tags", "datasets", "files", "extras"];
@@ -13,7 +13,7 @@ export class JobDocument {
   constructor(yaml, text) {
     this.yaml = yaml;
     this.json = parseJson(text);
-    this.tooLong = text.length > MOST_TEXT;
+    this.tooLong = text.length > MAX_TEXT;
     this.options = writing(text);
     this.readable = false;
     if (this.tooLong) return;
@@ -41,7 +41,7 @@ export class JobDocument {
   // The whole file: mappings as objects, lists as arrays, everything else as text, nothing as null. null: too much of it.
   values() {
     if (!this.known) {
-      const budget = { left: MOST_VALUES };
+      const budget = { left: MAX_VALUES };
       const tree = plain(this.yaml, this.document, this.document.contents, budget);
       this.known = { tree: budget.left < 0 ? null : tree };
     }

@@ -15,14 +15,14 @@ const INKS = {
 const FILLS = ["#1b2530", "#b3261e", "#1e7a45", "#d9a400", "#2463d1", "#9c34b8", "#0b7080", "#d5dde5", "#52606d", "#ff8a80", "#7fd6a0", "#f5d98a", "#7fb5ff", "#e0a3f5", "#6fd3e0", "#ffffff"];
 
 const known = new Map();
-const MOST_KNOWN = 4096;
+const MAX_KNOWN = 4096;
 
 /** { color, background } for CSS, each null where the page's own is right. */
 export function coloursOf(style) {
   if (style.fg === null && style.bg === null && !style.inverse && !style.dim) return { color: null, background: null };
   const key = `${style.fg}/${style.bg}/${style.inverse}/${style.dim}`;
   if (!known.has(key)) {
-    if (known.size >= MOST_KNOWN) known.clear();
+    if (known.size >= MAX_KNOWN) known.clear();
     known.set(key, inBoth(inTheme(style, "light"), inTheme(style, "dark")));
   }
   return known.get(key);

@@ -3,9 +3,9 @@
 import { PLAIN } from "./ansi.js";
 import { makeRow } from "./log_rows.js";
 
-const MOST_ROWS = 10000;
-const MOST_BYTES = 4 * 1024 * 1024;
-const MOST_NODES = 80000;
+const MAX_ROWS = 10000;
+const MAX_BYTES = 4 * 1024 * 1024;
+const MAX_NODES = 80000;
 const BATCH = 250; // rows
 
 export class LogWindow {
@@ -27,7 +27,7 @@ export class LogWindow {
   }
 
   get isFull() {
-    return this.rows > MOST_ROWS || this.bytes > MOST_BYTES || this.nodes > MOST_NODES;
+    return this.rows > MAX_ROWS || this.bytes > MAX_BYTES || this.nodes > MAX_NODES;
   }
 
   /** Empty, at another place of the log. */
