@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from holdfast.reach import MAX_COUNT, Reach, Silent
+from holdfast.reach import MAX_COUNT, HangGuard, NotResponding
 
 
 def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:
@@ -20,10 +20,10 @@ def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:
         answer.wait()
 
     async def go() -> None:
-        reach = Reach("test")
+        reach = HangGuard("test")
         both = await asyncio.gather(*(reach.look("/dead", look, 0.05) for _ in range(5)), return_exceptions=True)
-        assert [type(each) for each in both] == [Silent] * 5
-        with pytest.raises(Silent):
+        assert [type(each) for each in both] == [NotResponding] * 5
+        with pytest.raises(NotResponding):
             await reach.look("/dead", look, 0.05)
         await reach.look("/alive", lambda: None, 60)
         await reach.look("/odd", lambda: 1 / 0, 60)  # an error is an answer
@@ -39,7 +39,7 @@ def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:
 
 def test_those_who_look_at_the_same_time_are_told_the_same() -> None:
     async def go() -> None:
-        reach, answer = Reach("test"), threading.Event()
+        reach, answer = HangGuard("test"), threading.Event()
         looks = [asyncio.ensure_future(reach.look("/here", answer.wait, 60)) for _ in range(4)]
         await asyncio.sleep(0)
         answer.set()
@@ -50,7 +50,7 @@ def test_those_who_look_at_the_same_time_are_told_the_same() -> None:
 
 def test_results_and_errors_come_back() -> None:
     async def go() -> None:
-        reach = Reach("test")
+        reach = HangGuard("test")
         assert await reach.run(lambda: 7, 60) == 7
         with pytest.raises(ZeroDivisionError):
             await reach.run(lambda: 1 / 0, 60)
@@ -62,10 +62,10 @@ def test_only_so_many_threads_are_lost() -> None:
     answer = threading.Event()
 
     async def go() -> None:
-        reach = Reach("test")
+        reach = HangGuard("test")
         calls = [asyncio.ensure_future(reach.run(answer.wait, 60)) for _ in range(MAX_COUNT)]
         await asyncio.sleep(0)
-        with pytest.raises(Silent):
+        with pytest.raises(NotResponding):
             await reach.run(lambda: 1, 60)
         answer.set()
         assert await asyncio.gather(*calls) == [True] * MAX_COUNT
@@ -98,7 +98,7 @@ async def test_a_cancellation_that_comes_with_the_answer_is_not_lost(
     monkeypatch: pytest.MonkeyPatch, how: str, steps: int
 ) -> None:
     """A server that ends just then would wait for ever for whoever went on."""
-    reach, answer = Reach("test"), asyncio.get_running_loop().create_future()
+    reach, answer = HangGuard("test"), asyncio.get_running_loop().create_future()
     monkeypatch.setattr(reach, "begin", lambda call: answer)
     nothing = lambda: None  # noqa: E731
     task = asyncio.create_task(reach.run(nothing, 60) if how == "run" else reach.look("/", nothing, 60))

@@ -23,7 +23,7 @@ from holdfast.core.conditions import Condition
 from holdfast.core.errors import UserError
 from holdfast.core.exits.specs import load_specs
 from holdfast.disk_space import is_disk_full
-from holdfast.engines.base import EngineHealth, Measures
+from holdfast.engines.base import EngineHealth, SupportsMetrics
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.engines.embedded.lifecycle.ownership import describe_task_of
 from holdfast.engines.embedded.options import EmbeddedOptions
@@ -156,13 +156,13 @@ async def parts(
     `own_ports`: those that the server listens on. Yields the services and, at the very first start, the admin's
     password.
     """
-    from holdfast.controller.clockwork import Clockwork
+    from holdfast.controller.clockwork import ScheduleRunner
     from holdfast.controller.disk_guard import DiskGuard, MinFree
     from holdfast.controller.disk_monitor import DiskMonitor, FilesDiskMonitor
     from holdfast.controller.gateway import GatewayOf
     from holdfast.controller.live import Limits
     from holdfast.controller.loop import Controller
-    from holdfast.controller.retention import ArtifactRetention, AuditRetention, FigureRetention, Retention
+    from holdfast.controller.retention import ArtifactRetention, AuditRetention, MetricsRetention, Retention
     from holdfast.services import build_services
     from holdfast.store import people
     from holdfast.store.database import Store
@@ -224,10 +224,10 @@ async def parts(
         await controller.recover()
         retention, clockwork = (
             Retention(store, engine, _days(settings.logs.keep_days)),
-            Clockwork(services.schedules.due),
+            ScheduleRunner(services.schedules.due),
         )
         artifacts, audit = ArtifactRetention(services.artifact_sweep), AuditRetention(services.audit, services.tokens)
-        figures = FigureRetention(store, services.metrics.files, controller, _days(settings.metrics.keep_days))
+        figures = MetricsRetention(store, services.metrics.files, controller, _days(settings.metrics.keep_days))
         await disk_monitor.try_check()  # before the first task starts
         work = (
             controller.run,
@@ -358,7 +358,7 @@ def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
     """None where nothing is to be measured, or cannot be."""
     from holdfast.controller.sampling import Sampler
 
-    if services.metrics.enabled and isinstance(engine, Measures):
+    if services.metrics.enabled and isinstance(engine, SupportsMetrics):
         return Sampler(engine, services.metrics.files, looked=services.vitals.looked)
     return None
 
@@ -366,7 +366,7 @@ def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
 def _noticing(store: Store, services: Services, controller: Controller) -> list[Work]:
     """What makes and sends notices; where they are switched off, nothing does."""
     from holdfast.controller.delivery import Delivery, Patience
-    from holdfast.controller.noticing import NoticeRetention, Noticing
+    from holdfast.controller.noticing import NotificationRetention, NotificationWatcher
     from holdfast.store.notifications.occurrences import end_noticing
 
     chosen = services.settings.notices
@@ -374,10 +374,10 @@ def _noticing(store: Store, services: Services, controller: Controller) -> list[
         return [lambda: store.write(end_noticing)]
     patience = Patience(first_wait=timedelta(seconds=chosen.first_wait), give_up=timedelta(hours=chosen.give_up_hours))
     delivery = Delivery(store, services.notices.sending, patience)
-    noticing = Noticing(services.notices.making, delivery.stir)
+    noticing = NotificationWatcher(services.notices.making, delivery.stir)
     controller.on_change(noticing.job_changed)
     services.schedules.due.missed = noticing.stir
-    return [noticing.run, delivery.run, NoticeRetention(services.notices).run]
+    return [noticing.run, delivery.run, NotificationRetention(services.notices).run]
 
 
 def _hold_limits(settings: Settings) -> HoldLimits:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 MAX_COUNT = 200  # calls that have not returned
 
 
-class Silent(Exception):
+class NotResponding(Exception):
     """It does not answer."""
 
 
@@ -29,7 +29,7 @@ class _Look:
     began: float
 
 
-class Reach:
+class HangGuard:
     def __init__(self, name: str) -> None:
         self._name = name
         self._looks: dict[str, _Look] = {}
@@ -42,12 +42,12 @@ class Reach:
             look = self._looks[path] = _Look(asyncio.ensure_future(self._until_done(path, call)), time.monotonic())
         left = look.began + patience - time.monotonic()
         if left <= 0:
-            raise Silent
+            raise NotResponding
         try:
             async with asyncio.timeout(left):  # wait_for of Python 3.11 loses a cancellation that comes with the answer
                 return await asyncio.shield(look.answer)
         except TimeoutError:
-            raise Silent from None
+            raise NotResponding from None
 
     async def _until_done(self, path: str, call: Callable[[], object]) -> object:
         try:
@@ -63,14 +63,14 @@ class Reach:
             async with asyncio.timeout(patience):
                 return await asyncio.shield(self.begin(call))
         except TimeoutError:
-            raise Silent from None
+            raise NotResponding from None
 
     def begin(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Will have what `call` returns or raises, if it ever does."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if self._running >= MAX_COUNT:
-            done.set_exception(Silent())
+            done.set_exception(NotResponding())
             return done
         self._running += 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.api.metrics import GpuFigures, JobNow, TaskFigures, TaskNow
+from holdfast.api.metrics import GpuMetrics, JobNow, TaskFigures, TaskNow
 from holdfast.cli import output
 from holdfast.cli.jobs.top_job import job_page, show_rate
 
@@ -48,7 +48,7 @@ def test_a_running_job_is_watched_until_ctrl_c(cli: Cli, place: dict[str, str]) 
 
 def test_many_tasks_with_gpus_fit_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "width", lambda: 80)
-    gpus = tuple(GpuFigures(index=n, percent=90 + n, memory=70 * GIB, memory_total=141 * GIB) for n in range(8))
+    gpus = tuple(GpuMetrics(index=n, percent=90 + n, memory=70 * GIB, memory_total=141 * GIB) for n in range(8))
     figures = TaskFigures(
         at=0, cpu=12345, memory=987.6 * GIB, memory_limit=1024 * GIB, net_in=9.9e9, disk_read=1e7, gpus=gpus
     )

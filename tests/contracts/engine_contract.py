@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.core.attempt import Observation, Seen
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.base import Engine, KeepsArtifacts, Launch, LeftOut, LogSource, Measures, Stream
+from holdfast.engines.base import Engine, KeepsArtifacts, Launch, LeftOut, LogSource, Stream, SupportsMetrics
 from holdfast.services.logs.reading import follow
 
 TIMEOUT = 60.0  # seconds; only a broken engine ever waits that long
@@ -376,7 +376,7 @@ class EngineContract:
 
     def test_what_runs_or_is_held_is_measured_and_nothing_else(self) -> None:
         async def scenario(rig: Rig) -> None:
-            if not isinstance(rig.engine, Measures):
+            if not isinstance(rig.engine, SupportsMetrics):
                 pytest.skip("this engine does not measure")
             await rig.start_and_wait_for(b"up", "runs", "echo up\nsleep 600")
             await rig.run("held", "exit 3", hold=True)
@@ -392,7 +392,7 @@ class EngineContract:
             assert again["runs"].cpu >= first["runs"].cpu
             assert await rig.engine.measure([]) == {}
             await rig.reopen()
-            assert isinstance(rig.engine, Measures)
+            assert isinstance(rig.engine, SupportsMetrics)
             await rig.engine.observe(everyone)
             later = await rig.engine.measure(everyone)
             assert set(later) == {"runs", "held"}

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from holdfast.core.errors import UserError
-from holdfast.core.notices import KnownRecipient, NoticeEvent, NoticeState, Notify, Recipient, Way
+from holdfast.core.notices import KnownRecipient, NotificationEvent, NotificationState, Notify, Recipient, Way
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import RunResult, Schedule
 from holdfast.store import people, schedules
@@ -18,7 +18,7 @@ from holdfast.store.notifications import creation as notice_making
 from holdfast.store.notifications import occurrences as happenings
 from holdfast.store.notifications import recipients
 from holdfast.store.notifications import records as notices
-from holdfast.store.notifications.records import NewNotice, Result
+from holdfast.store.notifications.records import NewNotification, Result
 from holdfast.store.tables import notice_recipients as recipient_table
 from holdfast.store.tables import notices as notice_table
 from tests.store.opened import NOW, Opened, a_job, a_user
@@ -26,26 +26,26 @@ from tests.store.opened import NOW, Opened, a_job, a_user
 from .store_schedules_contract import add
 
 KINDS = ("failed", "started")
-NOTIFY = Notify(events=frozenset({NoticeEvent.FAILED}))
+NOTIFY = Notify(events=frozenset({NotificationEvent.FAILED}))
 TO_ANN = KnownRecipient(
     id="to-1",
     user="änn",
     recipient=Recipient(
         way=Way.WEBHOOK,
         address="https://example.org/ü?secret",
-        events=frozenset({NoticeEvent.FAILED, NoticeEvent.HELD}),
+        events=frozenset({NotificationEvent.FAILED, NotificationEvent.HELD}),
     ),
     created_at=NOW,
 )
 
 
-def a_notice(number: int = 0, **more: object) -> NewNotice:
-    made = NewNotice(
+def a_notice(number: int = 0, **more: object) -> NewNotification:
+    made = NewNotification(
         id=f"notice-{number}",
         user="änn",
         way=Way.WEBHOOK,
         address=f"https://host{number % 3}.example.org/secret",
-        event=NoticeEvent.FAILED,
+        event=NotificationEvent.FAILED,
         happening=f"job-1 {number}",
         job_id="job-1",
         subject="a\0b",
@@ -59,7 +59,7 @@ class NoticesContract:
     def _looked(self, opened: Opened, limit: int = 100) -> happenings.Happenings:
         return opened.read(happenings.happenings, KINDS, limit)
 
-    def _make(self, opened: Opened, *made: NewNotice, most: int = 100) -> int | None:
+    def _make(self, opened: Opened, *made: NewNotification, most: int = 100) -> int | None:
         found = self._looked(opened)
         return opened.write(notice_making.make_notices, found.before, found.after, made, most)
 
@@ -76,8 +76,8 @@ class NoticesContract:
         opened.write(recipients.add_recipient, replace(TO_ANN, id="to-3", user="bob"), 2)
         assert opened.read(recipients.list_recipients, "änn")[0] == TO_ANN
         assert opened.read(recipients.users_with_recipients) == {"änn", "bob"}
-        assert opened.write(recipients.set_events, "to-2", frozenset({NoticeEvent.STARTED}))
-        assert opened.read(recipients.list_recipients, "änn")[1].recipient.events == {NoticeEvent.STARTED}
+        assert opened.write(recipients.set_events, "to-2", frozenset({NotificationEvent.STARTED}))
+        assert opened.read(recipients.list_recipients, "änn")[1].recipient.events == {NotificationEvent.STARTED}
         assert opened.write(recipients.remove_recipient, "to-2")
         assert not opened.write(recipients.remove_recipient, "to-2")
         opened.write(people.delete_user, "bob")
@@ -159,7 +159,7 @@ class NoticesContract:
         assert left(users=["änn"]) == []
         assert left(under_way=[due[0].seq]) == ["1", "2", "3"]
         seq = due[0].seq
-        lost = Result(seq=seq, tries=1, claimed=False, state=NoticeState.WAITING, at=later, next_at=later)
+        lost = Result(seq=seq, tries=1, claimed=False, state=NotificationState.WAITING, at=later, next_at=later)
         assert opened.write(notices.claim, seq, 0)
         assert not opened.write(notices.claim, seq, 0)
         opened.write(notices.settle, lost)  # of one that did not get it
@@ -167,14 +167,14 @@ class NoticesContract:
         opened.write(notices.settle, replace(lost, claimed=True, error="answered 500"))
         assert not opened.write(notices.claim, seq, 0)
         assert opened.write(notices.claim, seq, 1)
-        opened.write(notices.settle, replace(lost, tries=2, claimed=True, state=NoticeState.SENT, next_at=None))
+        opened.write(notices.settle, replace(lost, tries=2, claimed=True, state=NotificationState.SENT, next_at=None))
         assert opened.read(notices.next_due, NOW) == NOW + timedelta(seconds=1)
         assert opened.write(notices.claim, seq + 1, 0)
         assert opened.write(notices.leave_unconfirmed, later, "cut off") == 1
         shown = {each.id: each for each in opened.read(notices.list_notices, "änn", None, 9)}
-        assert (shown["notice-0"].state, shown["notice-0"].tries) == (NoticeState.SENT, 2)
+        assert (shown["notice-0"].state, shown["notice-0"].tries) == (NotificationState.SENT, 2)
         assert shown["notice-0"].ended_at == later
-        assert (shown["notice-1"].state, shown["notice-1"].error) == (NoticeState.UNCONFIRMED, "cut off")
+        assert (shown["notice-1"].state, shown["notice-1"].error) == (NotificationState.UNCONFIRMED, "cut off")
         assert list(shown) == ["notice-3", "notice-2", "notice-1", "notice-0"]
         assert [each.id for each in opened.read(notices.list_notices, "änn", shown["notice-1"].seq, 9)] == ["notice-0"]
         assert opened.read(notices.list_notices, "bob", None, 9) == []
@@ -192,7 +192,7 @@ class NoticesContract:
         assert self._make(opened, *every, most=3) == 9 + 6
         assert opened.read(notice_making.count_recent, "änn", NOW + timedelta(minutes=1)) == 3
         shown = opened.read(notices.list_notices, "änn", None, 99)[:6]
-        assert {(each.event, each.job_id) for each in shown} == {(NoticeEvent.LEFT_OUT, None)}
+        assert {(each.event, each.job_id) for each in shown} == {(NotificationEvent.LEFT_OUT, None)}
         until = NOW + timedelta(hours=1, seconds=10)  # when the second of the three is an hour old
         assert sorted(str(each.next_at) for each in shown if each.next_at == until) == [str(until)] * 3
         opened.submit("y")
@@ -213,16 +213,19 @@ class NoticesContract:
     def test_what_somebody_has_to_act_upon_is_told_all_the_same(self, opened: Opened) -> None:
         opened.write(happenings.begin_noticing)
         opened.submit("x")
-        urgent = [a_notice(number, event=NoticeEvent.HOLD_ENDING) for number in range(3, 12)]
+        urgent = [a_notice(number, event=NotificationEvent.HOLD_ENDING) for number in range(3, 12)]
         assert self._make(opened, a_notice(0), a_notice(1), *urgent, most=1) == 1 + 2 + 9
         opened.submit("y")
         assert (
-            self._make(opened, a_notice(20, event=NoticeEvent.HELD), a_notice(23, event=NoticeEvent.HELD), most=1) == 3
+            self._make(
+                opened, a_notice(20, event=NotificationEvent.HELD), a_notice(23, event=NotificationEvent.HELD), most=1
+            )
+            == 3
         )
         assert [each.event for each in opened.read(notices.list_notices, "änn", None, 3)] == [
-            NoticeEvent.LEFT_OUT,
-            NoticeEvent.LEFT_OUT,
-            NoticeEvent.HELD,
+            NotificationEvent.LEFT_OUT,
+            NotificationEvent.LEFT_OUT,
+            NotificationEvent.HELD,
         ]
 
     def test_a_damaged_address_is_none_and_others_are_read(self, opened: Opened) -> None:

@@ -25,7 +25,7 @@ from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.job import Job, Resources, Role
 from holdfast.core.records import Event, NewEvent
 from holdfast.core.states import JobState
-from holdfast.engines.base import ArtifactSink, LeftOut, OutOfReach
+from holdfast.engines.base import ArtifactSink, ArtifactsUnavailable, LeftOut
 from holdfast.engines.fake import FakeEngine, FakeMachine
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.errors import StoreError
@@ -325,7 +325,7 @@ def _raise(error: Exception) -> Callable[[ArtifactSink], None]:
     ("trouble", "words"),
     [
         (
-            _raise(OutOfReach("artifacts in the task's home is not a folder")),
+            _raise(ArtifactsUnavailable("artifacts in the task's home is not a folder")),
             "No artifacts were kept: artifacts in the",
         ),
         (_raise(OSError(errno.ENOSPC, "No space left on device")), "the disk of shared files is full"),

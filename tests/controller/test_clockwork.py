@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.controller import clockwork
-from holdfast.controller.clockwork import Clockwork
+from holdfast.controller.clockwork import ScheduleRunner
 from holdfast.core.records import JobFilter, JobSummary
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
@@ -33,7 +33,7 @@ def anyio_backend() -> str:
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with open_house(tmp_path / "home") as opened:
         opened.controller.on_end(opened.services.schedules.due.job_ended)
-        going = asyncio.create_task(Clockwork(opened.services.schedules.due, clock=opened.clock.now).run())
+        going = asyncio.create_task(ScheduleRunner(opened.services.schedules.due, clock=opened.clock.now).run())
         yield opened
         going.cancel()
         with suppress(asyncio.CancelledError):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.controller.delivery import CUT_OFF, PER_LANE, Delivery, Patience
-from holdfast.controller.noticing import Noticing
-from holdfast.core.notices import NoticeRecord, NoticeState, wait_after
+from holdfast.controller.noticing import NotificationWatcher
+from holdfast.core.notices import NoticeRecord, NotificationState, wait_after
 from holdfast.core.states import JobState
 from holdfast.store.notifications import records as notice_rows
 from tests.services.hooks import Hook
@@ -81,7 +81,7 @@ async def test_one_that_fails_ten_times_gets_it_in_the_end_once(post: Post) -> N
     await post.tell(hook)
     start = post.house.clock.now()
     (record,) = await post.until_over()
-    assert (record.state, record.tries, record.error) == (NoticeState.SENT, 11, "")
+    assert (record.state, record.tries, record.error) == (NotificationState.SENT, 11, "")
     assert [len(hook.posts), len(hook.taken)] == [11, 1]
     assert len({one.id for one in hook.posts}) == 1
     assert len({one.raw for one in hook.posts}) == 1
@@ -95,13 +95,13 @@ async def test_one_that_is_gone_gets_it_when_it_comes_back(post: Post) -> None:
     await post.tell(hook, jobs=3)
     await post.try_all()
     assert {(each.state, each.error) for each in await post.records()} == {
-        (NoticeState.WAITING, "nothing takes connections there")
+        (NotificationState.WAITING, "nothing takes connections there")
     }
     post.house.clock.forward(5)
     await post.try_all()
     hook.open()
     records = await post.until_over()
-    assert {each.state for each in records} == {NoticeState.SENT}
+    assert {each.state for each in records} == {NotificationState.SENT}
     assert sorted(one.id for one in hook.taken) == sorted(each.id for each in records)
 
 
@@ -112,7 +112,7 @@ async def test_one_that_never_comes_is_given_up_after_a_day(post: Post) -> None:
     await post.tell(hook)
     start = post.house.clock.now()
     (record,) = await post.until_over()
-    assert record.state is NoticeState.FAILED
+    assert record.state is NotificationState.FAILED
     assert timedelta(hours=22) < post.house.clock.now() - start <= timedelta(hours=24)
     assert record.tries > 20
 
@@ -122,7 +122,7 @@ async def test_one_that_refuses_is_asked_a_few_times(post: Post) -> None:
     hook = post.hook(*[404] * 9)
     await post.tell(hook)
     (record,) = await post.until_over()
-    assert (record.state, record.tries, record.error) == (NoticeState.FAILED, 3, "answered 404")
+    assert (record.state, record.tries, record.error) == (NotificationState.FAILED, 3, "answered 404")
 
 
 @pytest.mark.anyio
@@ -132,7 +132,7 @@ async def test_one_that_has_too_much_to_do_says_when(post: Post) -> None:
     await post.try_all()
     (record,) = await post.records()
     assert record.next_at == post.house.clock.now() + timedelta(seconds=1800)
-    assert (await post.until_over())[0].state is NoticeState.SENT
+    assert (await post.until_over())[0].state is NotificationState.SENT
 
 
 @pytest.mark.release
@@ -140,7 +140,7 @@ async def test_one_that_has_too_much_to_do_says_when(post: Post) -> None:
 async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody(post: Post) -> None:
     """Jobs end, and others are told, while it hangs."""
     silent, quick = post.hook(*[Hook.SILENT] * 100), post.hook()
-    noticing = Noticing(post.house.services.notices.making, post.delivery.stir)
+    noticing = NotificationWatcher(post.house.services.notices.making, post.delivery.stir)
     post.house.controller.on_change(noticing.job_changed)
     loops = [asyncio.create_task(work) for work in (noticing.run(), post.delivery.run())]
     try:
@@ -152,7 +152,7 @@ async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody
         await asyncio.to_thread(quick.wait, many)
         await asyncio.to_thread(silent.seen.wait, lambda posts: len(posts) >= many)
         async with asyncio.timeout(60):
-            while any(each.state is NoticeState.SENDING for each in await post.records()):
+            while any(each.state is NotificationState.SENDING for each in await post.records()):
                 await asyncio.sleep(0.05)
     finally:
         for loop in loops:
@@ -163,7 +163,10 @@ async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody
     assert len({one.id for one in silent.posts}) == len(silent.posts) == many
     assert len({one.id for one in quick.posts}) == len(quick.posts) == many
     told = {(each.state, each.error) for each in await post.records()}
-    assert told == {(NoticeState.UNCONFIRMED, f"no answer within {TIMEOUT} seconds"), (NoticeState.SENT, "")}
+    assert told == {
+        (NotificationState.UNCONFIRMED, f"no answer within {TIMEOUT} seconds"),
+        (NotificationState.SENT, ""),
+    }
 
 
 @pytest.mark.anyio
@@ -177,7 +180,7 @@ async def test_two_deliveries_send_each_once(post: Post) -> None:
             await delivery.idle()
 
     await asyncio.gather(all_of(post.delivery), all_of(other))
-    assert {each.state for each in await post.records()} == {NoticeState.SENT}
+    assert {each.state for each in await post.records()} == {NotificationState.SENT}
     assert len({one.id for one in hook.posts}) == len(hook.posts) == 10
 
 
@@ -193,8 +196,8 @@ async def test_what_was_being_sent_when_a_server_ended_is_not_sent_again(post: P
     await post.delivery.recover()
     await post.until_over()
     first, second = await post.records()
-    assert (first.state, first.error) == (NoticeState.UNCONFIRMED, CUT_OFF)
-    assert second.state is NoticeState.SENT
+    assert (first.state, first.error) == (NotificationState.UNCONFIRMED, CUT_OFF)
+    assert second.state is NotificationState.SENT
     assert [one.id for one in hook.posts] == [second.id]
 
 

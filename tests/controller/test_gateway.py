@@ -13,7 +13,7 @@ from holdfast.core.job import Job, Role
 from holdfast.core.states import JobState
 from holdfast.launching import Gateway
 from holdfast.launching.keys import job_pair
-from holdfast.services.inside.ssh_gateway import SshGate
+from holdfast.services.inside.ssh_gateway import SshGateway
 from holdfast.settings import SshSettings
 from holdfast.store.vault import Vault
 
@@ -22,8 +22,8 @@ from .test_loop import run, running
 KEY = job_pair(bytes(32)).public
 
 
-def gate(host: str = "127.0.0.1", **settings: bool) -> SshGate:
-    return SshGate(SshSettings(host=host, **settings))  # type: ignore[arg-type]
+def gate(host: str = "127.0.0.1", **settings: bool) -> SshGateway:
+    return SshGateway(SshSettings(host=host, **settings))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from holdfast.core.scheduling.backfill import Reckoning, reserved_starts
+from holdfast.core.scheduling.backfill import TimeEstimates, reserved_starts
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Amount, Node, Placed, Quota, Request, Waiting
 from holdfast.core.scheduling.placing import place
@@ -85,8 +85,8 @@ class World:
             for attempt_id in [held for held in self.ledger.held if held.split(".")[0] == id]:
                 self.ledger.release(attempt_id)
 
-    def reckoning(self) -> Reckoning:
-        return Reckoning(float(self.now), self._must_end, lambda id: self.specs[id].limit)
+    def reckoning(self) -> TimeEstimates:
+        return TimeEstimates(float(self.now), self._must_end, lambda id: self.specs[id].limit)
 
     def _must_end(self, attempt_id: str) -> float | None:
         id = attempt_id.split(".")[0]

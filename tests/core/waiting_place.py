@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from holdfast.core.job import GIB
-from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.backfill import TimeEstimates
 from holdfast.core.scheduling.blockers import Known, Wait
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Amount, Node, Placed, Quota, Request, Waiting
@@ -90,7 +90,7 @@ class Place:
         assert found is not None
         return found
 
-    def reckoning(self) -> Reckoning:
+    def reckoning(self) -> TimeEstimates:
         def ends(attempt_id: str) -> float | None:
             job = self.jobs[attempt_id.split(".")[0]]
             return None if job.hours is None else (job.hours - job.ran) * 3600
@@ -99,7 +99,7 @@ class Place:
             hours = self.jobs[job_id].hours
             return None if hours is None else hours * 3600
 
-        return Reckoning(0.0, ends, longest)
+        return TimeEstimates(0.0, ends, longest)
 
     def about(self, job_id: str) -> Known:
         job = self.jobs[job_id]

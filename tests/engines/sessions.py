@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from holdfast.engines.base import Command, Engine, LetsIn, Session
+from holdfast.engines.base import Command, Engine, Session, SupportsExec
 
 
 class Said(NamedTuple):
@@ -15,8 +15,8 @@ class Said(NamedTuple):
     errors: str
 
 
-def let_in(engine: Engine) -> LetsIn:
-    assert isinstance(engine, LetsIn)
+def let_in(engine: Engine) -> SupportsExec:
+    assert isinstance(engine, SupportsExec)
     return engine
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.core.attempt import Seen
 from holdfast.core.job import Mount
-from holdfast.engines.base import Isolation, LeftOut, OutOfReach
+from holdfast.engines.base import ArtifactsUnavailable, Isolation, LeftOut
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.tree_removal import remove_tree
@@ -132,7 +132,7 @@ def test_a_link_never_leads_to_the_machine(tmp_path: Path, where: str, options: 
         await rig.run("other", "mkdir ~/artifacts; echo theirs > ~/artifacts/x")
         seen = await rig.run("a", f"ln -s {where.format(other=other.path, secret=secret)} ~/artifacts")
         assert seen.artifacts
-        with suppress(OutOfReach):  # or an empty folder of the task's own, which lay below what it saw
+        with suppress(ArtifactsUnavailable):  # or an empty folder of the task's own, which lay below what it saw
             assert not collect(rig.engine, "a").files
 
     play(tmp_path / "home", scenario, options)
@@ -151,7 +151,7 @@ def test_a_link_never_leads_to_the_machine(tmp_path: Path, where: str, options: 
 def test_what_is_no_folder_is_told(tmp_path: Path, script: str, why: str) -> None:
     async def scenario(rig: Rig) -> None:
         assert (await rig.run("a", script)).artifacts
-        with pytest.raises(OutOfReach, match=why):
+        with pytest.raises(ArtifactsUnavailable, match=why):
             collect(rig.engine, "a")
 
     play(tmp_path / "home", scenario)
@@ -165,7 +165,7 @@ def test_a_home_that_became_a_link_leads_nowhere(tmp_path: Path) -> None:
 
     async def scenario(rig: Rig) -> None:
         await rig.run("a", f"cd /; rm -rf /home/jovyan; rmdir /home; ln -s {tmp_path} /home")
-        with pytest.raises(OutOfReach):
+        with pytest.raises(ArtifactsUnavailable):
             collect(rig.engine, "a")
 
     play(tmp_path / "home", scenario)
@@ -183,7 +183,7 @@ def test_a_mounts_source_that_became_a_link_is_not_followed(tmp_path: Path) -> N
         await rig.run("a", "echo mine > /data/x; ln -s /data ~/artifacts", mounts=mounts)
         shared.rename(tmp_path / "moved")
         shared.symlink_to(secret)
-        with pytest.raises(OutOfReach):
+        with pytest.raises(ArtifactsUnavailable):
             collect(rig.engine, "a")
 
     play(tmp_path / "home", scenario)
@@ -266,7 +266,7 @@ def test_nothing_stays_open_whoever_fails(tmp_path: Path) -> None:
         await rig.run("a", "mkdir -p ~/artifacts/a/b/c; echo > ~/artifacts/a/b/c/d")
         await rig.run("b", "ln -s /etc/nothing ~/artifacts")
         before = _open_files()
-        for name, error in (("a", OSError), ("b", OutOfReach)):
+        for name, error in (("a", OSError), ("b", ArtifactsUnavailable)):
             with pytest.raises(error):
                 rig.engine.collect(name, Failing())  # type: ignore[attr-defined]
         assert collect(rig.engine, "a").files

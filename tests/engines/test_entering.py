@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.core.attempt import Seen
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.base import Command, Inside, Isolation, NoEntry, Session, Terminal
+from holdfast.engines.base import Command, ExecRefused, Inside, Isolation, Session, Terminal
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.cgroups import pids_in
 from holdfast.engines.embedded.processes import start_ticks
@@ -61,7 +61,7 @@ def test_one_that_is_still_being_set_up_is_waited_for(tmp_path: Path, options: E
             await rig.engine.start(launch(f"seen-{number}", STAND))
             assert await let_in(rig.engine).processes(f"seen-{number}") is not None
             await rig.engine.start(launch(f"reached-{number}", STAND))
-            with pytest.raises(NoEntry, match="Nothing listens on port 9 "):
+            with pytest.raises(ExecRefused, match="Nothing listens on port 9 "):
                 await let_in(rig.engine).connect(f"reached-{number}", 9)
 
     play(tmp_path, scenario, options)
@@ -141,7 +141,7 @@ def test_what_cannot_be_run(tmp_path: Path, options: EmbeddedOptions | None) -> 
         assert (await inside(rig.engine, "a", Command(argv=(f"{home}/plain", "x")))).out == "x\n"
         assert (await inside(rig.engine, "a", Command(argv=("",)))).code == 127
         for bad in (Command(script="a\0b"), Command(env={"a=b": "c"}), Command(argv=("x" * 200_000,))):
-            with pytest.raises(NoEntry):
+            with pytest.raises(ExecRefused):
                 await let_in(rig.engine).enter("a", bad)
 
     play(tmp_path, scenario, options)
@@ -247,7 +247,7 @@ def test_sessions_end_with_their_task(tmp_path: Path, options: EmbeddedOptions |
             await everything(session.read)
             assert await session.wait() == 137
             session.close()
-        with pytest.raises(NoEntry, match="has ended"):
+        with pytest.raises(ExecRefused, match="has ended"):
             await let_in(rig.engine).enter("a", SHELL)
 
     play(tmp_path, scenario, options)
@@ -323,11 +323,11 @@ def test_who_is_not_there_cannot_be_entered(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         assert (await rig.run("a", "true")).seen is Seen.EXITED
         for name in ("a", "never", "../a", "/etc"):
-            with pytest.raises(NoEntry):
+            with pytest.raises(ExecRefused):
                 await let_in(rig.engine).enter(name, Command(argv=("true",)))
-            with pytest.raises(NoEntry):
+            with pytest.raises(ExecRefused):
                 await let_in(rig.engine).connect(name, 80)
-            with pytest.raises(NoEntry):
+            with pytest.raises(ExecRefused):
                 await let_in(rig.engine).processes(name)
 
     play(tmp_path, scenario)
@@ -431,7 +431,7 @@ def test_ports(tmp_path: Path, options: EmbeddedOptions | None, address: str) ->
         assert await reader.read() == b"task"
         writer.close()
         await end(rig, name)
-        with pytest.raises(NoEntry):
+        with pytest.raises(ExecRefused):
             await let_in(rig.engine).connect(name, port)
 
     play(tmp_path, scenario, options)
@@ -446,9 +446,9 @@ def test_ports_of_others_are_not_reached(tmp_path: Path, options: EmbeddedOption
         await rig.start_and_wait_for(b"up", name, STAND)
         theirs = await port_of(rig, other, listening_task("127.0.0.1"))
         for number in (port, theirs):
-            with pytest.raises(NoEntry, match=f"Nothing listens on port {number} of worker-0"):
+            with pytest.raises(ExecRefused, match=f"Nothing listens on port {number} of worker-0"):
                 await let_in(rig.engine).connect(name, number)
-        with pytest.raises(NoEntry):
+        with pytest.raises(ExecRefused):
             await let_in(rig.engine).connect(name, 65536)
         server.close()
         await server.wait_closed()

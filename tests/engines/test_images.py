@@ -15,7 +15,7 @@ from holdfast.core.errors import UserError
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded.image import Image
-from holdfast.engines.embedded.images.image_store import ImageShelf
+from holdfast.engines.embedded.images.image_store import ImageStore
 from holdfast.engines.embedded.images.tars import BadArchive
 from tests.contracts.engine_contract import Rig, launch, read_all
 
@@ -35,13 +35,13 @@ from .archives import (
 from .playing import need, play
 
 
-def shelf(tmp_path: Path) -> ImageShelf:
+def shelf(tmp_path: Path) -> ImageStore:
     folder = tmp_path / "images"
     folder.mkdir()
-    return ImageShelf(folder)
+    return ImageStore(folder)
 
 
-def add(images: ImageShelf, file: Path, data: bytes, name: str = "tiny:1") -> Image:
+def add(images: ImageStore, file: Path, data: bytes, name: str = "tiny:1") -> Image:
     file.write_bytes(data)
     images.add(name, file)
     image = images.find(name)

@@ -17,20 +17,20 @@ import pytest
 from holdfast.core.attempt import Seen
 from holdfast.core.job import GIB, MIB, Resources
 from holdfast.core.metrics.samples import Reading
-from holdfast.engines.base import Measures
+from holdfast.engines.base import SupportsMetrics
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions, cgroups
 from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.metrics import process_metrics as process_figures
 from holdfast.engines.embedded.metrics import rounds, traffic
 from holdfast.engines.embedded.metrics.cgroup_metrics import (
-    GroupFigures,
+    CgroupMetrics,
     GroupFiles,
     find_files,
     read_group,
     read_processes,
 )
 from holdfast.engines.embedded.metrics.process_trees import Forest
-from holdfast.engines.embedded.metrics.rounds import Rising, Subject
+from holdfast.engines.embedded.metrics.rounds import MonotonicCounter, Subject
 from holdfast.engines.embedded.processes import COOKIE, descendants
 from tests.contracts.engine_contract import TIMEOUT, Rig, launch, read_all
 
@@ -47,7 +47,7 @@ def off_by(found: float | None, known: float) -> float:
 
 
 async def read(rig: Rig, *names: str) -> list[Reading]:
-    assert isinstance(rig.engine, Measures)
+    assert isinstance(rig.engine, SupportsMetrics)
     found = await rig.engine.measure(names)
     return [found[name] for name in names]
 
@@ -430,7 +430,7 @@ def test_what_a_child_wrote_counts_once_however_late_it_is_waited_for(
 
 
 def test_a_rising_counter_goes_on_from_where_it_stood() -> None:
-    counter = Rising()
+    counter = MonotonicCounter()
     assert [counter.read(found) for found in (5, 9, 4, 6)] == [5, 9, 9, 11]
     assert counter.read(1, sure=False) == 11  # somebody went while we looked: perhaps a mere chance
     assert counter.read(7) == 12
@@ -484,7 +484,7 @@ def test_the_last_figures_of_a_task_are_read_beside_the_event_loop(
 ) -> None:
     readers = []
 
-    def note_reader(files: GroupFiles) -> GroupFigures:
+    def note_reader(files: GroupFiles) -> CgroupMetrics:
         readers.append(threading.current_thread())
         return read_group(files)
 
@@ -574,7 +574,7 @@ def test_files_of_version_2(tmp_path: Path) -> None:
     )
     (tmp_path / "a/memory.swap.current").write_text("4096\n")
     files = find_files([folder])
-    assert read_group(files) == GroupFigures(
+    assert read_group(files) == CgroupMetrics(
         cpu=2.5,
         throttled=0.75,
         memory=700000,
@@ -607,7 +607,7 @@ def test_files_of_version_1(tmp_path: Path) -> None:
             "total_inactive_file 200000\ntotal_active_file 100000\ntotal_swap 4096\n",
         ),
     ]
-    expected = GroupFigures(cpu=2.5, throttled=0.75, memory=700000, memory_peak=1200000, swap=4096)
+    expected = CgroupMetrics(cpu=2.5, throttled=0.75, memory=700000, memory_peak=1200000, swap=4096)
     assert read_group(find_files(folders)) == expected
     assert find_files(folders).number == 0
     unified = write_files(
@@ -622,5 +622,5 @@ def test_files_of_a_group_that_is_gone(tmp_path: Path) -> None:
     folder = write_files(tmp_path / "a", cgroup__events="", cpu__stat="usage_usec 1\n", memory__current="1\n")
     files = find_files([folder, str(tmp_path / "never")])
     shutil.rmtree(folder)
-    assert read_group(files) == GroupFigures()
+    assert read_group(files) == CgroupMetrics()
     assert read_processes(files) == []

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.attempt import Seen
 from holdfast.core.job import Mount
-from holdfast.engines.base import Isolation, NoEntry
+from holdfast.engines.base import ExecRefused, Isolation
 from holdfast.engines.embedded import EmbeddedEngine, EmbeddedOptions
 from holdfast.engines.embedded import engine as engine_module
 from holdfast.engines.embedded.cgroups import find_cgroups
@@ -53,7 +53,7 @@ def test_it_goes_when_nobody_is_inside_any_more(tmp_path: Path, monkeypatch: pyt
         pids = [info.pid for info in await engine.processes("a")]
         while any(start_ticks(pid) for pid in pids):
             await asyncio.sleep(0.01)
-        with pytest.raises(NoEntry):
+        with pytest.raises(ExecRefused):
             await inside(rig.engine, "a", "true")
         await engine.revive(launch("a", FAILS))
         assert (await inside(rig.engine, "a", "cat ~/file")).out == "mine\n"
@@ -74,9 +74,9 @@ def test_it_ends_when_it_is_stopped_or_removed(tmp_path: Path, options: Embedded
             await end()
             assert [pid for pid in pids if start_ticks(pid) is not None] == []
             assert groups_of("a") == []
-            with pytest.raises(NoEntry):
+            with pytest.raises(ExecRefused):
                 await engine.processes("a")
-        with pytest.raises(NoEntry, match="Nothing is left"):
+        with pytest.raises(ExecRefused, match="Nothing is left"):
             await engine.revive(launch("a", FAILS))
         assert await read_all(rig.log("a")) == b"said\n"
 
@@ -120,11 +120,11 @@ def test_who_runs_or_never_ran_is_left_alone(tmp_path: Path, monkeypatch: pytest
 
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", "echo up; sleep 600")
-        with pytest.raises(NoEntry, match="still being stopped"):
+        with pytest.raises(ExecRefused, match="still being stopped"):
             await let_in(rig.engine).revive(launch("a", "true"))
         assert not Path(folder_of(tmp_path, "a")["revived"]).exists()
         for name in ("never", "../a"):
-            with pytest.raises(NoEntry):
+            with pytest.raises(ExecRefused):
                 await let_in(rig.engine).revive(launch(name, "true"))
 
     play(tmp_path, scenario)
@@ -164,7 +164,7 @@ def test_links_that_a_task_left_lead_nowhere(tmp_path: Path) -> None:
             assert seen.code == 3, await read_all(rig.log(name))
             if b"->" not in await read_all(rig.log(name)):
                 continue  # the task could not even make it
-            with pytest.raises(NoEntry, match="a link in the way of"):
+            with pytest.raises(ExecRefused, match="a link in the way of"):
                 await let_in(rig.engine).revive(launch(name, way, mounts=mounts))
         assert list((tmp_path / "goal").iterdir()) == []
 
@@ -187,7 +187,7 @@ def test_it_stands_on_the_image_that_it_ran_on(tmp_path: Path) -> None:
             assert (await inside(engine, version, "read line </version; echo $line")).out == f"{version}\n"
         await engine.stop("one", 0)
         await engine.remove_image("mine")
-        with pytest.raises(NoEntry, match="image"):
+        with pytest.raises(ExecRefused, match="image"):
             await let_in(engine).revive(launch("one", "", image="mine"))
 
     play(tmp_path / "home", scenario)

@@ -9,13 +9,13 @@ import pytest
 
 from holdfast.core.codec import job_from_json, job_to_json
 from holdfast.core.errors import InvalidJob, UserError
-from holdfast.core.notices import USUAL, NoticeEvent, Notify, Way
+from holdfast.core.notices import USUAL, NotificationEvent, Notify, Way
 from holdfast.jobspec import job_schema, parse_job, render_openpai_yaml, render_yaml
 from holdfast.jobspec.notifying import parse_notify, with_notify
 
 from .test_holds import V1, V2
 
-E = NoticeEvent
+E = NotificationEvent
 OWN = Notify(events=frozenset({E.FAILED, E.HELD}))
 
 

@@ -15,7 +15,7 @@ from holdfast.core.states import TaskState
 from holdfast.engines.base import Launch, Stream
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
-from holdfast.launching import Launcher, Surroundings
+from holdfast.launching import LaunchContext, Launcher
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.playing import play
 
@@ -77,7 +77,7 @@ def placed(job: Job, *, unplaced: int = 0, id: str = "j1", ports_from: int = 20_
 
 def launch_of(job: Job | JobSnapshot, number: int = 0, **surroundings: Any) -> Launch:
     snapshot = placed(job) if isinstance(job, Job) else job
-    given = Surroundings(**{"addresses": ADDRESSES, **surroundings})
+    given = LaunchContext(**{"addresses": ADDRESSES, **surroundings})
     return Launcher(snapshot).launch(snapshot.tasks[number], given)
 
 

@@ -14,7 +14,7 @@ from holdfast.core.identity import container_uid
 from holdfast.core.job import Mount
 from holdfast.engines.base import Isolation, Stream
 from holdfast.engines.embedded import EmbeddedOptions
-from holdfast.engines.embedded.images.image_store import ImageShelf
+from holdfast.engines.embedded.images.image_store import ImageStore
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.archives import config, docker_archive, shell_entries, tar
 from tests.engines.playing import need, play
@@ -218,7 +218,7 @@ def on_a_tiny_image(home: Path, *programs: str) -> Ran:
     archive = home / "tiny.tar"
     (home / "images").mkdir(parents=True)
     archive.write_bytes(docker_archive([tar(shell_entries(*programs))], config(WorkingDir="/work dir")))
-    ImageShelf(home / "images").add("tiny", archive)
+    ImageStore(home / "images").add("tiny", archive)
     commands = [
         "echo $PAI_WORK_DIR $PAI_JOB_NAME",
         "false | true",

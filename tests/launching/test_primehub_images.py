@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import Isolation
-from holdfast.engines.embedded.images.image_store import ImageShelf
+from holdfast.engines.embedded.images.image_store import ImageStore
 from tests.engines.archives import Entry, config, docker_archive, entry, folder, link, shell_entries, tar
 from tests.engines.playing import health_here, need
 
@@ -31,7 +31,7 @@ def run_on(place: Place, entries: list[Entry], command: str, tools: tuple[str, .
     file = place.root / "image.tar"
     settings = config(Env=["HOME=/opt/home", "PATH=/bin"], WorkingDir="/opt/app")
     file.write_bytes(docker_archive([tar([*shell_entries(*tools), *entries])], settings))
-    ImageShelf(images).add("tiny:1", file)
+    ImageStore(images).add("tiny:1", file)
     return place.run(primehub_job(command, image="tiny:1"), **more)
 
 

@@ -200,13 +200,13 @@ def test_an_endless_line(desk: Bench) -> None:
 
 def test_strangers_do_not_keep_others_out(desk: Bench) -> None:
     program = desk.debug(WAITS)
-    strangers = []
+    foreign_processes = []
     for _ in range(12):
-        strangers.append(Client(program.port()))
-        strangers[-1].wait_for("Token: ")
-    assert strangers[0].rest() == ""
+        foreign_processes.append(Client(program.port()))
+        foreign_processes[-1].wait_for("Token: ")
+    assert foreign_processes[0].rest() == ""
     program.client().prompt()
-    for stranger in strangers:
+    for stranger in foreign_processes:
         stranger.close()
 
 

@@ -18,7 +18,7 @@ from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.metrics.samples import Current, GpuReading, GpuState, Reading
 from holdfast.core.metrics.samples import Sample as Used
-from holdfast.core.notices import NoticeState
+from holdfast.core.notices import NotificationState
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Amount, GroupUse, Node, NodeUse, Quota
 from holdfast.core.states import JobState, TaskState
@@ -186,7 +186,7 @@ def test_machines_groups_disks_and_notices() -> None:
         nodes=[node],
         groups=[group],
         disks=[Disk(path="/state", free=5, total=9), Disk(path="/away", free=None, total=None)],
-        notices={NoticeState.FAILED: 3},
+        notices={NotificationState.FAILED: 3},
         health=Health((SANDBOX,)),
     )
     assert value(told, "configured_gpu_count", node="gpu-7") == 2

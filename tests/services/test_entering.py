@@ -12,7 +12,7 @@ import pytest
 from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.states import JobState
-from holdfast.engines.base import Command, Launch, NoEntry, ProcessInfo, Session
+from holdfast.engines.base import Command, ExecRefused, Launch, ProcessInfo, Session
 from holdfast.engines.fake import FakeEngine
 from holdfast.services.inside.service import BetweenTasksLimit, Entering, limit_open
 from holdfast.services.refusals import Unavailable
@@ -66,12 +66,12 @@ class OpenEngine(FakeEngine):
 
     async def enter(self, attempt_id: str, command: Command) -> Session:
         if command.script == "nonsense":
-            raise NoEntry("That cannot be run.")
+            raise ExecRefused("That cannot be run.")
         self.entered.append(attempt_id)
         return Visit()
 
     async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        raise NoEntry(f"Nothing listens on port {port}.")
+        raise ExecRefused(f"Nothing listens on port {port}.")
 
     async def revive(self, launch: Launch) -> None:
         self.revived.append(launch.attempt_id)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.controller.retention import FigureRetention
+from holdfast.controller.retention import MetricsRetention
 from holdfast.core.errors import NotFound, UserError
 from holdfast.core.metrics.samples import RINGS
 from holdfast.core.states import JobState
@@ -155,7 +155,7 @@ async def test_figures_go_some_days_after_the_end_and_those_of_unknown_jobs_at_o
     long_ago = (datetime.now(UTC) - timedelta(days=40)).timestamp()
     for path in (files.path(f"{ended[0]}.0.main-0.0"), files.path(f"{running}.0.a-0.0")):
         os.utime(path, (long_ago, long_ago))
-    retention = FigureRetention(house.store, files, house.controller, timedelta(days=30))
+    retention = MetricsRetention(house.store, files, house.controller, timedelta(days=30))
     for part in range(SHARDS):
         await retention.sweep(part)
     kept = sorted(path.name for path in files.folder.glob("*/*/*"))

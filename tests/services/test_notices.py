@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.controller.delivery import UNREADABLE, Delivery
-from holdfast.controller.noticing import Noticing
+from holdfast.controller.noticing import NotificationWatcher
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.holding import warned_from
-from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way
+from holdfast.core.notices import NoticeRecord, NotificationEvent, NotificationState, Way
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
@@ -27,7 +27,7 @@ from holdfast.services.notifications.smtp import mail_of
 from holdfast.services.refusals import TooManyRequests
 from holdfast.store.jobs import events as event_rows
 from holdfast.store.notifications import occurrences as happenings
-from holdfast.store.notifications.records import NewNotice
+from holdfast.store.notifications.records import NewNotification
 from holdfast.store.tables import notice_recipients as recipient_table
 from holdfast.store.tables import notices as notice_table
 
@@ -112,7 +112,7 @@ async def test_a_failed_job_is_told_to_whoever_wants_it(desk: Desk, hook: Hook) 
     assert signature == hmac.new(key, stamp.encode() + b"." + web.raw, hashlib.sha256).hexdigest()
     assert key != desk.notices.secret(desk.house.admin, known.recipient.address).encode()
     (first, second) = await desk.records(ann)
-    assert {first.state, second.state} == {NoticeState.SENT}
+    assert {first.state, second.state} == {NotificationState.SENT}
     assert await desk.told() == 0
     assert len(hook.posts) == 2
 
@@ -222,12 +222,12 @@ async def test_a_schedule_that_did_not_run_is_told_of(desk: Desk, hook: Hook) ->
 
 
 def test_nothing_in_a_name_becomes_a_header() -> None:
-    notice = NewNotice(
+    notice = NewNotification(
         id="notice-1",
         user="ann",
         way=Way.MAIL,
         address="team@example.org",
-        event=NoticeEvent.FAILED,
+        event=NotificationEvent.FAILED,
         happening="job-1 1",
         job_id=None,
         subject="a\r\nBcc: x@example.org\n\n\u2028<b>",
@@ -256,7 +256,7 @@ async def test_mails_are_sent_to_whom_the_admin_allows(tmp_path: Path) -> None:
             house.clock.forward(3600)
             await desk.send()
         states = {record.address: (record.state, record.error) for record in await desk.records(ann)}
-        assert states["far@elsewhere.net"] == (NoticeState.FAILED, "this server sends no mails to elsewhere.net")
+        assert states["far@elsewhere.net"] == (NotificationState.FAILED, "this server sends no mails to elsewhere.net")
         assert {mail.to for mail in server.mails} == {"team@example.org", "ann@lab.example.org"}
         assert len(server.mails) == 2
         read = message_from_string(server.mails[0].text, policy=policy.default)
@@ -280,7 +280,7 @@ async def test_a_mail_that_is_not_answered_is_not_sent_again(tmp_path: Path) -> 
         await house.run(FAILS)
         await desk.told()
         (record,) = await desk.records()
-        assert (record.state, record.error) == (NoticeState.UNCONFIRMED, "the mail server did not answer in time")
+        assert (record.state, record.error) == (NotificationState.UNCONFIRMED, "the mail server did not answer in time")
         house.clock.forward(86400)
         await desk.send()
         assert len(server.mails) == 1
@@ -370,7 +370,7 @@ async def test_with_nobody_to_tell_nothing_is_looked_at(desk: Desk) -> None:
         nonlocal made
         made += 1
 
-    noticing = Noticing(desk.notices.making, count)
+    noticing = NotificationWatcher(desk.notices.making, count)
     house.controller.on_change(noticing.job_changed)
     await house.run(FAILS)
     assert not noticing._stirred.is_set()
@@ -429,14 +429,14 @@ async def test_a_damaged_address_holds_up_nothing_else(
     await desk.house.run(FAILS)
     await desk.told()
     records = await desk.records()
-    assert (records[0].state, records[0].error) == (NoticeState.FAILED, UNREADABLE)
-    assert {each.state for each in records[1:]} == {NoticeState.SENT}
+    assert (records[0].state, records[0].error) == (NotificationState.FAILED, UNREADABLE)
+    assert {each.state for each in records[1:]} == {NotificationState.SENT}
     assert sorted(post.id for post in hook.posts) == sorted(each.id for each in records[1:])
     logged = [each.message for each in caplog.records if each.name.startswith("holdfast") and "address" in each.message]
     assert logged == ["the address of a recipient cannot be read", "the address of a notice cannot be read"]
     with pytest.raises(Conflict):
         await desk.notices.test(admin, broken.id)
-    assert (await desk.notices.choose(admin, broken.id, ["held"])).recipient.events == {NoticeEvent.HELD}
+    assert (await desk.notices.choose(admin, broken.id, ["held"])).recipient.events == {NotificationEvent.HELD}
     await desk.notices.remove(admin, broken.id)
     assert len(await desk.notices.recipients(admin)) == 1
 
@@ -458,7 +458,7 @@ async def test_recipients_are_ones_own(desk: Desk, hook: Hook) -> None:
             await absent
     assert [each.id for each in await desk.notices.recipients(desk.house.admin, "ann")] == [known.id]
     chosen = await desk.notices.choose(ann, known.id, ["started", "held"])
-    assert chosen.recipient.events == {NoticeEvent.STARTED, NoticeEvent.HELD}
+    assert chosen.recipient.events == {NotificationEvent.STARTED, NotificationEvent.HELD}
     raw = (desk.house.home / "holdfast.db").read_bytes() + (desk.house.home / "holdfast.db-wal").read_bytes()
     assert b"abcdefghijklmnop" not in raw
     await desk.notices.remove(ann, known.id)

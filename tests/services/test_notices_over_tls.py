@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.notices import NoticeState
+from holdfast.core.notices import NotificationState
 from holdfast.services.notifications import webhook_request as posting
 
 from .certificates import make_certificate
@@ -55,7 +55,7 @@ async def test_an_https_webhook_arrives_where_its_certificate_is_trusted(tmp_pat
         other = await notices.add(house.admin, "webhook", hook.url.replace("127.0.0.1", "localhost"))
         assert (await notices.test(house.admin, other.id)).said == "TLS failed"  # it is shown for another name
         states = [each.state for each in (await notices.list(house.admin)).items]
-        assert states == [NoticeState.FAILED, NoticeState.SENT, NoticeState.FAILED]
+        assert states == [NotificationState.FAILED, NotificationState.SENT, NotificationState.FAILED]
     hook.close()
 
 

@@ -15,7 +15,7 @@ class GpuPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuFigures(GpuPoint):
+class GpuMetrics(GpuPoint):
     memory_total: Annotated[int, "Bytes it has; 0: unknown."] = 0
 
 
@@ -82,7 +82,7 @@ class TaskFigures:
     disk_written: Annotated[float, "Bytes per second."] = 0.0
     throttled: Annotated[float, "Percent of the time."] = 0.0
     disk_wait: Annotated[float, "Percent of the time."] = 0.0
-    gpus: tuple[GpuFigures, ...] = ()
+    gpus: tuple[GpuMetrics, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from holdfast.core.messages import join_messages, msg
 from holdfast.core.records import NewEvent
 from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_space import DiskMarks
-from holdfast.engines.base import Engine, KeepsArtifacts, LeftOut, OutOfReach
-from holdfast.reach import Reach, Silent
+from holdfast.engines.base import ArtifactsUnavailable, Engine, KeepsArtifacts, LeftOut
+from holdfast.reach import HangGuard, NotResponding
 from holdfast.services.fair_limiter import FairLimiter
 from holdfast.shared_folders import SharedFolders
 
@@ -74,7 +74,7 @@ class Collecting:
         self._place = ArtifactPlace(shared, limits.keep, marks)
         self._limits = limits
         self._clock = clock
-        self._reach = Reach("artifacts")
+        self._reach = HangGuard("artifacts")
         self._limiter = FairLimiter(MAX_COLLECTED, per_key=MAX_COLLECTED_PER_GROUP)
         self._jobs: OrderedDict[str, _Job] = OrderedDict()
 
@@ -95,9 +95,9 @@ class Collecting:
             async with asyncio.timeout(MAX_LENGTH):
                 await self._reach.look(self._root, Path(self._root).stat, LOOK)
                 return told(await self._in_turn(parcel), self._limits)
-        except OutOfReach as problem:
+        except ArtifactsUnavailable as problem:
             return msg("No artifacts were kept: {problem}", problem=problem)
-        except (Silent, TimeoutError):
+        except (NotResponding, TimeoutError):
             return msg(
                 "Artifacts were not kept: it took too long. The disk they are kept on may not answer; ask an admin."
             )

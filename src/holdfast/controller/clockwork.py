@@ -17,7 +17,7 @@ MAX_SLEEP = 60.0  # seconds; the clock on the wall may be set meanwhile
 TRY_AGAIN = 5.0  # seconds after the store failed
 
 
-class Clockwork:
+class ScheduleRunner:
     def __init__(self, due: DueRuns, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._due = due
         self._clock = clock

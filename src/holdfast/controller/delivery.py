@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.messages import msg
-from holdfast.core.notices import FEW, NoticeState, wait_after
+from holdfast.core.notices import FEW, NotificationState, wait_after
 from holdfast.services.notifications.delivery import DeliveryAttempt, DeliveryResult
 from holdfast.services.notifications.sending import Sending
 from holdfast.store import people
@@ -170,7 +170,7 @@ class Delivery:
     async def _give_up(self, due: Due) -> None:
         """Nobody knows where it was to go."""
         log.warning("the address of a notice cannot be read", extra={"event": "notices", "notice": due.notice.id})
-        failed = NoticeState.FAILED
+        failed = NotificationState.FAILED
         tries, now = due.tries + 1, self._clock()
         await self._keep(Result(seq=due.seq, tries=tries, claimed=False, state=failed, at=now, error=UNREADABLE))
 
@@ -187,19 +187,19 @@ class Delivery:
     def _result(self, due: Due, attempt: DeliveryAttempt, claimed: bool) -> Result:
         now, tries = self._clock(), due.tries + 1
         state, next_at = self._after(due, attempt, tries, now)
-        said = "" if state is NoticeState.SENT else attempt.said
+        said = "" if state is NotificationState.SENT else attempt.said
         return Result(seq=due.seq, tries=tries, claimed=claimed, state=state, at=now, error=said, next_at=next_at)
 
     def _after(
         self, due: Due, attempt: DeliveryAttempt, tries: int, now: datetime
-    ) -> tuple[NoticeState, datetime | None]:
+    ) -> tuple[NotificationState, datetime | None]:
         if attempt.result is DeliveryResult.SENT:
-            return NoticeState.SENT, None
+            return NotificationState.SENT, None
         if attempt.result is DeliveryResult.UNSURE:
-            return NoticeState.UNCONFIRMED, None
+            return NotificationState.UNCONFIRMED, None
         chance = random.random()  # noqa: S311 - spreads tries, guards nothing
         next_at = now + max(wait_after(tries, self._patience.first_wait, chance), attempt.wait)
         over = next_at - due.notice.created_at > self._patience.give_up
         if over or (attempt.result is DeliveryResult.REFUSED and tries >= FEW):
-            return NoticeState.FAILED, None
-        return NoticeState.WAITING, next_at
+            return NotificationState.FAILED, None
+        return NotificationState.WAITING, next_at

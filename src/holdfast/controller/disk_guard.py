@@ -15,7 +15,7 @@ from holdfast.core.holding import Ask, HoldRequest
 from holdfast.core.job import Keep
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import show_bytes
-from holdfast.reach import Reach
+from holdfast.reach import HangGuard
 from holdfast.services.control import Control
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class DiskGuard:
         self._least = least
         self._clock = clock
         self._look = look or _look
-        self._reach = Reach("disk-guard")
+        self._reach = HangGuard("disk-guard")
 
     async def run(self) -> None:
         """Until cancelled."""

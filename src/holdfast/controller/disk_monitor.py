@@ -24,7 +24,7 @@ from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_reserve import DiskReserve
 from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
 from holdfast.engines.base import DiskUse, Engine, LimitsDisk
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class DiskMonitor:
         self._reserve = reserve
         self._release_held = release_held
         self._read = read
-        self._reach = Reach("disk-monitor")
+        self._reach = HangGuard("disk-monitor")
         self._turn = asyncio.Lock()
         self._relief: asyncio.Task[None] | None = None
         self._releasing: asyncio.Task[object] | None = None
@@ -200,7 +200,7 @@ class DiskMonitor:
         """None where the disk does not answer."""
         try:
             return await self.check(urgent=urgent)
-        except (Silent, OSError) as error:
+        except (NotResponding, OSError) as error:
             log.warning("could not see how full the disk is", extra={"event": "disk", "error": str(error)})
         except Exception:
             log.exception("could not make room on the disk", extra={"event": "disk"})
@@ -321,12 +321,12 @@ class FilesDiskMonitor:
         self._conditions = conditions
         self._folder = folder
         self._marks = marks
-        self._reach = Reach("files-disk-monitor")
+        self._reach = HangGuard("files-disk-monitor")
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            with suppress(Silent, OSError):  # a file server that is down: others report that
+            with suppress(NotResponding, OSError):  # a file server that is down: others report that
                 await self.check()
             await asyncio.sleep(FILES_DISK_INTERVAL)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from holdfast.core.messages import msg
 from holdfast.launching import Gateway
-from holdfast.services.inside.ssh_gateway import SshGate
+from holdfast.services.inside.ssh_gateway import SshGateway
 
 TIMEOUT = 10.0  # seconds for it to open
 
@@ -18,7 +18,7 @@ _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 class GatewayOf:
     """The gateway as tasks of this machine reach it: they share its network."""
 
-    def __init__(self, gate: Callable[[], SshGate]) -> None:
+    def __init__(self, gate: Callable[[], SshGateway]) -> None:
         self._gate = gate
         self._open: Gateway | None = None
 

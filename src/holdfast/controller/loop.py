@@ -27,7 +27,7 @@ from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import GroupUse, JobUse, NodeUse, Placed, Quota, Refused, Verdict
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Engine, LetsIn, PreparesStarts
+from holdfast.engines.base import Engine, PreparesStarts, SupportsExec
 from holdfast.launching import Gateway, Launcher, Platform
 from holdfast.services.control import Usual
 from holdfast.services.job_changes import Changes
@@ -220,7 +220,12 @@ class Controller:
     async def revive(self, job_id: str, task: str) -> None:
         live = self._live.get(job_id)
         found = next((each for each in live.snapshot.tasks if each.task == task), None) if live else None
-        if live is None or found is None or found.state is not TaskState.HELD or not isinstance(self.engine, LetsIn):
+        if (
+            live is None
+            or found is None
+            or found.state is not TaskState.HELD
+            or not isinstance(self.engine, SupportsExec)
+        ):
             raise NotFound(msg("{task} is not held any more", task=task))
         await self.engine.revive(await self._launches.build(Launcher(live.snapshot), found))
 

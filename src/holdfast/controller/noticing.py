@@ -21,7 +21,7 @@ TRY_AGAIN = 5.0  # seconds after the store failed
 SWEEP_INTERVAL = 3600.0
 
 
-class Noticing:
+class NotificationWatcher:
     def __init__(self, making: Making, made: Callable[[], None]) -> None:
         """`made` is called when there are new notices."""
         self._making = making
@@ -54,7 +54,7 @@ class Noticing:
             await rest(self._stirred, pause)
 
 
-class NoticeRetention:
+class NotificationRetention:
     def __init__(self, notices: Notices) -> None:
         self._notices = notices
 

@@ -12,7 +12,7 @@ from holdfast.core.attempt import JobSnapshot, Seen
 from holdfast.core.job import Job
 from holdfast.core.plan import Policy, plan
 from holdfast.core.records import Group, NewEvent
-from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.backfill import TimeEstimates
 from holdfast.core.scheduling.placement import Placed, Refused
 
 from .holds import held_tasks, with_room
@@ -57,7 +57,7 @@ class Planner:
     def time_limit(self, job: Job) -> timedelta | None:
         return time_limit_of(job, self.limits, self.groups)
 
-    def reckoning(self) -> Reckoning:
+    def reckoning(self) -> TimeEstimates:
         return reckoning_of(self._lives, self.policy, asyncio.get_running_loop().time())
 
 

@@ -96,7 +96,7 @@ class AuditRetention:
             await asyncio.sleep(AUDIT_INTERVAL)
 
 
-class FigureRetention:
+class MetricsRetention:
     """And figures of jobs that nobody knows."""
 
     def __init__(

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.core.attempt import Observation, Seen
-from holdfast.engines.base import Measures
+from holdfast.engines.base import SupportsMetrics
 from holdfast.store.metrics.series_files import SeriesFiles, Taken
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Watched:
 class Sampler:
     def __init__(
         self,
-        engine: Measures,
+        engine: SupportsMetrics,
         files: SeriesFiles,
         *,
         wall: Callable[[], float] = time.time,

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.plan import Plan, assignment_of, waiting_of
-from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.backfill import TimeEstimates
 from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Node, Placed, Quota, Refused
 from holdfast.core.scheduling.placing import place
@@ -28,7 +28,7 @@ class Scheduler:
         """Begin with nothing waiting and nothing placed."""
         self.queue, self.ledger = Queue(), Ledger(nodes, quotas)
 
-    def place(self, reckoning: Reckoning | None) -> Decisions:
+    def place(self, reckoning: TimeEstimates | None) -> Decisions:
         """Decide what can be placed now, or never. `reckoning`: with backfill."""
         return place(self.queue, self.ledger, reckoning)
 

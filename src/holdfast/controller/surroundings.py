@@ -20,16 +20,16 @@ from holdfast.core.records import Dataset, Group
 from holdfast.engines.base import Engine, Isolation
 from holdfast.launching import (
     Gateway,
+    LaunchContext,
     Platform,
     PrimeHub,
-    Surroundings,
     dataset_variables,
     mlflow_variables,
     wants_job_key,
     wants_user_keys,
 )
 from holdfast.launching.keys import job_purpose
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import people
@@ -71,13 +71,13 @@ class SurroundingsOf:
         self._folders = folders
         self._platform = platform or Platform()
         self._gateway = gateway
-        self._reach = Reach(msg("shared folders"))
+        self._reach = HangGuard(msg("shared folders"))
         self._slow: set[str] = set()  # folders that did not answer quickly when they were last looked at
-        self._same: Surroundings | None = None  # what most jobs need, once the engine is open
+        self._same: LaunchContext | None = None  # what most jobs need, once the engine is open
 
-    async def find(self, snapshot: JobSnapshot) -> Surroundings:
+    async def find(self, snapshot: JobSnapshot) -> LaunchContext:
         if self._same is None:
-            self._same = Surroundings(
+            self._same = LaunchContext(
                 addresses={node.name: node.address for node in self._engine.nodes()},
                 isolated=self._engine.health().isolation is not Isolation.NONE,
             )
@@ -89,7 +89,7 @@ class SurroundingsOf:
         same = self._same if job.task_count == 1 else await self._with_neighbours(snapshot, self._same)
         return await self._own(snapshot, same)
 
-    async def _with_neighbours(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
+    async def _with_neighbours(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         """For tasks that are to reach each other by ssh."""
         if self._derive is None or self._gateway is None:
             return same
@@ -99,7 +99,7 @@ class SurroundingsOf:
 
     # -- our own
 
-    async def _own(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
+    async def _own(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         job = snapshot.job
         group = self._groups().get(job.group) if self._folders else None
         sharing = group if group and (group.shared_volume or job.files) else None
@@ -119,7 +119,7 @@ class SurroundingsOf:
         assert folders is not None
         try:
             made = await self._reach.run(lambda: [folders.make(path) for path in paths], TIMEOUT)
-        except Silent:
+        except NotResponding:
             raise EngineError(msg("the folder of groups' files, {root}, does not answer", root=folders.root)) from None
         except OSError as error:
             raise EngineError(
@@ -129,7 +129,7 @@ class SurroundingsOf:
 
     # -- PrimeHub's
 
-    async def _primehub(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
+    async def _primehub(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         job = snapshot.job
         group = self._groups().get(job.group)
         memberships, variables = await self._store.read(_of_group, snapshot.user, job.group)
@@ -187,7 +187,7 @@ class SurroundingsOf:
             return {}
         try:
             return await self._reach.run(lambda: {path: _is_real_folder(path) for path in paths}, QUICK)
-        except Silent:
+        except NotResponding:
             self._slow.update(paths)
             return {}
 
@@ -196,14 +196,14 @@ class SurroundingsOf:
         found: list[bool] = []
         try:
             await self._reach.look(path, lambda: found.append(_is_real_folder(path)), TIMEOUT)
-        except Silent:
+        except NotResponding:
             return False
         self._slow.discard(path)
         return found[0] if found else (await self._look_at([path])).get(path, False)
 
     # -- OpenPAI's
 
-    async def _openpai(self, snapshot: JobSnapshot, same: Surroundings) -> Surroundings:
+    async def _openpai(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         user_keys, job_key = wants_user_keys(snapshot.job), wants_job_key(snapshot.job)
         if snapshot.job.task_count > 1:
             same = await self._with_neighbours(snapshot, same)

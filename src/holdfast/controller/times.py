@@ -10,7 +10,7 @@ from holdfast.core.attempt_id import job_id_of
 from holdfast.core.job import Job, Keep
 from holdfast.core.plan import Policy
 from holdfast.core.records import Group
-from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.backfill import TimeEstimates
 
 from .live import Limits, Lives
 
@@ -33,7 +33,7 @@ def time_limit_of(job: Job, limits: Limits, groups: Mapping[str, Group]) -> time
     return limit or None
 
 
-def reckoning_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, *, holds: bool = True) -> Reckoning:
+def reckoning_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, *, holds: bool = True) -> TimeEstimates:
     """`now` is of the loop's clock, so that a jump of the wall clock promises nothing wrong. `holds`: whatever may fail
     and be held does so."""
 
@@ -47,10 +47,10 @@ def reckoning_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, *, ho
     def longest(job_id: str) -> float | None:
         return _longest(policy(jobs[job_id].snapshot.job), holds)
 
-    return Reckoning(now, ends, longest)
+    return TimeEstimates(now, ends, longest)
 
 
-def expected_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, wall: datetime) -> Reckoning:
+def expected_of(jobs: Lives, policy: Callable[[Job], Policy], now: float, wall: datetime) -> TimeEstimates:
     """The same as people are told it: nobody knows who will fail and be held, and what is held is as long as planned.
     `wall` is the time of `now`."""
 

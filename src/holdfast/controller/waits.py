@@ -13,7 +13,7 @@ from holdfast.core.conditions import Condition
 from holdfast.core.job import Job
 from holdfast.core.messages import msg
 from holdfast.core.plan import Policy, waiting_of
-from holdfast.core.scheduling.backfill import Reckoning
+from holdfast.core.scheduling.backfill import TimeEstimates
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Estimate, Known, Wait
 from holdfast.core.scheduling.explanations import blockers, explain, impossible
 from holdfast.core.scheduling.ledger import Ledger
@@ -43,7 +43,7 @@ class Standing:
     ticks: float  # the same instant on the loop's clock
     backfill: bool
     blocking: tuple[Condition, ...] = ()  # while there are any, no job starts
-    reckoning: Reckoning = field(init=False)
+    reckoning: TimeEstimates = field(init=False)
 
     def __post_init__(self) -> None:
         expected = expected_of(self.live, self.policy, self.ticks, self.now)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from .job import Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
-from .notices import NoticeEvent, Notify, Way, in_order
+from .notices import NotificationEvent, Notify, Way, in_order
 
 MASK = "******"  # stands for every secret value in what people see
 
@@ -138,7 +138,7 @@ def _notify_to_json(notify: Notify) -> dict[str, Any]:
 
 
 def _notify_from_json(data: Mapping[str, Any]) -> Notify:
-    events = frozenset(NoticeEvent(event) for event in data["events"])
+    events = frozenset(NotificationEvent(event) for event in data["events"])
     return Notify(events=events, way=Way(data["way"]) if data["way"] else None, address=data["address"])
 
 

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from .messages import msg
 
 
-class NoticeEvent(StrEnum):
+class NotificationEvent(StrEnum):
     STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -26,23 +26,25 @@ class NoticeEvent(StrEnum):
     LEFT_OUT = "left-out"  # there were too many of the others
 
 
-CHOICES = tuple(event for event in NoticeEvent if event not in (NoticeEvent.TEST, NoticeEvent.LEFT_OUT))
+CHOICES = tuple(
+    event for event in NotificationEvent if event not in (NotificationEvent.TEST, NotificationEvent.LEFT_OUT)
+)
 # What somebody is told of who does not say what.
-USUAL = frozenset(CHOICES) - {NoticeEvent.STARTED, NoticeEvent.STOPPED, NoticeEvent.RETRIED}
+USUAL = frozenset(CHOICES) - {NotificationEvent.STARTED, NotificationEvent.STOPPED, NotificationEvent.RETRIED}
 
 # What somebody has to act upon: told though there was too much else.
-URGENT = frozenset({NoticeEvent.HELD, NoticeEvent.DEBUGGER_WAITING, NoticeEvent.HOLD_ENDING})
+URGENT = frozenset({NotificationEvent.HELD, NotificationEvent.DEBUGGER_WAITING, NotificationEvent.HOLD_ENDING})
 
 # The events in the life of a job that are told outside, and as what.
 TOLD = {
-    "started": NoticeEvent.STARTED,
-    "succeeded": NoticeEvent.SUCCEEDED,
-    "failed": NoticeEvent.FAILED,
-    "cancelled": NoticeEvent.STOPPED,
-    "retry": NoticeEvent.RETRIED,
-    "held": NoticeEvent.HELD,
-    "debugger-waiting": NoticeEvent.DEBUGGER_WAITING,
-    "hold-ending": NoticeEvent.HOLD_ENDING,
+    "started": NotificationEvent.STARTED,
+    "succeeded": NotificationEvent.SUCCEEDED,
+    "failed": NotificationEvent.FAILED,
+    "cancelled": NotificationEvent.STOPPED,
+    "retry": NotificationEvent.RETRIED,
+    "held": NotificationEvent.HELD,
+    "debugger-waiting": NotificationEvent.DEBUGGER_WAITING,
+    "hold-ending": NotificationEvent.HOLD_ENDING,
 }
 
 
@@ -58,14 +60,14 @@ class Recipient:
 
     way: Way
     address: str  # an http address or a mail address; the former is a secret, shown in part
-    events: frozenset[NoticeEvent]
+    events: frozenset[NotificationEvent]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notify:
     """What a job asks for itself."""
 
-    events: frozenset[NoticeEvent]
+    events: frozenset[NotificationEvent]
     way: Way | None = None  # None: to its owner's own recipients, whatever they chose
     address: str = ""  # with a way; empty with MAIL: its owner's own
 
@@ -85,7 +87,7 @@ class KnownRecipient:
         return bool(self.recipient.address)
 
 
-class NoticeState(StrEnum):
+class NotificationState(StrEnum):
     WAITING = "waiting"  # for its first or next try
     SENDING = "sending"
     SENT = "sent"
@@ -102,11 +104,11 @@ class NoticeRecord:
     user: str
     way: Way
     address: str  # empty where it cannot be read
-    event: NoticeEvent
+    event: NotificationEvent
     job_id: str | None
     subject: str
     created_at: datetime
-    state: NoticeState
+    state: NotificationState
     tries: int = 0
     next_at: datetime | None = None
     ended_at: datetime | None = None  # sent, or given up
@@ -198,12 +200,12 @@ def wait_after(tries: int, first: timedelta, chance: float) -> timedelta:
 # -- words
 
 
-def read_events(words: Iterable[str]) -> frozenset[NoticeEvent]:
+def read_events(words: Iterable[str]) -> frozenset[NotificationEvent]:
     """KeyError names the word that is none of them."""
     known = {event.value: event for event in CHOICES}
     return frozenset(known[word.strip().lower()] for word in words)
 
 
-def in_order(events: Iterable[NoticeEvent]) -> list[str]:
+def in_order(events: Iterable[NotificationEvent]) -> list[str]:
     chosen = frozenset(events)
     return [event.value for event in CHOICES if event in chosen]

@@ -155,7 +155,7 @@ class ArtifactSink(Protocol):
         ...
 
 
-class OutOfReach(Exception):
+class ArtifactsUnavailable(Exception):
     """There is something called artifacts that cannot be collected; says why, to the user."""
 
 
@@ -208,7 +208,7 @@ class Command:
     terminal: Terminal | None = None  # None: stdin, stdout and stderr are pipes
 
 
-class NoEntry(Exception):
+class ExecRefused(Exception):
     """Nothing can be run inside; says why, to the user."""
 
 
@@ -247,7 +247,7 @@ class Session(Protocol):
 
 
 @runtime_checkable
-class Measures(Protocol):
+class SupportsMetrics(Protocol):
     """What an engine may do besides: tell what tasks use."""
 
     async def measure(self, attempt_ids: Collection[str]) -> Mapping[str, Reading]:
@@ -327,7 +327,7 @@ class WatchesGpus(Protocol):
 
 
 @runtime_checkable
-class LetsIn(Protocol):
+class SupportsExec(Protocol):
     """What an engine may do besides: run commands inside tasks that run or are held."""
 
     async def enter(self, attempt_id: str, command: Command) -> Session:

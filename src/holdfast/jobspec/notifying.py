@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.core.notices import CHOICES, USUAL, NoticeEvent, Notify, Way, address_problem, in_order, read_events
+from holdfast.core.notices import CHOICES, USUAL, NotificationEvent, Notify, Way, address_problem, in_order, read_events
 
 from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
 from .kinds import choice, either, list_of, schema_of, text
@@ -35,12 +35,12 @@ _ENTRY = {**_WAYS, "on": Key(_EVENTS, msg("What is told. Default: everything but
 
 def _read_entry(at: At) -> Notify:
     if isinstance(at.node.value, str):
-        return Notify(events=frozenset({NoticeEvent(_EVENT.read(at))}))
+        return Notify(events=frozenset({NotificationEvent(_EVENT.read(at))}))
     fields = Fields(at)
     found = fields.table(_ENTRY)
     fields.close()
     on = found.get("on", USUAL)
-    events = frozenset(NoticeEvent(event) for event in ([on] if isinstance(on, str) else on))
+    events = frozenset(NotificationEvent(event) for event in ([on] if isinstance(on, str) else on))
     ways = [name for name in _WAYS if name in found]
     if len(ways) > 1:
         raise Wrong(
@@ -96,11 +96,11 @@ NOTIFY: Kind[tuple[Notify, ...]] = Kind(
 
 # What OpenPAI's form asks for, mails to the job's user, and what we call it.
 _OPENPAI = {
-    "running": NoticeEvent.STARTED,
-    "succeeded": NoticeEvent.SUCCEEDED,
-    "stopped": NoticeEvent.STOPPED,
-    "failed": NoticeEvent.FAILED,
-    "retried": NoticeEvent.RETRIED,
+    "running": NotificationEvent.STARTED,
+    "succeeded": NotificationEvent.SUCCEEDED,
+    "stopped": NotificationEvent.STOPPED,
+    "failed": NotificationEvent.FAILED,
+    "retried": NotificationEvent.RETRIED,
 }
 
 

@@ -1,8 +1,8 @@
-"""A placed task -> the Launch an engine starts. Pure: what must be looked up comes in as `Surroundings`."""
+"""A placed task -> the Launch an engine starts. Pure: what must be looked up comes in as `LaunchContext`."""
 
 from .build import Launcher
 from .given import dataset_variables, mlflow_variables
-from .surroundings import ArtifactLimits, Gateway, Platform, PrimeHub, Surroundings, wants_job_key, wants_user_keys
+from .surroundings import ArtifactLimits, Gateway, LaunchContext, Platform, PrimeHub, wants_job_key, wants_user_keys
 
 __all__ = [
     "ArtifactLimits",
@@ -10,7 +10,7 @@ __all__ = [
     "Launcher",
     "Platform",
     "PrimeHub",
-    "Surroundings",
+    "LaunchContext",
     "dataset_variables",
     "mlflow_variables",
     "wants_job_key",

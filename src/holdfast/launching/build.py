@@ -10,10 +10,10 @@ from holdfast.core.job import Dialect, Job, Role
 from holdfast.engines.base import Launch
 from holdfast.jobspec import fill_secrets
 
-from .neighbours import with_neighbours
-from .openpai import Company, Crowd, dress_openpai, openpai_filler
+from .neighbours import with_intra_job_ssh
+from .openpai import JobTasks, SharedLaunchData, add_openpai_runtime, openpai_filler
 from .primehub import dress_primehub
-from .surroundings import Surroundings
+from .surroundings import LaunchContext
 from .volumes import with_files, with_volume
 
 
@@ -22,20 +22,20 @@ class Launcher:
 
     def __init__(self, snapshot: JobSnapshot) -> None:
         self.snapshot = snapshot
-        self._company: Company | None = None
+        self._company: SharedLaunchData | None = None
         self.takes_time = snapshot.job.dialect.openpai  # a launch of it may be long: build it in a thread
 
-    def launch(self, task: TaskAttempt, surroundings: Surroundings) -> Launch:
+    def launch(self, task: TaskAttempt, surroundings: LaunchContext) -> Launch:
         snapshot = self.snapshot
         if not snapshot.job.dialect.openpai:
             return _dress(_launch(snapshot, task, _filler(snapshot.job)), snapshot, task, surroundings)
         if self._company is None:
-            self._company = Company(Crowd(snapshot, surroundings.addresses))
+            self._company = SharedLaunchData(JobTasks(snapshot, surroundings.addresses))
         launch = _launch(snapshot, task, openpai_filler(snapshot.job, task.role))
-        return dress_openpai(launch, task, self._company, surroundings)
+        return add_openpai_runtime(launch, task, self._company, surroundings)
 
 
-def _dress(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surroundings: Surroundings) -> Launch:
+def _dress(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surroundings: LaunchContext) -> Launch:
     if snapshot.job.dialect is Dialect.PRIMEHUB:
         return dress_primehub(launch, snapshot, snapshot.job.role(task.role), surroundings)
     if surroundings.variables:
@@ -44,7 +44,7 @@ def _dress(launch: Launch, snapshot: JobSnapshot, task: TaskAttempt, surrounding
         launch = with_volume(launch, surroundings.volume)
     if surroundings.files:
         launch = with_files(launch, surroundings.files, isolated=surroundings.isolated)
-    return with_neighbours(launch, snapshot.job, surroundings) if snapshot.job.task_count > 1 else launch
+    return with_intra_job_ssh(launch, snapshot.job, surroundings) if snapshot.job.task_count > 1 else launch
 
 
 def _launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str], str]) -> Launch:

@@ -17,7 +17,7 @@ from holdfast.engines.base import POSIX_OPTIONS, Launch
 
 from .keys import job_pair
 from .shell import write_file
-from .surroundings import Gateway, Surroundings
+from .surroundings import Gateway, LaunchContext
 
 MAX_WRITTEN = 2000  # tasks of a job whose names stand in a script one by one
 NO_CLIENT = "There is no ssh client (openssh-client) in the image: without one this task cannot reach the others."
@@ -26,7 +26,7 @@ _NOT_WRITTEN = "There is no ssh between the tasks of this job: its config cannot
 _ASKS = re.compile(r"\b(ssh|scp|sftp|rsync|pdsh|mpirun|mpiexec|orterun|horovodrun|deepspeed)\b")
 
 
-def with_neighbours(launch: Launch, job: Job, surroundings: Surroundings) -> Launch:
+def with_intra_job_ssh(launch: Launch, job: Job, surroundings: LaunchContext) -> Launch:
     """The launch of one of several tasks; its script runs as it would without."""
     prepared = prepare_neighbours(launch.job_id, job, surroundings, _say if asks_for_ssh(launch.script) else None)
     return replace(launch, entry=prepared + _run(launch)) if prepared else launch
@@ -38,7 +38,7 @@ def asks_for_ssh(script: str) -> bool:
 
 
 def prepare_neighbours(
-    job_id: str, job: Job, surroundings: Surroundings, say: Callable[[str], str] | None, *, once: bool = False
+    job_id: str, job: Job, surroundings: LaunchContext, say: Callable[[str], str] | None, *, once: bool = False
 ) -> str:
     """What a task runs first, the same for all of its job. `say` makes a command that tells a sentence; None: nothing
     is told. `once`: the text is made for all of them together, so it may take longer to make and less to run.

@@ -50,7 +50,7 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class LaunchContext:
     addresses: Mapping[str, str] = field(default_factory=dict)  # node -> where others reach its tasks
     isolated: bool = True  # the task has a root filesystem of its own
     user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, as they wrote them; see wants_user_keys

@@ -43,7 +43,7 @@ SERIES = (
     _Series(
         "gpu_used_by_external_process_count",
         "Processes that compute on a GPU and belong to no task.",
-        lambda gpu: gpu.strangers,
+        lambda gpu: gpu.foreign_processes,
     ),
 )
 

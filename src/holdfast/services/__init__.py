@@ -34,7 +34,7 @@ from .files.tagged_folders import TaggedFolders
 from .inside.debuggers import Debuggers
 from .inside.holds import Holds
 from .inside.service import Entering
-from .inside.ssh_gateway import SshGate
+from .inside.ssh_gateway import SshGateway
 from .inside.ssh_logins import SshLogins
 from .inside.stacks import Stacks
 from .inside.tickets import Tickets
@@ -50,7 +50,7 @@ from .jobs.detail import JobCloseup
 from .jobs.hold_defaults import GroupHolds
 from .jobs.overview import Overview
 from .jobs.service import Jobs
-from .jobs.validation import Intake
+from .jobs.validation import JobValidator
 from .logs.links import LogLinks
 from .logs.service import Logs
 from .metrics.server_metrics import Vitals
@@ -122,7 +122,7 @@ class Services:
     stacks: Stacks
     tickets: Tickets
     ssh_logins: SshLogins
-    ssh_gate: SshGate
+    ssh_gate: SshGateway
     skus: Skus
     place: Place
     configuration: Configuration
@@ -166,7 +166,7 @@ def build_services(
     skus = Skus(store, engine, instance_types)
     catalogue = Catalogue(store, instance_types, image_aliases)
     group_holds = GroupHolds(store)
-    intake = Intake(store, engine, settings, mounts, Storages(datasets, mounts), skus, catalogue, group_holds)
+    intake = JobValidator(store, engine, settings, mounts, Storages(datasets, mounts), skus, catalogue, group_holds)
     prospects = Prospects(engine, control, unknown_image=settings.images.unknown)
     images = Images(audited, engine, home, marks)
     images.clear_uploads()
@@ -223,7 +223,7 @@ def build_services(
         stacks=Stacks(entering, engine),
         tickets=Tickets(access, entering, monotonic=monotonic),
         ssh_logins=SshLogins(audited, access, derive, clock=clock, monotonic=monotonic),
-        ssh_gate=SshGate(settings.ssh, derive, own_ports | {settings.server.port, settings.ssh.port}),
+        ssh_gate=SshGateway(settings.ssh, derive, own_ports | {settings.server.port, settings.ssh.port}),
         images=images,
         image_aliases=image_aliases,
         instance_types=instance_types,

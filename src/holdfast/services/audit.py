@@ -36,7 +36,7 @@ CLIENT_ADDRESS: ContextVar[str] = ContextVar("client_address", default="")  # of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class AuditEntry:
     """Something that is about to be done."""
 
     actor: str
@@ -57,7 +57,7 @@ class AuditedStore:
         return await self.plain.read(fn, *args, **kwargs)
 
     async def write(
-        self, deed: Deed, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+        self, deed: AuditEntry, fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """As Store.write, and the event in the same write. None is written when `fn` raises."""
         now, address = self._clock(), CLIENT_ADDRESS.get()
@@ -75,7 +75,7 @@ class AuditedStore:
         """For what nobody did: seeds, notes, counters."""
         return await self.plain.write(fn, *args, **kwargs)
 
-    async def note(self, deed: Deed) -> None:
+    async def note(self, deed: AuditEntry) -> None:
         """Something that was done elsewhere than in the store, or did not come about."""
         await self.plain.write(audit_rows.insert_audit, _event(deed, None, self._clock(), CLIENT_ADDRESS.get()))
 
@@ -119,7 +119,7 @@ def _is_default(change: Any, field: Field[Any]) -> bool:
     return bool(getattr(change, field.name) == default)
 
 
-def _event(deed: Deed, result: Any, now: datetime, address: str) -> NewAuditEvent:
+def _event(deed: AuditEntry, result: Any, now: datetime, address: str) -> NewAuditEvent:
     subject = deed.subject if isinstance(deed.subject, str) else deed.subject(result)
     shown = list(deed.detail.items())[:MAX_DETAILS]
     return NewAuditEvent(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.core.messages import msg
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 
 from .fair_limiter import FairLimiter
 from .refusals import Unavailable
@@ -25,7 +25,7 @@ LAST_MOMENT = 5.0  # seconds that long work gets to notice that nobody waits any
 
 class DiskWork:
     def __init__(self, patience: float = TIMEOUT) -> None:
-        self._reach = Reach("shared-files")
+        self._reach = HangGuard("shared-files")
         self._patience = patience
         self._long = FairLimiter(MAX_LONG, per_key=MAX_LONG_PER_GROUP, timeout=patience, refuse=_silent)
         self._short = FairLimiter(MAX_SHORT, per_key=MAX_SHORT, timeout=patience, refuse=_silent)
@@ -35,7 +35,7 @@ class DiskWork:
         async with self._short.slot(""):
             try:
                 return await self._reach.run(work, self._patience)
-            except Silent:
+            except NotResponding:
                 raise _silent() from None
 
     async def long(self, work: Callable[[threading.Event], T], group: str = "") -> T:
@@ -51,7 +51,7 @@ class DiskWork:
                 stop.set()
                 await asyncio.wait([working], timeout=LAST_MOMENT)
                 raise
-            except Silent:
+            except NotResponding:
                 raise _silent() from None
 
 

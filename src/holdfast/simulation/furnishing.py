@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.core.job import FILES, Dialect, Job, Mount, Role
 from holdfast.core.scheduling.placement import Node
-from holdfast.launching import Gateway, Platform, PrimeHub, Surroundings
+from holdfast.launching import Gateway, LaunchContext, Platform, PrimeHub
 from holdfast.launching.volumes import volume_path
 
 from .report import About, Remarks
@@ -21,7 +21,7 @@ _NO_GATEWAY = "This is a simulation, which has no SSH gateway."
 
 
 @dataclass(slots=True)
-class Furniture:
+class StandIns:
     """Empty folders that stand in for what is not here; `targets`: where tasks see them."""
 
     folder: Path
@@ -48,13 +48,13 @@ class Furniture:
         return any(clean == target or clean.startswith(f"{target}/") for target in self.targets)
 
 
-def furnish(job: Job, furniture: Furniture, remarks: Remarks, chosen: Collection[str]) -> Job:
+def provide_stand_ins(job: Job, furniture: StandIns, remarks: Remarks, chosen: Collection[str]) -> Job:
     """The job with every mount leading to something that is here. Nothing is said of roles that are not `chosen`."""
     roles = (_furnish_role(job, role, furniture, remarks.on(role.name, chosen)) for role in job.roles)
     return replace(job, roles=tuple(roles))
 
 
-def _furnish_role(job: Job, role: Role, furniture: Furniture, remarks: Remarks) -> Role:
+def _furnish_role(job: Job, role: Role, furniture: StandIns, remarks: Remarks) -> Role:
     mounts = [_mount(mount, role, furniture, remarks) for mount in role.mounts]
     have = {mount.dataset for mount in mounts if mount.dataset}
     for name, target in _wished(job):
@@ -67,7 +67,7 @@ def _furnish_role(job: Job, role: Role, furniture: Furniture, remarks: Remarks) 
     return replace(role, mounts=tuple(mounts))
 
 
-def _mount(mount: Mount, role: Role, furniture: Furniture, remarks: Remarks) -> Mount:
+def _mount(mount: Mount, role: Role, furniture: StandIns, remarks: Remarks) -> Mount:
     if mount.dataset and (not mount.read_only or not _is_readable(mount.source)):
         why = "its own cannot be read here" if mount.read_only else "so that nothing is written to its own"
         text = f"The dataset {mount.dataset} is an empty folder at {mount.target}: {why}"
@@ -98,8 +98,8 @@ def _wished(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def surround(
-    job: Job, node: Node, *, isolated: bool, furniture: Furniture, platform: Platform, remarks: Remarks
-) -> Surroundings:
+    job: Job, node: Node, *, isolated: bool, furniture: StandIns, platform: Platform, remarks: Remarks
+) -> LaunchContext:
     theirs = job.dialect is Dialect.PRIMEHUB
     volume = files = ""
     if theirs or job.files:
@@ -110,7 +110,7 @@ def surround(
         volume = furniture.stand_in("volume", volume_path(job.group))
         remarks.note(About.DATASET, f"The group's volume at {volume_path(job.group)} is an empty folder")
         furniture.targets |= {"/datasets", "/project", "datasets", "phfs", "/home/jovyan/datasets", "/home/jovyan/phfs"}
-    return Surroundings(
+    return LaunchContext(
         addresses={node.name: node.address},
         isolated=isolated,
         job_seed=secrets.token_bytes(32),

@@ -14,7 +14,7 @@ from holdfast.bootstrap import engine_options
 from holdfast.core.attempt import Observation
 from holdfast.core.job import HOST_IMAGE
 from holdfast.core.scheduling.placement import Node
-from holdfast.engines.base import Isolation, Launch, NoEntry, Stream
+from holdfast.engines.base import ExecRefused, Isolation, Launch, Stream
 from holdfast.engines.embedded import cgroups
 from holdfast.engines.embedded.engine import EmbeddedEngine
 from holdfast.services.name_suggestions import nearest
@@ -93,7 +93,7 @@ class SandboxStage:
     async def pids(self, attempt_id: str) -> Sequence[int]:
         try:
             return [process.pid for process in await self._engine.processes(attempt_id)]
-        except NoEntry:
+        except ExecRefused:
             return ()
 
 

@@ -20,13 +20,13 @@ from holdfast.core.job import Job, Role
 from holdfast.core.plan import amount_of, fresh_tasks, waiting_of
 from holdfast.core.scheduling.placement import Assignment, Node, Placed
 from holdfast.engines.base import Launch
-from holdfast.launching import Launcher, Platform, Surroundings
+from holdfast.launching import LaunchContext, Launcher, Platform
 from holdfast.launching.surroundings import plugin_calls
 from holdfast.settings import Settings
 
 from .containers import ContainerStage
 from .cutting import chosen_roles, cut
-from .furnishing import Furniture, furnish, surround
+from .furnishing import StandIns, provide_stand_ins, surround
 from .heard import Mask
 from .homes import SimulationHome, left_homes, new_home
 from .names import check_templates, check_variables, texts_of, variables_of
@@ -133,7 +133,7 @@ class _Simulation:
         self.remarks = remarks
         self.say = say
         self.mask = Mask(job.secrets)
-        self.furniture = Furniture(home / "stand-ins")
+        self.furniture = StandIns(home / "stand-ins")
         self.id = f"simulation-{home.name}"
         self.user = view.user or getpass.getuser()
 
@@ -143,7 +143,7 @@ class _Simulation:
             self.remarks.note(About.ENGINE, note)
         check_templates(self.job, self.chosen, self.remarks)
         node = self.stage.node()
-        job = await asyncio.to_thread(furnish, self.job, self.furniture, self.remarks, self.chosen)
+        job = await asyncio.to_thread(provide_stand_ins, self.job, self.furniture, self.remarks, self.chosen)
         small = cut(job, self.options.instances, node, self.remarks, self.chosen)
         surroundings = await asyncio.to_thread(self._surround, small, node, platform)
         whole = self._whole(job, node, surroundings)
@@ -164,7 +164,7 @@ class _Simulation:
         conclude(played, launches, Missing(self.job, small, self.furniture.unknown), self.remarks)
         return self._report(played.ending, (*tasks_of(played), *not_run), played)
 
-    def _surround(self, job: Job, node: Node, platform: Platform) -> Surroundings:
+    def _surround(self, job: Job, node: Node, platform: Platform) -> LaunchContext:
         return surround(
             job,
             node,
@@ -186,7 +186,7 @@ class _Simulation:
         return self._snapshot(job, tuple(_place(task, job.role(task.role), node, ports) for task in tasks))
 
     def _launches(
-        self, snapshot: JobSnapshot, surroundings: Surroundings, whole: Mapping[str, Launch]
+        self, snapshot: JobSnapshot, surroundings: LaunchContext, whole: Mapping[str, Launch]
     ) -> dict[str, Launch]:
         """They are told of tasks that are not run here, as in the real run: a name for nobody is better than none."""
         launcher = Launcher(snapshot)
@@ -194,7 +194,7 @@ class _Simulation:
         made = {snapshot.attempt_id(task): launcher.launch(task, surroundings) for task in ours}
         return {id: replace(each, env={**whole[_role_of(each)].env, **each.env}) for id, each in made.items()}
 
-    def _whole(self, job: Job, node: Node, surroundings: Surroundings) -> dict[str, Launch]:
+    def _whole(self, job: Job, node: Node, surroundings: LaunchContext) -> dict[str, Launch]:
         """Role -> its first task in the real run, with all instances of all roles."""
         numbers = itertools.count(_FIRST_PORT)
         tasks = tuple(_place(task, job.role(task.role), node, numbers) for task in fresh_tasks(job))

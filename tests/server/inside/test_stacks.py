@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engines.base import Engine, LetsIn, NoEntry
+from holdfast.engines.base import Engine, ExecRefused, SupportsExec
 from holdfast.services.inside import stacks
 from tests.engines.hostile_programs import LIBRARY_THAT_WAITS
 from tests.server.rig import Rig
@@ -197,10 +197,10 @@ async def test_one_user_has_only_so_many_looks_at_once_and_they_end(rig: Rig, mo
     engine: Engine = rig.house.engine
 
     async def count(command: str) -> int:
-        assert isinstance(engine, LetsIn)
+        assert isinstance(engine, SupportsExec)
         try:
             return sum(info.command[0] == command for info in await engine.processes(entrance.attempt_id))
-        except NoEntry:  # it is still being set up
+        except ExecRefused:  # it is still being set up
             return 0
 
     while await count("sleep") < 3:

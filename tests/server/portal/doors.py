@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from holdfast.engines.base import Command, Launch, NoEntry, ProcessInfo, Session
+from holdfast.engines.base import Command, ExecRefused, Launch, ProcessInfo, Session
 from holdfast.engines.fake import FakeEngine
 
 
@@ -15,13 +15,13 @@ class Doors(FakeEngine):
         self.inside: list[ProcessInfo] = []  # that each task runs
 
     async def enter(self, attempt_id: str, command: Command) -> Session:
-        raise NoEntry("Nobody is at home")
+        raise ExecRefused("Nobody is at home")
 
     async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        raise NoEntry("Nobody is at home")
+        raise ExecRefused("Nobody is at home")
 
     async def revive(self, launch: Launch) -> None:
-        raise NoEntry("Nobody is at home")
+        raise ExecRefused("Nobody is at home")
 
     async def processes(self, attempt_id: str) -> Sequence[ProcessInfo]:
         return self.inside

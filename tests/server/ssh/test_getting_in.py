@@ -288,13 +288,13 @@ async def test_the_key_of_a_job_is_good_where_tasks_run_alone(rig: SshRig, monke
     job = await rig.run_job()
     await rig.add_key(rig.house.admin)
     key = own_key(rig, job.id)
-    far, made = "192.0.2.7", visitor.Visitor.connection_made
+    far, made = "192.0.2.7", visitor.SshConnection.connection_made
 
-    def from_afar(self: visitor.Visitor, conn: asyncssh.SSHServerConnection) -> None:
+    def from_afar(self: visitor.SshConnection, conn: asyncssh.SSHServerConnection) -> None:
         made(self, conn)
         self.address = far
 
-    monkeypatch.setattr(visitor.Visitor, "connection_made", from_afar)
+    monkeypatch.setattr(visitor.SshConnection, "connection_made", from_afar)
     await closed(await rig.ssh(job.id, "127.0.0.1", MINE, key=key), "Permission denied")
     assert (await rig.ssh(job.id, "127.0.0.1", MINE)).out == b"42\n"  # people come from anywhere
     [node] = rig.house.engine.nodes()

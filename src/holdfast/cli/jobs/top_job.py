@@ -11,7 +11,7 @@ from ..quantities import show_size
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from holdfast.api.metrics import GpuFigures, JobNow, TaskFigures, TaskNow
+    from holdfast.api.metrics import GpuMetrics, JobNow, TaskFigures, TaskNow
 
 NONE = "–"  # where there are no figures
 PLAIN = ("TASK", "STATE", "CPU", "CORES", "MEMORY", "LIMIT")
@@ -57,7 +57,7 @@ def _row(task: TaskNow, has_gpus: bool) -> Sequence[object]:
     )
 
 
-def _gpus(gpus: Sequence[GpuFigures]) -> tuple[str, str]:
+def _gpus(gpus: Sequence[GpuMetrics]) -> tuple[str, str]:
     """One by one while they are few."""
     if not gpus:
         return NONE, NONE

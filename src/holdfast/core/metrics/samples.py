@@ -26,7 +26,7 @@ class GpuState:
     ecc_single: int | None = None  # errors of its memory that were corrected, since the driver was loaded
     ecc_double: int | None = None  # that could not be
     performance: int | None = None  # 0 is the fastest, 15 the slowest
-    strangers: int | None = None  # processes that compute on it, and are no task's
+    foreign_processes: int | None = None  # processes that compute on it, and are no task's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reckoning:
+class TimeEstimates:
     """Times, in seconds of a clock that does not jump; None: without limit."""
 
     now: float
@@ -51,7 +51,9 @@ class Reckoning:
         return 2 * NEVER if longest is None else longest
 
 
-def may_pass(queue: Queue, ledger: Ledger, reckoning: Reckoning, over: set[str]) -> Iterator[tuple[Waiting, list[str]]]:
+def may_pass(
+    queue: Queue, ledger: Ledger, reckoning: TimeEstimates, over: set[str]
+) -> Iterator[tuple[Waiting, list[str]]]:
     """After a walk over the queue: those that may start all the same. The caller starts each before asking for more."""
     if exhausted(ledger.free):
         return
@@ -75,7 +77,7 @@ def may_pass(queue: Queue, ledger: Ledger, reckoning: Reckoning, over: set[str])
 
 
 def reserved_starts(
-    queue: Queue, ledger: Ledger, reckoning: Reckoning, *, most_looks: int | None = None
+    queue: Queue, ledger: Ledger, reckoning: TimeEstimates, *, most_looks: int | None = None
 ) -> dict[str, float]:
     """When the jobs that wait start at the latest, if nobody comes before them, by the time limits of all; of as many
     as so many looks at jobs tell."""
@@ -118,7 +120,7 @@ class _Scene:
     lines: dict[str, list[_Numbered]]  # what waits, by group
 
     @staticmethod
-    def of(ledger: Ledger, waiting: list[Waiting], reckoning: Reckoning) -> _Scene:
+    def of(ledger: Ledger, waiting: list[Waiting], reckoning: TimeEstimates) -> _Scene:
         lines: dict[str, list[_Numbered]] = {}
         for numbered in enumerate(waiting):
             lines.setdefault(numbered[1].group, []).append(numbered)
@@ -126,7 +128,7 @@ class _Scene:
         heapify(ends)
         return _Scene(ledger.copy(), ends, lines)
 
-    def with_running(self, waiting: Waiting, spots: Sequence[str], reckoning: Reckoning) -> _Scene:
+    def with_running(self, waiting: Waiting, spots: Sequence[str], reckoning: TimeEstimates) -> _Scene:
         room, ends, run = self.room.copy(), list(self.ends), _Run(waiting, spots)
         run.count(room, +1)
         heappush(ends, (reckoning.now + reckoning.span_of(waiting), len(ends), run))
@@ -138,7 +140,7 @@ class Forecast:
     """The queue's rules played forward from a scene."""
 
     def __init__(
-        self, scene: _Scene, reckoning: Reckoning, until: float = inf, *, most_looks: int | None = None
+        self, scene: _Scene, reckoning: TimeEstimates, until: float = inf, *, most_looks: int | None = None
     ) -> None:
         self.starts: dict[str, float] = {}
         self.horizon = inf  # what comes from here on is not known

@@ -9,7 +9,7 @@ from math import inf
 
 from ..attempt_id import job_id_of
 from ..messages import join_messages, msg
-from .backfill import LOOKS_OF_FORECAST, NEVER, Reckoning, reserved_starts
+from .backfill import LOOKS_OF_FORECAST, NEVER, TimeEstimates, reserved_starts
 from .blockers import About, Estimate, show_instant
 from .ledger import Ledger
 from .placement import Waiting
@@ -30,7 +30,7 @@ def estimate(
     waiting: Waiting,
     queue: Queue,
     ledger: Ledger,
-    reckoning: Reckoning,
+    reckoning: TimeEstimates,
     *,
     now: datetime,
     name: Callable[[str], str],
@@ -53,7 +53,7 @@ def _latest(
     waiting: Waiting,
     queue: Queue,
     ledger: Ledger,
-    reckoning: Reckoning,
+    reckoning: TimeEstimates,
     now: datetime,
     name: Callable[[str], str],
 ) -> Estimate:
@@ -66,7 +66,7 @@ def _latest(
     return Estimate(at=None, basis=TOO_MANY)
 
 
-def _start(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: Reckoning, now: datetime) -> datetime | None:
+def _start(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: TimeEstimates, now: datetime) -> datetime | None:
     most = min(LOOKS_OF_FORECAST, max(MIN_LOOKS, MAX_EFFORT // max(1, len(ledger.nodes))))
     start = reserved_starts(queue, ledger, reckoning, most_looks=most).get(waiting.id)
     if start is None or start - reckoning.now >= NEVER / 2:
@@ -74,7 +74,7 @@ def _start(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: Reckoning,
     return now + timedelta(seconds=start - reckoning.now)
 
 
-def _by_experience(reckoning: Reckoning, usual: Mapping[str, float], about: About, now: datetime) -> Reckoning:
+def _by_experience(reckoning: TimeEstimates, usual: Mapping[str, float], about: About, now: datetime) -> TimeEstimates:
     """Each job takes as long as such jobs did; one that has taken longer already, as long as its time limit allows."""
 
     def ends(attempt_id: str) -> float | None:
@@ -89,10 +89,10 @@ def _by_experience(reckoning: Reckoning, usual: Mapping[str, float], about: Abou
         limit = reckoning.longest(job_id)
         return min(usual[job_id], inf if limit is None else limit) if job_id in usual else limit
 
-    return Reckoning(reckoning.now, ends, longest)
+    return TimeEstimates(reckoning.now, ends, longest)
 
 
-def _endless(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: Reckoning) -> str | None:
+def _endless(waiting: Waiting, queue: Queue, ledger: Ledger, reckoning: TimeEstimates) -> str | None:
     """A job that runs, else one that waits before it, and may take for ever; first those of its own group."""
     running = (job_id_of(id) for id in ledger.held if reckoning.ends(id) is None)
     mine = [job_id_of(id) for id, spot in ledger.held.items() if spot.group == waiting.group]

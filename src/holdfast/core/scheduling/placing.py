@@ -2,7 +2,7 @@
 
 The rules, for each job in order: one that its user's quota has no room for is passed over; one that its group's quota
 has no room for also stops those of the group behind it; one that waits for room on a machine has what it asks for set
-aside there and in its quotas, so that later ones pass it only where they cannot delay it. With a `Reckoning`, later
+aside there and in its quotas, so that later ones pass it only where they cannot delay it. With a `TimeEstimates`, later
 jobs also pass where time limits say that they delay nobody (see backfill).
 
 One pass costs what it places and the few jobs it has to look past, not the number of jobs that exist.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .backfill import Reckoning, may_pass
+from .backfill import TimeEstimates, may_pass
 from .explanations import impossible
 from .fitting import exhausted
 from .ledger import Ledger
@@ -21,7 +21,7 @@ from .queue import Queue
 from .queue_scan import Walk
 
 
-def place(queue: Queue, ledger: Ledger, reckoning: Reckoning | None = None) -> list[Placed | Refused]:
+def place(queue: Queue, ledger: Ledger, reckoning: TimeEstimates | None = None) -> list[Placed | Refused]:
     """One pass over the queue. What is placed is claimed in the ledger and leaves the queue."""
     decisions: list[Placed | Refused] = list(_refuse(queue, ledger))
     over = {decision.waiting.job_id for decision in decisions}  # such a job ends: no place for its other tasks

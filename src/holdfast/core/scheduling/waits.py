@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ..attempt_id import job_id_of
 from ..messages import msg
-from .backfill import Reckoning
+from .backfill import TimeEstimates
 from .blockers import About, Ahead, Blocker, BlockerKind, Estimate, Holder, Wait, show_instant
 from .estimates import ROOM_NOW, estimate
 from .explanations import beyond, held_up, impossible, own_blockers, stands_behind
@@ -33,7 +33,7 @@ class Scene:
 
     queue: Queue
     ledger: Ledger
-    reckoning: Reckoning
+    reckoning: TimeEstimates
     now: datetime
     about: About
     sees: Callable[[str], bool]  # whether whoever asks sees the jobs of a group

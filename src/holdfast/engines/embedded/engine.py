@@ -30,24 +30,24 @@ from holdfast.engines.base import (
     Command,
     DiskUse,
     EngineHealth,
+    ExecRefused,
     ImageInfo,
     Launch,
     LogSource,
     LogUse,
-    NoEntry,
     ProcessInfo,
     Session,
     Stream,
     ignore_health,
 )
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 from holdfast.supervision import supervise
 
 from . import folder_content as read
 from . import machine
 from .cgroups import find_own_procs
 from .exec.exec_sessions import Entering
-from .images.image_store import ImageShelf
+from .images.image_store import ImageStore
 from .lifecycle import artifacts, ending
 from .lifecycle.disk_limits import DiskLimits, cap_logs, cut_ended_logs, measure_ended, scan_logs
 from .lifecycle.join_warmup import JoinWarmup
@@ -92,7 +92,7 @@ class EmbeddedEngine:
     def __init__(self, home: Path, options: EmbeddedOptions | None = None) -> None:
         self._options = options or EmbeddedOptions()
         self._places = Places(home)
-        self._images = ImageShelf(home / "images", self._options.marks)
+        self._images = ImageStore(home / "images", self._options.marks)
         self._views = Views(home, self._options)
         self._starter: Starter | None = None
         self._entering: Entering | None = None
@@ -119,7 +119,7 @@ class EmbeddedEngine:
         self._on_health = on_health
         self._loop = asyncio.get_running_loop()
         self._threads = ready_threads(_THREADS, "embedded")
-        self._reach = Reach("embedded-mounts")
+        self._reach = HangGuard("embedded-mounts")
         self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="embedded-cleaner")
         keep_descriptors_private()
         await self._in_thread(self._settle_in)
@@ -247,7 +247,7 @@ class EmbeddedEngine:
         try:
             for source in dict.fromkeys(mount.source for mount in launch.mounts):
                 await self._reach.look(source, partial(try_source, source), _MOUNT_WAIT)
-        except Silent:
+        except NotResponding:
             text = msg("A folder that it mounts does not answer.")
             raise Refusal(text, cause=Cause.START_FAILED, transient=True) from None
 
@@ -549,7 +549,7 @@ class EmbeddedEngine:
         try:
             await self._reach_mounts(launch)
         except Refusal as refusal:
-            raise NoEntry(refusal.message) from refusal
+            raise ExecRefused(refusal.message) from refusal
         reviver = self._reviver
         assert reviver is not None
         await self.wait_until_gone(launch.attempt_id)  # so that its files alone are kept

@@ -1,8 +1,8 @@
 """What OpenPAI put around the commands of a job, put around them here: variables, files, runtime plugins."""
 
-from .dress import dress_openpai
+from .dress import add_openpai_runtime
 from .filling import openpai_filler
-from .fitting import Company
-from .variables import Crowd
+from .fitting import SharedLaunchData
+from .variables import JobTasks
 
-__all__ = ["Company", "Crowd", "dress_openpai", "openpai_filler"]
+__all__ = ["JobTasks", "SharedLaunchData", "add_openpai_runtime", "openpai_filler"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..surroundings import Surroundings
+from ..surroundings import LaunchContext
 from .entry import Step
 from .parameters import BadParameters, lines_of
 from .variables import Scene
@@ -13,7 +13,7 @@ from .variables import Scene
 _EVENTS = ("taskStarts", "taskSucceeds")
 
 
-def cmd_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step:
+def cmd_step(scene: Scene, surroundings: LaunchContext, parameters: Mapping[str, Any]) -> Step:
     if "callbacks" in parameters:
         before, after = _callbacks(parameters["callbacks"])
     else:

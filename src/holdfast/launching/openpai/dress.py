@@ -12,17 +12,19 @@ from holdfast.jobspec import MASK
 from holdfast.jobspec.templates import has_secrets
 
 from ..neighbours import asks_for_ssh
-from ..surroundings import Surroundings, wants_neighbours
+from ..surroundings import LaunchContext, wants_neighbours
 from .entry import SYSTEM_PLACE, Entry, render_entry
 from .filling import openpai_config
-from .fitting import Company, fit_variables
+from .fitting import SharedLaunchData, fit_variables
 from .plugins import plugin_steps
 from .variables import Scene
 
 MAX_CONFIG_LENGTH = 1024 * 1024  # characters; a job's file is for its tasks to look at, not to carry data
 
 
-def dress_openpai(launch: Launch, task: TaskAttempt, company: Company, surroundings: Surroundings) -> Launch:
+def add_openpai_runtime(
+    launch: Launch, task: TaskAttempt, company: SharedLaunchData, surroundings: LaunchContext
+) -> Launch:
     scene = Scene(company.crowd, task)
     fitted = fit_variables(scene, company, launch.env)
     config = render_config(scene.snapshot.job)
@@ -45,7 +47,7 @@ def dress_openpai(launch: Launch, task: TaskAttempt, company: Company, surroundi
     return replace(launch, env=fitted.env, entry=render_entry(entry))
 
 
-def _neighbours(script: str, scene: Scene, company: Company, surroundings: Surroundings) -> str:
+def _neighbours(script: str, scene: Scene, company: SharedLaunchData, surroundings: LaunchContext) -> str:
     if not wants_neighbours(scene.snapshot.job, scene.task.role):
         return ""
     return company.neighbours(surroundings, tell=asks_for_ssh(script))

@@ -15,9 +15,9 @@ from itertools import islice
 
 from ..neighbours import prepare_neighbours
 from ..shell import exports
-from ..surroundings import Surroundings
+from ..surroundings import LaunchContext
 from .saying import warning
-from .variables import Crowd, Scene, own_variables, task_variables
+from .variables import JobTasks, Scene, own_variables, task_variables
 
 MAX_VARIABLES = 1900  # engines take 2000, and add some
 MAX_BYTES = 900_000  # of names and values together
@@ -50,10 +50,10 @@ class Shared:
         return dict(islice(self._ordered.items(), max(room, 0)))
 
 
-class Company:
+class SharedLaunchData:
     """What one attempt's tasks are told of each other, worked out once and not for each."""
 
-    def __init__(self, crowd: Crowd) -> None:
+    def __init__(self, crowd: JobTasks) -> None:
         self.crowd = crowd
         self.count = sum(map(len, crowd.placed.values()))
         self._neighbours: dict[bool, str] = {}
@@ -70,7 +70,7 @@ class Company:
         everyone = [task for tasks in self.crowd.placed.values() for task in tasks]
         return Shared({**self.crowd.variables, **task_variables(self.crowd, everyone)})
 
-    def neighbours(self, surroundings: Surroundings, *, tell: bool) -> str:
+    def neighbours(self, surroundings: LaunchContext, *, tell: bool) -> str:
         """How they reach each other by ssh, and if `tell`, a line in the log where they do not."""
         if tell not in self._neighbours:
             snapshot = self.crowd.snapshot
@@ -79,7 +79,7 @@ class Company:
         return self._neighbours[tell]
 
 
-def fit_variables(scene: Scene, company: Company, given: Mapping[str, str]) -> Fitted:
+def fit_variables(scene: Scene, company: SharedLaunchData, given: Mapping[str, str]) -> Fitted:
     """The task's variables besides those already given, which win."""
     own, left_out = _short_enough(own_variables(scene))
     shared = company.together

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from shlex import quote, split
 from typing import Any
 
-from ..surroundings import Surroundings
+from ..surroundings import LaunchContext
 from .entry import Step
 from .parameters import lines_of, text_of
 from .saying import SAY
@@ -16,7 +16,7 @@ TRIES = 10
 MAX_INTERVAL = 30  # seconds; the first is 1, and each twice the one before
 
 
-def git_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step:
+def git_step(scene: Scene, surroundings: LaunchContext, parameters: Mapping[str, Any]) -> Step:
     options = [word for option in lines_of(parameters, "options") for word in _words(option)]
     script = _CLONE.format(
         options="".join(f" {quote(word)}" for word in options),

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.job import Job
 
-from ..surroundings import Surroundings, plugin_calls
+from ..surroundings import LaunchContext, plugin_calls
 from .cmd import cmd_step
 from .entry import Step
 from .filling import ParameterFiller, listed_prerequisites
@@ -23,11 +23,11 @@ from .variables import Scene
 MAX_CALLS = 100  # for one role
 
 
-def _storages_are_mounts(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> None:
+def _storages_are_mounts(scene: Scene, surroundings: LaunchContext, parameters: Mapping[str, Any]) -> None:
     return None
 
 
-_MAKERS: Mapping[str, Callable[[Scene, Surroundings, Mapping[str, Any]], Step | None]] = {
+_MAKERS: Mapping[str, Callable[[Scene, LaunchContext, Mapping[str, Any]], Step | None]] = {
     "cmd": cmd_step,
     "git": git_step,
     "ssh": ssh_step,
@@ -36,7 +36,7 @@ _MAKERS: Mapping[str, Callable[[Scene, Surroundings, Mapping[str, Any]], Step | 
 }
 
 
-def plugin_steps(scene: Scene, surroundings: Surroundings) -> tuple[Step, ...]:
+def plugin_steps(scene: Scene, surroundings: LaunchContext) -> tuple[Step, ...]:
     """Those of this task's role: its prerequisites as it lists them, then the others in the order of the file."""
     job, role = scene.snapshot.job, scene.task.role
     calls = _calls(job, role)
@@ -58,7 +58,7 @@ def _calls(job: Job, role: str) -> list[Mapping[str, Any]]:
 
 
 def _step(
-    call: Mapping[str, Any], scene: Scene, surroundings: Surroundings, filler: ParameterFiller, before: list[Step]
+    call: Mapping[str, Any], scene: Scene, surroundings: LaunchContext, filler: ParameterFiller, before: list[Step]
 ) -> Step | None:
     name = _name(call)
     make = _MAKERS.get(name)

@@ -11,7 +11,7 @@ from holdfast.core.attempt import TaskAttempt
 from ..keys import count_others, job_pair, sane_keys
 from ..neighbours import FIND_SSH, NO_CLIENT, TELL_SSH, render_hosts
 from ..shell import write_file
-from ..surroundings import Gateway, Surroundings, is_on, plugin_calls
+from ..surroundings import Gateway, LaunchContext, is_on, plugin_calls
 from .entry import Step
 from .parameters import number_of
 from .saying import SAY
@@ -21,7 +21,7 @@ BARRIER_MINUTES = 30
 _MAX_BARRIER = 60 * 24 * 7  # minutes
 
 
-def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step | None:
+def ssh_step(scene: Scene, surroundings: LaunchContext, parameters: Mapping[str, Any]) -> Step | None:
     written = _user_keys(surroundings, parameters)
     keys, others = sane_keys(written), count_others(written)
     seed = surroundings.job_seed if scene.snapshot.job.gang and is_on(parameters.get("jobssh")) else None
@@ -47,7 +47,7 @@ def ssh_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, 
     return Step(plugin="ssh", before="".join(parts))
 
 
-def _user_keys(surroundings: Surroundings, parameters: Mapping[str, Any]) -> list[str]:
+def _user_keys(surroundings: LaunchContext, parameters: Mapping[str, Any]) -> list[str]:
     if "userssh" not in parameters:
         return []
     given = parameters["userssh"]

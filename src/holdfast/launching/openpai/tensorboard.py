@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from ..surroundings import Surroundings
+from ..surroundings import LaunchContext
 from .entry import Step
 from .parameters import BadParameters, number_of
 from .saying import SAY
 from .variables import Scene
 
 
-def tensorboard_step(scene: Scene, surroundings: Surroundings, parameters: Mapping[str, Any]) -> Step | None:
+def tensorboard_step(scene: Scene, surroundings: LaunchContext, parameters: Mapping[str, Any]) -> Step | None:
     if not parameters or scene.task.role != scene.snapshot.job.roles[0].name or scene.task.index != 0:
         return None
     port = number_of(parameters, "port", least=1, most=65535)

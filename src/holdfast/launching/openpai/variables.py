@@ -19,7 +19,7 @@ _FALLBACK = "127.0.0.1"  # for a machine that is no longer known
 
 
 @dataclass(frozen=True)
-class Crowd:
+class JobTasks:
     """All tasks of one attempt as they were placed: the same for each of them, so worked out once."""
 
     snapshot: JobSnapshot
@@ -55,7 +55,7 @@ class Crowd:
 class Scene:
     """One task among the others of its job."""
 
-    crowd: Crowd
+    crowd: JobTasks
     task: TaskAttempt
 
     @property
@@ -82,7 +82,7 @@ def own_variables(scene: Scene) -> dict[str, str]:
     return {**own, **task_variables(scene.crowd, [scene.task])}
 
 
-def _job(crowd: Crowd) -> dict[str, str]:
+def _job(crowd: JobTasks) -> dict[str, str]:
     snapshot, job = crowd.snapshot, crowd.snapshot.job
     full_name = identity.framework_name(snapshot.user, job.name)
     roles = ",".join(role.name for role in job.roles)
@@ -176,7 +176,7 @@ def _first_age(scene: Scene) -> dict[str, str]:
     }
 
 
-def _roles(crowd: Crowd) -> dict[str, str]:
+def _roles(crowd: JobTasks) -> dict[str, str]:
     found: dict[str, str] = {}
     for role in crowd.snapshot.job.roles:
         tasks = [f"{crowd.address(task)}:{first_port(task, 'http')}" for task in crowd.placed[role.name]]
@@ -192,7 +192,7 @@ def _roles(crowd: Crowd) -> dict[str, str]:
     return found
 
 
-def task_variables(crowd: Crowd, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
+def task_variables(crowd: JobTasks, tasks: Iterable[TaskAttempt]) -> dict[str, str]:
     """Where these tasks are: their machines and ports."""
     found: dict[str, str] = {}
     for task in tasks:
@@ -207,14 +207,14 @@ def task_variables(crowd: Crowd, tasks: Iterable[TaskAttempt]) -> dict[str, str]
     return found
 
 
-def _amounts(crowd: Crowd, role: Role) -> tuple[str, str, str, str]:
+def _amounts(crowd: JobTasks, role: Role) -> tuple[str, str, str, str]:
     """GPUs, cores, MiB of memory and of shared memory, of which 0 means that the file does not say."""
     asked = role.resources
     shm = (asked.shm or 0) // MIB if _names_shm(crowd, role) else 0
     return str(asked.gpu), _whole(asked.cpu), str(asked.memory // MIB), str(shm)
 
 
-def _names_shm(crowd: Crowd, role: Role) -> bool:
+def _names_shm(crowd: JobTasks, role: Role) -> bool:
     if crowd.snapshot.job.dialect is Dialect.OPENPAI_V1:
         return True
     roles = openpai_config(crowd.snapshot.job).get("taskRoles")

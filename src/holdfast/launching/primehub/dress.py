@@ -9,13 +9,13 @@ from holdfast.core.identity import group_path
 from holdfast.core.job import Role
 from holdfast.engines.base import Launch
 
-from ..surroundings import Surroundings
+from ..surroundings import LaunchContext
 from .entry import Entry, render_entry
 from .folders import HOME, find_folders
 from .variables import fitting, primehub_variables
 
 
-def dress_primehub(launch: Launch, snapshot: JobSnapshot, role: Role, surroundings: Surroundings) -> Launch:
+def dress_primehub(launch: Launch, snapshot: JobSnapshot, role: Role, surroundings: LaunchContext) -> Launch:
     given, group = surroundings.primehub, snapshot.job.group
     folders = find_folders(group, launch.mounts, surroundings)
     others, left_out = fitting(surroundings.variables)

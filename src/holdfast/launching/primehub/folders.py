@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holdfast.core.identity import group_path
 from holdfast.core.job import FILES, Mount
 
-from ..surroundings import Surroundings
+from ..surroundings import LaunchContext
 from ..volumes import VOLUMES, volume_path
 
 HOME = "/home/jovyan"
@@ -25,7 +25,7 @@ class Folders:
     left_out: tuple[str, ...] = ()  # each a sentence
 
 
-def find_folders(group: str, mounts: Sequence[Mount], surroundings: Surroundings) -> Folders:
+def find_folders(group: str, mounts: Sequence[Mount], surroundings: LaunchContext) -> Folders:
     given = surroundings.primehub
     gone = [mount for mount in mounts if mount.dataset in given.unreachable]
     kept = [mount for mount in mounts if mount not in gone]
@@ -47,7 +47,7 @@ def find_folders(group: str, mounts: Sequence[Mount], surroundings: Surroundings
     )
 
 
-def _shared(group: str, surroundings: Surroundings) -> Iterable[Mount]:
+def _shared(group: str, surroundings: LaunchContext) -> Iterable[Mount]:
     given = surroundings.primehub
     own = group_path(group)
     if surroundings.volume:

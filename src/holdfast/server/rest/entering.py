@@ -13,7 +13,7 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import join_messages, msg
 from holdfast.services import Services
 from holdfast.services.inside.service import Entrance
-from holdfast.services.inside.ssh_gateway import SshGate
+from holdfast.services.inside.ssh_gateway import SshGateway
 from holdfast.services.inside.tickets import LASTS
 from holdfast.services.refusals import Unavailable
 
@@ -65,7 +65,7 @@ async def add_ticket(request: Request, ref: str, actor: Caller, services: Ask) -
     return answer({"ticket": issued.ticket, "expires_in": LASTS, "job": issued.job_id}, 201)
 
 
-def show_lines(request: Request, gate: SshGate, entrances: Iterable[Entrance]) -> list[dict[str, Any]]:
+def show_lines(request: Request, gate: SshGateway, entrances: Iterable[Entrance]) -> list[dict[str, Any]]:
     """None while the gateway does not listen."""
     if not gate.is_open:
         return []

@@ -13,7 +13,7 @@ import asyncssh
 from holdfast.services import Services
 
 from .connections import Connections
-from .visitor import Visitor
+from .visitor import SshConnection
 
 LOGIN_TIME = 30.0  # seconds that somebody has to log in
 ALIVE_INTERVAL = 60.0  # seconds after which a silent client is asked whether it is there
@@ -61,7 +61,7 @@ class Gateway:
         pair = self._services.ssh_gate.pair()
         return await asyncssh.listen(
             sock=listener,
-            server_factory=lambda: Visitor(self._services, self._connections),
+            server_factory=lambda: SshConnection(self._services, self._connections),
             server_host_keys=[asyncssh.import_private_key(pair.private)],
             server_version="Holdfast",
             config=None,

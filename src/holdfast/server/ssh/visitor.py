@@ -46,7 +46,7 @@ class _Inside:
     entrance: Entrance
 
 
-class Visitor(asyncssh.SSHServer):
+class SshConnection(asyncssh.SSHServer):
     def __init__(self, services: Services, connections: Connections) -> None:
         self._services = services
         self._connections = connections

@@ -16,7 +16,7 @@ from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
 from holdfast.store import image_aliases as rows
 
-from ..audit import AuditedStore, Deed, given
+from ..audit import AuditedStore, AuditEntry, given
 from ..cached_value import Remembered
 from ..name_suggestions import nearest, need_group
 from ..names import check_dns_name, check_prose, check_text
@@ -120,8 +120,8 @@ class ImageAliases:
         return {alias.name: alias for alias in await self._store.read(rows.list_image_aliases)}
 
 
-def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
-    return Deed(actor=actor.name, kind=AuditKind.IMAGE_ALIAS, act=act, subject=name, detail=detail or {})
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> AuditEntry:
+    return AuditEntry(actor=actor.name, kind=AuditKind.IMAGE_ALIAS, act=act, subject=name, detail=detail or {})
 
 
 def is_for(alias: ImageAlias, group: str) -> bool:

@@ -18,7 +18,7 @@ from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, is_disk_full, require_room
 from holdfast.engines.base import Engine, ImageInfo
 
-from ..audit import AuditedStore, Deed
+from ..audit import AuditedStore, AuditEntry
 from ..name_suggestions import nearest
 from ..refusals import Unavailable
 
@@ -134,8 +134,8 @@ async def _write_all(file: IO[bytes], chunks: AsyncIterator[bytes], marks: DiskM
     await asyncio.to_thread(write, bytes(waiting))
 
 
-def _deed(actor: Actor, act: Act, name: str) -> Deed:
-    return Deed(actor=actor.name, kind=AuditKind.IMAGE, act=act, subject=name)
+def _deed(actor: Actor, act: Act, name: str) -> AuditEntry:
+    return AuditEntry(actor=actor.name, kind=AuditKind.IMAGE, act=act, subject=name)
 
 
 def _need_admin(actor: Actor) -> None:

@@ -19,7 +19,7 @@ from holdfast.core.messages import msg
 from holdfast.settings import Settings
 from holdfast.store import instance_types as rows
 
-from ..audit import AuditedStore, Deed, given
+from ..audit import AuditedStore, AuditEntry, given
 from ..cached_value import Remembered
 from ..name_suggestions import nearest, need_group
 from ..names import check_dns_name
@@ -118,8 +118,8 @@ class InstanceTypes:
         return {type.name: type for type in await self._store.read(rows.list_instance_types)}
 
 
-def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
-    return Deed(actor=actor.name, kind=AuditKind.INSTANCE_TYPE, act=act, subject=name, detail=detail or {})
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> AuditEntry:
+    return AuditEntry(actor=actor.name, kind=AuditKind.INSTANCE_TYPE, act=act, subject=name, detail=detail or {})
 
 
 def seeded_types(settings: Settings) -> list[InstanceType]:

@@ -15,7 +15,7 @@ from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.messages import msg
 from holdfast.store import secrets as secret_rows
 
-from ..audit import AuditedStore, Deed, given
+from ..audit import AuditedStore, AuditEntry, given
 from ..name_suggestions import nearest
 from ..names import check_name, check_text
 from ..people.groups import UNSET, Unset
@@ -73,8 +73,8 @@ class Secrets:
         return await self._store.read(secret_rows.secret_value, name)
 
 
-def _deed(actor: Actor, act: Act, name: str, what: Secret | SecretChange | None = None) -> Deed:
-    return Deed(
+def _deed(actor: Actor, act: Act, name: str, what: Secret | SecretChange | None = None) -> AuditEntry:
+    return AuditEntry(
         actor=actor.name, kind=AuditKind.SECRET, act=act, subject=name, detail={} if what is None else given(what)
     )
 

@@ -14,7 +14,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import FILES, Job, Mount, Role
 from holdfast.core.messages import join_messages, msg
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 
 from ..refusals import Unavailable
 
@@ -34,7 +34,7 @@ class MountRules:
         self._home = home
         self._shared = shared  # where groups' files lie, and datasets that we made; it may lie in `home`
         self._allow = tuple(allow)
-        self._reach = Reach("mounts")
+        self._reach = HangGuard("mounts")
 
     async def look(self, paths: Iterable[str], call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call what touches these folders of others, each of which has to answer first."""
@@ -42,7 +42,7 @@ class MountRules:
             for path in dict.fromkeys(paths):
                 await self._reach.look(path, partial(os.stat, path), TIMEOUT)
             return await self._reach.run(partial(call, *args, **kwargs), TIMEOUT)
-        except Silent:
+        except NotResponding:
             raise Unavailable(
                 msg("A folder that is to be mounted does not answer"),
                 hint=msg("Ask an admin: its file system, or the server it is on, may be down."),

@@ -27,7 +27,7 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import secrets as secret_rows
 
-from ..audit import AuditedStore, Deed, given
+from ..audit import AuditedStore, AuditEntry, given
 from ..disk_work import DiskWork
 from ..files.folder_removal import remove_folder
 from ..name_suggestions import nearest, need_group
@@ -245,8 +245,8 @@ class Datasets:
         return self._placed(replace(dataset, data=data))
 
 
-def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
-    return Deed(actor=actor.name, kind=AuditKind.DATASET, act=act, subject=name, detail=detail or {})
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> AuditEntry:
+    return AuditEntry(actor=actor.name, kind=AuditKind.DATASET, act=act, subject=name, detail=detail or {})
 
 
 def may_use(actor: Actor, dataset: Dataset) -> bool:

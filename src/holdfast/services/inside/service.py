@@ -17,7 +17,7 @@ from holdfast.core.job import Keep
 from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary, NewEvent
 from holdfast.core.states import JobState, TaskState
-from holdfast.engines.base import Command, Engine, LetsIn, NoEntry, Session
+from holdfast.engines.base import Command, Engine, ExecRefused, Session, SupportsExec
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 from holdfast.store.jobs import events as event_rows
@@ -76,7 +76,7 @@ class Entering:
         monotonic: Callable[[], float],
     ) -> None:
         self._store = store
-        self._engine = engine if isinstance(engine, LetsIn) else None
+        self._engine = engine if isinstance(engine, SupportsExec) else None
         self._control = control
         self._clock = clock
         self._monotonic = monotonic
@@ -195,13 +195,13 @@ class Entering:
             self._tell(actor, entrance, way)
         return PortStream(reader, writer, release)
 
-    async def _open(self, entrance: Entrance) -> LetsIn:
+    async def _open(self, entrance: Entrance) -> SupportsExec:
         if self._engine is None:
             raise UserError(msg("What runs the jobs here lets nobody in"), hint=msg("The logs tell what a job does."))
         if entrance.files_only:
             try:
                 await self._control.revive(entrance.job.id, entrance.task)
-            except NoEntry as error:
+            except ExecRefused as error:
                 raise _translated(error) from None
         return self._engine
 
@@ -328,7 +328,7 @@ class _Counted:
 
 
 def _translated(error: BaseException) -> BaseException:
-    return Conflict(str(error).rstrip(".")) if isinstance(error, NoEntry) else error
+    return Conflict(str(error).rstrip(".")) if isinstance(error, ExecRefused) else error
 
 
 def _entrance(job: JobSummary, snapshot: JobSnapshot, task: TaskAttempt) -> Entrance:

@@ -27,7 +27,7 @@ class SshLine:
 
 
 @dataclass(slots=True)
-class SshGate:
+class SshGateway:
     """Told by whoever opens the gateway."""
 
     settings: SshSettings

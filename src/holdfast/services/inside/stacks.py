@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, UserError
 from holdfast.core.messages import msg
-from holdfast.engines.base import Command, Engine, Inside, LetsIn, NoEntry, ProcessInfo
+from holdfast.engines.base import Command, Engine, ExecRefused, Inside, ProcessInfo, SupportsExec
 
 from ..fair_limiter import FairLimiter
 from .service import Entering, Entrance
@@ -82,7 +82,7 @@ class TaskStacks:
 class Stacks:
     def __init__(self, entering: Entering, engine: Engine) -> None:
         self._entering = entering
-        self._engine = engine if isinstance(engine, LetsIn) else None
+        self._engine = engine if isinstance(engine, SupportsExec) else None
         self._limiter = FairLimiter(MAX_DUMPS, per_key=MAX_DUMPS_PER_USER)
 
     async def dump(self, actor: Actor, ref: str, task: str | None = None) -> TaskStacks:
@@ -106,7 +106,7 @@ class Stacks:
             raise UserError(msg("What runs the jobs here does not tell what runs in them"))
         try:
             return await self._engine.processes(entrance.attempt_id)
-        except NoEntry as error:
+        except ExecRefused as error:
             raise Conflict(
                 msg("{task} of {id}: {error}", task=entrance.task, id=entrance.job.id, error=error)
             ) from None
@@ -140,7 +140,7 @@ class Stacks:
         assert self._engine is not None
         try:
             session = await self._engine.enter(attempt_id, Command(kind=Inside.STACKS, process=process))
-        except NoEntry as error:
+        except ExecRefused as error:
             raise _Failed(str(error)) from None
         try:
             session.end_input()

@@ -18,7 +18,7 @@ from holdfast.core.job import Keep
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
 from holdfast.engines.base import Engine, ImageInfo, LimitsDisk, LogUse
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 from holdfast.store.jobs import endings
@@ -98,7 +98,7 @@ class DiskReports:
         self._artifacts = artifacts
         self._marks = marks
         self._clock = clock
-        self._reach = Reach("disk-report")
+        self._reach = HangGuard("disk-report")
         self._turn = asyncio.Lock()  # one at a time: it reads every folder
 
     async def report(self, actor: Actor) -> StorageReport:
@@ -213,7 +213,7 @@ class DiskReports:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
             return await self._reach.run(work, DISK_TIMEOUT)
-        except Silent:
+        except NotResponding:
             raise Unavailable(msg("The disk does not answer"), hint=msg("Try again later.")) from None
 
 

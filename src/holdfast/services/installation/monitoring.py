@@ -11,7 +11,7 @@ from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import Current, GpuState
-from holdfast.core.notices import NoticeState
+from holdfast.core.notices import NotificationState
 from holdfast.core.scheduling.placement import GroupUse, NodeUse
 from holdfast.engines.base import Engine, WatchesGpus
 from holdfast.store.database import Store
@@ -35,7 +35,7 @@ class Standing:
     running: Sequence[Running] = ()  # that have been looked at
     gpus: Mapping[str, Sequence[GpuState]] = field(default_factory=dict)  # of each machine that tells
     disks: Sequence[Disk] = ()
-    notices: Mapping[NoticeState, int] = field(default_factory=dict)  # how many
+    notices: Mapping[NotificationState, int] = field(default_factory=dict)  # how many
     health: Health = field(default_factory=Health)
 
 
@@ -83,7 +83,7 @@ class Monitoring:
     async def _gpus(self) -> Mapping[str, Sequence[GpuState]]:
         return await self._engine.gpus() if self._metrics.enabled and isinstance(self._engine, WatchesGpus) else {}
 
-    async def _notices(self) -> Mapping[NoticeState, int]:
+    async def _notices(self) -> Mapping[NotificationState, int]:
         """A database that is away is told by `well`; the rest can still be told."""
         try:
             return await self._store.read(notices.count_by_state)

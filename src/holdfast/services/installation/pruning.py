@@ -18,7 +18,7 @@ from holdfast.store.jobs import endings
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.metrics.series_files import SHARDS, SeriesFiles
 
-from ..audit import AuditedStore, Deed
+from ..audit import AuditedStore, AuditEntry
 from ..catalogue.images import Images
 from ..control import Control
 from ..jobs.artifact_retention import ArtifactSweep
@@ -189,7 +189,7 @@ class Pruning:
         for item in items:
             if item.count:
                 detail = {"count": item.count, "bytes": item.bytes, "older than": request.older_than}
-                deed = Deed(
+                deed = AuditEntry(
                     actor=actor.name, kind=AuditKind.STORAGE, act=Act.REMOVED, subject=item.kind.value, detail=detail
                 )
                 await self._store.note(deed)

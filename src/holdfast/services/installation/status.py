@@ -21,7 +21,7 @@ from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Amount, GroupUse, JobUse, NodeUse
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, EngineHealth
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 
@@ -98,7 +98,7 @@ class Place:
         clock: Callable[[], datetime],
     ) -> None:
         self._shared = shared
-        self._reach = Reach("disks")
+        self._reach = HangGuard("disks")
         self._store = store
         self.engine = engine
         self._control = control
@@ -146,7 +146,7 @@ class Place:
         """It may lie on a file server that is down."""
         try:
             found = await self._reach.run(lambda: shutil.disk_usage(folder), DISK_TIMEOUT)
-        except (Silent, OSError):
+        except (NotResponding, OSError):
             return Disk(path=str(folder), free=None, total=None)
         return Disk(path=str(folder), free=found.free, total=found.total)
 

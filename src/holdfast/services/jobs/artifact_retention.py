@@ -19,7 +19,7 @@ from typing import TypeVar
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 from holdfast.store.jobs import endings
@@ -52,7 +52,7 @@ class ArtifactSweep:
         self._keep = keep  # None: for ever
         self._clock = clock
         self._turn = asyncio.Lock()
-        self._reach = Reach("artifact-sweep")
+        self._reach = HangGuard("artifact-sweep")
 
     async def sweep(self, actor: Actor) -> int:
         """Now, because somebody asks for it. Answers how many jobs' artifacts were removed."""
@@ -93,7 +93,7 @@ class ArtifactSweep:
         """One group's disk may be full, or gone: the others' turn comes all the same."""
         try:
             return await self._sweep_group(group, before)
-        except (OSError, Silent) as error:
+        except (OSError, NotResponding) as error:
             said = {"event": "retention", "group": group, "error": str(error)}
             log.warning("could not remove old artifacts", extra=said)
             return 0

@@ -47,7 +47,7 @@ from ..refusals import NoTag, name_taken
 from ..why.blockers import Blockers
 from ..why.feasibility import Prospects, missing_image
 from ..why.waits import with_reasons
-from .validation import Intake, Ready
+from .validation import JobValidator, Ready
 
 MAX_KEY_LENGTH = 200
 MAX_TAG_LENGTH = 255
@@ -101,7 +101,7 @@ class Jobs:
         store: Store,
         engine: Engine,
         control: Control,
-        intake: Intake,
+        intake: JobValidator,
         prospects: Prospects,
         blockers: Blockers,
         cursors: Cursors,

@@ -50,7 +50,7 @@ class Ready:
     warnings: tuple[str, ...]
 
 
-class Intake:
+class JobValidator:
     def __init__(
         self,
         store: Store,

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import UserError
 from holdfast.core.job import Job
-from holdfast.core.notices import TOLD, KnownRecipient, NoticeEvent, Notify, Way, address_problem
+from holdfast.core.notices import TOLD, KnownRecipient, NotificationEvent, Notify, Way, address_problem
 from holdfast.core.records import User
 from holdfast.core.verdicts import Fault, Insight
 from holdfast.jobspec import fill_secrets
@@ -31,8 +31,8 @@ from holdfast.store.jobs import records as job_rows
 from holdfast.store.notifications import creation as making_rows
 from holdfast.store.notifications import occurrences as happening_rows
 from holdfast.store.notifications import recipients as recipient_rows
-from holdfast.store.notifications.occurrences import Happening, Happenings, MissedRun
-from holdfast.store.notifications.records import NewNotice
+from holdfast.store.notifications.occurrences import Happenings, MissedRun, Occurrence
+from holdfast.store.notifications.records import NewNotification
 
 from .mailing import Mailing
 from .texts import Told, tell_of_job, tell_of_schedule
@@ -98,11 +98,11 @@ class Making:
             if count is not None and not found.more:
                 return made
 
-    async def _notices(self, found: Happenings) -> list[NewNotice]:
+    async def _notices(self, found: Happenings) -> list[NewNotification]:
         of_jobs, of_schedules, unreadable = await self._store.read(_targets, found, self._mailing.ready)
         self._log(unreadable)
         verdicts = await self._verdicts(each for each, to in of_jobs if to)
-        made: list[NewNotice] = []
+        made: list[NewNotification] = []
         for each, to in of_jobs:
             if to:
                 told = tell_of_job(each, verdict=verdicts.get(each.job_id), base=self._base)
@@ -119,9 +119,9 @@ class Making:
             log.warning("the address of a recipient cannot be read", extra={"event": "notices", "recipient": id})
         self._unreadable |= unreadable
 
-    def _notice(self, told: Told, user: str, happening: str, target: Target) -> NewNotice:
+    def _notice(self, told: Told, user: str, happening: str, target: Target) -> NewNotification:
         way, address = target
-        return NewNotice(
+        return NewNotification(
             id=notice_id(),
             user=user,
             way=way,
@@ -134,11 +134,11 @@ class Making:
             created_at=self._clock(),
         )
 
-    async def _verdicts(self, happened: Iterable[Happening]) -> dict[str, str]:
+    async def _verdicts(self, happened: Iterable[Occurrence]) -> dict[str, str]:
         """Of those that failed, as far as they are known soon."""
         asked = {}
         for each in happened:
-            if TOLD[each.kind] in (NoticeEvent.FAILED, NoticeEvent.HELD) and each.job_id not in asked:
+            if TOLD[each.kind] in (NotificationEvent.FAILED, NotificationEvent.HELD) and each.job_id not in asked:
                 asked[each.job_id] = asyncio.ensure_future(self._verdict(each.job_id))
         self._asked.update(asked.values())
         if asked:
@@ -182,7 +182,7 @@ class _Person:
 
 def _targets(
     conn: Connection, found: Happenings, mails: bool
-) -> tuple[list[tuple[Happening, list[Target]]], list[tuple[MissedRun, list[Target]]], set[str]]:
+) -> tuple[list[tuple[Occurrence, list[Target]]], list[tuple[MissedRun, list[Target]]], set[str]]:
     """And the recipients that cannot be read."""
     person = cache(partial(_person, conn, mails))
     of_jobs = [
@@ -190,7 +190,7 @@ def _targets(
         for each in found.events
     ]
     of_schedules = [
-        (each, _chosen(person(each.user), NoticeEvent.SCHEDULE_SKIPPED, each.run.at, _template(conn, each)))
+        (each, _chosen(person(each.user), NotificationEvent.SCHEDULE_SKIPPED, each.run.at, _template(conn, each)))
         for each in found.runs
     ]
     names = {each.user for each in found.events} | {each.user for each in found.runs}
@@ -212,7 +212,7 @@ def _person(conn: Connection, mails: bool, name: str) -> _Person | None:
     )
 
 
-def _job(conn: Connection, happening: Happening) -> Job | None:
+def _job(conn: Connection, happening: Occurrence) -> Job | None:
     try:
         return job_rows.load_job(conn, happening.job_id)
     except UserError as error:  # its secrets cannot be read
@@ -231,7 +231,7 @@ def _template(conn: Connection, missed: MissedRun) -> Job | None:
     return None if stored is None else stored.job
 
 
-def _chosen(person: _Person | None, event: NoticeEvent, at: datetime, job: Job | None) -> list[Target]:
+def _chosen(person: _Person | None, event: NotificationEvent, at: datetime, job: Job | None) -> list[Target]:
     """Each address once, however often it was chosen."""
     if person is None:
         return []

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.core.messages import msg
 from holdfast.settings import MailSettings
-from holdfast.store.notifications.records import NewNotice
+from holdfast.store.notifications.records import NewNotification
 
 from .delivery import MailAttempt
 
@@ -35,7 +35,7 @@ class Mailing:
             return msg("this server sends no mails to {domain}", domain=domain)
         return None
 
-    async def send(self, notice: NewNotice, claim: Callable[[], Awaitable[bool]]) -> MailAttempt:
+    async def send(self, notice: NewNotification, claim: Callable[[], Awaitable[bool]]) -> MailAttempt:
         """`claim` is asked right before anything of the mail is sent; without it nothing is."""
         from .smtp import Smtp  # most servers send no mails, and start quicker without
 

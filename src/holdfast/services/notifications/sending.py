@@ -10,7 +10,7 @@ from datetime import datetime
 
 from holdfast.core.messages import msg
 from holdfast.core.notices import Way, address_problem
-from holdfast.store.notifications.records import NewNotice
+from holdfast.store.notifications.records import NewNotification
 
 from .delivery import Claim, DeliveryAttempt, DeliveryResult, Request
 from .mailing import Mailing
@@ -36,7 +36,7 @@ class Sending:
         self._timeout = timeout
         self._clock = clock
 
-    async def send(self, notice: NewNotice, claim: Claim, *, anywhere: bool = False) -> DeliveryAttempt:
+    async def send(self, notice: NewNotification, claim: Claim, *, anywhere: bool = False) -> DeliveryAttempt:
         """`anywhere`: to whatever the server can reach."""
         problem = address_problem(notice.way, notice.address)
         if problem:
@@ -50,7 +50,7 @@ class Sending:
         another's sender."""
         return self._derive(b"notices\0" + user.encode() + b"\0" + address.encode()).hex()
 
-    async def _mail(self, notice: NewNotice, claim: Claim) -> DeliveryAttempt:
+    async def _mail(self, notice: NewNotification, claim: Claim) -> DeliveryAttempt:
         refusal = self._mailing.refusal(notice.address)
         if refusal:
             return DeliveryAttempt(DeliveryResult.REFUSED, refusal)
@@ -63,7 +63,7 @@ class Sending:
             return DeliveryAttempt(DeliveryResult.UNSURE, tried.said)
         return DeliveryAttempt(DeliveryResult.REFUSED if tried.refused else DeliveryResult.LATER, tried.said)
 
-    async def _post(self, notice: NewNotice, claim: Claim, anywhere: bool) -> DeliveryAttempt:
+    async def _post(self, notice: NewNotification, claim: Claim, anywhere: bool) -> DeliveryAttempt:
         from .webhook_request import post  # most servers send nothing, and start quicker without
 
         try:
@@ -74,7 +74,7 @@ class Sending:
             return DeliveryAttempt(DeliveryResult.LATER, str(error))
         return await post(receiver, self._request(notice), claim, self._timeout, self._clock())
 
-    def _request(self, notice: NewNotice) -> Request:
+    def _request(self, notice: NewNotification) -> Request:
         body = webhook_body(notice) if notice.way is Way.WEBHOOK else slack_body(notice)
         text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         moment = str(int(self._clock().timestamp())).encode()

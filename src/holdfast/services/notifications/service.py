@@ -15,9 +15,9 @@ from holdfast.core.notices import (
     CHOICES,
     USUAL,
     KnownRecipient,
-    NoticeEvent,
     NoticeRecord,
-    NoticeState,
+    NotificationEvent,
+    NotificationState,
     Recipient,
     Way,
     address_problem,
@@ -28,9 +28,9 @@ from holdfast.core.notices import (
 from holdfast.store.notifications import creation as making_rows
 from holdfast.store.notifications import recipients as recipient_rows
 from holdfast.store.notifications import records as notice_rows
-from holdfast.store.notifications.records import NewNotice, Result
+from holdfast.store.notifications.records import NewNotification, Result
 
-from ..audit import AuditedStore, Deed
+from ..audit import AuditedStore, AuditEntry
 from ..name_suggestions import nearest
 from ..refusals import TooManyRequests
 from .creation import Making, notice_id
@@ -45,11 +45,11 @@ UNREADABLE = msg("The address of this recipient cannot be read")
 UNREADABLE_HINT = msg("Remove it, and add it again.")
 
 _AFTER_TEST = {
-    DeliveryResult.SENT: NoticeState.SENT,
-    DeliveryResult.LATER: NoticeState.FAILED,
-    DeliveryResult.REFUSED: NoticeState.FAILED,
-    DeliveryResult.UNSURE: NoticeState.UNCONFIRMED,
-    DeliveryResult.TAKEN: NoticeState.FAILED,
+    DeliveryResult.SENT: NotificationState.SENT,
+    DeliveryResult.LATER: NotificationState.FAILED,
+    DeliveryResult.REFUSED: NotificationState.FAILED,
+    DeliveryResult.UNSURE: NotificationState.UNCONFIRMED,
+    DeliveryResult.TAKEN: NotificationState.FAILED,
 }
 
 
@@ -169,7 +169,7 @@ class Notices:
     async def _try_out(self, actor: Actor, known: KnownRecipient, now: datetime) -> DeliveryAttempt:
         told = tell_of_test(actor.name, now)
         id = notice_id()
-        notice = NewNotice(
+        notice = NewNotification(
             id=id,
             user=actor.name,
             way=known.recipient.way,
@@ -181,10 +181,10 @@ class Notices:
             body=told.body,
             created_at=now,
         )
-        seq = await self._store.write_quietly(notice_rows.insert_notice, notice, NoticeState.SENDING)
+        seq = await self._store.write_quietly(notice_rows.insert_notice, notice, NotificationState.SENDING)
         attempt = await self.sending.send(notice, _at_once, anywhere=actor.admin)
         state = _AFTER_TEST[attempt.result]
-        error = "" if state is NoticeState.SENT else attempt.said
+        error = "" if state is NotificationState.SENT else attempt.said
         await self._store.write_quietly(
             notice_rows.settle, Result(seq=seq, tries=1, claimed=True, state=state, at=self._clock(), error=error)
         )
@@ -237,7 +237,7 @@ def _way(word: str) -> Way:
         ) from None
 
 
-def _events(words: Iterable[str] | None) -> frozenset[NoticeEvent]:
+def _events(words: Iterable[str] | None) -> frozenset[NotificationEvent]:
     if words is None:
         return USUAL
     try:
@@ -255,11 +255,11 @@ def _is_same(one: Recipient, other: Recipient) -> bool:
     return (one.way, one.address) == (other.way, other.address)
 
 
-def _deed(actor: Actor, act: Act, known: KnownRecipient) -> Deed:
+def _deed(actor: Actor, act: Act, known: KnownRecipient) -> AuditEntry:
     recipient = known.recipient
     detail = {
         "way": recipient.way.value,
         "to": shown_address(recipient.way, recipient.address),
         "events": in_order(recipient.events),
     }
-    return Deed(actor=actor.name, kind=AuditKind.RECIPIENT, act=act, subject=known.id, detail=detail)
+    return AuditEntry(actor=actor.name, kind=AuditKind.RECIPIENT, act=act, subject=known.id, detail=detail)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from holdfast.core.messages import msg
 from holdfast.settings import MailSettings
-from holdfast.store.notifications.records import NewNotice
+from holdfast.store.notifications.records import NewNotification
 
 from .delivery import MailAttempt
 from .texts import one_line
@@ -27,7 +27,7 @@ class Smtp:
         self._settings = settings
         self._timeout = timeout
 
-    def send(self, notice: NewNotice, claim_now: Callable[[], bool]) -> MailAttempt:
+    def send(self, notice: NewNotification, claim_now: Callable[[], bool]) -> MailAttempt:
         try:
             server = self._connected()
         except smtplib.SMTPResponseException as error:
@@ -66,7 +66,7 @@ class Smtp:
             return self._settings.password
         return Path(self._settings.password_file).read_text().partition("\n")[0].strip()
 
-    def _hand_over(self, server: smtplib.SMTP, notice: NewNotice, claim_now: Callable[[], bool]) -> MailAttempt:
+    def _hand_over(self, server: smtplib.SMTP, notice: NewNotification, claim_now: Callable[[], bool]) -> MailAttempt:
         before = (lambda: server.mail(self._settings.sender), lambda: server.rcpt(notice.address))
         for step in before:
             refusal = _refusal(step)
@@ -80,7 +80,7 @@ class Smtp:
             or MailAttempt(said=msg("the mail server took it"), sent=True)
         )
 
-    def _give(self, server: smtplib.SMTP, notice: NewNotice) -> tuple[int, bytes]:
+    def _give(self, server: smtplib.SMTP, notice: NewNotification) -> tuple[int, bytes]:
         text = mail_of(notice, self._settings.sender).as_bytes()
         server.send(_LINE_START.sub(b"..", text) + b".\r\n")
         return server.getreply()
@@ -99,7 +99,7 @@ def _refusal(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> Ma
     return MailAttempt(said=msg("the mail server answered {code}", code=code), refused=500 <= code < 600)
 
 
-def mail_of(notice: NewNotice, sender: str) -> EmailMessage:
+def mail_of(notice: NewNotification, sender: str) -> EmailMessage:
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
     message["To"] = notice.address

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.core.messages import msg
-from holdfast.core.notices import TOLD, NoticeEvent
+from holdfast.core.notices import TOLD, NotificationEvent
 from holdfast.core.schedule import RunResult
-from holdfast.store.notifications.occurrences import Happening, MissedRun
-from holdfast.store.notifications.records import NewNotice
+from holdfast.store.notifications.occurrences import MissedRun, Occurrence
+from holdfast.store.notifications.records import NewNotification
 
 VERSION = 1  # of the JSON; it changes when something is taken away or means something else
 MAX_SUBJECT_LENGTH = 200
@@ -22,24 +22,24 @@ _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _HAPPENED = {
-    NoticeEvent.STARTED: msg("has started"),
-    NoticeEvent.SUCCEEDED: "succeeded",
-    NoticeEvent.FAILED: "failed",
-    NoticeEvent.STOPPED: msg("was stopped"),
-    NoticeEvent.RETRIED: msg("failed, and is tried again"),
-    NoticeEvent.HELD: msg("failed, and is held for debugging"),
-    NoticeEvent.DEBUGGER_WAITING: msg("has a debugger that waits for you"),
-    NoticeEvent.HOLD_ENDING: msg("is held only a short time more"),
+    NotificationEvent.STARTED: msg("has started"),
+    NotificationEvent.SUCCEEDED: "succeeded",
+    NotificationEvent.FAILED: "failed",
+    NotificationEvent.STOPPED: msg("was stopped"),
+    NotificationEvent.RETRIED: msg("failed, and is tried again"),
+    NotificationEvent.HELD: msg("failed, and is held for debugging"),
+    NotificationEvent.DEBUGGER_WAITING: msg("has a debugger that waits for you"),
+    NotificationEvent.HOLD_ENDING: msg("is held only a short time more"),
 }
 _NEXT = {
-    NoticeEvent.STARTED: "holdfast logs -f {}",
-    NoticeEvent.SUCCEEDED: "holdfast show {}",
-    NoticeEvent.FAILED: "holdfast why {}",
-    NoticeEvent.STOPPED: "holdfast show {}",
-    NoticeEvent.RETRIED: "holdfast events {}",
-    NoticeEvent.HELD: "holdfast ssh {}",
-    NoticeEvent.DEBUGGER_WAITING: "holdfast debug {}",
-    NoticeEvent.HOLD_ENDING: "holdfast extend {}",
+    NotificationEvent.STARTED: "holdfast logs -f {}",
+    NotificationEvent.SUCCEEDED: "holdfast show {}",
+    NotificationEvent.FAILED: "holdfast why {}",
+    NotificationEvent.STOPPED: "holdfast show {}",
+    NotificationEvent.RETRIED: "holdfast events {}",
+    NotificationEvent.HELD: "holdfast ssh {}",
+    NotificationEvent.DEBUGGER_WAITING: "holdfast debug {}",
+    NotificationEvent.HOLD_ENDING: "holdfast extend {}",
 }
 _DID_NOT_RUN = {
     RunResult.SKIPPED: msg("was skipped"),
@@ -52,20 +52,20 @@ _DID_NOT_RUN = {
 class Told:
     """One thing that happened, ready for every recipient."""
 
-    event: NoticeEvent
+    event: NotificationEvent
     job_id: str | None
     subject: str
     body: Mapping[str, Any]  # without what differs between recipients
 
 
-def tell_of_job(happening: Happening, *, verdict: str | None, base: str) -> Told:
+def tell_of_job(happening: Occurrence, *, verdict: str | None, base: str) -> Told:
     """`base` is the portal's address, or empty. `verdict`: why it failed, in a line."""
     event = TOLD[happening.kind]
     name, link = one_line(happening.name), _link(base, "jobs", happening.job_id)
     span = _span(happening, event)
     subject = f"{name} {_HAPPENED[event]}" + (msg(" after {span}", span=_show(span)) if span is not None else "")
     command = _NEXT[event].format(happening.job_id)
-    why = None if event in (NoticeEvent.STARTED, NoticeEvent.SUCCEEDED) else one_line(happening.message)
+    why = None if event in (NotificationEvent.STARTED, NotificationEvent.SUCCEEDED) else one_line(happening.message)
     lines = [
         f"{subject}.",
         msg("Why: {verdict}", verdict=one_line(verdict)) if verdict else "",
@@ -116,9 +116,9 @@ def tell_of_schedule(missed: MissedRun, *, base: str) -> Told:
         msg("Next: {command}", command=command),
         link or "",
     ]
-    return Told(NoticeEvent.SCHEDULE_SKIPPED, None, subject[:MAX_SUBJECT_LENGTH], {
+    return Told(NotificationEvent.SCHEDULE_SKIPPED, None, subject[:MAX_SUBJECT_LENGTH], {
         "version": VERSION,
-        "event": NoticeEvent.SCHEDULE_SKIPPED.value,
+        "event": NotificationEvent.SCHEDULE_SKIPPED.value,
         "at": run.at.isoformat(),
         "user": missed.user,
         "subject": subject[:MAX_SUBJECT_LENGTH],
@@ -140,9 +140,9 @@ def tell_of_schedule(missed: MissedRun, *, base: str) -> Told:
 def tell_of_test(user: str, now: datetime) -> Told:
     subject = msg("A test of your notices")
     text = msg("{subject}. {user} asked for it; nothing happened to any job.", subject=subject, user=user)
-    return Told(NoticeEvent.TEST, None, subject, {
+    return Told(NotificationEvent.TEST, None, subject, {
         "version": VERSION,
-        "event": NoticeEvent.TEST.value,
+        "event": NotificationEvent.TEST.value,
         "at": now.isoformat(),
         "user": user,
         "subject": subject,
@@ -154,11 +154,11 @@ def tell_of_test(user: str, now: datetime) -> Told:
     })  # fmt: skip
 
 
-def webhook_body(notice: NewNotice) -> dict[str, Any]:
+def webhook_body(notice: NewNotification) -> dict[str, Any]:
     return {"id": notice.id, **notice.body}
 
 
-def slack_body(notice: NewNotice) -> dict[str, str]:
+def slack_body(notice: NewNotification) -> dict[str, str]:
     """Nothing that a job is called can become a link or call everybody in the channel."""
     return {"text": str(notice.body["text"]).translate(_SLACK)}
 
@@ -173,7 +173,9 @@ def _text(lines: list[str]) -> str:
     return "\n".join(kept).replace("\n\n\n", "\n\n").rstrip()[:MAX_TEXT_LENGTH]
 
 
-def _job(happening: Happening, event: NoticeEvent, verdict: str | None, span: timedelta | None) -> dict[str, Any]:
+def _job(
+    happening: Occurrence, event: NotificationEvent, verdict: str | None, span: timedelta | None
+) -> dict[str, Any]:
     ended = happening.finished_at if span is not None else None
     return {
         "id": happening.job_id,
@@ -193,9 +195,9 @@ def _job(happening: Happening, event: NoticeEvent, verdict: str | None, span: ti
     }
 
 
-def _span(happening: Happening, event: NoticeEvent) -> timedelta | None:
+def _span(happening: Occurrence, event: NotificationEvent) -> timedelta | None:
     """How long it ran, of one that has ended."""
-    ends = event in (NoticeEvent.SUCCEEDED, NoticeEvent.FAILED, NoticeEvent.STOPPED)
+    ends = event in (NotificationEvent.SUCCEEDED, NotificationEvent.FAILED, NotificationEvent.STOPPED)
     if not ends or happening.started_at is None or happening.finished_at is None:
         return None
     return max(happening.finished_at - happening.started_at, timedelta())

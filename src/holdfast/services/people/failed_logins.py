@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from holdfast.core.audit import Act, AuditKind
 from holdfast.store.errors import StoreError
 
-from ..audit import AuditedStore, Deed
+from ..audit import AuditedStore, AuditEntry
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class FailedLogins:
         others, self._left_out = self._left_out, 0
         if others:
             detail["others"] = others
-        deed = Deed(actor="", kind=AuditKind.LOGIN, act=Act.FAILED, subject=user or "", detail=detail)
+        deed = AuditEntry(actor="", kind=AuditKind.LOGIN, act=Act.FAILED, subject=user or "", detail=detail)
         try:
             await self._store.note(deed)
         except StoreError as error:  # the answer to a wrong password is the same on a full disk

@@ -23,7 +23,7 @@ from holdfast.shared_folders import SharedFolders
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
 
-from ..audit import AuditedStore, Deed, given
+from ..audit import AuditedStore, AuditEntry, given
 from ..control import Control
 from ..name_suggestions import no_group, no_user
 from ..refusals import Unavailable
@@ -179,12 +179,12 @@ def _told(change: Group | GroupChange) -> dict[str, Any]:
     return told
 
 
-def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
-    return Deed(actor=actor.name, kind=AuditKind.GROUP, act=act, subject=name, detail=detail or {})
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> AuditEntry:
+    return AuditEntry(actor=actor.name, kind=AuditKind.GROUP, act=act, subject=name, detail=detail or {})
 
 
-def _membership(actor: Actor, act: Act, group: str, detail: Mapping[str, Any]) -> Deed:
-    return Deed(actor=actor.name, kind=AuditKind.MEMBER, act=act, subject=group, detail=detail)
+def _membership(actor: Actor, act: Act, group: str, detail: Mapping[str, Any]) -> AuditEntry:
+    return AuditEntry(actor=actor.name, kind=AuditKind.MEMBER, act=act, subject=group, detail=detail)
 
 
 def _may_see(actor: Actor, name: str) -> bool:

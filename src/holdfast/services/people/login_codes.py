@@ -14,7 +14,7 @@ from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Forbidden, NotLoggedIn
 from holdfast.core.messages import msg
 
-from ..audit import AuditedStore, Deed
+from ..audit import AuditedStore, AuditEntry
 from .tokens import NewToken, Tokens
 
 LASTS = 600.0  # seconds
@@ -62,7 +62,7 @@ class TokenCodes:
         code = await self._new(actor.name, Purpose.LOGIN)
         detail = {"by": msg("one-time link")}
         await self._store.note(
-            Deed(actor=actor.name, kind=AuditKind.LOGIN, act=Act.CREATED, subject=actor.name, detail=detail)
+            AuditEntry(actor=actor.name, kind=AuditKind.LOGIN, act=Act.CREATED, subject=actor.name, detail=detail)
         )
         return code
 

@@ -18,7 +18,7 @@ from holdfast.core.messages import msg
 from holdfast.launching.keys import sane_keys
 from holdfast.store import people
 
-from ..audit import AuditedStore, Deed
+from ..audit import AuditedStore, AuditEntry
 from ..names import check_text
 from .extensions import MAX_KEYS, check_extension
 
@@ -71,9 +71,9 @@ class Keys:
         return fitting[0]
 
 
-def _deed(actor: Actor, act: Act, key: SshKey) -> Deed:
+def _deed(actor: Actor, act: Act, key: SshKey) -> AuditEntry:
     detail = {"title": key.title, "fingerprint": key.fingerprint}
-    return Deed(actor=actor.name, kind=AuditKind.KEY, act=act, subject=actor.name, detail=detail)
+    return AuditEntry(actor=actor.name, kind=AuditKind.KEY, act=act, subject=actor.name, detail=detail)
 
 
 def key_blobs(extension: Mapping[str, Any]) -> list[bytes]:

@@ -18,7 +18,7 @@ from holdfast.settings import Settings
 from holdfast.store import people
 from holdfast.store import tokens as token_rows
 
-from ..audit import AuditedStore, Deed
+from ..audit import AuditedStore, AuditEntry
 from ..names import check_text
 from .access_tokens import AccessTokens, Kind, disabled_account, end_tokens, kind_of, mint
 from .failed_logins import FailedLogins
@@ -117,7 +117,7 @@ class Tokens:
         return await self._begin_login(user, {"by": how})
 
     async def _begin_login(self, user: str, detail: Mapping[str, str]) -> NewToken:
-        deed = Deed(actor=user, kind=AuditKind.LOGIN, act=Act.BEGUN, subject=user, detail=detail)
+        deed = AuditEntry(actor=user, kind=AuditKind.LOGIN, act=Act.BEGUN, subject=user, detail=detail)
         return await self._make(deed, Kind.LOGIN, user, "login", timedelta(days=self._settings.server.login_days))
 
     async def verify(self, user: str, password: str, address: str, *, device: str = "") -> str:
@@ -160,7 +160,9 @@ class Tokens:
         """All logins of one's own, in browsers and elsewhere; `keep` is the text of one that stays. How many ended.
         Tokens for programs stay."""
         kept = (await self._access.known(keep)).token.id if keep else ""
-        deed = Deed(actor=actor.name, kind=AuditKind.LOGIN, act=Act.ENDED, subject=actor.name, detail={"all": True})
+        deed = AuditEntry(
+            actor=actor.name, kind=AuditKind.LOGIN, act=Act.ENDED, subject=actor.name, detail={"all": True}
+        )
         ended = await self._store.write(deed, _end_logins, actor.name, kept)
         self._access.forget()
         return ended
@@ -189,7 +191,7 @@ class Tokens:
                 msg("A token lasts at most {days} days, or for ever", days=MAX_LIFETIME.days), field="expires_in"
             )
         check_text(name, "name")
-        deed = Deed(
+        deed = AuditEntry(
             actor=actor.name,
             kind=AuditKind.TOKEN,
             act=Act.CREATED,
@@ -204,7 +206,7 @@ class Tokens:
         if found is None or not (actor.admin or found[1].user == actor.name):
             raise NotFound(msg("There is no token {token_id}", token_id=token_id[:100]))
         token = found[1]
-        deed = Deed(
+        deed = AuditEntry(
             actor=actor.name,
             kind=AuditKind.TOKEN,
             act=Act.REMOVED,
@@ -229,7 +231,7 @@ class Tokens:
         self._access.forget()
         return minted.text
 
-    async def _make(self, deed: Deed, kind: Kind, user: str, name: str, expires_in: timedelta | None) -> NewToken:
+    async def _make(self, deed: AuditEntry, kind: Kind, user: str, name: str, expires_in: timedelta | None) -> NewToken:
         minted = mint(kind)
         now = self._clock()
         token = Token(
@@ -246,11 +248,11 @@ class Tokens:
         return NewToken(token, minted.text)
 
 
-def _ended(token: Token) -> Deed:
+def _ended(token: Token) -> AuditEntry:
     """A login, or a token that a program gave back."""
     is_login = kind_of(token.id) is Kind.LOGIN
     kind, act = (AuditKind.LOGIN, Act.ENDED) if is_login else (AuditKind.TOKEN, Act.REMOVED)
-    return Deed(
+    return AuditEntry(
         actor=token.user, kind=kind, act=act, subject=token.user, detail={} if is_login else {"name": token.name}
     )
 

@@ -20,7 +20,7 @@ from holdfast.settings import Settings
 from holdfast.store import people
 from holdfast.store import schedules as schedule_rows
 
-from ..audit import AuditedStore, Deed, given
+from ..audit import AuditedStore, AuditEntry, given
 from ..name_suggestions import need_group, no_user
 from ..names import MAX_EMAIL_LENGTH, check_text, check_user_name
 from ..unfinished_jobs import has_unfinished
@@ -224,11 +224,11 @@ class Users:
         self._access.forget()
 
 
-def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> Deed:
-    return Deed(actor=actor.name, kind=AuditKind.USER, act=act, subject=name, detail=detail or {})
+def _deed(actor: Actor, act: Act, name: str, detail: Mapping[str, Any] | None = None) -> AuditEntry:
+    return AuditEntry(actor=actor.name, kind=AuditKind.USER, act=act, subject=name, detail=detail or {})
 
 
-def _deed_of(actor: Actor, name: str, change: UserChange) -> Deed:
+def _deed_of(actor: Actor, name: str, change: UserChange) -> AuditEntry:
     """A new password is a thing of its own, whatever else is changed with it."""
     deed = _deed(actor, Act.CHANGED, name, given(change))
     return deed if change.password is None else replace(deed, kind=AuditKind.PASSWORD)

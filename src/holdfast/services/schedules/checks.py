@@ -15,7 +15,7 @@ from holdfast.store import people
 from holdfast.store.database import Store
 from holdfast.store.schedules import Stored
 
-from ..jobs.validation import Intake, Ready
+from ..jobs.validation import JobValidator, Ready
 from ..people.access_tokens import actor_of
 from ..refusals import NoImageAlias, NoInstanceType
 from ..why.feasibility import missing_image
@@ -40,7 +40,7 @@ class Checks:
     """For many schedules within a moment. People, groups and what jobs of the same shape get are worked out once each,
     so that ten thousand schedules cost little, and a folder that does not answer is waited for once."""
 
-    def __init__(self, store: Store, intake: Intake, *, prepare: bool = False) -> None:
+    def __init__(self, store: Store, intake: JobValidator, *, prepare: bool = False) -> None:
         """`prepare`: what a job needs before it starts is made, too."""
         self._store = store
         self._intake = intake

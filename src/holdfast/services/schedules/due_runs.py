@@ -23,7 +23,7 @@ from holdfast.store.schedules import NewRun, Stored, Turn
 
 from ..control import Control
 from ..jobs.service import warning_events
-from ..jobs.validation import Intake, Ready
+from ..jobs.validation import JobValidator, Ready
 from .checks import Checks, Finding
 from .due_actions import caught_up, moved_on, retimed, turn_without_job, wants_job
 from .recurrence import Timing
@@ -40,7 +40,7 @@ class DueRuns:
     """For the controller's clockwork, which is the only one to call it."""
 
     def __init__(
-        self, store: Store, control: Control, intake: Intake, timing: Timing, *, clock: Callable[[], datetime]
+        self, store: Store, control: Control, intake: JobValidator, timing: Timing, *, clock: Callable[[], datetime]
     ) -> None:
         self._store = store
         self._control = control

@@ -35,12 +35,12 @@ from holdfast.store import schedules as schedule_rows
 from holdfast.store.jobs import records as job_rows
 from holdfast.store.schedules import NewRun, Stored
 
-from ..audit import AuditedStore, Deed, given
+from ..audit import AuditedStore, AuditEntry, given
 from ..control import Control
 from ..datasets.job_mounts import without_datasets
 from ..job_lookup import readable_groups
 from ..jobs.service import Submitted
-from ..jobs.validation import Intake, Ready
+from ..jobs.validation import JobValidator, Ready
 from ..people.groups import UNSET, Unset
 from ..why.feasibility import Prospects
 from .checks import Checks
@@ -81,7 +81,7 @@ class Schedules:
         self,
         store: AuditedStore,
         control: Control,
-        intake: Intake,
+        intake: JobValidator,
         prospects: Prospects,
         timing: Timing,
         *,
@@ -410,9 +410,9 @@ def _deed(
     id: str | Callable[[Any], str],
     schedule: Schedule,
     detail: Mapping[str, Any] | None = None,
-) -> Deed:
+) -> AuditEntry:
     told = {"name": schedule.name, "group": schedule.group, **(detail or {})}
-    return Deed(actor=actor.name, kind=AuditKind.SCHEDULE, act=act, subject=id, detail=told)
+    return AuditEntry(actor=actor.name, kind=AuditKind.SCHEDULE, act=act, subject=id, detail=told)
 
 
 def _told(change: ScheduleChange) -> dict[str, Any]:

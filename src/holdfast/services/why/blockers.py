@@ -17,7 +17,7 @@ from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Known, Wait
 from holdfast.core.states import JobState
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import people
 from holdfast.store.database import Store
@@ -47,7 +47,7 @@ class Blockers:
         self._store = store
         self._control = control
         self._prospects = prospects
-        self._reach = Reach(msg("folders of waiting jobs"))
+        self._reach = HangGuard(msg("folders of waiting jobs"))
 
     async def of(self, actor: Actor, record: JobDetail, patience: float = LONG) -> Wait | None:
         """None when nothing of it waits. Whoever asks may see the job: that has been checked; jobs of groups that they
@@ -126,7 +126,7 @@ class Blockers:
         """None: it does not answer."""
         try:
             found = await self._reach.look(path, partial(os.path.exists, path), TIMEOUT)
-        except Silent:
+        except NotResponding:
             return None
         return found if isinstance(found, bool) else None
 

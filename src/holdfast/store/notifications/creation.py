@@ -15,12 +15,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, func, select, update
 
 from holdfast.core.messages import msg
-from holdfast.core.notices import URGENT, NoticeEvent, Way
+from holdfast.core.notices import URGENT, NotificationEvent, Way
 
 from ..rows import instant, micros, storable, to_json
 from ..tables import notices
 from .occurrences import Mark, move_mark
-from .records import NewNotice, address_of, insert_notice
+from .records import NewNotification, address_of, insert_notice
 
 SPAN = timedelta(hours=1)
 URGENT_TIMES = 10  # as many of those that somebody has to act upon
@@ -30,7 +30,7 @@ Target = tuple[Way, str]
 
 
 def make_notices(
-    conn: Connection, before: Mark, after: Mark, made: Sequence[NewNotice], most_per_hour: int
+    conn: Connection, before: Mark, after: Mark, made: Sequence[NewNotification], most_per_hour: int
 ) -> int | None:
     """How many there are, with how far was looked; None, and nothing is done, when somebody else did it before."""
     if not move_mark(conn, before, after):
@@ -53,7 +53,7 @@ class _Summary:
     """A notice that waits until events are told again, and says then how many were not."""
 
     seq: int
-    notice: NewNotice
+    notice: NewNotification
     count: int
 
 
@@ -68,7 +68,7 @@ class _Hour:
         self._until, self._summaries = _pause(conn, user, now)
         self.made = 0
 
-    def take(self, notice: NewNotice) -> None:
+    def take(self, notice: NewNotification) -> None:
         if notice.happening not in self._told:
             self._told[notice.happening] = self._has_room(notice)
         if self._told[notice.happening]:
@@ -76,7 +76,7 @@ class _Hour:
         else:
             self._leave_out(notice)
 
-    def _has_room(self, notice: NewNotice) -> bool:
+    def _has_room(self, notice: NewNotification) -> bool:
         urgent, now = notice.event in URGENT, notice.created_at
         moments = self._moments[urgent]
         if len(moments) < self._bounds[urgent] and (urgent or self._until is None or self._until <= now):
@@ -87,7 +87,7 @@ class _Hour:
             self._until = moments[(len(moments) - 1) // 2] + SPAN
         return False
 
-    def _leave_out(self, notice: NewNotice) -> None:
+    def _leave_out(self, notice: NewNotification) -> None:
         target = (notice.way, notice.address)
         known = self._summaries.get(target)
         assert self._until is not None
@@ -105,7 +105,7 @@ class _Hour:
         values = {"subject": storable(counted.subject), "body_json": to_json(dict(counted.body))}
         self._conn.execute(update(notices).where(notices.c.seq == known.seq).values(values))
 
-    def _insert(self, notice: NewNotice, due_at: datetime | None = None) -> int:
+    def _insert(self, notice: NewNotification, due_at: datetime | None = None) -> int:
         self.made += 1
         return insert_notice(self._conn, notice, due_at=due_at)
 
@@ -116,11 +116,11 @@ def _moments(conn: Connection, user: str, now: datetime) -> dict[bool, list[date
     recent = select(notices.c.happening, notices.c.event, first).where(
         notices.c.user_name == storable(user),
         notices.c.created_at > micros(now - SPAN),
-        notices.c.event != NoticeEvent.LEFT_OUT.value,
+        notices.c.event != NotificationEvent.LEFT_OUT.value,
     )
     found: dict[bool, list[datetime]] = {False: [], True: []}
     for row in conn.execute(recent.group_by(notices.c.happening, notices.c.event).order_by(first)):
-        found[NoticeEvent(row.event) in URGENT].append(instant(row.first))
+        found[NotificationEvent(row.event) in URGENT].append(instant(row.first))
     return found
 
 
@@ -129,7 +129,7 @@ def _pause(conn: Connection, user: str, now: datetime) -> tuple[datetime | None,
     told = select(notices).where(
         notices.c.user_name == storable(user),
         notices.c.created_at > micros(now - SPAN),
-        notices.c.event == NoticeEvent.LEFT_OUT.value,
+        notices.c.event == NotificationEvent.LEFT_OUT.value,
     )
     until: datetime | None = None
     found: dict[Target, _Summary] = {}
@@ -141,12 +141,12 @@ def _pause(conn: Connection, user: str, now: datetime) -> tuple[datetime | None,
         until = max(ends, until or ends)
         address = address_of(conn, row)
         if body["left_out"]["count"] is not None and address is not None:
-            notice = NewNotice(
+            notice = NewNotification(
                 id=row.id,
                 user=row.user_name,
                 way=Way(row.way),
                 address=address,
-                event=NoticeEvent.LEFT_OUT,
+                event=NotificationEvent.LEFT_OUT,
                 happening=row.happening,
                 job_id=None,
                 subject=row.subject,
@@ -160,7 +160,7 @@ def _pause(conn: Connection, user: str, now: datetime) -> tuple[datetime | None,
 # -- what is said
 
 
-def _warning(notice: NewNotice, until: datetime, most: int) -> NewNotice:
+def _warning(notice: NewNotification, until: datetime, most: int) -> NewNotification:
     subject = msg(
         "More than {most} events in an hour: others are left out here until {until}", most=most, until=_show(until)
     )
@@ -169,7 +169,7 @@ def _warning(notice: NewNotice, until: datetime, most: int) -> NewNotice:
     return _of_left_out(notice, subject, text, until, None)
 
 
-def _summary(notice: NewNotice, until: datetime, count: int) -> NewNotice:
+def _summary(notice: NewNotification, until: datetime, count: int) -> NewNotification:
     what = msg("1 event was") if count == 1 else msg("{count} events were", count=count)
     subject = msg(
         "{what} left out here from {created_at} until {until}",
@@ -180,11 +180,13 @@ def _summary(notice: NewNotice, until: datetime, count: int) -> NewNotice:
     return _of_left_out(notice, subject, f"{subject}.\nNext: holdfast ls", until, count)
 
 
-def _of_left_out(notice: NewNotice, subject: str, text: str, until: datetime, count: int | None) -> NewNotice:
-    id = f"notice-{secrets.token_hex(8)}" if notice.event is not NoticeEvent.LEFT_OUT else notice.id
+def _of_left_out(
+    notice: NewNotification, subject: str, text: str, until: datetime, count: int | None
+) -> NewNotification:
+    id = f"notice-{secrets.token_hex(8)}" if notice.event is not NotificationEvent.LEFT_OUT else notice.id
     body = {
         **notice.body,
-        "event": NoticeEvent.LEFT_OUT.value,
+        "event": NotificationEvent.LEFT_OUT.value,
         "at": notice.created_at.isoformat(),
         "subject": subject,
         "text": text,
@@ -194,7 +196,9 @@ def _of_left_out(notice: NewNotice, subject: str, text: str, until: datetime, co
         "schedule": None,
         "left_out": {"until": until.isoformat(), "count": count},
     }
-    return replace(notice, id=id, event=NoticeEvent.LEFT_OUT, happening=id, subject=subject, job_id=None, body=body)
+    return replace(
+        notice, id=id, event=NotificationEvent.LEFT_OUT, happening=id, subject=subject, job_id=None, body=body
+    )
 
 
 def _show(moment: datetime) -> str:

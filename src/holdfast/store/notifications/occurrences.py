@@ -51,7 +51,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
+class Occurrence:
     """An event of a job, with what is told of the job."""
 
     seq: int
@@ -87,7 +87,7 @@ class MissedRun:
 class Happenings:
     before: Mark
     after: Mark
-    events: tuple[Happening, ...]
+    events: tuple[Occurrence, ...]
     runs: tuple[MissedRun, ...]
     more: bool  # there are others after these
 
@@ -140,8 +140,8 @@ def _upto(rows: Any, limit: int, newest: int) -> int:
     return int(rows[-1].seq) if len(rows) == limit else newest
 
 
-def _happening(row: Row[Any]) -> Happening:
-    return Happening(
+def _happening(row: Row[Any]) -> Occurrence:
+    return Occurrence(
         seq=row.seq,
         kind=row.kind,
         message=unpack(row.message),

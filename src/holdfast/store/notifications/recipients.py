@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.core.notices import KnownRecipient, NoticeEvent, Recipient, Way, in_order
+from holdfast.core.notices import KnownRecipient, NotificationEvent, Recipient, Way, in_order
 
 from ..connections import vault_of
 from ..rows import instant, micros, storable, to_json
@@ -34,7 +34,7 @@ def add_recipient(conn: Connection, known: KnownRecipient, most: int) -> None:
     conn.execute(insert(recipients), values)
 
 
-def set_events(conn: Connection, id: str, events: frozenset[NoticeEvent]) -> bool:
+def set_events(conn: Connection, id: str, events: frozenset[NotificationEvent]) -> bool:
     """Whether it is there."""
     changed = update(recipients).where(recipients.c.id == storable(id)).values(events_json=to_json(in_order(events)))
     return bool(conn.execute(changed).rowcount)
@@ -57,7 +57,7 @@ def users_with_recipients(conn: Connection) -> set[str]:
 
 
 def _known(conn: Connection, row: Row[Any]) -> KnownRecipient:
-    events = frozenset(NoticeEvent(event) for event in json.loads(row.events_json))
+    events = frozenset(NotificationEvent(event) for event in json.loads(row.events_json))
     return KnownRecipient(
         id=row.id,
         user=row.user_name,

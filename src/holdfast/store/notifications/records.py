@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.core.notices import NoticeEvent, NoticeRecord, NoticeState, Way, lane_of
+from holdfast.core.notices import NoticeRecord, NotificationEvent, NotificationState, Way, lane_of
 
 from ..connections import vault_of
 from ..rows import instant, maybe_instant, maybe_micros, micros, storable, to_json
@@ -23,12 +23,12 @@ from ..tables import notices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewNotice:
+class NewNotification:
     id: str
     user: str
     way: Way
     address: str
-    event: NoticeEvent
+    event: NotificationEvent
     happening: str  # the same in all notices of one event
     job_id: str | None
     subject: str
@@ -41,7 +41,7 @@ class Due:
     """One that is to be sent."""
 
     seq: int
-    notice: NewNotice
+    notice: NewNotification
     lane: str
     tries: int  # so far
     readable: bool = True  # its address is; else it is empty
@@ -54,7 +54,7 @@ class Result:
     seq: int
     tries: int  # with this one
     claimed: bool  # it got as far as being sent
-    state: NoticeState
+    state: NotificationState
     at: datetime
     error: str = ""
     next_at: datetime | None = None
@@ -65,13 +65,13 @@ class Result:
 
 def insert_notice(
     conn: Connection,
-    notice: NewNotice,
-    state: NoticeState = NoticeState.WAITING,
+    notice: NewNotification,
+    state: NotificationState = NotificationState.WAITING,
     *,
     due_at: datetime | None = None,
 ) -> int:
     """`due_at`: when it is sent first; None: at once."""
-    waits = state is NoticeState.WAITING
+    waits = state is NotificationState.WAITING
     values = {
         "id": notice.id,
         "user_name": storable(notice.user),
@@ -123,14 +123,14 @@ def next_due(conn: Connection, after: datetime) -> datetime | None:
 
 def claim(conn: Connection, seq: int, tries: int) -> bool:
     """Whether it is now for the caller to send, and for nobody else. `tries`: as it was read."""
-    here = (notices.c.seq == seq, notices.c.state == NoticeState.WAITING.value, notices.c.tries == tries)
-    values = {"state": NoticeState.SENDING.value, "tries": tries + 1, "next_at": None}
+    here = (notices.c.seq == seq, notices.c.state == NotificationState.WAITING.value, notices.c.tries == tries)
+    values = {"state": NotificationState.SENDING.value, "tries": tries + 1, "next_at": None}
     return bool(conn.execute(update(notices).where(*here).values(values)).rowcount)
 
 
 def settle(conn: Connection, result: Result) -> None:
     """Of a try that was the caller's; nothing when somebody else has had another meanwhile."""
-    state = NoticeState.SENDING if result.claimed else NoticeState.WAITING
+    state = NotificationState.SENDING if result.claimed else NotificationState.WAITING
     here = (
         notices.c.seq == result.seq,
         notices.c.state == state.value,
@@ -140,7 +140,7 @@ def settle(conn: Connection, result: Result) -> None:
         "state": result.state.value,
         "tries": result.tries,
         "next_at": maybe_micros(result.next_at),
-        "ended_at": None if result.state is NoticeState.WAITING else micros(result.at),
+        "ended_at": None if result.state is NotificationState.WAITING else micros(result.at),
         "error": storable(result.error),
     }
     conn.execute(update(notices).where(*here).values(values))
@@ -148,18 +148,18 @@ def settle(conn: Connection, result: Result) -> None:
 
 def leave_unconfirmed(conn: Connection, now: datetime, error: str) -> int:
     """At the start: what was being sent when a server ended may have arrived. How many."""
-    sending = update(notices).where(notices.c.state == NoticeState.SENDING.value)
-    values = {"state": NoticeState.UNCONFIRMED.value, "ended_at": micros(now), "error": error}
+    sending = update(notices).where(notices.c.state == NotificationState.SENDING.value)
+    values = {"state": NotificationState.UNCONFIRMED.value, "ended_at": micros(now), "error": error}
     return conn.execute(sending.values(values)).rowcount
 
 
 # -- looking, and forgetting
 
 
-def count_by_state(conn: Connection) -> dict[NoticeState, int]:
-    found = dict.fromkeys(NoticeState, 0)
+def count_by_state(conn: Connection) -> dict[NotificationState, int]:
+    found = dict.fromkeys(NotificationState, 0)
     for row in conn.execute(select(notices.c.state, func.count().label("many")).group_by(notices.c.state)):
-        found[NoticeState(row.state)] = row.many
+        found[NotificationState(row.state)] = row.many
     return found
 
 
@@ -182,13 +182,13 @@ def _due(conn: Connection, row: Row[Any]) -> Due:
     return Due(row.seq, _notice(row, address or ""), row.lane, row.tries, readable=address is not None)
 
 
-def _notice(row: Row[Any], address: str) -> NewNotice:
-    return NewNotice(
+def _notice(row: Row[Any], address: str) -> NewNotification:
+    return NewNotification(
         id=row.id,
         user=row.user_name,
         way=Way(row.way),
         address=address,
-        event=NoticeEvent(row.event),
+        event=NotificationEvent(row.event),
         happening=row.happening,
         job_id=row.job_id,
         subject=row.subject,
@@ -204,11 +204,11 @@ def _record(conn: Connection, row: Row[Any]) -> NoticeRecord:
         user=row.user_name,
         way=Way(row.way),
         address=address_of(conn, row) or "",
-        event=NoticeEvent(row.event),
+        event=NotificationEvent(row.event),
         job_id=row.job_id,
         subject=row.subject,
         created_at=instant(row.created_at),
-        state=NoticeState(row.state),
+        state=NotificationState(row.state),
         tries=row.tries,
         next_at=maybe_instant(row.next_at),
         ended_at=maybe_instant(row.ended_at),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.messages import msg
-from holdfast.engines.base import Command, Inside, Isolation, NoEntry, ProcessInfo, Session
+from holdfast.engines.base import Command, ExecRefused, Inside, Isolation, ProcessInfo, Session
 from holdfast.tcp_listeners import list_listeners
 
 from .. import libc
@@ -39,7 +39,7 @@ from ..task_folder import TaskFolder, is_safe_id
 from . import py_spy as spy
 from .session import EmbeddedSession, Helper, bounded
 from .task_listeners import list_namespace_pids, own_hosts
-from .task_processes import inhabitants
+from .task_processes import list_task_processes
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class Spawned(NamedTuple):
     ends: list[int]  # ours, of the command's stdin, stdout and stderr; none with a terminal
 
 
-class StillSettingUp(NoEntry):
+class StillSettingUp(ExecRefused):
     """It will be there in a moment."""
 
 
@@ -108,12 +108,12 @@ class Entering:
         try:
             word, terminal = await helper.first_word(_TIMEOUT)
             if word != "ready":
-                raise NoEntry(_why(word))
+                raise ExecRefused(_why(word))
         except BaseException as error:
             helper.kill()
             _close(ends)
             if isinstance(error, TimeoutError):
-                raise NoEntry(msg("The task does not answer: it may be stopped, or short of memory.")) from error
+                raise ExecRefused(msg("The task does not answer: it may be stopped, or short of memory.")) from error
             raise
         session = self._session(helper, ends, terminal)
         self._sessions[session] = attempt_id
@@ -130,7 +130,9 @@ class Entering:
             work.add_done_callback(_give_up)
             raise
         except OSError as error:
-            raise NoEntry(msg("The task cannot be entered: {strerror}.", strerror=error.strerror or error)) from error
+            raise ExecRefused(
+                msg("The task cannot be entered: {strerror}.", strerror=error.strerror or error)
+            ) from error
         return Helper(pid, control), ends
 
     async def _see_that_it_stays(self, attempt_id: str, session: EmbeddedSession) -> None:
@@ -196,14 +198,14 @@ class Entering:
 
     def _door(self, attempt_id: str) -> Door:
         if not is_safe_id(attempt_id):
-            raise NoEntry(msg("There is no such task."))
+            raise ExecRefused(msg("There is no such task."))
         task = self._places.folder(attempt_id)
         if task.read_start() is None:
-            raise NoEntry(msg("The task has not started, or nothing is left of it."))
+            raise ExecRefused(msg("The task has not started, or nothing is left of it."))
         folder = next((each for each in (task, revived_of(task)) if each.is_alive()), None)
         note = folder.read_start() if folder is not None else None
         if folder is None or note is None:
-            raise NoEntry(msg("The task has ended."))
+            raise ExecRefused(msg("The task has ended."))
         claim = folder.read_claim()
         found = pids_of(claim) if note.sandbox else (0, 0)
         if found is None or claim.pid is None:
@@ -248,14 +250,14 @@ class Entering:
     async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Tasks share the machine's network, so only what a process of the task itself listens on is reached."""
         if not 0 < port < 65536:
-            raise NoEntry(msg("There is no port {port}: ports go from 1 to 65535.", port=port))
+            raise ExecRefused(msg("There is no port {port}: ports go from 1 to 65535.", port=port))
         hosts = await _soon(lambda: self._in_thread(lambda: self._listening_hosts(attempt_id, port)))
         for host in hosts:
             try:
                 return await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT)
             except (OSError, TimeoutError):
                 continue
-        raise NoEntry(
+        raise ExecRefused(
             msg("Nothing listens on port {port} of {attempt_id}.", port=port, attempt_id=_task_of(attempt_id))
         )
 
@@ -280,8 +282,8 @@ class Entering:
     def _processes(self, attempt_id: str) -> list[ProcessInfo]:
         door = self._door(attempt_id)
         if door.init:
-            return inhabitants(door.init, door.namespace)
-        return inhabitants(0, 0, ending.plain_pids(self._target(attempt_id, door)))
+            return list_task_processes(door.init, door.namespace)
+        return list_task_processes(0, 0, ending.plain_pids(self._target(attempt_id, door)))
 
 
 async def _soon(reach: Callable[[], Awaitable[T]]) -> T:
@@ -324,14 +326,14 @@ def _check_command(command: Command) -> None:
         words.append(command.terminal.term)
     sizes = [len(_bytes(word)) for word in words]
     if any("\0" in word for word in words):
-        raise NoEntry(msg("The command contains a NUL byte, which nothing can run."))
+        raise ExecRefused(msg("The command contains a NUL byte, which nothing can run."))
     if max(sizes) > _MAX_WORD_LENGTH or sum(sizes) > _MAX_WORDS:
-        raise NoEntry(msg("The command is too long."))
+        raise ExecRefused(msg("The command is too long."))
     for name in command.env:
         if not name or "=" in name:
-            raise NoEntry(msg("The environment variable {name} cannot be set.", name=repr(name)))
+            raise ExecRefused(msg("The environment variable {name} cannot be set.", name=repr(name)))
     if command.kind is Inside.SFTP and command.terminal is not None:
-        raise NoEntry(msg("Files are not transferred by a terminal."))
+        raise ExecRefused(msg("Files are not transferred by a terminal."))
 
 
 def _pipe(target: int, *, large: bool) -> tuple[int, int]:

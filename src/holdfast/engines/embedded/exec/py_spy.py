@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from holdfast.core.messages import msg
-from holdfast.engines.base import NoEntry
+from holdfast.engines.base import ExecRefused
 
 from ..sandbox.sealed import SealedCopy
 
@@ -43,5 +43,5 @@ def _find() -> str:
     beside = Path(sys.executable).with_name("py-spy")
     found = str(beside) if beside.is_file() else shutil.which("py-spy")
     if found is None:
-        raise NoEntry(msg("The program py-spy is not installed where the server runs"))
+        raise ExecRefused(msg("The program py-spy is not installed where the server runs"))
     return found

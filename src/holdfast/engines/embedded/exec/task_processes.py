@@ -15,7 +15,7 @@ _MAX_COMMAND_LENGTH = 4096  # bytes
 _SMALL_FILE = 16 * 1024
 
 
-def inhabitants(init: int, namespace: int, pids: Iterable[int] | None = None) -> list[ProcessInfo]:
+def list_task_processes(init: int, namespace: int, pids: Iterable[int] | None = None) -> list[ProcessInfo]:
     """Those of a PID namespace without its first one, or the ones named; parents before children."""
     if pids is None:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -34,7 +34,7 @@ _MAX_FILE_LENGTH = 200
 _DRAFT = "new-"
 
 
-class ImageShelf:
+class ImageStore:
     """Blocking: call it from a thread."""
 
     def __init__(self, folder: Path, marks: DiskMarks | None = None) -> None:

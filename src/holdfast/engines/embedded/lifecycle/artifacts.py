@@ -16,7 +16,7 @@ from functools import partial
 from typing import BinaryIO
 
 from holdfast.core.messages import msg
-from holdfast.engines.base import ArtifactSink, LeftOut, OutOfReach
+from holdfast.engines.base import ArtifactSink, ArtifactsUnavailable, LeftOut
 
 from ..folder_content import StartNote
 from ..task_folder import TaskFolder
@@ -55,8 +55,8 @@ def collect(folder: TaskFolder, note: StartNote, sink: ArtifactSink) -> None:
     inside = Inside(folder, note)
     try:
         top = inside.open_folder(f"{inside.home}/{NAME}")
-    except OutOfReach as problem:
-        raise OutOfReach(msg("{name} in the task's home {problem}", name=NAME, problem=problem)) from problem
+    except ArtifactsUnavailable as problem:
+        raise ArtifactsUnavailable(msg("{name} in the task's home {problem}", name=NAME, problem=problem)) from problem
     if top is not None:
         _Walk(sink).offer_all(top)
 

@@ -20,7 +20,7 @@ from typing import Any
 from holdfast.core.errors import quoted
 from holdfast.core.job import GIB, HOST_IMAGE, MIB, Resources
 from holdfast.core.messages import msg
-from holdfast.engines.base import Launch, NoEntry
+from holdfast.engines.base import ExecRefused, Launch
 
 from .. import cgroups
 from ..folder_content import StartNote
@@ -69,9 +69,9 @@ class Reviver(Starter):
         folder = self._places.folder(launch.attempt_id)
         note = folder.read_start() if is_safe_id(launch.attempt_id) else None
         if note is None or launch.attempt_id not in self._places.tasks():
-            raise NoEntry(msg("Nothing is left of the task's files."))
+            raise ExecRefused(msg("Nothing is left of the task's files."))
         if folder.is_alive():
-            raise NoEntry(msg("The task is still being stopped. Try again in a moment."))
+            raise ExecRefused(msg("The task is still being stopped. Try again in a moment."))
         revived = revived_of(folder)
         with suppress(FileExistsError):
             os.mkdir(revived.path, 0o700)
@@ -81,9 +81,9 @@ class Reviver(Starter):
                 self._clear(launch.attempt_id, revived, claim)
                 self._revive_locked(replace(launch, entry=_ENTRY, hold=False, gpus=()), note, folder, claim)
         except Refusal as refusal:
-            raise NoEntry(refusal.message) from refusal
+            raise ExecRefused(refusal.message) from refusal
         except OSError as error:
-            raise NoEntry(
+            raise ExecRefused(
                 msg("The task's files cannot be entered: {strerror}.", strerror=error.strerror or error)
             ) from error
         finally:
@@ -121,7 +121,7 @@ class Reviver(Starter):
             launch = replace(launch, image=HOST_IMAGE)
         root = self._root(launch, folder)
         if root.warning:
-            raise NoEntry(
+            raise ExecRefused(
                 msg("The image {image}, which the task ran on, is not here any more.", image=repr(launch.image))
             )
         if root.env is None or not note.stands_on or note.stands_on[0] == root.lower:
@@ -178,7 +178,7 @@ def _limits(launch: Launch) -> Resources:
 def _on_files(root: Root, lower: str) -> Root:
     """The same root, on another folder of the image's unchanged files."""
     if not os.path.isdir(lower):
-        raise NoEntry(msg("The image that the task ran on is not here any more."))
+        raise ExecRefused(msg("The image that the task ran on is not here any more."))
 
     def moved(path: str) -> str:
         return lower if path == root.lower else path
@@ -208,7 +208,7 @@ def _wait_until_up(revived: TaskFolder) -> None:
             return
         time.sleep(_AGAIN)
     said = quoted(revived.read_head("stderr", 500))
-    raise NoEntry(msg("The task's files cannot be entered: {said}", said=said or msg("a sandbox does not come up")))
+    raise ExecRefused(msg("The task's files cannot be entered: {said}", said=said or msg("a sandbox does not come up")))
 
 
 # --- ways that a task may have bent -------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def _check_ways(args: Sequence[str], folder: TaskFolder, root: Root) -> None:
         for target, source in own:
             rest = os.path.relpath(path, target)
             if not rest.startswith("..") and _is_bent(source, rest.split("/")):
-                raise NoEntry(
+                raise ExecRefused(
                     msg("The task's files cannot be entered: it has put a link in the way of {path}.", path=path)
                 )
 

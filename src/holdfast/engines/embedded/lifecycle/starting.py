@@ -24,7 +24,7 @@ from holdfast.engines.base import Isolation, Launch
 
 from .. import cgroups
 from ..folder_content import StartNote
-from ..images.image_store import ImageShelf
+from ..images.image_store import ImageStore
 from ..options import EmbeddedOptions
 from ..processes import COOKIE, COUNTS_BY_NAMESPACE
 from ..sandbox import roots
@@ -97,7 +97,7 @@ class Starter:
         options: EmbeddedOptions,
         site: Site,
         views: Views,
-        images: ImageShelf,
+        images: ImageStore,
         places: Places,
         unsettled: set[str],
     ) -> None:

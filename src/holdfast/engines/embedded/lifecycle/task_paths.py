@@ -12,7 +12,7 @@ import stat
 from pathlib import PurePosixPath
 
 from holdfast.core.messages import msg
-from holdfast.engines.base import OutOfReach
+from holdfast.engines.base import ArtifactsUnavailable
 
 from ..folder_content import StartNote
 from ..sandbox.mounting import BadMount, open_source
@@ -41,13 +41,13 @@ class Inside:
         if found is None and not links:
             return None
         if found is None:
-            raise OutOfReach(msg("is a link that leads to no folder of the task's own"))
+            raise ArtifactsUnavailable(msg("is a link that leads to no folder of the task's own"))
         try:
             if not stat.S_ISDIR(os.fstat(found).st_mode):
-                raise OutOfReach(msg("is not a folder"))
+                raise ArtifactsUnavailable(msg("is not a folder"))
             return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=found)
         except OSError as error:
-            raise OutOfReach(msg("cannot be read: {strerror}", strerror=error.strerror)) from error
+            raise ArtifactsUnavailable(msg("cannot be read: {strerror}", strerror=error.strerror)) from error
         finally:
             os.close(found)
 
@@ -70,7 +70,7 @@ class Inside:
             elif part not in (b"", b"."):
                 here.append(part)
             if links > _MAX_LINKS or parts > _MAX_PARTS:
-                raise OutOfReach(msg("is a link that leads through too many others"))
+                raise ArtifactsUnavailable(msg("is a link that leads through too many others"))
         return tuple(here), links
 
     def _look(self, path: Place) -> bytes | None:

@@ -16,7 +16,7 @@ _LARGE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFigures:
+class CgroupMetrics:
     cpu: float | None = None  # seconds; None: this group does not count it
     throttled: float | None = None  # seconds
     memory: int | None = None  # bytes, without files that would be given back
@@ -73,13 +73,13 @@ def find_files(folders: Iterable[str]) -> GroupFiles:
     return GroupFiles(number=number, **found)
 
 
-def read_group(files: GroupFiles) -> GroupFigures:
+def read_group(files: GroupFiles) -> CgroupMetrics:
     cpu_stat = read_lines(files.cpu_stat)
     memory_stat = read_lines(files.memory_stat)
     memory = read_number(files.memory)
     cached = _cached(memory_stat)
     peak = read_number(files.memory_peak)
-    return GroupFigures(
+    return CgroupMetrics(
         cpu=_cpu(files, cpu_stat),
         throttled=_throttled(files, cpu_stat),
         memory=None if memory is None else max(0, memory - cached),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core.metrics.samples import GpuReading, GpuState
-from holdfast.reach import Reach
+from holdfast.reach import HangGuard
 
 T = TypeVar("T")
 
@@ -21,12 +21,12 @@ class Seen(NamedTuple):
     pids: frozenset[int] | None  # of what computes on it; None: it does not tell
 
 
-class GpuFigures:
+class GpuMetrics:
     """Belongs to the event loop; NVML is asked in a thread of its own, by one at a time. It stays initialised."""
 
     def __init__(self, patience: float = _TIMEOUT) -> None:
         self._patience = patience
-        self._reach = Reach("embedded-gpus")
+        self._reach = HangGuard("embedded-gpus")
         self._turn = asyncio.Lock()
         self._asked: asyncio.Future[Any] | None = None
         self._ready = False

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
-from holdfast.reach import Reach, Silent
+from holdfast.reach import HangGuard, NotResponding
 
 from ..folder_content import StartNote
-from .gpu_metrics import GpuFigures
+from .gpu_metrics import GpuMetrics
 from .rounds import Rounds, Subject
 from .traffic import Closed
 
@@ -35,13 +35,13 @@ class Alone:
     """Calls that may never come back, one at a time."""
 
     def __init__(self, name: str) -> None:
-        self._reach = Reach(name)
+        self._reach = HangGuard(name)
         self._last: asyncio.Future[Any] | None = None
 
     async def ask(self, call: Callable[[], T]) -> T:
         """Silent while the last one is not back."""
         if self._last is not None and not self._last.done():
-            raise Silent
+            raise NotResponding
         self._last = asked = self._reach.begin(call)
         return await asyncio.shield(asked)
 
@@ -49,7 +49,7 @@ class Alone:
 class Measuring:
     def __init__(self) -> None:
         self._rounds = Rounds()
-        self._gpus = GpuFigures()
+        self._gpus = GpuMetrics()
         self._looks = Alone("embedded-figures")
         self._gpu_looks = Alone("embedded-gpu-users")
         self._closed: Closed | None = None
@@ -65,7 +65,7 @@ class Measuring:
                 self._gpus.read({index for gpus in given.values() for index in gpus}),
                 self._looks.ask(lambda: self._rounds.round(running, given.keys())),
             )
-        except Silent:
+        except NotResponding:
             return {}
         return {
             name: replace(reading, gpus=tuple(figures[index] for index in given[name] if index in figures))
@@ -76,13 +76,13 @@ class Measuring:
         """All of this machine. `subjects`: all tasks that there are."""
         seen = await self._gpus.read_all()
         pids = frozenset[int]().union(*(each.pids or () for each in seen))
-        strangers = await self._find_strangers(subjects, pids) if pids else {}
-        return tuple(replace(state, strangers=_count(theirs, strangers)) for state, theirs in seen)
+        foreign_processes = await self._find_strangers(subjects, pids) if pids else {}
+        return tuple(replace(state, foreign_processes=_count(theirs, foreign_processes)) for state, theirs in seen)
 
     async def _find_strangers(self, subjects: Sequence[Subject], pids: Collection[int]) -> Mapping[int, bool | None]:
-        with suppress(Silent, TimeoutError):
+        with suppress(NotResponding, TimeoutError):
             async with asyncio.timeout(_TIMEOUT):
-                return await self._gpu_looks.ask(lambda: self._rounds.strangers(subjects, pids))
+                return await self._gpu_looks.ask(lambda: self._rounds.foreign_processes(subjects, pids))
         return dict.fromkeys(pids)
 
     def used(
@@ -126,8 +126,8 @@ class Measuring:
         self._rounds.close()
 
 
-def _count(pids: frozenset[int] | None, strangers: Mapping[int, bool | None]) -> int | None:
+def _count(pids: frozenset[int] | None, foreign_processes: Mapping[int, bool | None]) -> int | None:
     """How many of these are strangers; None where that of one is not known."""
-    if pids is None or any(strangers[pid] is None for pid in pids):
+    if pids is None or any(foreign_processes[pid] is None for pid in pids):
         return None
-    return sum(bool(strangers[pid]) for pid in pids)
+    return sum(bool(foreign_processes[pid]) for pid in pids)

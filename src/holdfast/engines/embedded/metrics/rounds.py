@@ -20,7 +20,7 @@ from holdfast.core.metrics.samples import Reading
 from ..folder_content import StartNote
 from ..processes import uptime
 from . import process_metrics as process_figures
-from .cgroup_metrics import GroupFigures, GroupFiles, find_files, read_group, read_processes
+from .cgroup_metrics import CgroupMetrics, GroupFiles, find_files, read_group, read_processes
 from .process_metrics import TooMany
 from .process_trees import Forest
 from .traffic import Closed, Files, Flow, NoTraffic, Traffic
@@ -46,7 +46,7 @@ class Subject(NamedTuple):
     cookie: str = ""  # by which those that have run away are known
 
 
-class Rising:
+class MonotonicCounter:
     """A counter added up over processes. When some end whose part nobody takes over, it goes on from where it stood."""
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class Track:
     """What is remembered of one task between two rounds."""
 
     files: GroupFiles
-    cpu: Rising = field(default_factory=Rising)
-    disk_read: Rising = field(default_factory=Rising)
-    disk_written: Rising = field(default_factory=Rising)
+    cpu: MonotonicCounter = field(default_factory=MonotonicCounter)
+    disk_read: MonotonicCounter = field(default_factory=MonotonicCounter)
+    disk_written: MonotonicCounter = field(default_factory=MonotonicCounter)
     pids: frozenset[int] = frozenset()
     fairness: float = 1.0  # memory with each page divided among its users, for each byte counted in full
     fair_at: float = 0.0  # when that was found out
@@ -185,7 +185,7 @@ class Rounds:
 
     # --- others ---------------------------------------------------------------------------------------------------
 
-    def strangers(self, subjects: Sequence[Subject], pids: Iterable[int]) -> dict[int, bool | None]:
+    def foreign_processes(self, subjects: Sequence[Subject], pids: Iterable[int]) -> dict[int, bool | None]:
         """Of each process, whether it is none of these tasks'; None where that cannot be seen."""
         with self._in_turn():
             tracks = {each.attempt_id: self._tracks.get(each.attempt_id) or _new_track(each) for each in subjects}
@@ -364,7 +364,7 @@ def _find_sockets(names: Iterable[str], pids: Mapping[str, Sequence[int]]) -> Fi
     return Files(owners, unknown)
 
 
-def _ended(figures: GroupFigures, before: Reading | None, waited: struct_rusage | None, at: float) -> Reading | None:
+def _ended(figures: CgroupMetrics, before: Reading | None, waited: struct_rusage | None, at: float) -> Reading | None:
     """Put together from what its group, the last round and the wait for it know; None when none of them does."""
     if figures.cpu is None and before is None and waited is None:
         return None

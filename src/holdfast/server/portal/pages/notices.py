@@ -13,9 +13,9 @@ from holdfast.core.notices import (
     MAX_ADDRESS_LENGTH,
     USUAL,
     KnownRecipient,
-    NoticeEvent,
     NoticeRecord,
-    NoticeState,
+    NotificationEvent,
+    NotificationState,
     Way,
     shown_address,
 )
@@ -82,7 +82,7 @@ async def _page(visit: Visit) -> NoticesPage:
 
 def _recipient(visit: Visit, known: KnownRecipient) -> RecipientView:
     words, recipient = event_words(visit), known.recipient
-    told = tuple(words[event] for event in NoticeEvent if event in recipient.events)
+    told = tuple(words[event] for event in NotificationEvent if event in recipient.events)
     hint = visit.say("Its address cannot be read any more. Remove it, and add it again.")
     return RecipientView(
         known=known,
@@ -99,19 +99,19 @@ def _notice(visit: Visit, record: NoticeRecord) -> NoticeView:
     return NoticeView(record=record, address=address, event=event_words(visit)[record.event], state=state, tone=tone)
 
 
-def event_words(visit: Visit) -> dict[NoticeEvent, str]:
+def event_words(visit: Visit) -> dict[NotificationEvent, str]:
     return {
-        NoticeEvent.STARTED: visit.say("A job started"),
-        NoticeEvent.SUCCEEDED: visit.say("A job succeeded"),
-        NoticeEvent.FAILED: visit.say("A job failed"),
-        NoticeEvent.STOPPED: visit.say("A job was stopped"),
-        NoticeEvent.RETRIED: visit.say("A job is tried again"),
-        NoticeEvent.HELD: visit.say("A failed task is held"),
-        NoticeEvent.DEBUGGER_WAITING: visit.say("A debugger waits"),
-        NoticeEvent.HOLD_ENDING: visit.say("A hold ends soon"),
-        NoticeEvent.SCHEDULE_SKIPPED: visit.say("A recurring run was skipped"),
-        NoticeEvent.TEST: visit.say("A test"),
-        NoticeEvent.LEFT_OUT: visit.say("Further notices were left out"),
+        NotificationEvent.STARTED: visit.say("A job started"),
+        NotificationEvent.SUCCEEDED: visit.say("A job succeeded"),
+        NotificationEvent.FAILED: visit.say("A job failed"),
+        NotificationEvent.STOPPED: visit.say("A job was stopped"),
+        NotificationEvent.RETRIED: visit.say("A job is tried again"),
+        NotificationEvent.HELD: visit.say("A failed task is held"),
+        NotificationEvent.DEBUGGER_WAITING: visit.say("A debugger waits"),
+        NotificationEvent.HOLD_ENDING: visit.say("A hold ends soon"),
+        NotificationEvent.SCHEDULE_SKIPPED: visit.say("A recurring run was skipped"),
+        NotificationEvent.TEST: visit.say("A test"),
+        NotificationEvent.LEFT_OUT: visit.say("Further notices were left out"),
     }
 
 
@@ -123,13 +123,13 @@ def _way_words(visit: Visit) -> dict[str, str]:
     }
 
 
-def _state_words(visit: Visit) -> dict[NoticeState, tuple[str, str]]:
+def _state_words(visit: Visit) -> dict[NotificationState, tuple[str, str]]:
     return {
-        NoticeState.WAITING: (visit.say("waiting"), "state-pending"),
-        NoticeState.SENDING: (visit.say("being sent"), "state-running"),
-        NoticeState.SENT: (visit.say("sent"), "state-succeeded"),
-        NoticeState.UNCONFIRMED: (visit.say("unconfirmed"), "state-unknown"),
-        NoticeState.FAILED: (visit.say("not delivered"), "state-failed"),
+        NotificationState.WAITING: (visit.say("waiting"), "state-pending"),
+        NotificationState.SENDING: (visit.say("being sent"), "state-running"),
+        NotificationState.SENT: (visit.say("sent"), "state-succeeded"),
+        NotificationState.UNCONFIRMED: (visit.say("unconfirmed"), "state-unknown"),
+        NotificationState.FAILED: (visit.say("not delivered"), "state-failed"),
     }
 
 
