@@ -119,7 +119,7 @@ def _preload() -> None:
     import holdfast.sdk.client
     import holdfast.server.app
     import holdfast.server.http
-    import holdfast.server.ssh.door  # noqa: F401
+    import holdfast.server.ssh.lazy_gateway  # noqa: F401
 
     gc.collect()
     gc.freeze()

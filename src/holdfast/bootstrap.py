@@ -156,13 +156,13 @@ async def parts(
     `own_ports`: those that the server listens on. Yields the services and, at the very first start, the admin's
     password.
     """
-    from holdfast.controller.clockwork import ScheduleRunner
     from holdfast.controller.disk_guard import DiskGuard, MinFree
     from holdfast.controller.disk_monitor import DiskMonitor, FilesDiskMonitor
     from holdfast.controller.gateway import GatewayOf
     from holdfast.controller.live import Limits
     from holdfast.controller.loop import Controller
     from holdfast.controller.retention import ArtifactRetention, AuditRetention, MetricsRetention, Retention
+    from holdfast.controller.schedule_runner import ScheduleRunner
     from holdfast.services import build_services
     from holdfast.store import people
     from holdfast.store.database import Store
@@ -267,7 +267,7 @@ async def _serve(
     leave_out_uvicorn_cli()
     from holdfast.server.app import create_app
     from holdfast.server.http import run_http
-    from holdfast.server.ssh.door import Door
+    from holdfast.server.ssh.lazy_gateway import Door
 
     set_up_log()
     async with parts(home, settings, listeners.ports) as (services, first_password):
@@ -366,7 +366,7 @@ def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
 def _noticing(store: Store, services: Services, controller: Controller) -> list[Work]:
     """What makes and sends notices; where they are switched off, nothing does."""
     from holdfast.controller.delivery import Delivery, Patience
-    from holdfast.controller.noticing import NotificationRetention, NotificationWatcher
+    from holdfast.controller.notification_watcher import NotificationRetention, NotificationWatcher
     from holdfast.store.notifications.occurrences import end_noticing
 
     chosen = services.settings.notices

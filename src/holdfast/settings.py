@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
 from holdfast.core.messages import msg
-from holdfast.core.notices import Way, address_problem
+from holdfast.core.notifications import Way, address_problem
 from holdfast.disk_space import DiskMarks
 from holdfast.settings_names import unknown_setting
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from holdfast.core.errors import UserError
-from holdfast.core.notices import KnownRecipient, NotificationEvent, NotificationState, Notify, Recipient, Way
+from holdfast.core.notifications import KnownRecipient, NotificationEvent, NotificationState, Notify, Recipient, Way
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import RunResult, Schedule
 from holdfast.store import people, schedules

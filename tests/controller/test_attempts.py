@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.controller import attempts
 from holdfast.core.attempt import Observation, Seen
-from holdfast.core.holding import Ask, HoldRequest
+from holdfast.core.holds import Ask, HoldRequest
 from holdfast.core.job import Dialect, Hold
 from holdfast.core.states import JobState
 from holdfast.engines.fake import FakeMachine, Faults

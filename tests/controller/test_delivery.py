@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.controller.delivery import CUT_OFF, PER_LANE, Delivery, Patience
-from holdfast.controller.noticing import NotificationWatcher
-from holdfast.core.notices import NoticeRecord, NotificationState, wait_after
+from holdfast.controller.notification_watcher import NotificationWatcher
+from holdfast.core.notifications import NoticeRecord, NotificationState, wait_after
 from holdfast.core.states import JobState
 from holdfast.store.notifications import records as notice_rows
 from tests.services.hooks import Hook

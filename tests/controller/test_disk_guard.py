@@ -13,7 +13,7 @@ import pytest
 from holdfast.controller.disk_guard import DiskGuard, MinFree, Room, decide, files_only
 from holdfast.core.attempt import Held, JobSnapshot, TaskAttempt
 from holdfast.core.exits.exit import classify
-from holdfast.core.holding import Ask
+from holdfast.core.holds import Ask
 from holdfast.core.job import GIB, Keep
 from holdfast.core.states import JobState, TaskState
 from tests.core.jobs import NOON, job

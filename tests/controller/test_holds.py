@@ -9,7 +9,7 @@ from pathlib import Path
 
 from holdfast.controller.holds import HoldLimits
 from holdfast.core.attempt import Debugger, JobSnapshot
-from holdfast.core.holding import Ask, HoldRequest
+from holdfast.core.holds import Ask, HoldRequest
 from holdfast.core.job import Hold, Keep
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Quota

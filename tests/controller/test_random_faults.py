@@ -27,7 +27,7 @@ from holdfast.controller.loop import Controller
 from holdfast.core.attempt import JobSnapshot, Observation, Seen
 from holdfast.core.attempt_id import AttemptId
 from holdfast.core.exits.exit import ExitKind
-from holdfast.core.holding import Ask, HoldRequest
+from holdfast.core.holds import Ask, HoldRequest
 from holdfast.core.job import GIB, Dialect, Hold, Job, Resources, Role
 from holdfast.core.records import NewEvent
 from holdfast.core.scheduling.placement import Node

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.controller.surroundings import public_keys
+from holdfast.controller.launch_context import public_keys
 from holdfast.core.job import Job
 from holdfast.core.records import User
 from holdfast.core.states import JobState

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.attempt import Held, JobSnapshot, Observation, Outcome, Result, Seen, StopRequest
 from holdfast.core.exits.exit import ExitKind
-from holdfast.core.holding import Ask, HoldPolicy, HoldRequest, banner, held_for, spell_out
+from holdfast.core.holds import Ask, HoldPolicy, HoldRequest, banner, held_for, spell_out
 from holdfast.core.job import Hold, Keep
 from holdfast.core.plan import Announce, Plan, Policy, Remove, Stop, plan
 from holdfast.core.states import JobState, TaskState

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.core.attempt import JobSnapshot, Observation, Seen, StopRequest, TaskAttempt
 from holdfast.core.exits.exit import Cause, ExitKind
 from holdfast.core.exits.table import spec_of
-from holdfast.core.holding import Ask, HoldPolicy, HoldRequest
+from holdfast.core.holds import Ask, HoldPolicy, HoldRequest
 from holdfast.core.job import GIB, Dialect, Job, Keep, Resources
 from holdfast.core.plan import Plan, Policy, Remove, Start, Stop, assignment_of, plan, waiting_of
 from holdfast.core.retry import PLATFORM_MAX

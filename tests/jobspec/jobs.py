@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from holdfast.core.job import GIB, MIB, Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
-from holdfast.core.notices import CHOICES, Notify, Way
+from holdfast.core.notifications import CHOICES, Notify, Way
 from holdfast.jobspec.notifying import joined
 from holdfast.jobspec.rules import SHELL_OPTION
 from holdfast.jobspec.sizes import sized

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.codec import job_from_json, job_to_json
 from holdfast.core.errors import InvalidJob, UserError
-from holdfast.core.notices import USUAL, NotificationEvent, Notify, Way
+from holdfast.core.notifications import USUAL, NotificationEvent, Notify, Way
 from holdfast.jobspec import job_schema, parse_job, render_openpai_yaml, render_yaml
 from holdfast.jobspec.notifying import parse_notify, with_notify
 

@@ -19,8 +19,8 @@ from holdfast.engines.base import Isolation, Launch
 from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.jobspec import parse_job
 from holdfast.launching import Gateway
+from holdfast.launching.intra_job_ssh import MAX_WRITTEN
 from holdfast.launching.keys import job_pair
-from holdfast.launching.neighbours import MAX_WRITTEN
 from tests.engines.playing import need
 
 from .scene import launch_of, placed, run, v1_job, v2_job, with_plugins

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from holdfast.server.border import HEADERS
+from holdfast.server.request_middleware import HEADERS
 from holdfast.services.installation.status import Place
 
 from .rig import Rig, begin, error_of

@@ -18,12 +18,12 @@ from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.job import GIB, Job, Resources, Role
 from holdfast.core.metrics.samples import Current, GpuReading, GpuState, Reading
 from holdfast.core.metrics.samples import Sample as Used
-from holdfast.core.notices import NotificationState
+from holdfast.core.notifications import NotificationState
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Amount, GroupUse, Node, NodeUse, Quota
 from holdfast.core.states import JobState, TaskState
 from holdfast.server.prometheus import render
-from holdfast.server.prometheus_figures import TASK_LABELS
+from holdfast.server.prometheus_metrics import TASK_LABELS
 from holdfast.server.prometheus_requests import surface_of
 from holdfast.services.installation.monitoring import Standing
 from holdfast.services.installation.status import Disk, Health

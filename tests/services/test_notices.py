@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.controller.delivery import UNREADABLE, Delivery
-from holdfast.controller.noticing import NotificationWatcher
+from holdfast.controller.notification_watcher import NotificationWatcher
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
-from holdfast.core.holding import warned_from
-from holdfast.core.notices import NoticeRecord, NotificationEvent, NotificationState, Way
+from holdfast.core.holds import warned_from
+from holdfast.core.notifications import NoticeRecord, NotificationEvent, NotificationState, Way
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState

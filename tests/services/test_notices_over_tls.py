@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.notices import NotificationState
+from holdfast.core.notifications import NotificationState
 from holdfast.services.notifications import webhook_request as posting
 
 from .certificates import make_certificate

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.controller import surroundings
-from holdfast.controller.surroundings import MAX_OTHERS
+from holdfast.controller import launch_context
+from holdfast.controller.launch_context import MAX_OTHERS
 from holdfast.core.access import Actor
 from holdfast.core.job import Mount
 from holdfast.core.records import Dataset, Group, Mlflow
@@ -295,21 +295,21 @@ async def test_one_that_stops_answering_holds_up_nothing_but_itself(
     """A folder whose file server is down when the job starts, and comes back."""
     for name in ("there", "silent"):
         await add(house, name, tmp_path / name, groups=("red",))
-    back, truly = threading.Event(), surroundings._is_real_folder
+    back, truly = threading.Event(), launch_context._is_real_folder
 
     def look(path: str) -> bool:
         if path.endswith("silent"):
             back.wait()
         return truly(path)
 
-    monkeypatch.setattr(surroundings, "_is_real_folder", look)
-    monkeypatch.setattr(surroundings, "QUICK", 0.05)
-    monkeypatch.setattr(surroundings, "TIMEOUT", 1.0)
+    monkeypatch.setattr(launch_context, "_is_real_folder", look)
+    monkeypatch.setattr(launch_context, "QUICK", 0.05)
+    monkeypatch.setattr(launch_context, "TIMEOUT", 1.0)
     for _ in range(2):
         started = await launch(house, ann, form())
         assert [mount.dataset for mount in started.mounts if mount.dataset] == ["there"]
         assert "The dataset silent is left out" in started.entry
     back.set()
-    monkeypatch.setattr(surroundings, "TIMEOUT", 15.0)
+    monkeypatch.setattr(launch_context, "TIMEOUT", 15.0)
     started = await launch(house, ann, form())
     assert [mount.dataset for mount in started.mounts if mount.dataset] == ["silent", "there"]

@@ -24,7 +24,7 @@ from holdfast.core.records import NewEvent
 from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_space import DiskMarks
 from holdfast.engines.base import ArtifactsUnavailable, Engine, KeepsArtifacts, LeftOut
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.services.fair_limiter import FairLimiter
 from holdfast.shared_folders import SharedFolders
 

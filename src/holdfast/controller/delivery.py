@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.core.errors import HoldfastError
 from holdfast.core.messages import msg
-from holdfast.core.notices import FEW, NotificationState, wait_after
+from holdfast.core.notifications import FEW, NotificationState, wait_after
 from holdfast.services.notifications.delivery import DeliveryAttempt, DeliveryResult
 from holdfast.services.notifications.sending import Sending
 from holdfast.store import people
@@ -24,7 +24,7 @@ from holdfast.store.database import Store
 from holdfast.store.notifications import records as notice_rows
 from holdfast.store.notifications.records import Due, Result
 
-from .stirring import rest
+from .event_wait import rest
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.holding import Ask, HoldRequest
+from holdfast.core.holds import Ask, HoldRequest
 from holdfast.core.job import Keep
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import show_bytes
-from holdfast.reach import HangGuard
+from holdfast.hang_guard import HangGuard
 from holdfast.services.control import Control
 
 log = logging.getLogger(__name__)

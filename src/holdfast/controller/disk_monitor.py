@@ -24,7 +24,7 @@ from holdfast.core.scheduling.placement import show_bytes
 from holdfast.disk_reserve import DiskReserve
 from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
 from holdfast.engines.base import DiskUse, Engine, LimitsDisk
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from holdfast.core.attempt import JobSnapshot, TaskAttempt
-from holdfast.core.holding import DEFAULT, HoldPolicy, held_for
+from holdfast.core.holds import DEFAULT, HoldPolicy, held_for
 from holdfast.core.job import Job
 from holdfast.core.messages import msg
 from holdfast.core.states import JobState, TaskState

@@ -16,7 +16,7 @@ from holdfast.core.plan import Policy, Start
 from holdfast.engines.base import Launch
 from holdfast.launching import Launcher
 
-from .surroundings import SurroundingsOf
+from .launch_context import SurroundingsOf
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from holdfast.core.attempt import JobSnapshot, Observation, StopRequest
-from holdfast.core.holding import HoldRequest
+from holdfast.core.holds import HoldRequest
 from holdfast.core.plan import Plan
 from holdfast.core.records import NewEvent
 from holdfast.core.states import TaskState

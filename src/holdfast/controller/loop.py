@@ -18,7 +18,7 @@ from holdfast.core.attempt import Debugger, JobSnapshot, Observation, Seen, Stop
 from holdfast.core.conditions import Condition, ConditionKind, find_blocking
 from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.exits.exit import STOPPED_FOR_DISK
-from holdfast.core.holding import HoldRequest
+from holdfast.core.holds import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.messages import msg
 from holdfast.core.records import Group
@@ -41,11 +41,11 @@ from .attempts import STRAY_TIMEOUT, AttemptTracker
 from .conditions import Conditions
 from .explanations import Explanations
 from .holds import held_tasks
+from .launch_context import SurroundingsOf
 from .launches import LaunchBuilder
 from .live import Limits, Live, Round, live_attempts
 from .planner import Planner
 from .scheduler import Decisions, Scheduler
-from .surroundings import SurroundingsOf
 from .task_reports import TaskReports
 from .use import use_by_jobs, use_of
 from .waits import Standing, explain_impossible

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from .job import Completion, Dialect, Hold, Job, Keep, Mount, Resources, Role
-from .notices import NotificationEvent, Notify, Way, in_order
+from .notifications import NotificationEvent, Notify, Way, in_order
 
 MASK = "******"  # stands for every secret value in what people see
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from .notices import Notify
+from .notifications import Notify
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB

@@ -14,7 +14,7 @@ from .attempt import Held, JobSnapshot, Observation, Outcome, Result, Seen, Task
 from .completion import decide_outcome
 from .exits.exit import STOPPED_FOR_DISK, Behaviour, Cause, Exit, ExitKind, classify, platform_exit, refused_exit
 from .exits.table import spec_of, with_cause
-from .holding import Ask, HoldPolicy, HoldRequest, banner, can_be_held, warned_from
+from .holds import Ask, HoldPolicy, HoldRequest, banner, can_be_held, warned_from
 from .job import Job, Keep, Role
 from .messages import join_messages, msg
 from .records import JobAttempt, NewEvent

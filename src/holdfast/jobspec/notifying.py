@@ -7,7 +7,16 @@ from typing import Any
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.core.notices import CHOICES, USUAL, NotificationEvent, Notify, Way, address_problem, in_order, read_events
+from holdfast.core.notifications import (
+    CHOICES,
+    USUAL,
+    NotificationEvent,
+    Notify,
+    Way,
+    address_problem,
+    in_order,
+    read_events,
+)
 
 from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
 from .kinds import choice, either, list_of, schema_of, text

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.core.job import Hold
 from holdfast.core.messages import msg
-from holdfast.core.notices import Notify
+from holdfast.core.notifications import Notify
 
 from .fields import At, Fields, Key, Kind, Wrong, guess_or_list
 from .holdfast_keys import HOLD

@@ -10,10 +10,10 @@ from holdfast.core.job import Dialect, Job, Role
 from holdfast.engines.base import Launch
 from holdfast.jobspec import fill_secrets
 
-from .neighbours import with_intra_job_ssh
+from .context import LaunchContext
+from .intra_job_ssh import with_intra_job_ssh
 from .openpai import JobTasks, SharedLaunchData, add_openpai_runtime, openpai_filler
 from .primehub import dress_primehub
-from .surroundings import LaunchContext
 from .volumes import with_files, with_volume
 
 

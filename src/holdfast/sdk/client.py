@@ -14,18 +14,18 @@ from .account import AccountCalls
 from .address import Address, find_address
 from .catalogue import CatalogueCalls
 from .datasets import DatasetCalls
-from .entering import EnteringCalls
 from .errors import CannotConnect
 from .exchange import Awaiting, Blocking, Flow, Give, Open, Pause, Reply, Request, Step, Steps, Take
 from .files import FileCalls
+from .installation import PlaceCalls
 from .jobs import JobCalls
 from .logs import LogCalls
 from .metrics import MetricCalls
-from .notices import NoticeCalls
+from .notifications import NoticeCalls
 from .people import PeopleCalls
-from .place import PlaceCalls
 from .schedules import ScheduleCalls
 from .secrets import SecretCalls
+from .ssh_access import EnteringCalls
 from .storage import StorageCalls
 from .why import WhyCalls
 from .wire import (

@@ -11,10 +11,10 @@ from urllib.parse import urlencode, urlsplit
 from holdfast import __version__
 
 from .address import Address, hint_for, is_loopback
-from .entering import EnteringCalls
 from .errors import CannotConnect
 from .exchange import Blocking, Pause, Reply, Request, Step, Steps
 from .proof import prove_socket
+from .ssh_access import EnteringCalls
 
 T = TypeVar("T")
 

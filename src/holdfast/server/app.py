@@ -17,7 +17,6 @@ from holdfast.settings import Settings
 
 from .answers import answer, answer_text
 from .auth import token_of
-from .border import Border, Knows, Limit
 from .docs_page import render_docs
 from .errors import add_handlers, render_outermost, wants_page
 from .forwarded import ForwardedHeaders
@@ -36,7 +35,8 @@ from .primehub.errors import render_outermost as render_for_primehub
 from .primehub.http_files import FILES
 from .prometheus import metrics_routes
 from .prometheus_requests import Counted
-from .rest import account, entering, exec_socket, holds, jobs, logs, people, place, port_sockets, stacks, why
+from .request_middleware import Border, Knows, Limit
+from .rest import account, exec_socket, holds, inside, installation, jobs, logs, people, port_sockets, stacks, why
 from .rest.addresses import PREFIX
 from .sessions import session_of
 
@@ -60,7 +60,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     # First, and without the framework's own machinery: see rest.jobs.submit_job.
     app.router.routes.append(Route(f"{PREFIX}/jobs", jobs.submit_job, methods=["POST"]))
-    for module in (jobs, why, holds, logs, entering, exec_socket, port_sockets, stacks, people, account, place):
+    for module in (jobs, why, holds, logs, inside, exec_socket, port_sockets, stacks, people, account, installation):
         app.router.routes.extend(module.router.routes)
     app.router.routes.append(Mount("/rest-server", RestServer(services)))
     app.router.routes.extend(log_routes())

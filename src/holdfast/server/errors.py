@@ -19,8 +19,8 @@ from holdfast.core.messages import data_of, join_messages, msg
 from holdfast.services.refusals import TooManyRequests, store_unavailable
 from holdfast.store.errors import StoreError
 
-from .invalid_words import in_words
 from .methods import Methods
+from .validation_messages import in_words
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from holdfast.services.installation.monitoring import Standing
 from holdfast.services.metrics.server_metrics import Vitals
 
 from .auth import actor_of, services_of
-from .prometheus_figures import Together, collect
+from .prometheus_metrics import Together, collect
 
 PATH = "/metrics"
 MAX_ACCEPT_LENGTH = 1000  # characters of the header that are looked at

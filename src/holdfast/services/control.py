@@ -8,7 +8,7 @@ from typing import Protocol
 
 from holdfast.core.attempt import Debugger, JobSnapshot, TaskAttempt
 from holdfast.core.conditions import Condition
-from holdfast.core.holding import HoldRequest
+from holdfast.core.holds import HoldRequest
 from holdfast.core.job import Job
 from holdfast.core.records import Group
 from holdfast.core.scheduling.blockers import Known, Wait

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.core.messages import msg
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 
 from .fair_limiter import FairLimiter
 from .refusals import Unavailable

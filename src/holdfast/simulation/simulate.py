@@ -21,12 +21,11 @@ from holdfast.core.plan import amount_of, fresh_tasks, waiting_of
 from holdfast.core.scheduling.placement import Assignment, Node, Placed
 from holdfast.engines.base import Launch
 from holdfast.launching import LaunchContext, Launcher, Platform
-from holdfast.launching.surroundings import plugin_calls
+from holdfast.launching.context import plugin_calls
 from holdfast.settings import Settings
 
 from .containers import ContainerStage
 from .cutting import chosen_roles, cut
-from .furnishing import StandIns, provide_stand_ins, surround
 from .heard import Mask
 from .homes import SimulationHome, left_homes, new_home
 from .names import check_templates, check_variables, texts_of, variables_of
@@ -37,6 +36,7 @@ from .report import About, Ending, Remarks, Report, TaskRun
 from .sandbox import SandboxStage
 from .server_view import ServerView, as_server_has_it, tell
 from .stage import Stage
+from .stand_ins import StandIns, provide_stand_ins, surround
 from .untried import find_untried
 from .verdict import Missing, conclude, diagnosis_of, masked, not_run_task, tasks_of
 

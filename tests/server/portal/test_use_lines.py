@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from holdfast.core.scheduling.placement import Amount, Quota
-from holdfast.server.portal.use_lines import quota_lines
+from holdfast.server.portal.usage_lines import quota_lines
 from holdfast.server.portal.visit import Visit
 
 ENGLISH = cast(Visit, SimpleNamespace(say=str))

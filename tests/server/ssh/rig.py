@@ -13,8 +13,8 @@ from pathlib import Path
 from holdfast.core.access import Actor
 from holdfast.core.records import JobSummary
 from holdfast.core.states import JobState
-from holdfast.server.ssh.door import Door
 from holdfast.server.ssh.gateway import Gateway
+from holdfast.server.ssh.lazy_gateway import Door
 from tests.services.house import TIMEOUT, House
 
 JOB = "name: train\ncommand: sleep 1000\n"

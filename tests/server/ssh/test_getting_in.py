@@ -12,9 +12,9 @@ import pytest
 from holdfast.core.access import Actor
 from holdfast.core.scheduling.placement import Quota
 from holdfast.launching.keys import job_pair, job_purpose
-from holdfast.server.ssh import visitor
+from holdfast.server.ssh import connection
 from holdfast.server.ssh.connections import SPARE
-from holdfast.server.ssh.door import Door
+from holdfast.server.ssh.lazy_gateway import Door
 from holdfast.services.people.groups import GroupChange
 from holdfast.services.people.users import UserChange
 from holdfast.store import people
@@ -288,13 +288,13 @@ async def test_the_key_of_a_job_is_good_where_tasks_run_alone(rig: SshRig, monke
     job = await rig.run_job()
     await rig.add_key(rig.house.admin)
     key = own_key(rig, job.id)
-    far, made = "192.0.2.7", visitor.SshConnection.connection_made
+    far, made = "192.0.2.7", connection.SshConnection.connection_made
 
-    def from_afar(self: visitor.SshConnection, conn: asyncssh.SSHServerConnection) -> None:
+    def from_afar(self: connection.SshConnection, conn: asyncssh.SSHServerConnection) -> None:
         made(self, conn)
         self.address = far
 
-    monkeypatch.setattr(visitor.SshConnection, "connection_made", from_afar)
+    monkeypatch.setattr(connection.SshConnection, "connection_made", from_afar)
     await closed(await rig.ssh(job.id, "127.0.0.1", MINE, key=key), "Permission denied")
     assert (await rig.ssh(job.id, "127.0.0.1", MINE)).out == b"42\n"  # people come from anywhere
     [node] = rig.house.engine.nodes()
@@ -438,7 +438,7 @@ async def test_what_fails_here_is_told_in_the_log(
 async def test_a_database_that_is_away_sends_nobody_out(
     rig: SshRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(visitor, "LOOK_AGAIN", 0.05)
+    monkeypatch.setattr(connection, "LOOK_AGAIN", 0.05)
     ann = await rig.house.user("ann", "red")
     await rig.add_key(ann, "ann")
     await rig.run_job(HERS, ann)

@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 from asyncssh.packet import String, UInt32
 
-from holdfast.server.ssh import connections, gateway, ports, visitor
+from holdfast.server.ssh import connection, connections, gateway, ports
 
 from .rig import SshRig, open_gateway
 
@@ -132,7 +132,7 @@ async def test_who_does_not_log_in_has_to_leave(rig: SshRig, tmp_path: Path, mon
 
 
 async def test_keys_are_not_tried_without_end(rig: SshRig, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visitor, "MAX_KEYS", 2)
+    monkeypatch.setattr(connection, "MAX_KEYS", 2)
     keys = [asyncssh.generate_private_key("ssh-ed25519") for _ in range(5)]
     right = asyncssh.read_private_key(str(rig.folder / "id"))
     with pytest.raises(asyncssh.DisconnectError, match="Too many keys"):
@@ -153,7 +153,7 @@ async def test_passwords_are_not_tried_without_end(rig: SshRig, user: str) -> No
     with pytest.raises(asyncssh.DisconnectError):
         async with connected(rig, user, client_keys=None, client_factory=Guesser, preferred_auth=["password"]):
             pass
-    assert Guesser.asked <= visitor.MAX_PASSWORDS + 1
+    assert Guesser.asked <= connection.MAX_PASSWORDS + 1
 
 
 async def test_a_key_that_was_only_shown_counts_for_nothing(rig: SshRig, user: str) -> None:
@@ -227,7 +227,7 @@ async def test_variables_without_end(rig: SshRig, user: str) -> None:
 @pytest.mark.release
 async def test_channels_without_end(rig: SshRig, user: str) -> None:
     async with connected(rig, user) as client:
-        shells = [await client.create_process("cat") for _ in range(visitor.MAX_CHANNELS)]
+        shells = [await client.create_process("cat") for _ in range(connection.MAX_CHANNELS)]
         with pytest.raises(asyncssh.ChannelOpenError, match="At most 64"):
             await client.create_process("cat")
         shells[0].stdin.write_eof()
@@ -263,7 +263,7 @@ async def test_who_asks_to_listen_and_leaves_at_once_leaves_no_listener(rig: Ssh
     before = listening()
     for pause in range(10):
         async with connected(rig, user) as client:
-            for _ in range(visitor.MAX_LISTENERS):
+            for _ in range(connection.MAX_LISTENERS):
                 client.send_packet(MSG_GLOBAL_REQUEST, String("tcpip-forward"), b"\1", String("127.0.0.1"), UInt32(0))
             await asyncio.sleep(pause / 1000)  # so that it happens at one moment and another
             client.abort()

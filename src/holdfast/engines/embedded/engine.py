@@ -40,7 +40,7 @@ from holdfast.engines.base import (
     Stream,
     ignore_health,
 )
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.supervision import supervise
 
 from . import folder_content as read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..surroundings import LaunchContext
+from ..context import LaunchContext
 from .entry import Step
 from .parameters import BadParameters, lines_of
 from .variables import Scene

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from ..neighbours import prepare_neighbours
+from ..context import LaunchContext
+from ..intra_job_ssh import prepare_neighbours
 from ..shell import exports
-from ..surroundings import LaunchContext
 from .saying import warning
 from .variables import JobTasks, Scene, own_variables, task_variables
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from shlex import quote, split
 from typing import Any
 
-from ..surroundings import LaunchContext
+from ..context import LaunchContext
 from .entry import Step
 from .parameters import lines_of, text_of
 from .saying import SAY

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.job import Job
 
-from ..surroundings import LaunchContext, plugin_calls
+from ..context import LaunchContext, plugin_calls
 from .cmd import cmd_step
 from .entry import Step
 from .filling import ParameterFiller, listed_prerequisites

@@ -8,10 +8,10 @@ from typing import Any
 
 from holdfast.core.attempt import TaskAttempt
 
+from ..context import Gateway, LaunchContext, is_on, plugin_calls
+from ..intra_job_ssh import FIND_SSH, NO_CLIENT, TELL_SSH, render_hosts
 from ..keys import count_others, job_pair, sane_keys
-from ..neighbours import FIND_SSH, NO_CLIENT, TELL_SSH, render_hosts
 from ..shell import write_file
-from ..surroundings import Gateway, LaunchContext, is_on, plugin_calls
 from .entry import Step
 from .parameters import number_of
 from .saying import SAY

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from ..surroundings import LaunchContext
+from ..context import LaunchContext
 from .entry import Step
 from .parameters import BadParameters, number_of
 from .saying import SAY

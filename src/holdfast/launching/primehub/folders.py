@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holdfast.core.identity import group_path
 from holdfast.core.job import FILES, Mount
 
-from ..surroundings import LaunchContext
+from ..context import LaunchContext
 from ..volumes import VOLUMES, volume_path
 
 HOME = "/home/jovyan"

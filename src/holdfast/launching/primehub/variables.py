@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.job import MIB, Job, Role
 
-from ..surroundings import ArtifactLimits, PrimeHub
+from ..context import ArtifactLimits, PrimeHub
 from .folders import HOME, Folders
 
 MAX_LENGTH = 120_000  # bytes of one value: Linux passes no longer string to a program

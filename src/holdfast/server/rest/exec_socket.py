@@ -23,7 +23,7 @@ from holdfast.engines.base import Command, Session, Terminal
 
 from ..sockets import until_one_ends
 from .addresses import rest_router
-from .paced import Paced, Words, is_number, read_words
+from .flow_control import Paced, Words, is_number, read_words
 from .task_lines import TaskLine, task_socket
 
 QUIET = 0.3  # seconds without output after which a terminal whose command has ended is let go

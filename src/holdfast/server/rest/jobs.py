@@ -14,7 +14,7 @@ from holdfast.core.access import Actor, may_enter
 from holdfast.core.errors import UserError
 from holdfast.core.job import Hold
 from holdfast.core.messages import msg
-from holdfast.core.notices import Notify
+from holdfast.core.notifications import Notify
 from holdfast.core.records import JobFilter, TaskRecord
 from holdfast.jobspec.holds import parse_hold
 from holdfast.jobspec.notifying import parse_notify
@@ -25,7 +25,7 @@ from ..answers import answer, answer_text
 from ..auth import Ask, Caller, actor_of, services_of
 from ..errors import error_body, request_id_of
 from .addresses import rest_router
-from .entering import show_lines
+from .inside import show_lines
 from .parameters import parse_states, parse_time, split
 from .schemas import Body
 from .views import (

@@ -18,7 +18,7 @@ from holdfast.services.inside.service import Entrance, PortStream, limit_open
 
 from ..sockets import until_one_ends
 from .addresses import rest_router
-from .paced import MAX_SIZE, Paced
+from .flow_control import MAX_SIZE, Paced
 from .task_lines import TaskLine, task_socket
 from .views import show_debugger
 

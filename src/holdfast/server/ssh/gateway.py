@@ -12,8 +12,8 @@ import asyncssh
 
 from holdfast.services import Services
 
+from .connection import SshConnection
 from .connections import Connections
-from .visitor import SshConnection
 
 LOGIN_TIME = 30.0  # seconds that somebody has to log in
 ALIVE_INTERVAL = 60.0  # seconds after which a silent client is asked whether it is there

@@ -14,7 +14,7 @@ from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import InvalidJob, Problem, UserError
 from holdfast.core.job import FILES, Job, Mount, Role
 from holdfast.core.messages import join_messages, msg
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 
 from ..refusals import Unavailable
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from holdfast.core.access import Actor
 from holdfast.core.attempt import Held, TaskAttempt
 from holdfast.core.errors import Conflict, NotFound, UserError
-from holdfast.core.holding import Ask, HoldRequest, spell_out
+from holdfast.core.holds import Ask, HoldRequest, spell_out
 from holdfast.core.job import Keep
 from holdfast.core.messages import msg
 from holdfast.core.records import JobSummary

@@ -18,7 +18,7 @@ from holdfast.core.job import Keep
 from holdfast.core.messages import msg
 from holdfast.disk_space import DiskMarks, DiskSpace, read_disk_space
 from holdfast.engines.base import Engine, ImageInfo, LimitsDisk, LogUse
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 from holdfast.store.jobs import endings

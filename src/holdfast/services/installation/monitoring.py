@@ -11,7 +11,7 @@ from holdfast.core.attempt import JobSnapshot, TaskAttempt
 from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import Current, GpuState
-from holdfast.core.notices import NotificationState
+from holdfast.core.notifications import NotificationState
 from holdfast.core.scheduling.placement import GroupUse, NodeUse
 from holdfast.engines.base import Engine, WatchesGpus
 from holdfast.store.database import Store

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Forbidden, UserError
-from holdfast.core.holding import Ask, HoldRequest
+from holdfast.core.holds import Ask, HoldRequest
 from holdfast.core.messages import msg
 from holdfast.engines.base import Engine, LimitsDisk
 from holdfast.store.jobs import endings

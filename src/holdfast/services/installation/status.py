@@ -21,7 +21,7 @@ from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import Amount, GroupUse, JobUse, NodeUse
 from holdfast.core.states import JobState
 from holdfast.engines.base import Engine, EngineHealth
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 from holdfast.core.access import Actor, Verb, may
 from holdfast.core.errors import Forbidden
 from holdfast.core.messages import msg
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store.database import Store
 from holdfast.store.jobs import endings

@@ -16,7 +16,7 @@ from holdfast.core.attempt_id import AttemptId
 from holdfast.core.errors import Conflict, Forbidden, NotFound, TooLarge, UserError
 from holdfast.core.job import Hold, Job
 from holdfast.core.messages import msg
-from holdfast.core.notices import Notify
+from holdfast.core.notifications import Notify
 from holdfast.core.plan import fresh_tasks
 from holdfast.core.records import (
     Event,

@@ -10,10 +10,10 @@ from functools import partial
 
 from holdfast.core.access import Actor, Verb, may, usual_group
 from holdfast.core.errors import InvalidJob, Problem, UserError
-from holdfast.core.holding import spell_out
+from holdfast.core.holds import spell_out
 from holdfast.core.job import FILES, HOST_IMAGE, Dialect, Hold, Job, Keep, Resources
 from holdfast.core.messages import join_messages, msg
-from holdfast.core.notices import Notify, Way
+from holdfast.core.notifications import Notify, Way
 from holdfast.engines.base import Engine, Isolation
 from holdfast.jobspec import Defaults, Parsed, parse_job, render_openpai_yaml, render_primehub_yaml, render_yaml
 from holdfast.jobspec.locating import with_lines_of

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import UserError
 from holdfast.core.job import Job
-from holdfast.core.notices import TOLD, KnownRecipient, NotificationEvent, Notify, Way, address_problem
+from holdfast.core.notifications import TOLD, KnownRecipient, NotificationEvent, Notify, Way, address_problem
 from holdfast.core.records import User
 from holdfast.core.verdicts import Fault, Insight
 from holdfast.jobspec import fill_secrets

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from holdfast.core.messages import msg
-from holdfast.core.notices import Way, address_problem
+from holdfast.core.notifications import Way, address_problem
 from holdfast.store.notifications.records import NewNotification
 
 from .delivery import Claim, DeliveryAttempt, DeliveryResult, Request

@@ -11,7 +11,7 @@ from holdfast.core.access import Actor
 from holdfast.core.audit import Act, AuditKind
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.messages import msg
-from holdfast.core.notices import (
+from holdfast.core.notifications import (
     CHOICES,
     USUAL,
     KnownRecipient,

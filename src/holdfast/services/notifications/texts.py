@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.core.messages import msg
-from holdfast.core.notices import TOLD, NotificationEvent
+from holdfast.core.notifications import TOLD, NotificationEvent
 from holdfast.core.schedule import RunResult
 from holdfast.store.notifications.occurrences import MissedRun, Occurrence
 from holdfast.store.notifications.records import NewNotification

@@ -17,7 +17,7 @@ from holdfast.core.messages import msg
 from holdfast.core.records import Dataset
 from holdfast.core.scheduling.blockers import Blocker, BlockerKind, Known, Wait
 from holdfast.core.states import JobState
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import people
 from holdfast.store.database import Store

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, func, select, update
 
 from holdfast.core.messages import msg
-from holdfast.core.notices import URGENT, NotificationEvent, Way
+from holdfast.core.notifications import URGENT, NotificationEvent, Way
 
 from ..rows import instant, micros, storable, to_json
 from ..tables import notices

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.core.notices import KnownRecipient, NotificationEvent, Recipient, Way, in_order
+from holdfast.core.notifications import KnownRecipient, NotificationEvent, Recipient, Way, in_order
 
 from ..connections import vault_of
 from ..rows import instant, micros, storable, to_json

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.core.notices import NoticeRecord, NotificationEvent, NotificationState, Way, lane_of
+from holdfast.core.notifications import NoticeRecord, NotificationEvent, NotificationState, Way, lane_of
 
 from ..connections import vault_of
 from ..rows import instant, maybe_instant, maybe_micros, micros, storable, to_json

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core.metrics.samples import GpuReading, GpuState
-from holdfast.reach import HangGuard
+from holdfast.hang_guard import HangGuard
 
 T = TypeVar("T")
 

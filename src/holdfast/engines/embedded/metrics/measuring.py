@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import GpuState, Reading
-from holdfast.reach import HangGuard, NotResponding
+from holdfast.hang_guard import HangGuard, NotResponding
 
 from ..folder_content import StartNote
 from .gpu_metrics import GpuMetrics

@@ -13,9 +13,9 @@ from holdfast.core.records import Dataset, Group
 from holdfast.core.scheduling.placement import Amount, Quota
 from holdfast.jobspec.quantities import render_duration
 
-from ..kind_words import image_kind
+from ..kind_names import image_kind
 from ..rendering import show_bytes
-from ..use_lines import UseLine, quota_lines
+from ..usage_lines import UseLine, quota_lines
 from ..visit import Visit
 
 

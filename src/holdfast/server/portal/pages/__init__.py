@@ -7,6 +7,7 @@ from . import (
     debugger,
     groups,
     home,
+    installation,
     keys,
     live,
     log,
@@ -14,9 +15,8 @@ from . import (
     login,
     me,
     new_job,
-    notices,
+    notifications,
     old_addresses,
-    place,
     schedule_form,
     schedules,
     settings,
@@ -24,7 +24,7 @@ from . import (
     terminal,
     token_code,
     tokens,
-    told,
+    translation,
 )
 from .job import actions as job_acts
 from .job import holds as job_holds
@@ -49,9 +49,9 @@ PAGES = (
     log_live,
     login,
     me,
-    notices,
+    notifications,
     old_addresses,
-    place,
+    installation,
     schedule_form,
     schedules,
     settings,
@@ -59,6 +59,6 @@ PAGES = (
     terminal,
     token_code,
     tokens,
-    told,
+    translation,
     job,
 )

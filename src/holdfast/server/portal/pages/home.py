@@ -22,7 +22,7 @@ from ..jobs.filters import Filters
 from ..jobs.first_job import FirstJob, first_job
 from ..routes import page
 from ..schedule_views import ScheduleView, view_of
-from ..use_lines import UseLine, machine_lines, quota_lines
+from ..usage_lines import UseLine, machine_lines, quota_lines
 from ..visit import Visit
 from .job.verdict import FailureView, failure_view
 from .job.view import ExitWords, exit_words

@@ -12,7 +12,7 @@ from holdfast.services.datasets.kinds import ENV, FOLDER, GIT, NFS, VOLUME
 from ...amounts import read_variables, variables_text
 from ...fields import Choice, Field, Section, read_grants
 from ...forms import Form
-from ...kind_words import dataset_kinds
+from ...kind_names import dataset_kinds
 from ...visit import Visit
 from .choices import naming, who_may
 

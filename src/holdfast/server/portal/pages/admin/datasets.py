@@ -16,7 +16,7 @@ from holdfast.services.datasets.service import DatasetChange
 
 from ...fields import FORM, ConfirmPage, Field, FormPage, Link, mark_of, try_confirm, try_form
 from ...forms import Form
-from ...kind_words import dataset_kinds
+from ...kind_names import dataset_kinds
 from ...listing import Listed, listed
 from ...routes import act, page
 from ...visit import Visit

@@ -26,7 +26,7 @@ from ...fields import (
     try_form,
 )
 from ...forms import Form
-from ...kind_words import image_kind
+from ...kind_names import image_kind
 from ...visit import Visit
 from ..group_pages import group_path_of, need_manager
 from .addresses import edit_path, edit_routes

@@ -15,7 +15,7 @@ from holdfast.engines.base import ImageInfo
 
 from ...fields import ConfirmPage, Link, try_confirm
 from ...forms import Form
-from ...kind_words import image_kind
+from ...kind_names import image_kind
 from ...listing import Listed, listed
 from ...routes import act, page
 from ...visit import Visit

@@ -14,7 +14,7 @@ from holdfast.core.scheduling.placement import Amount, GroupUse
 
 from ...amounts import duration_text
 from ...fields import Tab
-from ...kind_words import dataset_kinds
+from ...kind_names import dataset_kinds
 from ...listing import Listed, listed
 from ...routes import page
 from ...visit import Visit

@@ -21,7 +21,7 @@ from holdfast.core.verdicts import (
     Used,
 )
 
-from ...use_lines import UseLine, used_lines
+from ...usage_lines import UseLine, used_lines
 from ...visit import Visit
 
 

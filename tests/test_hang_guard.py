@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from holdfast.reach import MAX_COUNT, HangGuard, NotResponding
+from holdfast.hang_guard import MAX_COUNT, HangGuard, NotResponding
 
 
 def test_what_does_not_answer_is_asked_once_and_told_at_once() -> None:

@@ -15,9 +15,9 @@ from holdfast.core.identity import plain_roles
 from holdfast.core.job import Job
 from holdfast.engines.base import POSIX_OPTIONS, Launch
 
+from .context import Gateway, LaunchContext
 from .keys import job_pair
 from .shell import write_file
-from .surroundings import Gateway, LaunchContext
 
 MAX_WRITTEN = 2000  # tasks of a job whose names stand in a script one by one
 NO_CLIENT = "There is no ssh client (openssh-client) in the image: without one this task cannot reach the others."

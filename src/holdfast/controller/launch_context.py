@@ -18,6 +18,7 @@ from holdfast.core.job import Dialect, Job
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset, Group
 from holdfast.engines.base import Engine, Isolation
+from holdfast.hang_guard import HangGuard, NotResponding
 from holdfast.launching import (
     Gateway,
     LaunchContext,
@@ -29,7 +30,6 @@ from holdfast.launching import (
     wants_user_keys,
 )
 from holdfast.launching.keys import job_purpose
-from holdfast.reach import HangGuard, NotResponding
 from holdfast.shared_folders import SharedFolders
 from holdfast.store import datasets as dataset_rows
 from holdfast.store import people

@@ -9,7 +9,7 @@ from holdfast.core.identity import group_path
 from holdfast.core.job import Role
 from holdfast.engines.base import Launch
 
-from ..surroundings import LaunchContext
+from ..context import LaunchContext
 from .entry import Entry, render_entry
 from .folders import HOME, find_folders
 from .variables import fitting, primehub_variables

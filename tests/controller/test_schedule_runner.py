@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.controller import clockwork
-from holdfast.controller.clockwork import ScheduleRunner
+from holdfast.controller import schedule_runner
+from holdfast.controller.schedule_runner import ScheduleRunner
 from holdfast.core.records import JobFilter, JobSummary
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
@@ -114,7 +114,7 @@ async def test_it_goes_on_when_the_store_had_failed(
 ) -> None:
     due_at = await add(house)
     due = house.services.schedules.due
-    monkeypatch.setattr(clockwork, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(schedule_runner, "TRY_AGAIN", 0.01)
     monkeypatch.setattr(house.store, "write", failing_once(house.store.write))
     house.clock.at = due_at
     due.stir()
@@ -127,7 +127,7 @@ async def test_a_job_that_was_stored_though_the_store_said_no_is_run_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     due_at = await add(house)
-    monkeypatch.setattr(clockwork, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(schedule_runner, "TRY_AGAIN", 0.01)
     monkeypatch.setattr(house.store, "write", failing_once(house.store.write, after=True))
     house.clock.at = due_at
     house.services.schedules.due.stir()

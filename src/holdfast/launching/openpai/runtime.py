@@ -11,8 +11,8 @@ from holdfast.engines.base import Launch
 from holdfast.jobspec import MASK
 from holdfast.jobspec.templates import has_secrets
 
-from ..neighbours import asks_for_ssh
-from ..surroundings import LaunchContext, wants_neighbours
+from ..context import LaunchContext, wants_neighbours
+from ..intra_job_ssh import asks_for_ssh
 from .entry import SYSTEM_PLACE, Entry, render_entry
 from .filling import openpai_config
 from .fitting import SharedLaunchData, fit_variables

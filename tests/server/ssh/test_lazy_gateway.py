@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from holdfast.server.ssh import door
-from holdfast.server.ssh.door import Door
+from holdfast.server.ssh import lazy_gateway
+from holdfast.server.ssh.lazy_gateway import Door
 
 from .rig import SshRig
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.release
 async def test_nothing_is_loaded_before_somebody_comes() -> None:
     """Neither by the server's parts nor by the door itself."""
-    look = "import sys, holdfast.server.app, holdfast.server.ssh.door; sys.exit('asyncssh' in sys.modules)"
+    look = "import sys, holdfast.server.app, holdfast.server.ssh.lazy_gateway; sys.exit('asyncssh' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 
@@ -53,7 +53,7 @@ async def test_what_cannot_be_loaded_is_told(
     def fail(services: object) -> None:
         raise ImportError("no such library")
 
-    monkeypatch.setattr(door, "_load", fail)
+    monkeypatch.setattr(lazy_gateway, "_load", fail)
     second = Door(rig.house.services)
     second.open()
     _, writer = await asyncio.open_connection("127.0.0.1", rig.port)

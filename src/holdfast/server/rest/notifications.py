@@ -10,7 +10,7 @@ from starlette.responses import Response
 from holdfast.api import notifications as api
 from holdfast.api.pages import Items
 from holdfast.core.access import Actor
-from holdfast.core.notices import KnownRecipient, NoticeRecord, Way, in_order, shown_address
+from holdfast.core.notifications import KnownRecipient, NoticeRecord, Way, in_order, shown_address
 from holdfast.services import Services
 from holdfast.services.notifications.delivery import DeliveryResult
 from holdfast.services.notifications.service import UNREADABLE, UNREADABLE_HINT, NoticePage

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from starlette.responses import Response
 
 from holdfast.core.errors import UserError
-from holdfast.core.notices import (
+from holdfast.core.notifications import (
     CHOICES,
     MAX_ADDRESS_LENGTH,
     USUAL,

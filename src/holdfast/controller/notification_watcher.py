@@ -12,7 +12,7 @@ from holdfast.core.messages import msg
 from holdfast.services.notifications.creation import Making
 from holdfast.services.notifications.service import Notices
 
-from .stirring import rest
+from .event_wait import rest
 
 log = logging.getLogger(__name__)
 
