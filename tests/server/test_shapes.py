@@ -15,7 +15,7 @@ from holdfast.api.pages import Items
 from holdfast.api.resources import Amount, Quota
 from holdfast.sdk.reading import dump, read
 from holdfast.server.rest.addresses import RestRoute
-from holdfast.server.rest.schemas import Body, sent_fields
+from holdfast.server.rest.schemas import Body, get_sent_fields
 
 from .rig import Rig
 from .shapes import check_shape
@@ -70,7 +70,7 @@ def test_a_request_is_what_was_sent() -> None:
     check = TypeAdapter[NewGroup](Body[NewGroup]).validate_python
     sent = check({"name": "a", "quota": {"cpu": 2}, "hold": None, "description": None})
     assert sent == {"name": "a", "quota": Quota(cpu=2), "hold": None, "description": None}
-    assert sent_fields(sent, "hold") == {"name": "a", "quota": Quota(cpu=2), "hold": None}
+    assert get_sent_fields(sent, "hold") == {"name": "a", "quota": Quota(cpu=2), "hold": None}
     assert TypeAdapter[HoldChange](Body[HoldChange]).validate_python({"for": 3.0}) == {"for": 3.0}
 
 

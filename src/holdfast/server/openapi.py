@@ -12,7 +12,7 @@ from holdfast.api.jobs import SubmittedJob
 
 from .rest.addresses import RestRoute
 from .rest.jobs import SUBMIT_DOCS
-from .rest.schemas import schemas_of
+from .rest.schemas import derive_schemas
 
 OPEN = ("/health", "/version", "/identity", "/login")  # without login
 
@@ -32,7 +32,7 @@ def complete(schema: dict[str, Any], prefix: str, routes: Iterable[BaseRoute]) -
 
 
 def _describe_answers(schema: dict[str, Any], routes: list[RestRoute]) -> None:
-    found, shared = schemas_of([*(route.shape for route in routes), Error, SubmittedJob])
+    found, shared = derive_schemas([*(route.shape for route in routes), Error, SubmittedJob])
     schema["components"]["schemas"].update(shared)
     for route, described in zip(routes, found, strict=False):
         for method in route.methods or ():

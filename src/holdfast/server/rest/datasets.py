@@ -16,7 +16,7 @@ from holdfast.services.datasets.service import DatasetChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from .addresses import rest_router
-from .schemas import Body, sent_fields
+from .schemas import Body, get_sent_fields
 from .views import show_dataset, show_git_state
 
 router = rest_router("datasets")
@@ -32,7 +32,7 @@ async def list_datasets(actor: Caller, services: Ask) -> Response:
 async def add_dataset(body: Body[api.NewDataset], actor: Caller, services: Ask) -> Response:
     """Admins only. A folder must be there, and what is kept is its real path; a volume is made; git is cloned in the
     background."""
-    given = {"path": "", **sent_fields(body)}
+    given = {"path": "", **get_sent_fields(body)}
     variables, adopt = given.pop("variables", None), given.pop("adopt", False)
     made = await services.datasets.create(actor, Dataset(**given), variables=variables, adopt=adopt)
     return answer(await _show(actor, services, made), 201)
@@ -46,7 +46,7 @@ async def show_one_dataset(name: str, actor: Caller, services: Ask) -> Response:
 @router.patch("/datasets/{name}", response_model=api.Dataset)
 async def change_dataset(name: str, body: Body[api.DatasetChange], actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; jobs that were submitted before keep what they have."""
-    change = DatasetChange(**sent_fields(body))
+    change = DatasetChange(**get_sent_fields(body))
     return answer(await _show(actor, services, await services.datasets.change(actor, name, change)))
 
 

@@ -20,7 +20,7 @@ from holdfast.services.people.groups import GroupChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from .addresses import rest_router
-from .schemas import Body, sent_fields
+from .schemas import Body, get_sent_fields
 from .views import show_group
 
 router = rest_router("groups")
@@ -37,7 +37,7 @@ async def list_groups(actor: Caller, services: Ask) -> Response:
 @router.post("/groups", response_model=api.Group, status_code=201)
 async def add_group(body: Body[api.NewGroup], actor: Caller, services: Ask) -> Response:
     """Admins only."""
-    group = Group(**_read(sent_fields(body)))
+    group = Group(**_convert_fields(get_sent_fields(body)))
     return answer(show_group(await services.groups.create(actor, group)), 201)
 
 
@@ -49,7 +49,7 @@ async def show_one_group(name: str, actor: Caller, services: Ask) -> Response:
 @router.patch("/groups/{name}", response_model=api.Group)
 async def change_group(name: str, body: Body[api.GroupFields], actor: Caller, services: Ask) -> Response:
     """Admins; time limit and hold also by admins of the group. What is given; a quota is replaced as a whole."""
-    change = GroupChange(**_read(sent_fields(body, "time_limit", "volume_capacity", "hold")))
+    change = GroupChange(**_convert_fields(get_sent_fields(body, "time_limit", "volume_capacity", "hold")))
     return answer(show_group(await services.groups.change(actor, name, change)))
 
 
@@ -63,7 +63,7 @@ async def show_mlflow(name: str, actor: Caller, services: Ask) -> Response:
 @router.put("/groups/{name}/mlflow", status_code=204)
 async def set_mlflow(name: str, body: Body[api.MlflowChange], actor: Caller, services: Ask) -> Response:
     """By an admin of the group; for jobs that start from now on."""
-    await services.groups.set_mlflow(actor, name, Mlflow(**sent_fields(body)))
+    await services.groups.set_mlflow(actor, name, Mlflow(**get_sent_fields(body)))
     return answer_nothing()
 
 
@@ -106,9 +106,9 @@ def _show_mlflow(mlflow: Mlflow) -> dict[str, Any]:
     }
 
 
-def _read(sent: dict[str, Any]) -> dict[str, Any]:
+def _convert_fields(sent: dict[str, Any]) -> dict[str, Any]:
     """The fields of a request as the core has them."""
-    return {key: _READERS[key](value) if key in _READERS else value for key, value in sent.items()}
+    return {key: _CONVERTERS[key](value) if key in _CONVERTERS else value for key, value in sent.items()}
 
 
 def _quota(quota: resources.Quota) -> Quota:
@@ -125,7 +125,7 @@ def _duration(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=min(seconds, _MAX_LENGTH))
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "quota": _quota,
     "user_quota": _quota,
     "time_limit": _duration,

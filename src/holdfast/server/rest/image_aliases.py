@@ -14,7 +14,7 @@ from holdfast.services.catalogue.image_aliases import ImageAliasChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from .addresses import rest_router
-from .schemas import Body, sent_fields
+from .schemas import Body, get_sent_fields
 
 router = rest_router("image aliases")
 
@@ -30,7 +30,7 @@ async def list_image_aliases(actor: Caller, services: Ask, group: str | None = N
 @router.post("/image-aliases", response_model=api.ImageAlias, status_code=201)
 async def add_image_alias(body: Body[api.NewImageAlias], actor: Caller, services: Ask) -> Response:
     """Admins; with an `owner`, also admins of that group."""
-    given = sent_fields(body)
+    given = get_sent_fields(body)
     given.setdefault("everyone", not given.get("groups") and "owner" not in given)
     return answer(show(await services.image_aliases.create(actor, ImageAlias(**given))), 201)
 
@@ -43,7 +43,7 @@ async def show_image_alias(name: str, actor: Caller, services: Ask) -> Response:
 @router.patch("/image-aliases/{name}", response_model=api.ImageAlias)
 async def change_image_alias(name: str, body: Body[api.ImageAliasChange], actor: Caller, services: Ask) -> Response:
     """Admins, and admins of its owner. What is given; jobs that were submitted before keep the image they had."""
-    change = ImageAliasChange(**sent_fields(body, "pull_secret"))
+    change = ImageAliasChange(**get_sent_fields(body, "pull_secret"))
     return answer(show(await services.image_aliases.change(actor, name, change)))
 
 

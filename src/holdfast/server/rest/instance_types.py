@@ -14,7 +14,7 @@ from holdfast.services.catalogue.instance_types import InstanceTypeChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from .addresses import rest_router
-from .schemas import Body, sent_fields
+from .schemas import Body, get_sent_fields
 
 router = rest_router("instance types")
 
@@ -30,7 +30,7 @@ async def list_instance_types(actor: Caller, services: Ask, group: str | None = 
 @router.post("/instance-types", response_model=api.InstanceType, status_code=201)
 async def add_instance_type(body: Body[api.NewInstanceType], actor: Caller, services: Ask) -> Response:
     """Admins only."""
-    given = sent_fields(body)
+    given = get_sent_fields(body)
     given.setdefault("everyone", not given.get("groups"))
     return answer(show(await services.instance_types.create(actor, InstanceType(**given))), 201)
 
@@ -43,7 +43,7 @@ async def show_instance_type(name: str, actor: Caller, services: Ask) -> Respons
 @router.patch("/instance-types/{name}", response_model=api.InstanceType)
 async def change_instance_type(name: str, body: Body[api.InstanceTypeChange], actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; jobs that were submitted before keep the size they had."""
-    change = InstanceTypeChange(**sent_fields(body, "cpu_request", "memory_request"))
+    change = InstanceTypeChange(**get_sent_fields(body, "cpu_request", "memory_request"))
     return answer(show(await services.instance_types.change(actor, name, change)))
 
 

@@ -13,7 +13,7 @@ from holdfast.api.pages import Items
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller, address_of, bearer_token
 from .addresses import rest_router
-from .schemas import Body, sent_fields
+from .schemas import Body, get_sent_fields
 from .views import show_time, show_token, show_user
 
 router = rest_router("people")
@@ -61,7 +61,7 @@ async def list_users(actor: Caller, services: Ask) -> Response:
 @router.post("/users", response_model=api.User, status_code=201)
 async def add_user(body: Body[api.NewUser], actor: Caller, services: Ask) -> Response:
     """Admins only."""
-    given = sent_fields(body)
+    given = get_sent_fields(body)
     if isinstance(given.get("groups"), tuple):
         given["groups"] = dict.fromkeys(given["groups"], False)
     user = await services.users.create(actor, **given)
@@ -76,7 +76,7 @@ async def show_one_user(name: str, actor: Caller, services: Ask) -> Response:
 @router.patch("/users/{name}", response_model=api.User)
 async def change_user(name: str, body: Body[api.UserChange], actor: Caller, services: Ask) -> Response:
     """What is given. Admins change everything; anyone their own email. The last admin stays one."""
-    user = await services.users.change(actor, name, **sent_fields(body))
+    user = await services.users.change(actor, name, **get_sent_fields(body))
     return answer(show_user(user))
 
 

@@ -26,7 +26,7 @@ from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from .addresses import rest_router
 from .parameters import parse_time, split
-from .schemas import Body, sent_fields
+from .schemas import Body, get_sent_fields
 from .views import show_spec, show_summary, show_time
 
 router = rest_router("schedules")
@@ -65,7 +65,7 @@ async def list_schedules(
 @router.post("/schedules", response_model=api.ScheduleDetail, status_code=201)
 async def add_schedule(body: Body[api.NewSchedule], actor: Caller, services: Ask) -> Response:
     """Its jobs are the caller's, and are submitted with the rights the caller has at each time."""
-    given = sent_fields(body)
+    given = get_sent_fields(body)
     job, recurrence = given.pop("job"), _recurrence(given.pop("recurrence"))
     ends_at = parse_time(given.pop("ends_at", None), "ends_at")
     made = await services.schedules.create(actor, job, recurrence, ends_at=ends_at, **given)
@@ -89,7 +89,7 @@ async def show_schedule(id: str, actor: Caller, services: Ask) -> Response:
 @router.patch("/schedules/{id}", response_model=api.ScheduleDetail)
 async def change_schedule(id: str, body: Body[api.ScheduleChange], actor: Caller, services: Ask) -> Response:
     """What is given. Its owner stays, whoever changes it."""
-    given = sent_fields(body, "ends_at")
+    given = get_sent_fields(body, "ends_at")
     if "recurrence" in given:
         given["recurrence"] = _recurrence(given["recurrence"])
     if "ends_at" in given:

@@ -28,17 +28,17 @@ REFERENCE = "#/components/schemas/{model}"
 T = TypeVar("T")
 
 
-class Checked:
+class RequestCheck:
     """Lets pydantic check a request by the model of its shape."""
 
     def __get_pydantic_core_schema__(self, shape: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return handler.generate_schema(_request_type(shape))
+        return handler.generate_schema(_derive_request_type(shape))
 
 
-Body = Annotated[T, Checked()]  # Body[NewGroup]: what it was sent as, with the fields that were sent
+Body = Annotated[T, RequestCheck()]  # Body[NewGroup]: what it was sent as, with the fields that were sent
 
 
-def sent_fields(body: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
+def get_sent_fields(body: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
     """The fields of a request that were sent. Null is as if left out, but for `nullable`; lists become tuples."""
     return {
         key: tuple(value) if isinstance(value, list) else value
@@ -47,55 +47,59 @@ def sent_fields(body: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
     }
 
 
-def schemas_of(shapes: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def derive_schemas(shapes: list[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The JSON schema of each answer, and by name those they refer to."""
-    adapters = [(place, "validation", TypeAdapter(answer_type(shape))) for place, shape in enumerate(shapes)]
+    adapters = [(place, "validation", TypeAdapter(derive_answer_type(shape))) for place, shape in enumerate(shapes)]
     found, shared = TypeAdapter.json_schemas(adapters, ref_template=REFERENCE)  # type: ignore[arg-type]
     return [found[place, "validation"] for place in range(len(shapes))], shared.get("$defs", {})
 
 
-def answer_type(shape: Any, filled: Mapping[Any, Any] = types.MappingProxyType({})) -> Any:
+def derive_answer_type(shape: Any, filled: Mapping[Any, Any] = types.MappingProxyType({})) -> Any:
     """A type that accepts an answer with every field of its shape and no other; `filled` are type parameters."""
     if isinstance(shape, TypeVar):
-        return answer_type(filled[shape])
+        return derive_answer_type(filled[shape])
     if dataclasses.is_dataclass(typing.get_origin(shape) or shape):
-        return _answer_model(shape)
-    return _rebuild(shape, lambda kind: answer_type(kind, filled))
+        return _derive_answer_model(shape)
+    return _convert_parts(shape, lambda kind: derive_answer_type(kind, filled))
 
 
 @cache
-def _answer_model(shape: Any) -> type[BaseModel]:
+def _derive_answer_model(shape: Any) -> type[BaseModel]:
     cls, args = typing.get_origin(shape) or shape, typing.get_args(shape)
     filled = dict(zip(getattr(cls, "__parameters__", ()), args, strict=True))
     fields: dict[str, Any] = {
-        name: (answer_type(hint, filled), Field(description=_description(hint))) for name, hint in _hints(cls).items()
+        name: (derive_answer_type(hint, filled), Field(description=_find_description(hint)))
+        for name, hint in _read_hints(cls).items()
     }
     name = "".join(each.__name__ for each in (*args, cls))
     own = None if cls.__doc__.startswith(f"{cls.__name__}(") else cls.__doc__  # else made by `dataclass`
     return create_model(name, __config__=ConfigDict(extra="forbid", defer_build=True), __doc__=own, **fields)
 
 
-def _request_type(shape: Any) -> Any:
+def _derive_request_type(shape: Any) -> Any:
     if dataclasses.is_dataclass(shape) or typing.is_typeddict(shape):
-        return _checked_type(shape)
+        return _derive_checked_type(shape)
     if isinstance(shape, type) and issubclass(shape, Enum):
         return Annotated[shape, Strict(False)]  # given by its value
-    found, limits = _rebuild(shape, _request_type), _metadata(shape, lambda each: isinstance(each, Limits))
+    found = _convert_parts(shape, _derive_request_type)
+    limits = _find_metadata(shape, lambda each: isinstance(each, Limits))
     bounds = {key: value for key, value in dataclasses.asdict(limits).items() if value is not None} if limits else {}
     return Annotated[found, Field(**bounds)] if bounds else found
 
 
 @cache
-def _checked_type(shape: Any) -> Any:
+def _derive_checked_type(shape: Any) -> Any:
     """A model that becomes a `shape` of the fields that were sent. Unknown ones are refused: most likely misspelt."""
-    defaults = {key: each.default for key, each in getattr(shape, "__dataclass_fields__", {}).items()}
     required = getattr(shape, "__required_keys__", ())
+    defaults = {name: ... if name in required else None for name in _read_hints(shape)}
+    if dataclasses.is_dataclass(shape):
+        defaults |= {
+            each.name: ... if each.default is dataclasses.MISSING else each.default
+            for each in dataclasses.fields(shape)
+        }
     fields: dict[str, Any] = {
-        name: (
-            _request_type(hint),
-            Field(... if name in required else defaults.get(name), description=_description(hint)),
-        )
-        for name, hint in _hints(shape).items()
+        name: (_derive_request_type(hint), Field(defaults[name], description=_find_description(hint)))
+        for name, hint in _read_hints(shape).items()
     }
     config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     name = shape.__name__ if typing.is_typeddict(shape) else f"{shape.__name__}Request"
@@ -105,12 +109,12 @@ def _checked_type(shape: Any) -> Any:
     ]
 
 
-def _rebuild(kind: Any, convert: Callable[[Any], Any]) -> Any:
+def _convert_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
     """A type with its parts converted. The known values of a text in `Annotated` take its place."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
-        known = _metadata(kind, lambda each: isinstance(each, type) or typing.get_origin(each) is Literal)
-        return convert(args[0]) if known is None else _rebuild_choice(args[0], convert(known))
+        known = _find_metadata(kind, lambda each: isinstance(each, type) or typing.get_origin(each) is Literal)
+        return convert(args[0]) if known is None else _replace_text(args[0], convert(known))
     if origin in (tuple, Sequence):
         return list[convert(args[0])]  # type: ignore[misc]
     if origin is Mapping:
@@ -120,20 +124,20 @@ def _rebuild(kind: Any, convert: Callable[[Any], Any]) -> Any:
     return kind
 
 
-def _rebuild_choice(text: Any, known: Any) -> Any:
+def _replace_text(text: Any, known: Any) -> Any:
     return Union[known, None] if type(None) in typing.get_args(text) else known  # noqa: UP007 - of what is no class
 
 
-def _hints(shape: Any) -> dict[str, Any]:
+def _read_hints(shape: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(shape, include_extras=True)
     wrapped = {key: typing.get_args(hint)[0] for key, hint in hints.items() if typing.get_origin(hint) is NotRequired}
     return {**hints, **wrapped}
 
 
-def _description(hint: Any) -> str | None:
-    found: str | None = _metadata(hint, lambda each: isinstance(each, str))
+def _find_description(hint: Any) -> str | None:
+    found: str | None = _find_metadata(hint, lambda each: isinstance(each, str))
     return found
 
 
-def _metadata(hint: Any, wanted: Callable[[Any], bool]) -> Any:
+def _find_metadata(hint: Any, wanted: Callable[[Any], bool]) -> Any:
     return next(filter(wanted, getattr(hint, "__metadata__", ())), None)

@@ -12,7 +12,7 @@ from holdfast.services.catalogue.secrets import SecretChange
 from ..answers import answer, answer_nothing
 from ..auth import Ask, Caller
 from .addresses import rest_router
-from .schemas import Body, sent_fields
+from .schemas import Body, get_sent_fields
 from .views import show_secret
 
 router = rest_router("secrets")
@@ -27,7 +27,7 @@ async def list_secrets(actor: Caller, services: Ask) -> Response:
 @router.post("/secrets", response_model=api.Secret, status_code=201)
 async def add_secret(body: Body[api.NewSecret], actor: Caller, services: Ask) -> Response:
     """Admins only. The value is kept encrypted and never shown again."""
-    given = sent_fields(body)
+    given = get_sent_fields(body)
     value = given.pop("value")
     made = await services.secrets.create(actor, Secret(**given), value)
     return answer(show_secret(made), 201)
@@ -42,7 +42,7 @@ async def show_one_secret(name: str, actor: Caller, services: Ask) -> Response:
 @router.patch("/secrets/{name}", response_model=api.Secret)
 async def change_secret(name: str, body: Body[api.SecretChange], actor: Caller, services: Ask) -> Response:
     """Admins only. What is given; its kind stays."""
-    return answer(show_secret(await services.secrets.change(actor, name, SecretChange(**sent_fields(body)))))
+    return answer(show_secret(await services.secrets.change(actor, name, SecretChange(**get_sent_fields(body)))))
 
 
 @router.delete("/secrets/{name}", status_code=204)
