@@ -28,7 +28,7 @@ from holdfast.server.primehub.schema import build_schema
 from holdfast.settings import Section, Settings
 
 FOLDER = Path(__file__).parent / "reference"
-NOTICE = "<!-- Written by docs/generate.py from {source}. Change that, then run `make docs`. -->"
+NOTIFICATION = "<!-- Written by docs/generate.py from {source}. Change that, then run `make docs`. -->"
 
 JOB_STATES = {
     JobState.PENDING: "Waits for room, for quota, or for its next attempt.",
@@ -69,7 +69,7 @@ def render_settings() -> str:
     lines = [
         "# Settings",
         "",
-        NOTICE.format(source="src/holdfast/settings.py"),
+        NOTIFICATION.format(source="src/holdfast/settings.py"),
         "",
         "Every setting has a default, so a settings file is optional. Later places win:",
         "",
@@ -146,7 +146,7 @@ def render_states() -> str:
     lines = [
         "# States",
         "",
-        NOTICE.format(source="src/holdfast/core/states.py"),
+        NOTIFICATION.format(source="src/holdfast/core/states.py"),
         "",
         "A job's state is one of eight words. Every change of it writes an event with time, reason and who caused it",
         "(`holdfast events JOB`).",
@@ -195,7 +195,7 @@ def render_access() -> str:
     lines = [
         "# Who may do what",
         "",
-        NOTICE.format(source="src/holdfast/core/access.py"),
+        NOTIFICATION.format(source="src/holdfast/core/access.py"),
         "",
         "| to | one must be |",
         "|---|---|",
@@ -233,7 +233,7 @@ def render_exit_codes() -> str:
     lines = [
         "# Exit codes that OpenPAI's clients see",
         "",
-        NOTICE.format(source="src/holdfast/core/exits/data"),
+        NOTIFICATION.format(source="src/holdfast/core/exits/data"),
         "",
         "A task's exit keeps the program's own code, with a kind and a message: that is what `holdfast show` and the",
         "native API tell. OpenPAI's clients know other codes, which say more of the cause and less of the program.",
@@ -338,7 +338,7 @@ OPENPAI_DIFFERENCES = """\
 
 
 def render_openpai_api() -> str:
-    lines = ["# OpenPAI's API", "", NOTICE.format(source="src/holdfast/server/openpai"), "", OPENPAI_INTRO, ""]
+    lines = ["# OpenPAI's API", "", NOTIFICATION.format(source="src/holdfast/server/openpai"), "", OPENPAI_INTRO, ""]
     lines += [f"- *{who.name.lower()}*: {who.value}" for who in Asker]
     left = list(ENDPOINTS)
     for topic, words in OPENPAI_TOPICS.items():
@@ -463,7 +463,7 @@ def render_primehub_api() -> str:
     schema = build_schema()
     assert schema.query_type is not None
     assert schema.mutation_type is not None
-    lines = ["# PrimeHub's API", "", NOTICE.format(source="src/holdfast/server/primehub"), "", PRIMEHUB_INTRO, ""]
+    lines = ["# PrimeHub's API", "", NOTIFICATION.format(source="src/holdfast/server/primehub"), "", PRIMEHUB_INTRO, ""]
     lines += ["## Addresses", "", "| method | address | what |", "|---|---|---|"]
     lines += [f"| {method} | `{path}` | {_sentence(what)} |" for method, path, what in PRIMEHUB_ADDRESSES]
     for title, root in (("Queries", schema.query_type), ("Mutations", schema.mutation_type)):

@@ -364,20 +364,20 @@ def _sampler(engine: EmbeddedEngine, services: Services) -> Sampler | None:
 
 
 def _noticing(store: Store, services: Services, controller: Controller) -> list[Work]:
-    """What makes and sends notices; where they are switched off, nothing does."""
+    """What makes and sends notifications; where they are switched off, nothing does."""
     from holdfast.controller.delivery import Delivery, Patience
     from holdfast.controller.notification_watcher import NotificationRetention, NotificationWatcher
     from holdfast.store.notifications.occurrences import end_noticing
 
-    chosen = services.settings.notices
+    chosen = services.settings.notifications
     if not chosen.enabled:
         return [lambda: store.write(end_noticing)]
     patience = Patience(first_wait=timedelta(seconds=chosen.first_wait), give_up=timedelta(hours=chosen.give_up_hours))
-    delivery = Delivery(store, services.notices.sending, patience)
-    noticing = NotificationWatcher(services.notices.making, delivery.stir)
+    delivery = Delivery(store, services.notifications.sending, patience)
+    noticing = NotificationWatcher(services.notifications.making, delivery.stir)
     controller.on_change(noticing.job_changed)
     services.schedules.due.missed = noticing.stir
-    return [noticing.run, delivery.run, NotificationRetention(services.notices).run]
+    return [noticing.run, delivery.run, NotificationRetention(services.notifications).run]
 
 
 def _hold_limits(settings: Settings) -> HoldLimits:

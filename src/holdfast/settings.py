@@ -392,7 +392,7 @@ class MetricsSettings(Section):
     )
 
 
-class NoticeSettings(Section):
+class NotificationSettings(Section):
     enabled: bool = Field(True, description="Tell people outside of what happens to their jobs, where they ask for it.")
     allow: list[str] = Field(
         [],
@@ -408,11 +408,10 @@ class NoticeSettings(Section):
         1,
         ge=0.001,
         le=3600,
-        description="Seconds before a notice that did not arrive is tried again; each further wait is twice as long, "
-        "an hour at most.",
+        description="Seconds before a failed notification is sent again; each further wait is twice as long, at most an hour.",
     )
-    give_up_hours: float = Field(24, gt=0, le=30 * 24, description="Hours after which a notice is given up.")
-    keep_days: float = Field(30, gt=0, le=MAX_DAYS, description="Days after which notices are forgotten.")
+    give_up_hours: float = Field(24, gt=0, le=30 * 24, description="Hours after which a notification is given up.")
+    keep_days: float = Field(30, gt=0, le=MAX_DAYS, description="Days after which notifications are forgotten.")
 
 
 class MailSettings(Section):
@@ -458,7 +457,7 @@ class Settings(Section):
     hold: HoldSettings = HoldSettings()  # type: ignore[call-arg]
     ssh: SshSettings = SshSettings()  # type: ignore[call-arg]
     metrics: MetricsSettings = MetricsSettings()  # type: ignore[call-arg]
-    notices: NoticeSettings = NoticeSettings()  # type: ignore[call-arg]
+    notifications: NotificationSettings = NotificationSettings()  # type: ignore[call-arg]
     mail: MailSettings = MailSettings()  # type: ignore[call-arg]
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 

@@ -61,7 +61,7 @@ class NoticesContract:
 
     def _make(self, opened: Opened, *made: NewNotification, most: int = 100) -> int | None:
         found = self._looked(opened)
-        return opened.write(notice_making.make_notices, found.before, found.after, made, most)
+        return opened.write(notice_making.make_notifications, found.before, found.after, made, most)
 
     def _note(self, opened: Opened, job: str, kind: str) -> None:
         opened.write(events.note_event, job, NewEvent(kind=kind, message="m", at=NOW, task="main-0", attempt=0))
@@ -106,8 +106,8 @@ class NoticesContract:
         ]
         first = self._looked(opened, 3)
         assert (len(first.events), first.more) == (3, True)
-        assert opened.write(notice_making.make_notices, first.before, first.after, [a_notice()], 100) == 1
-        assert opened.write(notice_making.make_notices, first.before, first.after, [a_notice(1)], 100) is None
+        assert opened.write(notice_making.make_notifications, first.before, first.after, [a_notice()], 100) == 1
+        assert opened.write(notice_making.make_notifications, first.before, first.after, [a_notice(1)], 100) is None
         assert [each.kind for each in self._looked(opened).events] == ["started"]
         assert self._make(opened) == 0
         last = self._looked(opened)
@@ -144,15 +144,15 @@ class NoticesContract:
     def test_a_notice_is_claimed_by_one_and_settled_by_that_one(self, opened: Opened) -> None:
         opened.write(happenings.begin_noticing)
         assert self._make(opened, *(a_notice(number) for number in range(4))) == 4
-        due = opened.read(notices.due_notices, NOW, lanes=(), users=(), under_way=(), limit=9)
-        assert [each.notice.id for each in due] == ["notice-0"]
-        assert due[0].notice == replace(a_notice(), subject="a\ufffdb", body={**a_notice().body})
+        due = opened.read(notices.due_notifications, NOW, lanes=(), users=(), under_way=(), limit=9)
+        assert [each.notification.id for each in due] == ["notice-0"]
+        assert due[0].notification == replace(a_notice(), subject="a\ufffdb", body={**a_notice().body})
         later = NOW + timedelta(minutes=1)
 
         def left(**but: object) -> list[str]:
             asked = {"lanes": (), "users": (), "under_way": (), **but}
-            found = opened.read(notices.due_notices, later, limit=9, **asked)  # type: ignore[arg-type]
-            return [each.notice.id[-1] for each in found]
+            found = opened.read(notices.due_notifications, later, limit=9, **asked)  # type: ignore[arg-type]
+            return [each.notification.id[-1] for each in found]
 
         assert left() == ["0", "1", "2", "3"]
         assert left(lanes=["host0.example.org"]) == ["1", "2"]
@@ -171,14 +171,16 @@ class NoticesContract:
         assert opened.read(notices.next_due, NOW) == NOW + timedelta(seconds=1)
         assert opened.write(notices.claim, seq + 1, 0)
         assert opened.write(notices.leave_unconfirmed, later, "cut off") == 1
-        shown = {each.id: each for each in opened.read(notices.list_notices, "änn", None, 9)}
+        shown = {each.id: each for each in opened.read(notices.list_notifications, "änn", None, 9)}
         assert (shown["notice-0"].state, shown["notice-0"].tries) == (NotificationState.SENT, 2)
         assert shown["notice-0"].ended_at == later
         assert (shown["notice-1"].state, shown["notice-1"].error) == (NotificationState.UNCONFIRMED, "cut off")
         assert list(shown) == ["notice-3", "notice-2", "notice-1", "notice-0"]
-        assert [each.id for each in opened.read(notices.list_notices, "änn", shown["notice-1"].seq, 9)] == ["notice-0"]
-        assert opened.read(notices.list_notices, "bob", None, 9) == []
-        assert opened.write(notices.delete_notices, NOW + timedelta(seconds=2), 9) == 2
+        assert [each.id for each in opened.read(notices.list_notifications, "änn", shown["notice-1"].seq, 9)] == [
+            "notice-0"
+        ]
+        assert opened.read(notices.list_notifications, "bob", None, 9) == []
+        assert opened.write(notices.delete_notifications, NOW + timedelta(seconds=2), 9) == 2
 
     def test_events_are_counted_and_above_the_limit_left_out_and_told_so(self, opened: Opened) -> None:
         opened.write(happenings.begin_noticing)
@@ -191,16 +193,18 @@ class NoticesContract:
         # Three of five are told, each to three; the others to nobody, and each of the three learns it, twice.
         assert self._make(opened, *every, most=3) == 9 + 6
         assert opened.read(notice_making.count_recent, "änn", NOW + timedelta(minutes=1)) == 3
-        shown = opened.read(notices.list_notices, "änn", None, 99)[:6]
+        shown = opened.read(notices.list_notifications, "änn", None, 99)[:6]
         assert {(each.event, each.job_id) for each in shown} == {(NotificationEvent.LEFT_OUT, None)}
         until = NOW + timedelta(hours=1, seconds=10)  # when the second of the three is an hour old
         assert sorted(str(each.next_at) for each in shown if each.next_at == until) == [str(until)] * 3
         opened.submit("y")
         more = [a_notice(100, address="https://host0.example.org/secret"), a_notice(101, user="bob")]
         assert self._make(opened, *more, most=3) == 1
-        due = opened.read(notices.due_notices, until, lanes=(), users=(), under_way=(), limit=99)
+        due = opened.read(notices.due_notifications, until, lanes=(), users=(), under_way=(), limit=99)
         told = {
-            each.notice.address[8:13]: each.notice for each in due if each.notice.body.get("left_out", {}).get("count")
+            each.notification.address[8:13]: each.notification
+            for each in due
+            if each.notification.body.get("left_out", {}).get("count")
         }
         assert {host: each.body["left_out"] for host, each in told.items()} == {
             host: {"until": until.isoformat(), "count": count}
@@ -222,7 +226,7 @@ class NoticesContract:
             )
             == 3
         )
-        assert [each.event for each in opened.read(notices.list_notices, "änn", None, 3)] == [
+        assert [each.event for each in opened.read(notices.list_notifications, "änn", None, 3)] == [
             NotificationEvent.LEFT_OUT,
             NotificationEvent.LEFT_OUT,
             NotificationEvent.HELD,
@@ -241,6 +245,6 @@ class NoticesContract:
             )
             opened.write(lambda conn, broken=broken: conn.execute(broken))
         assert [each.readable for each in opened.read(recipients.list_recipients, "änn")] == [False, True]
-        due = opened.read(notices.due_notices, NOW, lanes=(), users=(), under_way=(), limit=9)
-        assert [(each.readable, bool(each.notice.address)) for each in due] == [(False, False), (True, True)]
-        assert [bool(each.address) for each in opened.read(notices.list_notices, "änn", None, 9)] == [True, False]
+        due = opened.read(notices.due_notifications, NOW, lanes=(), users=(), under_way=(), limit=9)
+        assert [(each.readable, bool(each.notification.address)) for each in due] == [(False, False), (True, True)]
+        assert [bool(each.address) for each in opened.read(notices.list_notifications, "änn", None, 9)] == [True, False]

@@ -1,4 +1,4 @@
-"""Receivers that fail, are slow or gone, on real sockets with a clock that is moved by hand: each notice arrives once,
+"""Receivers that fail, are slow or gone, on real sockets and a clock moved by hand: each notification arrives once,
 and nobody waits for another's receiver."""
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.controller.delivery import CUT_OFF, PER_LANE, Delivery, Patience
 from holdfast.controller.notification_watcher import NotificationWatcher
-from holdfast.core.notifications import NoticeRecord, NotificationState, wait_after
+from holdfast.core.notifications import NotificationRecord, NotificationState, wait_after
 from holdfast.core.states import JobState
-from holdfast.store.notifications import records as notice_rows
+from holdfast.store.notifications import records as notification_rows
 from tests.services.hooks import Hook
 from tests.services.house import House, open_house
 
@@ -34,26 +34,26 @@ class Post:
         return self.hooks[-1]
 
     async def tell(self, *hooks: Hook, jobs: int = 1) -> None:
-        """Jobs fail, and notices of that are made for each of these."""
+        """Jobs fail, and notifications of that are made for each of these."""
         for hook in hooks:
-            await self.house.services.notices.add(self.house.admin, "webhook", hook.url, ["failed"])
+            await self.house.services.notifications.add(self.house.admin, "webhook", hook.url, ["failed"])
         for _ in range(jobs):
             await self.house.run(FAILS)
-        await self.house.services.notices.making.make()
+        await self.house.services.notifications.making.make()
 
     async def try_all(self) -> None:
         while await self.delivery.send_due():
             await self.delivery.idle()
 
-    async def records(self) -> list[NoticeRecord]:
-        return list(reversed((await self.house.services.notices.list(self.house.admin, limit=500)).items))
+    async def records(self) -> list[NotificationRecord]:
+        return list(reversed((await self.house.services.notifications.list(self.house.admin, limit=500)).items))
 
-    async def until_over(self) -> list[NoticeRecord]:
+    async def until_over(self) -> list[NotificationRecord]:
         """Move the clock to each next try, until there is none."""
         async with asyncio.timeout(60):
             while True:
                 await self.try_all()
-                next_at = await self.house.store.read(notice_rows.next_due, self.house.clock.now())
+                next_at = await self.house.store.read(notification_rows.next_due, self.house.clock.now())
                 if next_at is None:
                     return await self.records()
                 self.house.clock.at = next_at
@@ -66,9 +66,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def post(tmp_path: Path) -> AsyncIterator[Post]:
-    async with open_house(tmp_path / "home", settings={"notices": {"timeout": TIMEOUT}}) as house:
-        await house.services.notices.making.begin()
-        made = Post(house, Delivery(house.store, house.services.notices.sending, clock=house.clock.now))
+    async with open_house(tmp_path / "home", settings={"notifications": {"timeout": TIMEOUT}}) as house:
+        await house.services.notifications.making.begin()
+        made = Post(house, Delivery(house.store, house.services.notifications.sending, clock=house.clock.now))
         yield made
         for hook in made.hooks:
             hook.close()
@@ -140,12 +140,12 @@ async def test_one_that_has_too_much_to_do_says_when(post: Post) -> None:
 async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody(post: Post) -> None:
     """Jobs end, and others are told, while it hangs."""
     silent, quick = post.hook(*[Hook.SILENT] * 100), post.hook()
-    noticing = NotificationWatcher(post.house.services.notices.making, post.delivery.stir)
+    noticing = NotificationWatcher(post.house.services.notifications.making, post.delivery.stir)
     post.house.controller.on_change(noticing.job_changed)
     loops = [asyncio.create_task(work) for work in (noticing.run(), post.delivery.run())]
     try:
         for hook in (silent, quick):
-            await post.house.services.notices.add(post.house.admin, "webhook", hook.url, ["failed"])
+            await post.house.services.notifications.add(post.house.admin, "webhook", hook.url, ["failed"])
         many = 2 * PER_LANE
         jobs = [(await post.house.submit(FAILS)).id for _ in range(many)]
         assert [(await post.house.until(job)).state for job in jobs] == [JobState.FAILED] * many
@@ -173,7 +173,7 @@ async def test_one_that_does_not_answer_is_not_sent_it_twice_and_holds_up_nobody
 async def test_two_deliveries_send_each_once(post: Post) -> None:
     hook = post.hook()
     await post.tell(hook, jobs=10)
-    other = Delivery(post.house.store, post.house.services.notices.sending, clock=post.house.clock.now)
+    other = Delivery(post.house.store, post.house.services.notifications.sending, clock=post.house.clock.now)
 
     async def all_of(delivery: Delivery) -> None:
         while await delivery.send_due():
@@ -189,10 +189,10 @@ async def test_what_was_being_sent_when_a_server_ended_is_not_sent_again(post: P
     hook = post.hook()
     await post.tell(hook, jobs=2)
     found = await post.house.store.read(
-        notice_rows.due_notices, post.house.clock.now(), lanes=(), users=(), under_way=(), limit=9
+        notification_rows.due_notifications, post.house.clock.now(), lanes=(), users=(), under_way=(), limit=9
     )
-    assert await post.house.store.write(notice_rows.claim, found[0].seq, 0)
-    assert not await post.house.store.write(notice_rows.claim, found[0].seq, 0)
+    assert await post.house.store.write(notification_rows.claim, found[0].seq, 0)
+    assert not await post.house.store.write(notification_rows.claim, found[0].seq, 0)
     await post.delivery.recover()
     await post.until_over()
     first, second = await post.records()
@@ -211,7 +211,7 @@ async def test_what_is_cut_off_before_anything_was_sent_is_sent_later(post: Post
         task.cancel()
     await asyncio.wait(post.delivery._work)
     assert hook.posts == []
-    again = Delivery(post.house.store, post.house.services.notices.sending, clock=post.house.clock.now)
+    again = Delivery(post.house.store, post.house.services.notifications.sending, clock=post.house.clock.now)
     await again.recover()
     await again.send_due()
     await again.idle()

@@ -93,7 +93,7 @@ def test_a_stopped_jobs_children_are_gone(server: Server) -> None:
 
 
 def test_out_of_memory_is_told_apart(server: Server) -> None:
-    eat = "python3 -c 'import time; x = bytes([1]) * 300_000_000; time.sleep(60)'"  # until someone notices
+    eat = "python3 -c 'import time; x = bytes([1]) * 300_000_000; time.sleep(60)'"  # until someone notifications
     end, _ = run(server, f"name: hungry\nresources: {{cpu: 0.5, memory: 64Mi}}\ncommand: {eat}")
     assert (end["state"], end["exit_kind"]) == ("Failed", "out-of-memory")
     assert "64 MiB" in end["message"]

@@ -73,7 +73,7 @@ def test_a_group_a_user_and_a_size_are_made(window: Window, server: Server) -> N
     page.locator("#password").fill(PASSWORD)
     page.locator(".grants li", has_text="vision").get_by_role("checkbox").first.check()
     _send(page)
-    expect(page.locator(".notice.good")).to_have_text("User grace is added.")
+    expect(page.locator(".notification.good")).to_have_text("User grace is added.")
     row = page.get_by_role("row", name="grace")
     expect(row).to_contain_text("vision")
 
@@ -115,7 +115,7 @@ def test_files_are_put_looked_at_and_removed(open_window: Callable[..., Window],
     window.go("/groups/sharing/files")
     page.get_by_label("Name of a new folder").fill("plots <b>")
     page.get_by_role("button", name="New folder").click()
-    expect(page.locator(".notice")).to_contain_text("not there yet")
+    expect(page.locator(".notification")).to_contain_text("not there yet")
     name = "<img src=x onerror=alert(1)> & 100%.txt"
     with page.expect_navigation():
         page.locator("#files").set_input_files([{"name": name, "mimeType": "text/plain", "buffer": b"hello"}])
@@ -132,7 +132,7 @@ def test_files_are_put_looked_at_and_removed(open_window: Callable[..., Window],
     expect(row).to_contain_text("9 B")
     row.get_by_role("link", name=re.compile("Remove")).click()
     page.locator(".confirm button").click()
-    expect(page.locator(".notice.good")).to_have_text("1 file is removed.")
+    expect(page.locator(".notification.good")).to_have_text("1 file is removed.")
 
 
 def test_a_file_that_is_too_large_is_not_even_sent(window: Window) -> None:

@@ -65,7 +65,7 @@ def test_a_token_is_made_copied_used_and_revoked(
     row = page.locator("tr", has_text="nightly")
     row.locator("button").click()
     page.click("dialog#confirm button[value='yes']")
-    expect(page.locator("#messages .notice")).to_be_visible()
+    expect(page.locator("#messages .notification")).to_be_visible()
     expect(row).to_have_count(0)
     assert httpx.get(f"{server.url}/api/v1/me", headers=headers).status_code == 401
 
@@ -99,7 +99,7 @@ def test_a_new_password_logs_out_other_browsers(
     for field, text in (("#old", PASSWORD), ("#new", NEW), ("#again", NEW)):
         here.page.fill(field, text)
     here.page.click("form[action='/me/password'] button")
-    expect(here.page.locator("#messages .notice")).to_be_visible()
+    expect(here.page.locator("#messages .notification")).to_be_visible()
     here.go("/me")
     expect(here.page.locator("h1")).to_be_visible()
     elsewhere.page.wait_for_url("**/login**")  # its live line is closed, so it goes there by itself

@@ -33,7 +33,7 @@ def test_a_daily_job_from_the_form_to_its_end(window: Window) -> None:
     expect(page.locator("#check [data-line]")).to_have_text("line 4")
     for _ in "bogus: 1":
         page.keyboard.press("Backspace")
-    expect(page.locator("#check .notice")).to_contain_text("Yes")
+    expect(page.locator("#check .notification")).to_contain_text("Yes")
     page.fill("#timezone", "America/New_York")
     expect(page.locator("#preview")).to_contain_text("Times in America/New_York.")
     expect(page.locator("#preview li")).to_have_count(5)

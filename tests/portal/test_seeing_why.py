@@ -118,12 +118,12 @@ def receiver() -> Iterator[tuple[str, Queue[str]]]:
 
 
 @pytest.mark.release
-def test_notices_are_set_up_tried_and_told(
+def test_notifications_are_set_up_tried_and_told(
     open_window: Callable[..., Window], submit: Callable[[str, str], str]
 ) -> None:
     window = open_window()
     page = window.page
-    window.go("/me/notices")
+    window.go("/me/notifications")
     assert findings(page) == []
     page.get_by_label("Address").fill("ftp://nowhere")
     page.get_by_role("button", name="Add").click()
@@ -140,12 +140,12 @@ def test_notices_are_set_up_tried_and_told(
         assert came.get(timeout=30) == "test"
         job = submit("ada", f"name: told-of\n{LIGHT}command: exit 4\n")
         assert {came.get(timeout=60), came.get(timeout=60)} == {"started", "failed"}
-        window.go("/me/notices")
+        window.go("/me/notifications")
         expect(
             page.locator("tr", has=page.locator(f'a[href="/jobs/{job}"]')).filter(has_text="A job failed")
         ).to_be_visible()
         assert findings(page) == []
-        keep_pictures(page, "notices")
+        keep_pictures(page, "notifications")
         page.get_by_role("button", name="Remove").first.click()
         page.get_by_role("dialog").get_by_role("button", name="Yes").click()
         expect(page.locator("#messages")).to_contain_text("removed")

@@ -131,7 +131,7 @@ def job_file(command: str) -> str:
 
 
 def wait_until(is_so: Callable[[], Any], what: str) -> Any:
-    """For what the server reports and gives no notice of."""
+    """For what the server reports and gives no notification of."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         found = is_so()

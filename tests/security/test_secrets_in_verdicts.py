@@ -144,9 +144,9 @@ async def test_short_values_are_left_alone(house: House) -> None:
 
 
 async def test_a_notification_does_not_carry_it(house: House) -> None:
-    await house.services.notices.making.begin()
+    await house.services.notifications.making.begin()
     job = await fail_with(house, traceback(VALUE), secrets=_asking_to_be_told())
-    assert await house.services.notices.making.make() == 1
+    assert await house.services.notifications.making.make() == 1
     kept = await everything_kept(house)
     assert "leaky failed" in kept
     assert not shows_value(kept)

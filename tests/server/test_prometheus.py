@@ -179,14 +179,14 @@ def test_jobs_the_queue_and_totals() -> None:
     assert value(told, "holdfast_jobs_ended_total", result="succeeded") == 0
 
 
-def test_machines_groups_disks_and_notices() -> None:
+def test_machines_groups_disks_and_notifications() -> None:
     node = NodeUse(node=Node(name="gpu-7", cpu=8, memory=64 * GIB, gpus=(0, 1)), free=Amount(cpu=3, memory=GIB, gpu=1))
     group = GroupUse(group="vision", used=Amount(cpu=5, gpu=1), quota=Quota(gpu=0, memory=GIB), user_quota=Quota())
     told = standing(
         nodes=[node],
         groups=[group],
         disks=[Disk(path="/state", free=5, total=9), Disk(path="/away", free=None, total=None)],
-        notices={NotificationState.FAILED: 3},
+        notifications={NotificationState.FAILED: 3},
         health=Health((SANDBOX,)),
     )
     assert value(told, "configured_gpu_count", node="gpu-7") == 2
@@ -198,7 +198,7 @@ def test_machines_groups_disks_and_notices() -> None:
     assert [(sample.labels, sample.value) for sample in found(told, "holdfast_disk_free_bytes")] == [
         ({"path": "/state"}, 5)
     ]
-    assert value(told, "holdfast_notices", state="failed") == 3
+    assert value(told, "holdfast_notifications", state="failed") == 3
     assert value(told, "holdfast_well") == 0
     assert value(told, "holdfast_condition", kind="sandbox") == 1
     assert value(told, "holdfast_condition", kind="disk-full") == 0

@@ -1,4 +1,4 @@
-"""Receivers of notices to try: a web server and a mail server that do as they are told, on real sockets."""
+"""Receivers of notifications to try: a web server and a mail server that do as they are told, on real sockets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Post:
 
     @property
     def id(self) -> str:
-        return self.headers["Holdfast-Notice"]
+        return self.headers["Holdfast-Notification"]
 
 
 @dataclass

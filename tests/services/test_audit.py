@@ -65,7 +65,9 @@ async def _key(house: House) -> str:
 
 
 async def _recipient(house: House) -> str:
-    return (await house.services.notices.add(house.admin, "webhook", f"https://example.org/{SECRET}/long/path")).id
+    return (
+        await house.services.notifications.add(house.admin, "webhook", f"https://example.org/{SECRET}/long/path")
+    ).id
 
 
 def own(house: House) -> Actor:
@@ -180,7 +182,7 @@ VERBS: dict[str, tuple[Trying, tuple[AuditKind, Act]]] = {
     ),
     "secrets.delete": (lambda h, _: h.services.secrets.delete(h.admin, "git"), (AuditKind.SECRET, Act.REMOVED)),
     "schedules.create": (lambda h, _: _schedule(h), (AuditKind.SCHEDULE, Act.CREATED)),
-    "notices.add": (lambda h, _: _recipient(h), (AuditKind.RECIPIENT, Act.CREATED)),
+    "notifications.add": (lambda h, _: _recipient(h), (AuditKind.RECIPIENT, Act.CREATED)),
 }
 
 
@@ -193,10 +195,10 @@ async def _undo(house: House, verb: str) -> None:
         await services.tokens.delete(admin, await _token(house))
     elif verb == "keys.remove":
         await services.keys.remove(admin, await _key(house))
-    elif verb == "notices.remove":
-        await services.notices.remove(admin, await _recipient(house))
-    elif verb == "notices.choose":
-        await services.notices.choose(admin, await _recipient(house), ["failed"])
+    elif verb == "notifications.remove":
+        await services.notifications.remove(admin, await _recipient(house))
+    elif verb == "notifications.choose":
+        await services.notifications.choose(admin, await _recipient(house), ["failed"])
     elif verb == "codes.log_in":
         await services.codes.log_in(await services.codes.issue_login(admin))
     elif verb == "codes.redeem":
@@ -218,8 +220,8 @@ UNDOING: dict[str, tuple[AuditKind, Act]] = {
     "tokens.logout": (AuditKind.LOGIN, Act.ENDED),
     "tokens.delete": (AuditKind.TOKEN, Act.REMOVED),
     "keys.remove": (AuditKind.KEY, Act.REMOVED),
-    "notices.remove": (AuditKind.RECIPIENT, Act.REMOVED),
-    "notices.choose": (AuditKind.RECIPIENT, Act.CHANGED),
+    "notifications.remove": (AuditKind.RECIPIENT, Act.REMOVED),
+    "notifications.choose": (AuditKind.RECIPIENT, Act.CHANGED),
     "codes.log_in": (AuditKind.LOGIN, Act.BEGUN),
     "codes.redeem": (AuditKind.TOKEN, Act.CREATED),
     "datasets.revoke": (AuditKind.DATASET, Act.REVOKED),
@@ -242,8 +244,9 @@ SILENT = {
     "tokens.summary", "tokens.sweep", "tokens.local_token", "keys.list", "codes.issue", "codes.issue_for", "codes.who",
     "images.list", "images.check_import", "images.clear_uploads", "secrets.list", "secrets.get", "secrets.value",
     "schedules.list", "schedules.get", "schedules.runs", "schedules.preview", "schedules.run_now",
-    "schedules.newest_runs", "notices.recipients", "notices.secret", "notices.list", "notices.sweep",
-    "notices.test",  # it is among the notices
+    "schedules.newest_runs", "notifications.recipients", "notifications.secret", "notifications.list",
+    "notifications.sweep",
+    "notifications.test",  # it is among the notifications
 }  # fmt: skip
 LOOKING = ("seed", "usable", "list", "get", "known", "forget")
 SILENT |= {f"{name}.{verb}" for name in ("instance_types", "image_aliases") for verb in LOOKING}

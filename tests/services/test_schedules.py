@@ -595,7 +595,7 @@ async def test_nobody_else_says_whom_the_owners_jobs_tell(house: House) -> None:
     bob, eve = await house.user("bob", "lab"), await house.user("eve", "lab")
     schedule = await add(house, HELLO, actor=bob)
     told = f"{HELLO}notify: [{{webhook: 'http://198.51.100.7/', on: [failed]}}]\n"
-    with pytest.raises(Forbidden, match="notices of its jobs are sent for bob"):
+    with pytest.raises(Forbidden, match="notifications of its jobs are sent for bob"):
         await house.services.schedules.change(eve, schedule.id, ScheduleChange(text=told))
     assert (await house.services.schedules.change(bob, schedule.id, ScheduleChange(text=told))).schedule.job.notify
 

@@ -22,7 +22,7 @@ class Recipient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notification:
     """A notification and its delivery."""
 
     id: Annotated[str, "The same in every try, so that receivers detect duplicates."]
@@ -40,19 +40,19 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoticePage:
-    items: tuple[Notice, ...]
+class NotificationPage:
+    items: tuple[Notification, ...]
     next: Annotated[int | None, "The `before` of the next page; null: this is the last one."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeTest:
+class NotificationTest:
     arrived: bool
     said: Annotated[str, "The response: a status, or why there is none."] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeSecret:
+class NotificationSecret:
     secret: str
 
 
@@ -70,5 +70,5 @@ class RecipientChange(TypedDict):
     events: _Events
 
 
-class NoticeAddress(TypedDict):
+class NotificationAddress(TypedDict):
     address: _Address

@@ -27,7 +27,7 @@ from .inside.target_task import RunsInside
 from .jobs import artifacts, holds, logs, schedules, simulate, submit, top, why
 from .jobs import commands as jobs
 from .people import groups, session
-from .people import notifications as notices
+from .people import notifications as notifications
 from .people import ssh_keys as keys
 from .people import users as people
 from .server import audit, portal, prune, serve, usage
@@ -90,7 +90,7 @@ app.add_typer(datasets.datasets, name="dataset", rich_help_panel=PLACE)
 app.add_typer(secrets.secrets, name="secret", rich_help_panel=PLACE)
 app.add_typer(people.tokens, name="token", rich_help_panel=PLACE)
 app.add_typer(keys.keys, name="key", rich_help_panel=PLACE)
-app.add_typer(notices.notices, name="notices", rich_help_panel=PLACE)
+app.add_typer(notifications.notifications, name="notifications", rich_help_panel=PLACE)
 app.command(rich_help_panel=PLACE)(usage.usage)
 app.command(rich_help_panel=PLACE)(audit.audit)
 app.command(rich_help_panel=PLACE)(prune.prune)

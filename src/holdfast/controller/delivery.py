@@ -1,4 +1,4 @@
-"""Sending notices: a few at a time, so that receivers which are slow or gone hold up nobody but themselves.
+"""Sending notifications: a few at a time, so that receivers which are slow or gone hold up nobody but themselves.
 
 Each is marked as being sent once a connection is there and before anything is sent, by a write that only one can win.
 So what is found marked at the start was cut off in the middle: it may have arrived, and is not sent again.
@@ -21,7 +21,7 @@ from holdfast.services.notifications.delivery import DeliveryAttempt, DeliveryRe
 from holdfast.services.notifications.sending import Sending
 from holdfast.store import people
 from holdfast.store.database import Store
-from holdfast.store.notifications import records as notice_rows
+from holdfast.store.notifications import records as notification_rows
 from holdfast.store.notifications.records import Due, Result
 
 from .event_wait import rest
@@ -58,12 +58,12 @@ class Delivery:
         self._patience = patience or Patience()
         self._clock = clock
         self._stirred = asyncio.Event()
-        self._work: dict[asyncio.Task[None], int] = {}  # and which notice it sends
+        self._work: dict[asyncio.Task[None], int] = {}  # and which notification it sends
         self._lanes: Counter[str] = Counter()
         self._users: Counter[str] = Counter()
 
     def stir(self) -> None:
-        """There are new notices."""
+        """There are new notifications."""
         self._stirred.set()
 
     async def run(self) -> None:
@@ -78,17 +78,17 @@ class Delivery:
                     pause = await self._pause()
                 except Exception as error:
                     unknown = None if isinstance(error, HoldfastError) else error
-                    text = msg("could not send notices; trying again")
-                    log.error(text, extra={"event": "notices", "error": str(error)}, exc_info=unknown)
+                    text = msg("could not send notifications; trying again")
+                    log.error(text, extra={"event": "notifications", "error": str(error)}, exc_info=unknown)
                     pause = TRY_AGAIN
                 await rest(self._stirred, pause)
         finally:
             await self.close()
 
     async def recover(self) -> None:
-        count = await self._store.write(notice_rows.leave_unconfirmed, self._clock(), CUT_OFF)
+        count = await self._store.write(notification_rows.leave_unconfirmed, self._clock(), CUT_OFF)
         if count:
-            log.warning("notices may or may not have arrived", extra={"event": "notices", "count": count})
+            log.warning("notifications may or may not have arrived", extra={"event": "notifications", "count": count})
 
     async def close(self) -> None:
         """Those that are nearly through get a moment."""
@@ -105,7 +105,7 @@ class Delivery:
         if await self.send_due():
             return 0.0
         now = self._clock()
-        next_at = await self._store.read(notice_rows.next_due, now)
+        next_at = await self._store.read(notification_rows.next_due, now)
         return MAX_SLEEP if next_at is None else min((next_at - now).total_seconds(), MAX_SLEEP)
 
     async def send_due(self) -> int:
@@ -114,7 +114,7 @@ class Delivery:
         if room <= 0:
             return 0
         found = await self._store.read(
-            notice_rows.due_notices,
+            notification_rows.due_notifications,
             self._clock(),
             lanes=[lane for lane, count in self._lanes.items() if count >= PER_LANE],
             users=[user for user, count in self._users.items() if count >= PER_USER],
@@ -123,7 +123,7 @@ class Delivery:
         )
         before = len(self._work)
         for due in found:
-            if self._lanes[due.lane] < PER_LANE and self._users[due.notice.user] < PER_USER:
+            if self._lanes[due.lane] < PER_LANE and self._users[due.notification.user] < PER_USER:
                 self._begin(due)
         return len(self._work) - before
 
@@ -134,14 +134,14 @@ class Delivery:
 
     def _begin(self, due: Due) -> None:
         self._lanes[due.lane] += 1
-        self._users[due.notice.user] += 1
+        self._users[due.notification.user] += 1
         task = asyncio.create_task(self._deliver(due))
         self._work[task] = due.seq
         task.add_done_callback(lambda task: self._ended(task, due))
 
     def _ended(self, task: asyncio.Task[None], due: Due) -> None:
         self._work.pop(task, None)
-        for counter, key in ((self._lanes, due.lane), (self._users, due.notice.user)):
+        for counter, key in ((self._lanes, due.lane), (self._users, due.notification.user)):
             counter[key] -= 1
             if not counter[key]:
                 del counter[key]
@@ -155,21 +155,26 @@ class Delivery:
 
         async def claim() -> bool:
             nonlocal claimed
-            claimed = await self._store.write(notice_rows.claim, due.seq, due.tries)
+            claimed = await self._store.write(notification_rows.claim, due.seq, due.tries)
             return claimed
 
         try:
-            user = await self._store.read(people.get_user, due.notice.user)
-            attempt = await self._sending.send(due.notice, claim, anywhere=user is not None and user.admin)
+            user = await self._store.read(people.get_user, due.notification.user)
+            attempt = await self._sending.send(due.notification, claim, anywhere=user is not None and user.admin)
         except Exception as error:  # a bug of ours
-            log.exception("could not send a notice", extra={"event": "notices", "notice": due.notice.id})
+            log.exception(
+                "could not send a notification", extra={"event": "notifications", "notification": due.notification.id}
+            )
             attempt = DeliveryAttempt(DeliveryResult.LATER, msg("an internal error: {name}", name=type(error).__name__))
         if attempt.result is not DeliveryResult.TAKEN:
             await self._keep(self._result(due, attempt, claimed))
 
     async def _give_up(self, due: Due) -> None:
         """Nobody knows where it was to go."""
-        log.warning("the address of a notice cannot be read", extra={"event": "notices", "notice": due.notice.id})
+        log.warning(
+            "the address of a notification cannot be read",
+            extra={"event": "notifications", "notification": due.notification.id},
+        )
         failed = NotificationState.FAILED
         tries, now = due.tries + 1, self._clock()
         await self._keep(Result(seq=due.seq, tries=tries, claimed=False, state=failed, at=now, error=UNREADABLE))
@@ -178,10 +183,12 @@ class Delivery:
         """Until it is saved: else it would be unknown whether it arrived."""
         while True:
             try:
-                await self._store.write(notice_rows.settle, result)
+                await self._store.write(notification_rows.settle, result)
                 return
             except HoldfastError as error:
-                log.error("could not note what came of a notice", extra={"event": "notices", "error": str(error)})
+                log.error(
+                    "could not note what came of a notification", extra={"event": "notifications", "error": str(error)}
+                )
                 await asyncio.sleep(TRY_AGAIN)
 
     def _result(self, due: Due, attempt: DeliveryAttempt, claimed: bool) -> Result:
@@ -199,7 +206,7 @@ class Delivery:
             return NotificationState.UNCONFIRMED, None
         chance = random.random()  # noqa: S311 - spreads tries, guards nothing
         next_at = now + max(wait_after(tries, self._patience.first_wait, chance), attempt.wait)
-        over = next_at - due.notice.created_at > self._patience.give_up
+        over = next_at - due.notification.created_at > self._patience.give_up
         if over or (attempt.result is DeliveryResult.REFUSED and tries >= FEW):
             return NotificationState.FAILED, None
         return NotificationState.WAITING, next_at

@@ -362,7 +362,7 @@ class Controller:
             tell(snapshot)
 
     def _gather(self) -> dict[str, Round]:
-        """Take what was noticed; from here on new notices go to the next round."""
+        """Take what was noticed; from here on new notifications go to the next round."""
         marked, self._marked = self._marked, set()
         rounds = {}
         for job_id in marked:

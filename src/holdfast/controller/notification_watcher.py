@@ -1,4 +1,4 @@
-"""Watching what happens, so that notices are made of it; and forgetting old ones."""
+"""Watching what happens, so that notifications are made of it; and forgetting old ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.core.attempt import JobSnapshot
 from holdfast.core.errors import HoldfastError
 from holdfast.core.messages import msg
 from holdfast.services.notifications.creation import Making
-from holdfast.services.notifications.service import Notices
+from holdfast.services.notifications.service import Notifications
 
 from .event_wait import rest
 
@@ -23,7 +23,7 @@ SWEEP_INTERVAL = 3600.0
 
 class NotificationWatcher:
     def __init__(self, making: Making, made: Callable[[], None]) -> None:
-        """`made` is called when there are new notices."""
+        """`made` is called when there are new notifications."""
         self._making = making
         self._made = made
         self._stirred = asyncio.Event()
@@ -48,21 +48,21 @@ class NotificationWatcher:
                     self._made()
             except Exception as error:
                 unknown = None if isinstance(error, HoldfastError) else error
-                text = msg("could not make notices; trying again")
-                log.error(text, extra={"event": "notices", "error": str(error)}, exc_info=unknown)
+                text = msg("could not make notifications; trying again")
+                log.error(text, extra={"event": "notifications", "error": str(error)}, exc_info=unknown)
                 pause = TRY_AGAIN
             await rest(self._stirred, pause)
 
 
 class NotificationRetention:
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
+    def __init__(self, notifications: Notifications) -> None:
+        self._notifications = notifications
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             try:
-                await self._notices.sweep()
+                await self._notifications.sweep()
             except Exception:
-                log.exception("could not remove old notices", extra={"event": "retention"})
+                log.exception("could not remove old notifications", extra={"event": "retention"})
             await asyncio.sleep(SWEEP_INTERVAL)

@@ -24,7 +24,7 @@ class AuditKind(StrEnum):
     DATASET = "dataset"
     SECRET = "secret"  # noqa: S105 - the word
     SCHEDULE = "schedule"
-    RECIPIENT = "recipient"  # of notices
+    RECIPIENT = "recipient"  # of notifications
     STORAGE = "storage"  # logs, artifacts and others that were pruned
 
 

@@ -56,7 +56,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
-    """Where notices go, and which."""
+    """Where notifications go, and which."""
 
     way: Way
     address: str  # an http address or a mail address; the former is a secret, shown in part
@@ -96,8 +96,8 @@ class NotificationState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeRecord:
-    """One notice to one recipient."""
+class NotificationRecord:
+    """One notification to one recipient."""
 
     id: str  # the receiver knows a repetition by it
     seq: int  # the order they were made in
@@ -180,7 +180,7 @@ def _host_and_port(parts: SplitResult) -> str:
 
 
 def lane_of(way: Way, address: str) -> str:
-    """Notices of one lane wait for each other, and for no others: those to one machine."""
+    """Notifications of one lane wait for each other, and for no others: those to one machine."""
     parts = None if way is Way.MAIL else _parts(address)
     return "mail" if parts is None else _host_and_port(parts).lower()
 

@@ -128,7 +128,7 @@ def parse_notify(words: str, field: str = "notify") -> Notify:
         word = str(error.args[0])[:_MAX_WORD_LENGTH]
         hint = guess_or_list(word, _WORDS)
         raise UserError(
-            msg("{word} is nothing that notices tell of", word=repr(word)), field=field, hint=hint
+            msg("{word} is nothing that notifications tell of", word=repr(word)), field=field, hint=hint
         ) from None
 
 

@@ -21,7 +21,7 @@ from .installation import PlaceCalls
 from .jobs import JobCalls
 from .logs import LogCalls
 from .metrics import MetricCalls
-from .notifications import NoticeCalls
+from .notifications import NotificationCalls
 from .people import PeopleCalls
 from .schedules import ScheduleCalls
 from .secrets import SecretCalls
@@ -51,7 +51,7 @@ class Calls(
     MetricCalls,
     PeopleCalls,
     AccountCalls,
-    NoticeCalls,
+    NotificationCalls,
     DatasetCalls,
     SecretCalls,
     FileCalls,

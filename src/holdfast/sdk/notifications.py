@@ -1,4 +1,4 @@
-"""Calls about notices: where one is told of what, and what came of it."""
+"""Calls about notifications: where one is told of what, and what came of it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from holdfast import api
 
 from .exchange import Call, as_a, as_items, as_nothing, call, endpoint, given, segment
 
-_RECIPIENTS = "/me/notices/recipients"
+_RECIPIENTS = "/me/notifications/recipients"
 
 
-class NoticeCalls:
+class NotificationCalls:
     @endpoint
-    def notices(
+    def notifications(
         self, *, user: str | None = None, before: int | None = None, limit: int | None = None
-    ) -> Call[api.notifications.NoticePage]:
+    ) -> Call[api.notifications.NotificationPage]:
         """What one was told, newest first; for admins, what another user was. `before` is the `next` of a page."""
         whose = "/me" if user is None else f"/users/{segment(user)}"
         return call(
-            "GET", f"{whose}/notices", as_a(api.notifications.NoticePage), params=given(before=before, limit=limit)
+            "GET",
+            f"{whose}/notifications",
+            as_a(api.notifications.NotificationPage),
+            params=given(before=before, limit=limit),
         )
 
     @endpoint
     def recipients(self, *, user: str | None = None) -> Call[tuple[api.notifications.Recipient, ...]]:
         """Where one is told of what; for admins, where another user is."""
         whose = "/me" if user is None else f"/users/{segment(user)}"
-        return call("GET", f"{whose}/notices/recipients", as_items(api.notifications.Recipient))
+        return call("GET", f"{whose}/notifications/recipients", as_items(api.notifications.Recipient))
 
     @endpoint
     def add_recipient(
@@ -51,18 +54,18 @@ class NoticeCalls:
         return call("DELETE", _recipient(id), as_nothing)
 
     @endpoint
-    def test_recipient(self, id: str) -> Call[api.notifications.NoticeTest]:
-        """Send a notice there now, once, and say what came back."""
-        return call("POST", f"{_recipient(id)}/test", as_a(api.notifications.NoticeTest))
+    def test_recipient(self, id: str) -> Call[api.notifications.NotificationTest]:
+        """Send a notification there now, once, and say what came back."""
+        return call("POST", f"{_recipient(id)}/test", as_a(api.notifications.NotificationTest))
 
     @endpoint
-    def notice_secret(self, address: str) -> Call[api.notifications.NoticeSecret]:
+    def notification_secret(self, address: str) -> Call[api.notifications.NotificationSecret]:
         """What the receiver at this address checks signatures with."""
         return call(
             "POST",
-            "/me/notices/secret",
-            as_a(api.notifications.NoticeSecret),
-            body=api.notifications.NoticeAddress(address=address),
+            "/me/notifications/secret",
+            as_a(api.notifications.NotificationSecret),
+            body=api.notifications.NotificationAddress(address=address),
         )
 
 

@@ -197,7 +197,9 @@ def _around(standing: Standing) -> Iterator[Metric]:
     yield _gauge("holdfast_disk_free_bytes", "Bytes that are free where the server keeps its files.", "path", free)
     sizes = {disk.path: disk.total for disk in standing.disks if disk.total is not None}
     yield _gauge("holdfast_disk_size_bytes", "Bytes in all where the server keeps its files.", "path", sizes)
-    yield _gauge("holdfast_notices", "Notices by what became of them.", "state", dict(standing.notices))
+    yield _gauge(
+        "holdfast_notifications", "Notifications by what became of them.", "state", dict(standing.notifications)
+    )
 
 
 def _gauge(name: str, text: str, label: str, values: Mapping[Any, float | None]) -> Metric:

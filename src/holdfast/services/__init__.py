@@ -59,7 +59,7 @@ from .metrics.usage import Usage
 from .notifications.creation import Making
 from .notifications.mailing import Mailing
 from .notifications.sending import Sending
-from .notifications.service import Notices
+from .notifications.service import Notifications
 from .notifications.webhook_targets import Receivers
 from .people.access_tokens import AccessTokens
 from .people.groups import Groups
@@ -116,7 +116,7 @@ class Services:
     schedule_waits: ScheduleWaits
     codes: TokenCodes
     keys: Keys
-    notices: Notices
+    notifications: Notifications
     entering: Entering
     debuggers: Debuggers
     stacks: Stacks
@@ -217,7 +217,7 @@ def build_services(
         devices=devices,
         codes=TokenCodes(audited, tokens, monotonic=monotonic),
         keys=Keys(audited, access.forget, clock=clock),
-        notices=_notices(audited, insights, settings, derive, clock),
+        notifications=_notifications(audited, insights, settings, derive, clock),
         entering=entering,
         debuggers=debuggers,
         stacks=Stacks(entering, engine),
@@ -245,14 +245,14 @@ def build_services(
     )
 
 
-def _notices(
+def _notifications(
     store: AuditedStore,
     insights: Insights,
     settings: Settings,
     derive: Callable[[bytes], bytes] | None,
     clock: Callable[[], datetime],
-) -> Notices:
-    chosen, server = settings.notices, settings.server
+) -> Notifications:
+    chosen, server = settings.notifications, settings.server
     mailing = Mailing(settings.mail, timeout=chosen.timeout)
     receivers = Receivers(chosen.allow, chosen.refuse)
     listens = f"http://{server.host}:{server.port}" if server.port and server.host not in ("", "0.0.0.0", "::") else ""
@@ -264,7 +264,7 @@ def _notices(
         per_hour=chosen.per_hour,
         clock=clock,
     )
-    return Notices(
+    return Notifications(
         store,
         making,
         Sending(receivers, mailing, derive, timeout=chosen.timeout, clock=clock),

@@ -20,7 +20,7 @@ MAX_LONG = 8
 MAX_LONG_PER_GROUP = 2  # what a group put on disk may take for ever to go through
 MAX_SHORT = 32
 TIMEOUT = 60.0  # seconds for one short work, and for a slot
-LAST_MOMENT = 5.0  # seconds that long work gets to notice that nobody waits any more
+LAST_MOMENT = 5.0  # seconds that long work gets to notification that nobody waits any more
 
 
 class DiskWork:

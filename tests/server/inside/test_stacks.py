@@ -167,17 +167,17 @@ async def test_links_of_a_task_do_not_lead_the_look_to_files_of_the_machine(rig:
     target = tmp_path / "fifo"
     os.mkfifo(target)
     libc = ctypes.CDLL(None, use_errno=True)
-    notices = libc.inotify_init1(os.O_NONBLOCK)
+    notifications = libc.inotify_init1(os.O_NONBLOCK)
     try:
-        assert libc.inotify_add_watch(notices, os.fsencode(target), IN_OPEN) >= 0
+        assert libc.inotify_add_watch(notifications, os.fsencode(target), IN_OPEN) >= 0
         processes = await stacks_of(rig, COPIED, runs("sleep 1000"), MISLEADING.replace("TARGET", str(target)))
         misleading = [each for each in processes if each["python"] and "libpython" in each["command"]]
         assert misleading
         assert "took longer" not in (misleading[0]["error"] or "")
         with pytest.raises(BlockingIOError):  # it was never opened
-            os.read(notices, 4096)
+            os.read(notifications, 4096)
     finally:
-        os.close(notices)
+        os.close(notifications)
 
 
 ENDLESS = f"""{LIBRARY_THAT_WAITS}

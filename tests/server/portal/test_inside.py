@@ -130,7 +130,7 @@ async def test_a_held_job_says_for_how_long_and_can_be_extended(rig: Rig) -> Non
     job = await submit(rig, CRASH, JobState.HELD)
     async with open_desk(rig, "ada") as desk:
         page = (await desk.get(f"/jobs/{job}")).text
-        assert 'class="notice why hold"' in page
+        assert 'class="notification why hold"' in page
         assert "Held with all it has: main-0. This ends 2026-03-08 12:00 UTC" in await held(desk, job)
         assert f"/jobs/{job}/log?task=main-0" in page  # whose log tells more
         assert "<code>3</code>" in page  # how its command ended

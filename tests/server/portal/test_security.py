@@ -403,7 +403,7 @@ async def test_a_message_that_another_server_of_the_host_set_stops_no_page(rig: 
     async with open_desk(rig) as desk:
         answer = await desk.get("/me", headers={"Cookie": _also(desk, f"holdfast_said={cookie.encode().hex()}")})
         assert answer.status_code == 200
-        assert "x" not in re.findall(r'class="notice good">([^<]*)', answer.text)
+        assert "x" not in re.findall(r'class="notification good">([^<]*)', answer.text)
 
 
 def _also(desk: Desk, cookie: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.errors import HoldfastError
 
 from .. import output
-from ..jobs.debugger_notice import free
+from ..jobs.debugger_notification import free
 from ..options import JobRef, Json, connect
 from ..quantities import show_count
 from .target_task import TaskName, quick_client

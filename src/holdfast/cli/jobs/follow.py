@@ -14,9 +14,9 @@ from .. import output
 from ..exitcodes import exit_code_of
 from ..quantities import show_span, utc_now
 from .artifact_messages import warn_of_artifacts
-from .debugger_notice import telling_of_debuggers
+from .debugger_notification import telling_of_debuggers
 from .holds import rerun_words, time_left
-from .waiting_notice import telling_why_it_waits
+from .waiting_notification import telling_why_it_waits
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client, JobDetail, JobSummary, Task

@@ -10,9 +10,9 @@ import typer
 from .. import output
 from ..options import JobRef, Json, connect
 from ..quantities import parse_since
-from .debugger_notice import telling_of_debuggers
+from .debugger_notification import telling_of_debuggers
 from .follow import say_whose
-from .waiting_notice import telling_why_it_waits
+from .waiting_notification import telling_why_it_waits
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client
@@ -61,10 +61,10 @@ def logs(
             lines=tail,
             since=start,
         )
-        with ExitStack() as notices:
+        with ExitStack() as notifications:
             if follow:
-                notices.enter_context(telling_of_debuggers(job))
-                notices.enter_context(telling_why_it_waits(job))
+                notifications.enter_context(telling_of_debuggers(job))
+                notifications.enter_context(telling_why_it_waits(job))
             for piece in pieces:
                 output.emit_bytes(piece)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import output
 from ..quantities import show_count, show_duration, show_instant, show_size, show_span, utc_now
 from .artifact_messages import shortened
-from .debugger_notice import free, place_of
+from .debugger_notification import free, place_of
 from .holds import held_words, rerun_words
 from .why import used_words
 

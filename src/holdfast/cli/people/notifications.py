@@ -1,4 +1,4 @@
-"""notices: what one is told outside, and where."""
+"""notifications: what one is told outside, and where."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.api.notifications import Recipient
     from holdfast.sdk import Client
 
-notices = typer.Typer(help="What you are told of your jobs, and where.", invoke_without_command=True)
+notifications = typer.Typer(help="What you are told of your jobs, and where.", invoke_without_command=True)
 
 
 class Way(StrEnum):
@@ -30,15 +30,15 @@ User = Annotated[str | None, typer.Option(help="Of this user; for admins.")]
 STATES = {"sent": "green", "failed": "red", "unconfirmed": "yellow"}
 
 
-@notices.callback()
+@notifications.callback()
 def list_without_a_word(ctx: typer.Context) -> None:
     """What you are told of your jobs, and where. Without a word after it: as `ls`."""
     if ctx.invoked_subcommand is None:
-        list_notices()
+        list_notifications()
 
 
-@notices.command("ls")
-def list_notices(
+@notifications.command("ls")
+def list_notifications(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 20,
     before: Annotated[
         int | None, typer.Option(min=1, help="Older ones: a number that an earlier list ended with.")
@@ -48,12 +48,12 @@ def list_notices(
 ) -> None:
     """Show what you were told lately, and what came of it."""
     with connect() as client:
-        page = client.notices(user=user, before=before, limit=limit)
+        page = client.notifications(user=user, before=before, limit=limit)
     if json:
         output.emit_json(page)
         return
     if not page.items:
-        output.note("There are no notices yet. `holdfast notices add` says where to send them.")
+        output.note("There are no notifications yet. `holdfast notifications add` says where to send them.")
     rows = [
         [
             show_instant(each.created_at),
@@ -73,12 +73,12 @@ def list_notices(
         drop=("TRIES", "TO", "SAID"),
     )
     if page.next is not None:
-        output.hint(f"holdfast notices ls --before {page.next}")
+        output.hint(f"holdfast notifications ls --before {page.next}")
     else:
-        output.hint("holdfast notices recipients", "holdfast notices add webhook URL")
+        output.hint("holdfast notifications recipients", "holdfast notifications add webhook URL")
 
 
-@notices.command("recipients")
+@notifications.command("recipients")
 def list_recipients(user: User = None, json: Json = False) -> None:
     """List where you are told of what."""
     with connect() as client:
@@ -94,12 +94,12 @@ def list_recipients(user: User = None, json: Json = False) -> None:
     for each in broken:
         output.note(f"{output.safe(each.id)}: {output.safe(each.problem or '')}")
     if broken and user is None:
-        output.hint(f"holdfast notices rm {output.safe(broken[0].id)}")
+        output.hint(f"holdfast notifications rm {output.safe(broken[0].id)}")
     else:
-        output.hint("holdfast notices add webhook URL --on failed,held", "holdfast notices test ID")
+        output.hint("holdfast notifications add webhook URL --on failed,held", "holdfast notifications test ID")
 
 
-@notices.command("add")
+@notifications.command("add")
 def add_recipient(
     way: Annotated[Way, typer.Argument(metavar="WAY", help="webhook (JSON), slack (text), or mail.")],
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="An https or mail address; - reads stdin.")],
@@ -120,11 +120,11 @@ def add_recipient(
         return
     output.emit(f"Added {made.id}: {output.safe(made.address)} is told of {', '.join(made.events)}.")
     if made.secret:
-        output.emit(f"Its notices are signed with {made.secret}")
-    output.hint(f"holdfast notices test {made.id}")
+        output.emit(f"Its notifications are signed with {made.secret}")
+    output.hint(f"holdfast notifications test {made.id}")
 
 
-@notices.command("choose")
+@notifications.command("choose")
 def choose_events(
     id: Id,
     events: Annotated[str, typer.Argument(metavar="EVENTS", help="Such as failed,held.")],
@@ -139,7 +139,7 @@ def choose_events(
         output.emit(f"{output.safe(changed.address)} is told of {', '.join(changed.events)}.")
 
 
-@notices.command("rm")
+@notifications.command("rm")
 def remove_recipient(id: Id, yes: Yes = False, json: Json = False) -> None:
     """Remove a recipient."""
     with connect() as client:
@@ -152,9 +152,9 @@ def remove_recipient(id: Id, yes: Yes = False, json: Json = False) -> None:
         output.emit(f"Removed {output.safe(chosen)}.")
 
 
-@notices.command("test")
+@notifications.command("test")
 def try_recipient(id: Id, json: Json = False) -> None:
-    """Send a notice to a recipient now, and say what came back."""
+    """Send a notification to a recipient now, and say what came back."""
     with connect() as client:
         came = client.test_recipient(_whole_id(client, id))
     if json:
@@ -165,14 +165,14 @@ def try_recipient(id: Id, json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-@notices.command("secret")
+@notifications.command("secret")
 def show_secret(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Of a webhook, as a job names it; - reads stdin.")],
     json: Json = False,
 ) -> None:
     """Show what the receiver at an address checks signatures with."""
     with connect() as client:
-        found = client.notice_secret(first_line_of_stdin("address") if address == "-" else address)
+        found = client.notification_secret(first_line_of_stdin("address") if address == "-" else address)
     if json:
         output.emit_json(found)
     else:
@@ -185,5 +185,7 @@ def _whole_id(client: Client, id: str) -> str:
     found: tuple[Recipient, ...] = client.recipients()
     fitting = [each.id for each in found if each.id == id or each.id.removeprefix("to-").startswith(id)]
     if len(fitting) > 1:
-        raise UserError(f"{len(fitting)} recipients begin so", hint="Give more of it: holdfast notices recipients")
+        raise UserError(
+            f"{len(fitting)} recipients begin so", hint="Give more of it: holdfast notifications recipients"
+        )
     return fitting[0] if fitting else id

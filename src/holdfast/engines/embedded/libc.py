@@ -127,7 +127,7 @@ def _check(error: int) -> None:
         raise OSError(error, os.strerror(error))
 
 
-class Notice:
+class Inotify:
     """The kernel's notice that files in watched folders grew (inotify)."""
 
     def __init__(self) -> None:

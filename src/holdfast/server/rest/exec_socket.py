@@ -112,7 +112,7 @@ class _Visit:
         return not left or (moved == self._moved and self._bytes.clear)
 
     async def _pass_out(self, read: Callable[[], Awaitable[bytes]], mark: bytes) -> None:
-        with suppress(WebSocketDisconnect):  # whoever listens notices
+        with suppress(WebSocketDisconnect):  # whoever listens notifications
             while data := await read():
                 await self._bytes.give(data, mark)
                 self._moved += len(data)

@@ -16,7 +16,7 @@ from holdfast.core.scheduling.placement import GroupUse, NodeUse
 from holdfast.engines.base import Engine, WatchesGpus
 from holdfast.store.database import Store
 from holdfast.store.errors import StoreError
-from holdfast.store.notifications import records as notices
+from holdfast.store.notifications import records as notifications
 
 from ..control import Control
 from ..metrics.service import Metrics
@@ -35,7 +35,7 @@ class Standing:
     running: Sequence[Running] = ()  # that have been looked at
     gpus: Mapping[str, Sequence[GpuState]] = field(default_factory=dict)  # of each machine that tells
     disks: Sequence[Disk] = ()
-    notices: Mapping[NotificationState, int] = field(default_factory=dict)  # how many
+    notifications: Mapping[NotificationState, int] = field(default_factory=dict)  # how many
     health: Health = field(default_factory=Health)
 
 
@@ -76,16 +76,16 @@ class Monitoring:
             running=tuple(self._metrics.running()),
             gpus=await self._gpus(),
             disks=await self._place.disks(),
-            notices=await self._notices(),
+            notifications=await self._notifications(),
             health=await self._place.health(),
         )
 
     async def _gpus(self) -> Mapping[str, Sequence[GpuState]]:
         return await self._engine.gpus() if self._metrics.enabled and isinstance(self._engine, WatchesGpus) else {}
 
-    async def _notices(self) -> Mapping[NotificationState, int]:
+    async def _notifications(self) -> Mapping[NotificationState, int]:
         """A database that is away is told by `well`; the rest can still be told."""
         try:
-            return await self._store.read(notices.count_by_state)
+            return await self._store.read(notifications.count_by_state)
         except StoreError:
             return {}

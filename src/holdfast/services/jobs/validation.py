@@ -34,7 +34,7 @@ from .hold_defaults import GroupHolds
 
 SMALL = 16 * 1024  # characters; parsing fewer takes less time than handing it to a thread costs
 NO_HOLDS = msg("failed tasks are not kept on this server, whatever a job asks for")
-NO_NOTICES = msg("nobody is told of jobs outside by this server, whatever a job asks for")
+NO_NOTIFICATIONS = msg("nobody is told of jobs outside by this server, whatever a job asks for")
 NO_MAILS = msg("this server sends no mails, whatever a job asks for")
 FILES_WARNING = msg(
     "jobs are not isolated on this machine, so the group's files are not at {files}; the "
@@ -235,8 +235,8 @@ class JobValidator:
     def _notify_warnings(self, job: Job) -> list[str]:
         if not job.notify:
             return []
-        if not self._settings.notices.enabled:
-            return [NO_NOTICES]
+        if not self._settings.notifications.enabled:
+            return [NO_NOTIFICATIONS]
         mails = any(notify.way is Way.MAIL for notify in job.notify)
         return [NO_MAILS] if mails and not self._settings.mail.host else []
 

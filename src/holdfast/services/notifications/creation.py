@@ -1,4 +1,4 @@
-"""From what happened to the notices that tell of it: each made once, whenever a server dies.
+"""From what happened to the notifications that tell of it: each made once, whenever a server dies.
 
 Nothing is done while jobs are submitted, run and end. Afterwards the events that were saved are read, and what comes
 of them is written together with how far was read.
@@ -40,7 +40,7 @@ from .texts import Told, tell_of_job, tell_of_schedule
 log = logging.getLogger(__name__)
 
 BATCH = 100
-VERDICT_SECONDS = 5.0  # that a notice waits for why a job failed
+VERDICT_SECONDS = 5.0  # that a notification waits for why a job failed
 Target = tuple[Way, str]
 
 
@@ -84,21 +84,21 @@ class Making:
         self._users = await self._store.read(recipient_rows.users_with_recipients)
 
     async def make(self) -> int:
-        """Notices of all that happened since; how many."""
+        """Notifications of all that happened since; how many."""
         made = 0
         while True:
             found = await self._store.read(happening_rows.happenings, TOLD, BATCH)
             if found.after == found.before:
                 return made
-            notices = await self._notices(found)
+            notifications = await self._notifications(found)
             count = await self._store.write(
-                making_rows.make_notices, found.before, found.after, notices, self._per_hour
+                making_rows.make_notifications, found.before, found.after, notifications, self._per_hour
             )
             made += count or 0
             if count is not None and not found.more:
                 return made
 
-    async def _notices(self, found: Happenings) -> list[NewNotification]:
+    async def _notifications(self, found: Happenings) -> list[NewNotification]:
         of_jobs, of_schedules, unreadable = await self._store.read(_targets, found, self._mailing.ready)
         self._log(unreadable)
         verdicts = await self._verdicts(each for each, to in of_jobs if to)
@@ -106,23 +106,23 @@ class Making:
         for each, to in of_jobs:
             if to:
                 told = tell_of_job(each, verdict=verdicts.get(each.job_id), base=self._base)
-                made += [self._notice(told, each.user, f"{each.job_id} {each.seq}", target) for target in to]
+                made += [self._notification(told, each.user, f"{each.job_id} {each.seq}", target) for target in to]
         for missed, to in of_schedules:
             told = tell_of_schedule(missed, base=self._base)
             happening = f"{missed.run.schedule_id} {missed.run.due_at.isoformat()}"
-            made += [self._notice(told, missed.user, happening, target) for target in to]
+            made += [self._notification(told, missed.user, happening, target) for target in to]
         return made
 
     def _log(self, unreadable: set[str]) -> None:
         """Once of each."""
         for id in unreadable - self._unreadable:
-            log.warning("the address of a recipient cannot be read", extra={"event": "notices", "recipient": id})
+            log.warning("the address of a recipient cannot be read", extra={"event": "notifications", "recipient": id})
         self._unreadable |= unreadable
 
-    def _notice(self, told: Told, user: str, happening: str, target: Target) -> NewNotification:
+    def _notification(self, told: Told, user: str, happening: str, target: Target) -> NewNotification:
         way, address = target
         return NewNotification(
-            id=notice_id(),
+            id=notification_id(),
             user=user,
             way=way,
             address=address,
@@ -152,15 +152,17 @@ class Making:
         return None if found is None or found.fault is Fault.UNKNOWN else found.title
 
 
-def notice_id() -> str:
-    return f"notice-{secrets.token_hex(8)}"
+def notification_id() -> str:
+    return f"notification-{secrets.token_hex(8)}"
 
 
 def _result(task: asyncio.Task[str | None]) -> str | None:
     if not task.done() or task.cancelled():
         return None
     if task.exception() is not None:
-        log.warning("could not find out why a job failed", extra={"event": "notices", "error": str(task.exception())})
+        log.warning(
+            "could not find out why a job failed", extra={"event": "notifications", "error": str(task.exception())}
+        )
         return None
     return task.result()
 
@@ -216,7 +218,7 @@ def _job(conn: Connection, happening: Occurrence) -> Job | None:
     try:
         return job_rows.load_job(conn, happening.job_id)
     except UserError as error:  # its secrets cannot be read
-        told = {"event": "notices", "job": happening.job_id, "error": str(error)}
+        told = {"event": "notifications", "job": happening.job_id, "error": str(error)}
         log.warning("could not read whom a job wants to be told", extra=told)
         return None
 
@@ -225,7 +227,7 @@ def _template(conn: Connection, missed: MissedRun) -> Job | None:
     try:
         stored = schedule_rows.load_schedule(conn, missed.run.schedule_id)
     except UserError as error:  # the same
-        told = {"event": "notices", "schedule": missed.run.schedule_id, "error": str(error)}
+        told = {"event": "notifications", "schedule": missed.run.schedule_id, "error": str(error)}
         log.warning("could not read whom a schedule wants to be told", extra=told)
         return None
     return None if stored is None else stored.job

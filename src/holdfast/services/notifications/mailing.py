@@ -35,7 +35,7 @@ class Mailing:
             return msg("this server sends no mails to {domain}", domain=domain)
         return None
 
-    async def send(self, notice: NewNotification, claim: Callable[[], Awaitable[bool]]) -> MailAttempt:
+    async def send(self, notification: NewNotification, claim: Callable[[], Awaitable[bool]]) -> MailAttempt:
         """`claim` is asked right before anything of the mail is sent; without it nothing is."""
         from .smtp import Smtp  # most servers send no mails, and start quicker without
 
@@ -47,4 +47,4 @@ class Mailing:
         def claim_now() -> bool:
             return asyncio.run_coroutine_threadsafe(ask(), loop).result(self._timeout)
 
-        return await loop.run_in_executor(self._workers, server.send, notice, claim_now)
+        return await loop.run_in_executor(self._workers, server.send, notification, claim_now)

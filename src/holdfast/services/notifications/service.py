@@ -15,8 +15,8 @@ from holdfast.core.notifications import (
     CHOICES,
     USUAL,
     KnownRecipient,
-    NoticeRecord,
     NotificationEvent,
+    NotificationRecord,
     NotificationState,
     Recipient,
     Way,
@@ -27,13 +27,13 @@ from holdfast.core.notifications import (
 )
 from holdfast.store.notifications import creation as making_rows
 from holdfast.store.notifications import recipients as recipient_rows
-from holdfast.store.notifications import records as notice_rows
+from holdfast.store.notifications import records as notification_rows
 from holdfast.store.notifications.records import NewNotification, Result
 
 from ..audit import AuditedStore, AuditEntry
 from ..name_suggestions import nearest
 from ..refusals import TooManyRequests
-from .creation import Making, notice_id
+from .creation import Making, notification_id
 from .delivery import DeliveryAttempt, DeliveryResult
 from .sending import Sending
 from .texts import tell_of_test
@@ -54,12 +54,12 @@ _AFTER_TEST = {
 
 
 @dataclass(frozen=True, slots=True)
-class NoticePage:
-    items: tuple[NoticeRecord, ...]
+class NotificationPage:
+    items: tuple[NotificationRecord, ...]
     next_before: int | None  # ask with it for the next page; None: this is the last
 
 
-class Notices:
+class Notifications:
     def __init__(
         self,
         store: AuditedStore,
@@ -126,7 +126,7 @@ class Notices:
         for each in known:
             if each.id == id:
                 return each
-        hint = nearest(id, [each.id for each in known], "holdfast notices recipients")
+        hint = nearest(id, [each.id for each in known], "holdfast notifications recipients")
         raise NotFound(msg("You have no recipient {id}", id=id[:100]), hint=hint)
 
     def _check(self, recipient: Recipient) -> None:
@@ -140,7 +140,7 @@ class Notices:
     # -- what receivers check signatures with
 
     def secret(self, actor: Actor, address: str) -> str:
-        """For notices of one's own to this address, whether it is a recipient's or a job's."""
+        """For notifications of one's own to this address, whether it is a recipient's or a job's."""
         problem = address_problem(Way.WEBHOOK, address)
         if problem:
             raise UserError(msg("The address {problem}", problem=problem), field="address")
@@ -149,7 +149,7 @@ class Notices:
     # -- trying one out
 
     async def test(self, actor: Actor, id: str) -> DeliveryAttempt:
-        """Send a notice now, once, and say what came back."""
+        """Send a notification now, once, and say what came back."""
         known = await self._own(actor, id)
         if not known.readable:
             raise Conflict(UNREADABLE, hint=UNREADABLE_HINT)
@@ -168,8 +168,8 @@ class Notices:
 
     async def _try_out(self, actor: Actor, known: KnownRecipient, now: datetime) -> DeliveryAttempt:
         told = tell_of_test(actor.name, now)
-        id = notice_id()
-        notice = NewNotification(
+        id = notification_id()
+        notification = NewNotification(
             id=id,
             user=actor.name,
             way=known.recipient.way,
@@ -181,12 +181,14 @@ class Notices:
             body=told.body,
             created_at=now,
         )
-        seq = await self._store.write_quietly(notice_rows.insert_notice, notice, NotificationState.SENDING)
-        attempt = await self.sending.send(notice, _at_once, anywhere=actor.admin)
+        seq = await self._store.write_quietly(
+            notification_rows.insert_notification, notification, NotificationState.SENDING
+        )
+        attempt = await self.sending.send(notification, _at_once, anywhere=actor.admin)
         state = _AFTER_TEST[attempt.result]
         error = "" if state is NotificationState.SENT else attempt.said
         await self._store.write_quietly(
-            notice_rows.settle, Result(seq=seq, tries=1, claimed=True, state=state, at=self._clock(), error=error)
+            notification_rows.settle, Result(seq=seq, tries=1, claimed=True, state=state, at=self._clock(), error=error)
         )
         return attempt
 
@@ -194,19 +196,21 @@ class Notices:
 
     async def list(
         self, actor: Actor, user: str | None = None, *, before: int | None = None, limit: int = 50
-    ) -> NoticePage:
+    ) -> NotificationPage:
         """Newest first; one's own, or for admins any user's."""
         if not 1 <= limit <= MAX_LISTED:
             raise UserError(msg("limit is between 1 and {most_listed}", most_listed=MAX_LISTED), field="limit")
-        found = await self._store.read(notice_rows.list_notices, _whose(actor, user), before, limit + 1)
+        found = await self._store.read(notification_rows.list_notifications, _whose(actor, user), before, limit + 1)
         shown = tuple(found[:limit])
-        return NoticePage(shown, shown[-1].seq if len(found) > limit else None)
+        return NotificationPage(shown, shown[-1].seq if len(found) > limit else None)
 
     async def sweep(self) -> int:
         """Forget what is old; how many."""
         removed, done = 0, BATCH
         while done == BATCH:
-            done = await self._store.write_quietly(notice_rows.delete_notices, self._clock() - self._keep, BATCH)
+            done = await self._store.write_quietly(
+                notification_rows.delete_notifications, self._clock() - self._keep, BATCH
+            )
             removed += done
         return removed
 
@@ -220,7 +224,7 @@ def _whose(actor: Actor, user: str | None) -> str:
     if user in (None, actor.name):
         return actor.name
     if not actor.admin:
-        raise Forbidden(msg("Only admins see others' notices"))
+        raise Forbidden(msg("Only admins see others' notifications"))
     assert user is not None
     return user
 
@@ -244,7 +248,7 @@ def _events(words: Iterable[str] | None) -> frozenset[NotificationEvent]:
         chosen = read_events(words)
     except KeyError as error:
         known = ", ".join(event.value for event in CHOICES)
-        said = msg("{x1} is nothing that notices tell of", x1=repr(str(error.args[0])[:100]))
+        said = msg("{x1} is nothing that notifications tell of", x1=repr(str(error.args[0])[:100]))
         raise UserError(said, field="events", hint=msg("Use {known}.", known=known)) from None
     if not chosen:
         raise UserError(msg("Choose at least one event"), field="events")

@@ -27,7 +27,7 @@ class Smtp:
         self._settings = settings
         self._timeout = timeout
 
-    def send(self, notice: NewNotification, claim_now: Callable[[], bool]) -> MailAttempt:
+    def send(self, notification: NewNotification, claim_now: Callable[[], bool]) -> MailAttempt:
         try:
             server = self._connected()
         except smtplib.SMTPResponseException as error:
@@ -35,7 +35,7 @@ class Smtp:
         except (OSError, smtplib.SMTPException):
             return MailAttempt(said=msg("the mail server could not be reached"))
         try:
-            return self._hand_over(server, notice, claim_now)
+            return self._hand_over(server, notification, claim_now)
         finally:
             with suppress(OSError, smtplib.SMTPException):
                 server.quit()
@@ -66,8 +66,10 @@ class Smtp:
             return self._settings.password
         return Path(self._settings.password_file).read_text().partition("\n")[0].strip()
 
-    def _hand_over(self, server: smtplib.SMTP, notice: NewNotification, claim_now: Callable[[], bool]) -> MailAttempt:
-        before = (lambda: server.mail(self._settings.sender), lambda: server.rcpt(notice.address))
+    def _hand_over(
+        self, server: smtplib.SMTP, notification: NewNotification, claim_now: Callable[[], bool]
+    ) -> MailAttempt:
+        before = (lambda: server.mail(self._settings.sender), lambda: server.rcpt(notification.address))
         for step in before:
             refusal = _refusal(step)
             if refusal:
@@ -76,12 +78,12 @@ class Smtp:
             return MailAttempt(said="", taken=True)
         return (
             _refusal(lambda: server.docmd("DATA"))
-            or _refusal(lambda: self._give(server, notice), last=True)
+            or _refusal(lambda: self._give(server, notification), last=True)
             or MailAttempt(said=msg("the mail server took it"), sent=True)
         )
 
-    def _give(self, server: smtplib.SMTP, notice: NewNotification) -> tuple[int, bytes]:
-        text = mail_of(notice, self._settings.sender).as_bytes()
+    def _give(self, server: smtplib.SMTP, notification: NewNotification) -> tuple[int, bytes]:
+        text = mail_of(notification, self._settings.sender).as_bytes()
         server.send(_LINE_START.sub(b"..", text) + b".\r\n")
         return server.getreply()
 
@@ -99,14 +101,14 @@ def _refusal(step: Callable[[], tuple[int, bytes]], *, last: bool = False) -> Ma
     return MailAttempt(said=msg("the mail server answered {code}", code=code), refused=500 <= code < 600)
 
 
-def mail_of(notice: NewNotification, sender: str) -> EmailMessage:
+def mail_of(notification: NewNotification, sender: str) -> EmailMessage:
     message = EmailMessage(policy=_POLICY)
     message["From"] = sender
-    message["To"] = notice.address
-    message["Subject"] = msg("[holdfast] {subject}", subject=one_line(notice.subject))
-    message["Date"] = notice.created_at
-    message["Message-ID"] = f"<{notice.id}@{sender.rpartition('@')[2]}>"
+    message["To"] = notification.address
+    message["Subject"] = msg("[holdfast] {subject}", subject=one_line(notification.subject))
+    message["Date"] = notification.created_at
+    message["Message-ID"] = f"<{notification.id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
-    message["Holdfast-Notice"] = notice.id
-    message.set_content(f"{notice.body['text']}\n")
+    message["Holdfast-Notification"] = notification.id
+    message.set_content(f"{notification.body['text']}\n")
     return message

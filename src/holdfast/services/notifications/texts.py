@@ -1,4 +1,4 @@
-"""What a notice says: in words, as JSON for webhooks and as Slack's text."""
+"""What a notification says: in words, as JSON for webhooks and as Slack's text."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def tell_of_schedule(missed: MissedRun, *, base: str) -> Told:
 
 
 def tell_of_test(user: str, now: datetime) -> Told:
-    subject = msg("A test of your notices")
+    subject = msg("A test of your notifications")
     text = msg("{subject}. {user} asked for it; nothing happened to any job.", subject=subject, user=user)
     return Told(NotificationEvent.TEST, None, subject, {
         "version": VERSION,
@@ -148,19 +148,19 @@ def tell_of_test(user: str, now: datetime) -> Told:
         "subject": subject,
         "text": text,
         "link": None,
-        "command": "holdfast notices",
+        "command": "holdfast notifications",
         "job": None,
         "schedule": None,
     })  # fmt: skip
 
 
-def webhook_body(notice: NewNotification) -> dict[str, Any]:
-    return {"id": notice.id, **notice.body}
+def webhook_body(notification: NewNotification) -> dict[str, Any]:
+    return {"id": notification.id, **notification.body}
 
 
-def slack_body(notice: NewNotification) -> dict[str, str]:
+def slack_body(notification: NewNotification) -> dict[str, str]:
     """Nothing that a job is called can become a link or call everybody in the channel."""
-    return {"text": str(notice.body["text"]).translate(_SLACK)}
+    return {"text": str(notification.body["text"]).translate(_SLACK)}
 
 
 def one_line(text: str) -> str:

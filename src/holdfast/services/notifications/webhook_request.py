@@ -81,7 +81,7 @@ def _late(progress: _Progress, timeout: float) -> DeliveryAttempt:
 
 
 def _garbled(progress: _Progress) -> DeliveryAttempt:
-    """It hung up, or said something that is no answer: then it may well have taken the notice."""
+    """It hung up, or said something that is no answer: then it may well have taken the notification."""
     if progress.whole and progress.heard:
         return DeliveryAttempt(DeliveryResult.UNSURE, msg("what it answered is not HTTP"))
     return DeliveryAttempt(DeliveryResult.LATER, msg("the connection was closed without an answer"))

@@ -51,11 +51,11 @@ class Receivers:
         hosts, self._refused = _split(refuse)
         if hosts:
             raise UserError(
-                msg("notices.refuse: {hosts} is not a network", hosts=repr(min(hosts))),
-                field="notices.refuse",
+                msg("notifications.refuse: {hosts} is not a network", hosts=repr(min(hosts))),
+                field="notifications.refuse",
                 hint=msg("Write addresses: 10.0.0.0/8, 192.0.2.7."),
             )
-        self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="notice-lookup")  # of its own: it may hang
+        self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="notification-lookup")  # of its own: it may hang
 
     async def find(self, url: str, *, anywhere: bool = False) -> Receiver:
         """Where to connect for this address. `anywhere`: an admin's, who may reach all that the server can."""

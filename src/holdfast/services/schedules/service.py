@@ -316,7 +316,7 @@ class Schedules:
         if _is_owner(actor, schedule):
             return
         if before.job.notify != after.job.notify:
-            raise _owners_own(schedule, msg("notices of its jobs are sent for {user}", user=schedule.user))
+            raise _owners_own(schedule, msg("notifications of its jobs are sent for {user}", user=schedule.user))
         if _work(before.job) == _work(after.job):
             return
         if before.job.secrets or after.job.secrets:

@@ -20,7 +20,7 @@ from holdfast.core.notifications import URGENT, NotificationEvent, Way
 from ..rows import instant, micros, storable, to_json
 from ..tables import notices
 from .occurrences import Mark, move_mark
-from .records import NewNotification, address_of, insert_notice
+from .records import NewNotification, address_of, insert_notification
 
 SPAN = timedelta(hours=1)
 URGENT_TIMES = 10  # as many of those that somebody has to act upon
@@ -29,17 +29,17 @@ MAX_WARNED = 100  # addresses of one user that are told of what they miss
 Target = tuple[Way, str]
 
 
-def make_notices(
+def make_notifications(
     conn: Connection, before: Mark, after: Mark, made: Sequence[NewNotification], most_per_hour: int
 ) -> int | None:
     """How many there are, with how far was looked; None, and nothing is done, when somebody else did it before."""
     if not move_mark(conn, before, after):
         return None
     hours: dict[str, _Hour] = {}
-    for notice in made:
-        if notice.user not in hours:
-            hours[notice.user] = _Hour(conn, notice.user, notice.created_at, most_per_hour)
-        hours[notice.user].take(notice)
+    for notification in made:
+        if notification.user not in hours:
+            hours[notification.user] = _Hour(conn, notification.user, notification.created_at, most_per_hour)
+        hours[notification.user].take(notification)
     return sum(hour.made for hour in hours.values())
 
 
@@ -53,7 +53,7 @@ class _Summary:
     """A notice that waits until events are told again, and says then how many were not."""
 
     seq: int
-    notice: NewNotification
+    notification: NewNotification
     count: int
 
 
@@ -68,16 +68,16 @@ class _Hour:
         self._until, self._summaries = _pause(conn, user, now)
         self.made = 0
 
-    def take(self, notice: NewNotification) -> None:
-        if notice.happening not in self._told:
-            self._told[notice.happening] = self._has_room(notice)
-        if self._told[notice.happening]:
-            self._insert(notice)
+    def take(self, notification: NewNotification) -> None:
+        if notification.happening not in self._told:
+            self._told[notification.happening] = self._has_room(notification)
+        if self._told[notification.happening]:
+            self._insert(notification)
         else:
-            self._leave_out(notice)
+            self._leave_out(notification)
 
-    def _has_room(self, notice: NewNotification) -> bool:
-        urgent, now = notice.event in URGENT, notice.created_at
+    def _has_room(self, notification: NewNotification) -> bool:
+        urgent, now = notification.event in URGENT, notification.created_at
         moments = self._moments[urgent]
         if len(moments) < self._bounds[urgent] and (urgent or self._until is None or self._until <= now):
             moments.append(now)
@@ -87,27 +87,27 @@ class _Hour:
             self._until = moments[(len(moments) - 1) // 2] + SPAN
         return False
 
-    def _leave_out(self, notice: NewNotification) -> None:
-        target = (notice.way, notice.address)
+    def _leave_out(self, notification: NewNotification) -> None:
+        target = (notification.way, notification.address)
         known = self._summaries.get(target)
         assert self._until is not None
         if known is not None:
             known.count += 1
             self._count(known)
         elif len(self._summaries) < MAX_WARNED:
-            self._insert(_warning(notice, self._until, self._bounds[notice.event in URGENT]))
-            summary = _summary(notice, self._until, 1)
+            self._insert(_warning(notification, self._until, self._bounds[notification.event in URGENT]))
+            summary = _summary(notification, self._until, 1)
             self._summaries[target] = _Summary(self._insert(summary, self._until), summary, 1)
 
     def _count(self, known: _Summary) -> None:
         assert self._until is not None
-        counted = _summary(known.notice, self._until, known.count)
+        counted = _summary(known.notification, self._until, known.count)
         values = {"subject": storable(counted.subject), "body_json": to_json(dict(counted.body))}
         self._conn.execute(update(notices).where(notices.c.seq == known.seq).values(values))
 
-    def _insert(self, notice: NewNotification, due_at: datetime | None = None) -> int:
+    def _insert(self, notification: NewNotification, due_at: datetime | None = None) -> int:
         self.made += 1
-        return insert_notice(self._conn, notice, due_at=due_at)
+        return insert_notification(self._conn, notification, due_at=due_at)
 
 
 def _moments(conn: Connection, user: str, now: datetime) -> dict[bool, list[datetime]]:
@@ -141,7 +141,7 @@ def _pause(conn: Connection, user: str, now: datetime) -> tuple[datetime | None,
         until = max(ends, until or ends)
         address = address_of(conn, row)
         if body["left_out"]["count"] is not None and address is not None:
-            notice = NewNotification(
+            notification = NewNotification(
                 id=row.id,
                 user=row.user_name,
                 way=Way(row.way),
@@ -153,41 +153,45 @@ def _pause(conn: Connection, user: str, now: datetime) -> tuple[datetime | None,
                 body=body,
                 created_at=instant(row.created_at),
             )
-            found[notice.way, address] = _Summary(row.seq, notice, body["left_out"]["count"])
+            found[notification.way, address] = _Summary(row.seq, notification, body["left_out"]["count"])
     return until, found
 
 
 # -- what is said
 
 
-def _warning(notice: NewNotification, until: datetime, most: int) -> NewNotification:
+def _warning(notification: NewNotification, until: datetime, most: int) -> NewNotification:
     subject = msg(
         "More than {most} events in an hour: others are left out here until {until}", most=most, until=_show(until)
     )
-    but = "" if notice.event in URGENT else msg(" Held tasks and debuggers that wait for you are told of all the same.")
+    but = (
+        ""
+        if notification.event in URGENT
+        else msg(" Held tasks and debuggers that wait for you are told of all the same.")
+    )
     text = msg("{subject}.{but} Afterwards you are told how many were left out.", subject=subject, but=but)
-    return _of_left_out(notice, subject, text, until, None)
+    return _of_left_out(notification, subject, text, until, None)
 
 
-def _summary(notice: NewNotification, until: datetime, count: int) -> NewNotification:
+def _summary(notification: NewNotification, until: datetime, count: int) -> NewNotification:
     what = msg("1 event was") if count == 1 else msg("{count} events were", count=count)
     subject = msg(
         "{what} left out here from {created_at} until {until}",
         what=what,
-        created_at=_show(notice.created_at),
+        created_at=_show(notification.created_at),
         until=_show(until),
     )
-    return _of_left_out(notice, subject, f"{subject}.\nNext: holdfast ls", until, count)
+    return _of_left_out(notification, subject, f"{subject}.\nNext: holdfast ls", until, count)
 
 
 def _of_left_out(
-    notice: NewNotification, subject: str, text: str, until: datetime, count: int | None
+    notification: NewNotification, subject: str, text: str, until: datetime, count: int | None
 ) -> NewNotification:
-    id = f"notice-{secrets.token_hex(8)}" if notice.event is not NotificationEvent.LEFT_OUT else notice.id
+    id = f"notice-{secrets.token_hex(8)}" if notification.event is not NotificationEvent.LEFT_OUT else notification.id
     body = {
-        **notice.body,
+        **notification.body,
         "event": NotificationEvent.LEFT_OUT.value,
-        "at": notice.created_at.isoformat(),
+        "at": notification.created_at.isoformat(),
         "subject": subject,
         "text": text,
         "link": None,
@@ -197,7 +201,7 @@ def _of_left_out(
         "left_out": {"until": until.isoformat(), "count": count},
     }
     return replace(
-        notice, id=id, event=NotificationEvent.LEFT_OUT, happening=id, subject=subject, job_id=None, body=body
+        notification, id=id, event=NotificationEvent.LEFT_OUT, happening=id, subject=subject, job_id=None, body=body
     )
 
 

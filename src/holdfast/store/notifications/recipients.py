@@ -21,7 +21,7 @@ def add_recipient(conn: Connection, known: KnownRecipient, most: int) -> None:
     of_user = recipients.c.user_name == storable(known.user)
     if (conn.scalar(select(func.count()).select_from(recipients).where(of_user)) or 0) >= most:
         raise UserError(
-            msg("A user has at most {most} recipients of notices", most=most), hint=msg("Remove some first.")
+            msg("A user has at most {most} recipients of notifications", most=most), hint=msg("Remove some first.")
         )
     values = {
         "id": known.id,

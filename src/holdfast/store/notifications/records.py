@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
-from holdfast.core.notifications import NoticeRecord, NotificationEvent, NotificationState, Way, lane_of
+from holdfast.core.notifications import NotificationEvent, NotificationRecord, NotificationState, Way, lane_of
 
 from ..connections import vault_of
 from ..rows import instant, maybe_instant, maybe_micros, micros, storable, to_json
@@ -41,7 +41,7 @@ class Due:
     """One that is to be sent."""
 
     seq: int
-    notice: NewNotification
+    notification: NewNotification
     lane: str
     tries: int  # so far
     readable: bool = True  # its address is; else it is empty
@@ -63,9 +63,9 @@ class Result:
 # -- making
 
 
-def insert_notice(
+def insert_notification(
     conn: Connection,
-    notice: NewNotification,
+    notification: NewNotification,
     state: NotificationState = NotificationState.WAITING,
     *,
     due_at: datetime | None = None,
@@ -73,20 +73,20 @@ def insert_notice(
     """`due_at`: when it is sent first; None: at once."""
     waits = state is NotificationState.WAITING
     values = {
-        "id": notice.id,
-        "user_name": storable(notice.user),
-        "way": notice.way.value,
-        "lane": storable(lane_of(notice.way, notice.address)),
-        "address_sealed": vault_of(conn).seal(notice.address.encode(), about=_about(notice.id)),
-        "event": notice.event.value,
-        "happening": storable(notice.happening),
-        "job_id": notice.job_id,
-        "subject": storable(notice.subject),
-        "body_json": to_json(dict(notice.body)),
-        "created_at": micros(notice.created_at),
+        "id": notification.id,
+        "user_name": storable(notification.user),
+        "way": notification.way.value,
+        "lane": storable(lane_of(notification.way, notification.address)),
+        "address_sealed": vault_of(conn).seal(notification.address.encode(), about=_about(notification.id)),
+        "event": notification.event.value,
+        "happening": storable(notification.happening),
+        "job_id": notification.job_id,
+        "subject": storable(notification.subject),
+        "body_json": to_json(dict(notification.body)),
+        "created_at": micros(notification.created_at),
         "state": state.value,
         "tries": 0 if waits else 1,
-        "next_at": micros(due_at or notice.created_at) if waits else None,
+        "next_at": micros(due_at or notification.created_at) if waits else None,
         "error": "",
     }
     seq: int = conn.execute(insert(notices).returning(notices.c.seq), values).scalar_one()
@@ -96,7 +96,7 @@ def insert_notice(
 # -- sending
 
 
-def due_notices(
+def due_notifications(
     conn: Connection,
     now: datetime,
     *,
@@ -163,7 +163,7 @@ def count_by_state(conn: Connection) -> dict[NotificationState, int]:
     return found
 
 
-def list_notices(conn: Connection, user: str, before: int | None, limit: int) -> list[NoticeRecord]:
+def list_notifications(conn: Connection, user: str, before: int | None, limit: int) -> list[NotificationRecord]:
     """Newest first."""
     found = select(notices).where(notices.c.user_name == storable(user))
     if before is not None:
@@ -171,7 +171,7 @@ def list_notices(conn: Connection, user: str, before: int | None, limit: int) ->
     return [_record(conn, row) for row in conn.execute(found.order_by(notices.c.seq.desc()).limit(limit))]
 
 
-def delete_notices(conn: Connection, before: datetime, limit: int) -> int:
+def delete_notifications(conn: Connection, before: datetime, limit: int) -> int:
     """The oldest ones, from before a moment; how many there were."""
     old = select(notices.c.seq).where(notices.c.created_at < micros(before)).order_by(notices.c.created_at).limit(limit)
     return conn.execute(delete(notices).where(notices.c.seq.in_(old))).rowcount
@@ -179,10 +179,10 @@ def delete_notices(conn: Connection, before: datetime, limit: int) -> int:
 
 def _due(conn: Connection, row: Row[Any]) -> Due:
     address = address_of(conn, row)
-    return Due(row.seq, _notice(row, address or ""), row.lane, row.tries, readable=address is not None)
+    return Due(row.seq, _notification(row, address or ""), row.lane, row.tries, readable=address is not None)
 
 
-def _notice(row: Row[Any], address: str) -> NewNotification:
+def _notification(row: Row[Any], address: str) -> NewNotification:
     return NewNotification(
         id=row.id,
         user=row.user_name,
@@ -197,8 +197,8 @@ def _notice(row: Row[Any], address: str) -> NewNotification:
     )
 
 
-def _record(conn: Connection, row: Row[Any]) -> NoticeRecord:
-    return NoticeRecord(
+def _record(conn: Connection, row: Row[Any]) -> NotificationRecord:
+    return NotificationRecord(
         id=row.id,
         seq=row.seq,
         user=row.user_name,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from ..libc import Notice
+from ..libc import Inotify
 from ..processes import open_namespace_init
 from .live_tasks import LiveTask, pids_of
 from .notes import FOLDER, read_notes
@@ -28,10 +28,10 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._live: dict[str, LiveTask] = {}
         self._by_number: dict[int, LiveTask] = {}
-        self._notice: Notice | None = None
+        self._inotify: Inotify | None = None
         with suppress(OSError):
-            self._notice = Notice()
-            self._loop.add_reader(self._notice.fd, self._noticed)
+            self._inotify = Inotify()
+            self._loop.add_reader(self._inotify.fd, self._noticed)
 
     def __iter__(self) -> Iterator[LiveTask]:
         return iter(list(self._live.values()))
@@ -54,9 +54,9 @@ class Watch:
     def close(self) -> None:
         for task in self:
             self._drop(task)
-        if self._notice is not None:
-            self._loop.remove_reader(self._notice.fd)
-            self._notice.close()
+        if self._inotify is not None:
+            self._loop.remove_reader(self._inotify.fd)
+            self._inotify.close()
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
@@ -105,9 +105,9 @@ class Watch:
         task.cancel_timers()
         self._let_go(task)
         for number in (task.watch, task.notes_watch):
-            if number is not None and self._notice is not None:
+            if number is not None and self._inotify is not None:
                 self._by_number.pop(number, None)
-                self._notice.unwatch(number)
+                self._inotify.unwatch(number)
 
     def _let_go(self, task: LiveTask) -> None:
         if task.pidfd is not None:
@@ -124,9 +124,9 @@ class Watch:
         if task.watch_timer is not None:
             task.watch_timer.cancel()
             task.watch_timer = None
-        if self._notice is not None:
-            task.watch = self._notice.watch(task.folder.path)
-            task.notes_watch = self._notice.watch(task.folder[FOLDER], names=True)
+        if self._inotify is not None:
+            task.watch = self._inotify.watch(task.folder.path)
+            task.notes_watch = self._inotify.watch(task.folder[FOLDER], names=True)
         if task.watch is not None and task.notes_watch is not None:
             self._by_number[task.watch] = self._by_number[task.notes_watch] = task
             self._record(task)
@@ -148,19 +148,19 @@ class Watch:
 
     def _noticed(self) -> None:
         """Look at once, then not again for a while: a fast log must cost next to nothing."""
-        assert self._notice is not None
-        for number in set(self._notice.read()):
+        assert self._inotify is not None
+        for number in set(self._inotify.read()):
             for task in [self._by_number.get(number)] if number >= 0 else list(self._by_number.values()):
                 if task is not None and number != task.notes_watch:
                     self._record(task)
                 if task is not None and number in (-1, task.notes_watch):
                     self._hear(task)
-        self._loop.remove_reader(self._notice.fd)
+        self._loop.remove_reader(self._inotify.fd)
         self._loop.call_later(_NOTICE_INTERVAL, self._listen_again)
 
     def _listen_again(self) -> None:
-        if self._notice is not None and self._notice.is_open:
-            self._loop.add_reader(self._notice.fd, self._noticed)
+        if self._inotify is not None and self._inotify.is_open:
+            self._loop.add_reader(self._inotify.fd, self._noticed)
 
     def _record(self, task: LiveTask) -> None:
         task.recorder.record()

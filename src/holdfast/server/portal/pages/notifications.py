@@ -1,4 +1,4 @@
-"""Who is told of one's jobs, of what, and what became of the notices."""
+"""Who is told of one's jobs, of what, and what became of the notifications."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.core.notifications import (
     MAX_ADDRESS_LENGTH,
     USUAL,
     KnownRecipient,
-    NoticeRecord,
     NotificationEvent,
+    NotificationRecord,
     NotificationState,
     Way,
     shown_address,
@@ -25,7 +25,7 @@ from ..forms import Form
 from ..routes import act, page
 from ..visit import Visit
 
-SHOWN = 50  # notices
+SHOWN = 50  # notifications
 _FIELDS = ("way", "address", "events")
 
 
@@ -40,8 +40,8 @@ class RecipientView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeView:
-    record: NoticeRecord
+class NotificationView:
+    record: NotificationRecord
     address: str
     event: str
     state: str
@@ -49,9 +49,9 @@ class NoticeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoticesPage:
+class NotificationsPage:
     recipients: tuple[RecipientView, ...]
-    notices: tuple[NoticeView, ...]
+    notifications: tuple[NotificationView, ...]
     older: str
     mail_ready: bool
     choices: Mapping[str, str]  # event -> in words
@@ -62,19 +62,19 @@ class NoticesPage:
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
-async def show_notices(visit: Visit) -> Response:
-    return await visit.show("me/notices.html", await _page(visit))
+async def show_notifications(visit: Visit) -> Response:
+    return await visit.show("me/notifications.html", await _page(visit))
 
 
-async def _page(visit: Visit) -> NoticesPage:
-    notices = visit.services.notices
-    found = await notices.list(visit.who, before=visit.number("before"), limit=SHOWN)
-    known = await notices.recipients(visit.who)
-    return NoticesPage(
+async def _page(visit: Visit) -> NotificationsPage:
+    notifications = visit.services.notifications
+    found = await notifications.list(visit.who, before=visit.number("before"), limit=SHOWN)
+    known = await notifications.recipients(visit.who)
+    return NotificationsPage(
         recipients=tuple(_recipient(visit, each) for each in known),
-        notices=tuple(_notice(visit, each) for each in found.items),
-        older=f"/me/notices?before={found.next_before}" if found.next_before else "",
-        mail_ready=notices.mail_ready,
+        notifications=tuple(_notification(visit, each) for each in found.items),
+        older=f"/me/notifications?before={found.next_before}" if found.next_before else "",
+        mail_ready=notifications.mail_ready,
         choices={event.value: event_words(visit)[event] for event in CHOICES},
         ways=_way_words(visit),
     )
@@ -93,10 +93,12 @@ def _recipient(visit: Visit, known: KnownRecipient) -> RecipientView:
     )
 
 
-def _notice(visit: Visit, record: NoticeRecord) -> NoticeView:
+def _notification(visit: Visit, record: NotificationRecord) -> NotificationView:
     state, tone = _state_words(visit)[record.state]
     address = shown_address(record.way, record.address)
-    return NoticeView(record=record, address=address, event=event_words(visit)[record.event], state=state, tone=tone)
+    return NotificationView(
+        record=record, address=address, event=event_words(visit)[record.event], state=state, tone=tone
+    )
 
 
 def event_words(visit: Visit) -> dict[NotificationEvent, str]:
@@ -111,7 +113,7 @@ def event_words(visit: Visit) -> dict[NotificationEvent, str]:
         NotificationEvent.HOLD_ENDING: visit.say("A hold ends soon"),
         NotificationEvent.SCHEDULE_SKIPPED: visit.say("A recurring run was skipped"),
         NotificationEvent.TEST: visit.say("A test"),
-        NotificationEvent.LEFT_OUT: visit.say("Further notices were left out"),
+        NotificationEvent.LEFT_OUT: visit.say("Further notifications were left out"),
     }
 
 
@@ -138,7 +140,7 @@ def _state_words(visit: Visit) -> dict[NotificationState, tuple[str, str]]:
 
 async def add_recipient(visit: Visit, form: Form) -> Response:
     try:
-        made = await visit.services.notices.add(visit.who, form.text("way"), form.text("address"), _chosen(form))
+        made = await visit.services.notifications.add(visit.who, form.text("way"), form.text("address"), _chosen(form))
     except UserError as error:
         name = error.field if error.field in _FIELDS else "address"
         found = replace(
@@ -148,23 +150,23 @@ async def add_recipient(visit: Visit, form: Form) -> Response:
             events=_chosen(form),
             problems={name: visit.tell_error(error)},
         )
-        return await visit.show("me/notices.html", found, 400)
+        return await visit.show("me/notifications.html", found, 400)
     address = shown_address(made.recipient.way, made.recipient.address)
     return visit.go(
-        "/me/notices", visit.say("{address} is told from now on. Send a test to see it arrive.", address=address)
+        "/me/notifications", visit.say("{address} is told from now on. Send a test to see it arrive.", address=address)
     )
 
 
 async def choose_events(visit: Visit, form: Form) -> Response:
     id = visit.request.path_params["id"]
     try:
-        changed = await visit.services.notices.choose(visit.who, id, _chosen(form))
+        changed = await visit.services.notifications.choose(visit.who, id, _chosen(form))
     except UserError as error:
         if error.field != "events":
             raise
         return await _show_wrong_choice(visit, form, id, visit.tell_error(error))
     address = shown_address(changed.recipient.way, changed.recipient.address)
-    return visit.go("/me/notices", visit.say("What {address} is told of is changed.", address=address))
+    return visit.go("/me/notifications", visit.say("What {address} is told of is changed.", address=address))
 
 
 async def _show_wrong_choice(visit: Visit, form: Form, id: str, problem: str) -> Response:
@@ -173,19 +175,19 @@ async def _show_wrong_choice(visit: Visit, form: Form, id: str, problem: str) ->
         replace(each, chosen=_chosen(form), problem=problem) if each.known.id == id else each
         for each in found.recipients
     )
-    return await visit.show("me/notices.html", replace(found, recipients=shown), 400)
+    return await visit.show("me/notifications.html", replace(found, recipients=shown), 400)
 
 
 async def remove_recipient(visit: Visit, form: Form) -> Response:
-    await visit.services.notices.remove(visit.who, visit.request.path_params["id"])
-    return visit.go("/me/notices", visit.say("The recipient is removed."))
+    await visit.services.notifications.remove(visit.who, visit.request.path_params["id"])
+    return visit.go("/me/notifications", visit.say("The recipient is removed."))
 
 
 async def test_recipient(visit: Visit, form: Form) -> Response:
-    attempt = await visit.services.notices.test(visit.who, visit.request.path_params["id"])
+    attempt = await visit.services.notifications.test(visit.who, visit.request.path_params["id"])
     if attempt.result is DeliveryResult.SENT:
-        return visit.go("/me/notices", visit.say("The test arrived."))
-    return visit.go("/me/notices", visit.say("The test did not arrive: {why}", why=visit.tell(attempt.said)))
+        return visit.go("/me/notifications", visit.say("The test arrived."))
+    return visit.go("/me/notifications", visit.say("The test did not arrive: {why}", why=visit.tell(attempt.said)))
 
 
 def _chosen(form: Form) -> Sequence[str]:
@@ -193,9 +195,9 @@ def _chosen(form: Form) -> Sequence[str]:
 
 
 routes = [
-    page("/me/notices", show_notices),
-    act("/me/notices", add_recipient),
-    act("/me/notices/{id}/events", choose_events),
-    act("/me/notices/{id}/remove", remove_recipient),
-    act("/me/notices/{id}/test", test_recipient),
+    page("/me/notifications", show_notifications),
+    act("/me/notifications", add_recipient),
+    act("/me/notifications/{id}/events", choose_events),
+    act("/me/notifications/{id}/remove", remove_recipient),
+    act("/me/notifications/{id}/test", test_recipient),
 ]

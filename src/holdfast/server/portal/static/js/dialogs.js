@@ -8,7 +8,7 @@ export function startDialogs(root) {
   });
   root.addEventListener("click", closeMenus);
   root.addEventListener("keydown", leaveMenu);
-  root.addEventListener("click", (event) => event.target.closest("[data-close]")?.closest(".notice")?.remove());
+  root.addEventListener("click", (event) => event.target.closest("[data-close]")?.closest(".notification")?.remove());
 }
 
 // What came of something, above the page and in sight wherever it is scrolled to. `html` is the server's.

@@ -13,7 +13,7 @@ async function look() {
   if (html === null) return;
   const stopping = root.querySelector(STOPPING);
   showPart(root, html);
-  if (stopping && !root.querySelector(STOPPING)) document.querySelector("#messages .notice.good")?.remove();
+  if (stopping && !root.querySelector(STOPPING)) document.querySelector("#messages .notification.good")?.remove();
 }
 
 // Why jobs wait changes with every other job; that is of interest only while this one does.

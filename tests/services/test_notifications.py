@@ -1,4 +1,4 @@
-"""Recipients and notices: who is told of what, in which words; what is refused; and that each is made once."""
+"""Recipients and notifications: who is told of what, in which words; what is refused; and that each is made once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.controller.notification_watcher import NotificationWatcher
 from holdfast.core.access import Actor
 from holdfast.core.errors import Conflict, Forbidden, NotFound, UserError
 from holdfast.core.holds import warned_from
-from holdfast.core.notifications import NoticeRecord, NotificationEvent, NotificationState, Way
+from holdfast.core.notifications import NotificationEvent, NotificationRecord, NotificationState, Way
 from holdfast.core.records import NewEvent
 from holdfast.core.schedule import Overlap, Recurrence, RecurrenceKind
 from holdfast.core.states import JobState
@@ -28,8 +28,8 @@ from holdfast.services.refusals import TooManyRequests
 from holdfast.store.jobs import events as event_rows
 from holdfast.store.notifications import occurrences as happenings
 from holdfast.store.notifications.records import NewNotification
-from holdfast.store.tables import notice_recipients as recipient_table
-from holdfast.store.tables import notices as notice_table
+from holdfast.store.tables import notification_recipients as recipient_table
+from holdfast.store.tables import notifications as notification_table
 
 from .damage import damage
 from .hooks import Hook, MailServer
@@ -39,20 +39,20 @@ pytestmark = pytest.mark.anyio
 
 FAILS = "name: train\ncommand: exit 3\n"
 WORKS = "name: good\ncommand: echo hello\n"
-LOCAL = {"notices": {"allow": ["127.0.0.0/8"], "timeout": 30}}
+LOCAL = {"notifications": {"allow": ["127.0.0.0/8"], "timeout": 30}}
 
 
 class Desk:
-    """A house in which notices are made and sent when the test says so."""
+    """A house in which notifications are made and sent when the test says so."""
 
     def __init__(self, house: House) -> None:
         self.house = house
-        self.notices = house.services.notices
-        self.delivery = Delivery(house.store, self.notices.sending, clock=house.clock.now)
+        self.notifications = house.services.notifications
+        self.delivery = Delivery(house.store, self.notifications.sending, clock=house.clock.now)
 
     async def told(self) -> int:
         """Make what is to be told, and send it; how many were made."""
-        made = await self.notices.making.make()
+        made = await self.notifications.making.make()
         await self.send()
         return made
 
@@ -60,9 +60,9 @@ class Desk:
         while await self.delivery.send_due():
             await self.delivery.idle()
 
-    async def records(self, actor: Actor | None = None) -> list[NoticeRecord]:
+    async def records(self, actor: Actor | None = None) -> list[NotificationRecord]:
         """Oldest first."""
-        return list(reversed((await self.notices.list(actor or self.house.admin)).items))
+        return list(reversed((await self.notifications.list(actor or self.house.admin)).items))
 
     async def events(self, actor: Actor | None = None) -> list[str]:
         return [record.event.value for record in await self.records(actor)]
@@ -72,7 +72,7 @@ class Desk:
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     async with open_house(tmp_path / "home", settings=LOCAL) as house:
         desk = Desk(house)
-        await desk.notices.making.begin()
+        await desk.notifications.making.begin()
         yield desk
         await desk.delivery.close()
 
@@ -89,8 +89,8 @@ def hook() -> Iterator[Hook]:
 
 async def test_a_failed_job_is_told_to_whoever_wants_it(desk: Desk, hook: Hook) -> None:
     ann = await desk.house.user("ann", "red")
-    known = await desk.notices.add(ann, "webhook", hook.url, ["failed"])
-    await desk.notices.add(ann, "slack", hook.url + "/slack")
+    known = await desk.notifications.add(ann, "webhook", hook.url, ["failed"])
+    await desk.notifications.add(ann, "slack", hook.url + "/slack")
     job = await desk.house.run("name: a<b> & @here\ngroup: red\ncommand: exit 3\n", ann)
     await desk.house.run(WORKS, desk.house.admin)  # who wants nothing
     assert await desk.told() == 2
@@ -108,9 +108,9 @@ async def test_a_failed_job_is_told_to_whoever_wants_it(desk: Desk, hook: Hook) 
     assert list(slack.body) == ["text"]
     assert "a&lt;b&gt; &amp; @here failed" in slack.body["text"]
     stamp, signature = (part.partition("=")[2] for part in web.headers["Holdfast-Signature"].split(","))
-    key = desk.notices.secret(ann, known.recipient.address).encode()
+    key = desk.notifications.secret(ann, known.recipient.address).encode()
     assert signature == hmac.new(key, stamp.encode() + b"." + web.raw, hashlib.sha256).hexdigest()
-    assert key != desk.notices.secret(desk.house.admin, known.recipient.address).encode()
+    assert key != desk.notifications.secret(desk.house.admin, known.recipient.address).encode()
     (first, second) = await desk.records(ann)
     assert {first.state, second.state} == {NotificationState.SENT}
     assert await desk.told() == 0
@@ -130,7 +130,7 @@ async def test_each_event_of_a_job_is_told_as_chosen(desk: Desk, hook: Hook) -> 
         "hold-ending",
         "schedule-skipped",
     ]
-    await desk.notices.add(house.admin, "webhook", hook.url, every)
+    await desk.notifications.add(house.admin, "webhook", hook.url, every)
     await house.run(WORKS)
     await desk.told()
     assert await desk.events() == ["started", "succeeded"]
@@ -155,7 +155,7 @@ async def test_each_event_of_a_job_is_told_as_chosen(desk: Desk, hook: Hook) -> 
 async def test_a_held_job_is_told_of_and_that_its_hold_ends_soon_once(desk: Desk, hook: Hook) -> None:
     house = desk.house
     house.controller.clock = house.clock.now
-    await desk.notices.add(house.admin, "webhook", hook.url, ["held", "hold-ending", "failed"])
+    await desk.notifications.add(house.admin, "webhook", hook.url, ["held", "hold-ending", "failed"])
     job = await house.submit("name: crash\ncommand: exit 3\nhold: 20h\n")
     await house.until(job.id, JobState.HELD)
     await desk.told()
@@ -195,7 +195,7 @@ def test_short_holds_end_untold() -> None:
 
 async def test_a_schedule_that_did_not_run_is_told_of(desk: Desk, hook: Hook) -> None:
     house = desk.house
-    await desk.notices.add(house.admin, "webhook", hook.url, ["schedule-skipped"])
+    await desk.notifications.add(house.admin, "webhook", hook.url, ["schedule-skipped"])
     daily = Recurrence(kind=RecurrenceKind.CUSTOM, cron="0 * * * *")
     made = await house.services.schedules.create(
         house.admin, "name: nightly\ncommand: sleep 100\n", daily, overlap=Overlap.SKIP
@@ -222,8 +222,8 @@ async def test_a_schedule_that_did_not_run_is_told_of(desk: Desk, hook: Hook) ->
 
 
 def test_nothing_in_a_name_becomes_a_header() -> None:
-    notice = NewNotification(
-        id="notice-1",
+    notification = NewNotification(
+        id="notification-1",
         user="ann",
         way=Way.MAIL,
         address="team@example.org",
@@ -234,7 +234,7 @@ def test_nothing_in_a_name_becomes_a_header() -> None:
         body={"text": ".\r\nRCPT TO:<x@example.org>\n.hidden"},
         created_at=datetime(2026, 3, 1, tzinfo=UTC),
     )
-    read = message_from_bytes(mail_of(notice, "holdfast@example.org").as_bytes(), policy=policy.default)
+    read = message_from_bytes(mail_of(notification, "holdfast@example.org").as_bytes(), policy=policy.default)
     assert read["Bcc"] is None
     assert read["Subject"] == "[holdfast] a Bcc: x@example.org <b>"
     assert "RCPT TO:<x@example.org>" in read.get_content()
@@ -245,11 +245,11 @@ async def test_mails_are_sent_to_whom_the_admin_allows(tmp_path: Path) -> None:
     mail = {"host": "127.0.0.1", "port": server.port, "sender": "holdfast@example.org", "domains": ["example.org"]}
     async with open_house(tmp_path / "home", settings={"mail": mail}) as house:
         desk = Desk(house)
-        await desk.notices.making.begin()
+        await desk.notifications.making.begin()
         ann = await house.user("ann", "red")
         await house.services.users.change(house.admin, "ann", email="ann@lab.example.org")
-        await desk.notices.add(ann, "mail", "team@example.org", ["failed"])
-        await desk.notices.add(ann, "mail", "far@elsewhere.net", ["failed"])
+        await desk.notifications.add(ann, "mail", "team@example.org", ["failed"])
+        await desk.notifications.add(ann, "mail", "far@elsewhere.net", ["failed"])
         job = await house.run("name: träin\ngroup: red\nnotify: {mail: me, on: failed}\ncommand: exit 3\n", ann)
         assert await desk.told() == 3
         for _ in range(3):
@@ -262,7 +262,7 @@ async def test_mails_are_sent_to_whom_the_admin_allows(tmp_path: Path) -> None:
         read = message_from_string(server.mails[0].text, policy=policy.default)
         assert read["Subject"].startswith("[holdfast] träin failed")
         assert read["From"] == "holdfast@example.org"
-        assert read["Message-ID"].startswith("<notice-")
+        assert read["Message-ID"].startswith("<notification-")
         assert f"holdfast why {job.id}" in read.get_content()
     server.close()
 
@@ -271,12 +271,12 @@ async def test_a_mail_that_is_not_answered_is_not_sent_again(tmp_path: Path) -> 
     server = MailServer(silent=True)
     settings = {
         "mail": {"host": "127.0.0.1", "port": server.port, "sender": "holdfast@example.org"},
-        "notices": {"timeout": 1},
+        "notifications": {"timeout": 1},
     }
     async with open_house(tmp_path / "home", settings=settings) as house:
         desk = Desk(house)
-        await desk.notices.making.begin()
-        await desk.notices.add(house.admin, "mail", "team@example.org", ["failed"])
+        await desk.notifications.making.begin()
+        await desk.notifications.add(house.admin, "mail", "team@example.org", ["failed"])
         await house.run(FAILS)
         await desk.told()
         (record,) = await desk.records()
@@ -293,7 +293,7 @@ async def test_a_mail_that_is_not_answered_is_not_sent_again(tmp_path: Path) -> 
 async def test_jobs_ask_for_themselves(desk: Desk, hook: Hook) -> None:
     house = desk.house
     ann = await house.user("ann", "red")
-    await desk.notices.add(ann, "webhook", hook.url, ["stopped"])
+    await desk.notifications.add(ann, "webhook", hook.url, ["stopped"])
     text = (
         "name: own\ngroup: red\ncommand: exit 3\nsecrets: {hook: '%s'}\n"
         "notify: [failed, {webhook: <%% $secrets.hook %%>, on: [started]}]\n"
@@ -327,7 +327,7 @@ async def test_openpai_jobs_ask_for_mails(tmp_path: Path) -> None:
     )
     async with open_house(tmp_path / "home", settings={"mail": mail}) as house:
         desk = Desk(house)
-        await desk.notices.making.begin()
+        await desk.notifications.making.begin()
         await house.run(job)
         assert await desk.told() == 0  # there is no address
         await house.services.users.change(house.admin, "admin", email="admin@example.org")
@@ -344,21 +344,21 @@ async def test_old_events_are_told_to_nobody(tmp_path: Path, hook: Hook) -> None
     async with open_house(tmp_path / "home", settings=LOCAL) as house:
         desk = Desk(house)
         await house.run(FAILS)
-        await desk.notices.making.begin()
-        await desk.notices.add(house.admin, "webhook", hook.url)
+        await desk.notifications.making.begin()
+        await desk.notifications.add(house.admin, "webhook", hook.url)
         assert await desk.told() == 0
         house.clock.at = house.controller.clock() + timedelta(days=1)
-        await desk.notices.add(house.admin, "slack", hook.url)  # later than what happens now
+        await desk.notifications.add(house.admin, "slack", hook.url)  # later than what happens now
         await house.run(FAILS)
         assert await desk.told() == 1
         assert [record.way.value for record in await desk.records()] == ["webhook"]
 
 
 async def test_two_who_make_them_make_each_once(desk: Desk, hook: Hook) -> None:
-    await desk.notices.add(desk.house.admin, "webhook", hook.url)
+    await desk.notifications.add(desk.house.admin, "webhook", hook.url)
     for _ in range(5):
         await desk.house.run(FAILS)
-    counts = await asyncio.gather(*(desk.notices.making.make() for _ in range(4)))
+    counts = await asyncio.gather(*(desk.notifications.making.make() for _ in range(4)))
     assert sum(counts) == 5
     assert len(await desk.records()) == 5
 
@@ -370,29 +370,29 @@ async def test_with_nobody_to_tell_nothing_is_looked_at(desk: Desk) -> None:
         nonlocal made
         made += 1
 
-    noticing = NotificationWatcher(desk.notices.making, count)
+    noticing = NotificationWatcher(desk.notifications.making, count)
     house.controller.on_change(noticing.job_changed)
     await house.run(FAILS)
     assert not noticing._stirred.is_set()
     await house.run(f"{FAILS}notify: failed\n")
     assert noticing._stirred.is_set()
     before = (await house.store.read(happenings.happenings, ["failed"], 10)).before
-    assert await desk.notices.making.make() == 0  # its user has neither recipient nor mail address
+    assert await desk.notifications.making.make() == 0  # its user has neither recipient nor mail address
     assert (await house.store.read(happenings.happenings, ["failed"], 10)).before.event > before.event
 
 
 async def test_too_many_are_left_out_and_every_recipient_is_told_how_many(tmp_path: Path, hook: Hook) -> None:
-    settings = {"notices": {"per_hour": 3, "allow": ["127.0.0.1"]}}
+    settings = {"notifications": {"per_hour": 3, "allow": ["127.0.0.1"]}}
     async with open_house(tmp_path / "home", settings=settings) as house:
         desk = Desk(house)
-        await desk.notices.making.begin()
-        known = await desk.notices.add(house.admin, "webhook", hook.url)
-        await desk.notices.add(house.admin, "slack", hook.url + "/slack")
+        await desk.notifications.making.begin()
+        known = await desk.notifications.add(house.admin, "webhook", hook.url)
+        await desk.notifications.add(house.admin, "slack", hook.url + "/slack")
         for _ in range(3):
             await house.run(FAILS)
         assert await desk.told() == 6
         with pytest.raises(TooManyRequests):
-            await desk.notices.test(house.admin, known.id)
+            await desk.notifications.test(house.admin, known.id)
         for _ in range(2):
             await house.run(FAILS)
         held = await house.submit("name: crash\ncommand: exit 3\nhold: 20h\n")
@@ -416,15 +416,15 @@ async def test_a_damaged_address_holds_up_nothing_else(
     desk: Desk, hook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin = desk.house.admin
-    broken = await desk.notices.add(admin, "webhook", hook.url + "/broken")
-    await desk.notices.add(admin, "webhook", hook.url)
+    broken = await desk.notifications.add(admin, "webhook", hook.url + "/broken")
+    await desk.notifications.add(admin, "webhook", hook.url)
     await damage(desk.house, recipient_table, broken.id)
-    assert [each.id for each in await desk.notices.recipients(admin) if not each.readable] == [broken.id]
+    assert [each.id for each in await desk.notifications.recipients(admin) if not each.readable] == [broken.id]
     await desk.house.run(FAILS)
     await desk.house.run(f"{FAILS}notify: started\n")
-    assert await desk.notices.making.make() == 3
+    assert await desk.notifications.making.make() == 3
     first = (await desk.records())[0]
-    await damage(desk.house, notice_table, first.id)
+    await damage(desk.house, notification_table, first.id)
     await desk.send()
     await desk.house.run(FAILS)
     await desk.told()
@@ -433,12 +433,12 @@ async def test_a_damaged_address_holds_up_nothing_else(
     assert {each.state for each in records[1:]} == {NotificationState.SENT}
     assert sorted(post.id for post in hook.posts) == sorted(each.id for each in records[1:])
     logged = [each.message for each in caplog.records if each.name.startswith("holdfast") and "address" in each.message]
-    assert logged == ["the address of a recipient cannot be read", "the address of a notice cannot be read"]
+    assert logged == ["the address of a recipient cannot be read", "the address of a notification cannot be read"]
     with pytest.raises(Conflict):
-        await desk.notices.test(admin, broken.id)
-    assert (await desk.notices.choose(admin, broken.id, ["held"])).recipient.events == {NotificationEvent.HELD}
-    await desk.notices.remove(admin, broken.id)
-    assert len(await desk.notices.recipients(admin)) == 1
+        await desk.notifications.test(admin, broken.id)
+    assert (await desk.notifications.choose(admin, broken.id, ["held"])).recipient.events == {NotificationEvent.HELD}
+    await desk.notifications.remove(admin, broken.id)
+    assert len(await desk.notifications.recipients(admin)) == 1
 
 
 # -- recipients
@@ -446,25 +446,25 @@ async def test_a_damaged_address_holds_up_nothing_else(
 
 async def test_recipients_are_ones_own(desk: Desk, hook: Hook) -> None:
     ann, bob = await desk.house.user("ann", "red"), await desk.house.user("bob", "red")
-    known = await desk.notices.add(ann, "webhook", hook.url, ["failed"])
+    known = await desk.notifications.add(ann, "webhook", hook.url, ["failed"])
     with pytest.raises(Conflict):
-        await desk.notices.add(ann, "webhook", hook.url)
-    assert await desk.notices.recipients(bob) == []
-    for refused in (desk.notices.recipients(bob, "ann"), desk.notices.list(bob, "ann")):
+        await desk.notifications.add(ann, "webhook", hook.url)
+    assert await desk.notifications.recipients(bob) == []
+    for refused in (desk.notifications.recipients(bob, "ann"), desk.notifications.list(bob, "ann")):
         with pytest.raises(Forbidden):
             await refused
-    for absent in (desk.notices.remove(bob, known.id), desk.notices.test(bob, known.id)):
+    for absent in (desk.notifications.remove(bob, known.id), desk.notifications.test(bob, known.id)):
         with pytest.raises(NotFound):
             await absent
-    assert [each.id for each in await desk.notices.recipients(desk.house.admin, "ann")] == [known.id]
-    chosen = await desk.notices.choose(ann, known.id, ["started", "held"])
+    assert [each.id for each in await desk.notifications.recipients(desk.house.admin, "ann")] == [known.id]
+    chosen = await desk.notifications.choose(ann, known.id, ["started", "held"])
     assert chosen.recipient.events == {NotificationEvent.STARTED, NotificationEvent.HELD}
     raw = (desk.house.home / "holdfast.db").read_bytes() + (desk.house.home / "holdfast.db-wal").read_bytes()
     assert b"abcdefghijklmnop" not in raw
-    await desk.notices.remove(ann, known.id)
-    await desk.notices.add(bob, "webhook", hook.url)
+    await desk.notifications.remove(ann, known.id)
+    await desk.notifications.add(bob, "webhook", hook.url)
     await desk.house.services.users.delete(desk.house.admin, "bob")
-    assert await desk.notices.recipients(desk.house.admin, "bob") == []
+    assert await desk.notifications.recipients(desk.house.admin, "bob") == []
 
 
 @pytest.mark.parametrize(
@@ -483,25 +483,25 @@ async def test_recipients_are_ones_own(desk: Desk, hook: Hook) -> None:
 )
 async def test_what_is_no_address_is_refused(desk: Desk, way: str, address: str) -> None:
     with pytest.raises(UserError):
-        await desk.notices.add(desk.house.admin, way, address)
+        await desk.notifications.add(desk.house.admin, way, address)
     with pytest.raises(UserError):
-        await desk.notices.add(desk.house.admin, "webhook", "https://example.org/", ["nonsense"])
+        await desk.notifications.add(desk.house.admin, "webhook", "https://example.org/", ["nonsense"])
 
 
 async def test_a_test_says_what_came_back_and_no_more(desk: Desk) -> None:
     hook = Hook(204, 404, 302, Hook.HANG_UP)
-    known = await desk.notices.add(desk.house.admin, "webhook", hook.url)
-    came = [await desk.notices.test(desk.house.admin, known.id) for _ in range(4)]
+    known = await desk.notifications.add(desk.house.admin, "webhook", hook.url)
+    came = [await desk.notifications.test(desk.house.admin, known.id) for _ in range(4)]
     assert [(each.result.value, each.said) for each in came] == [
         ("sent", "answered 204"),
         ("refused", "answered 404"),
         ("refused", "answered 302, and redirects are not followed"),
         ("later", "the connection was closed without an answer"),
     ]
-    tls = await desk.notices.add(desk.house.admin, "webhook", hook.url.replace("http:", "https:"))
-    assert (await desk.notices.test(desk.house.admin, tls.id)).said == "TLS failed"
+    tls = await desk.notifications.add(desk.house.admin, "webhook", hook.url.replace("http:", "https:"))
+    assert (await desk.notifications.test(desk.house.admin, tls.id)).said == "TLS failed"
     hook.close()
-    gone = await desk.notices.test(desk.house.admin, known.id)
+    gone = await desk.notifications.test(desk.house.admin, known.id)
     assert gone.said == "nothing takes connections there"
     assert [record.state.value for record in await desk.records()] == ["sent"] + ["failed"] * 5
 
@@ -528,11 +528,11 @@ async def test_a_test_says_what_came_back_and_no_more(desk: Desk) -> None:
 )
 async def test_the_server_is_not_led_to_places_of_its_own(tmp_path: Path, host: str) -> None:
     hook = Hook()
-    async with open_house(tmp_path / "home", settings={"notices": {"refuse": ["10.0.0.0/8"]}}) as house:
+    async with open_house(tmp_path / "home", settings={"notifications": {"refuse": ["10.0.0.0/8"]}}) as house:
         desk = Desk(house)
         ann = await house.user("ann", "red")
-        known = await desk.notices.add(ann, "webhook", f"http://{host}:{hook.port}/a")
-        came = await desk.notices.test(ann, known.id)
+        known = await desk.notifications.add(ann, "webhook", f"http://{host}:{hook.port}/a")
+        came = await desk.notifications.test(ann, known.id)
         assert came.result.value == "refused", came
         assert "may not reach" in came.said
     assert hook.posts == []
@@ -540,26 +540,26 @@ async def test_the_server_is_not_led_to_places_of_its_own(tmp_path: Path, host: 
 
 
 async def test_what_is_allowed_by_name_is_reached_at_whichever_address_answers(tmp_path: Path, hook: Hook) -> None:
-    async with open_house(tmp_path / "home", settings={"notices": {"allow": ["LocalHost"]}}) as house:
+    async with open_house(tmp_path / "home", settings={"notifications": {"allow": ["LocalHost"]}}) as house:
         ann = await house.user("ann", "red")
-        known = await house.services.notices.add(ann, "webhook", f"http://localhost:{hook.port}/a")
-        assert (await house.services.notices.test(ann, known.id)).said == "answered 200"
+        known = await house.services.notifications.add(ann, "webhook", f"http://localhost:{hook.port}/a")
+        assert (await house.services.notifications.test(ann, known.id)).said == "answered 200"
         assert hook.posts[0].headers["Host"] == f"localhost:{hook.port}"
-        by_number = await house.services.notices.add(ann, "webhook", f"http://127.0.0.1:{hook.port}/a")
-        assert "may not reach" in (await house.services.notices.test(ann, by_number.id)).said
+        by_number = await house.services.notifications.add(ann, "webhook", f"http://127.0.0.1:{hook.port}/a")
+        assert "may not reach" in (await house.services.notifications.test(ann, by_number.id)).said
 
 
 async def test_an_admin_may_reach_this_machine(house: House, hook: Hook) -> None:
-    known = await house.services.notices.add(house.admin, "webhook", hook.url)
-    assert (await house.services.notices.test(house.admin, known.id)).result.value == "sent"
+    known = await house.services.notifications.add(house.admin, "webhook", hook.url)
+    assert (await house.services.notifications.test(house.admin, known.id)).result.value == "sent"
 
 
-async def test_old_notices_are_forgotten(desk: Desk, hook: Hook) -> None:
-    await desk.notices.add(desk.house.admin, "webhook", hook.url)
+async def test_old_notifications_are_forgotten(desk: Desk, hook: Hook) -> None:
+    await desk.notifications.add(desk.house.admin, "webhook", hook.url)
     await desk.house.run(FAILS)
     await desk.told()
     desk.house.clock.forward(29 * 86400)
-    assert await desk.notices.sweep() == 0
+    assert await desk.notifications.sweep() == 0
     desk.house.clock.forward(2 * 86400)
-    assert await desk.notices.sweep() == 1
+    assert await desk.notifications.sweep() == 1
     assert await desk.records() == []

@@ -1,5 +1,5 @@
-"""A real server that is killed again and again while jobs end and their notices go out to a receiver that fails, hangs
-up and goes away: every notice arrives once, or is known to have been cut off, and no job waits for any of it."""
+"""A real server killed again and again while jobs end and their notifications go out to a receiver that fails, hangs
+up and goes away: every notification arrives once, or is known to have been cut off, and no job waits for any of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PER_LIFE = 6  # jobs submitted between two kills
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    running = Server(tmp_path / "home", HOLDFAST_NOTICES_FIRST_WAIT="0.05", HOLDFAST_NOTICES_TIMEOUT="5")
+    running = Server(tmp_path / "home", HOLDFAST_NOTIFICATIONS_FIRST_WAIT="0.05", HOLDFAST_NOTIFICATIONS_TIMEOUT="5")
     running.start()
     yield running
     running.stop()
@@ -42,10 +42,10 @@ def post(server: Server, path: str, **body: Any) -> dict[str, Any]:
 
 
 def settled(server: Server, count: int) -> list[dict[str, Any]]:
-    """Every notice, once so many are over."""
+    """Every notification, once so many are over."""
     began = time.monotonic()
     while time.monotonic() - began < TIMEOUT:
-        items: list[dict[str, Any]] = server.get("/me/notices", limit=500).json()["items"]
+        items: list[dict[str, Any]] = server.get("/me/notifications", limit=500).json()["items"]
         if sum(item["state"] in ("sent", "unconfirmed", "failed") for item in items) >= count:
             return items
         time.sleep(0.1)
@@ -53,8 +53,8 @@ def settled(server: Server, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.release
-def test_each_notice_arrives_once_however_often_the_server_dies(server: Server, hook: Hook) -> None:
-    post(server, "/me/notices/recipients", way="webhook", address=hook.url, events=["failed", "succeeded"])
+def test_each_notification_arrives_once_however_often_the_server_dies(server: Server, hook: Hook) -> None:
+    post(server, "/me/notifications/recipients", way="webhook", address=hook.url, events=["failed", "succeeded"])
     jobs = []
     for life in range(KILLS):
         for number in range(PER_LIFE):
@@ -70,10 +70,10 @@ def test_each_notice_arrives_once_however_often_the_server_dies(server: Server, 
     hook.open()
     for job in jobs:
         server.wait(job)
-    notices = settled(server, len(jobs))
-    assert sorted(item["job"] for item in notices) == sorted(jobs)
-    assert Counter(item["event"] for item in notices) == {"failed": len(jobs) // 2, "succeeded": len(jobs) // 2}
-    states = {item["id"]: item["state"] for item in notices}
+    notifications = settled(server, len(jobs))
+    assert sorted(item["job"] for item in notifications) == sorted(jobs)
+    assert Counter(item["event"] for item in notifications) == {"failed": len(jobs) // 2, "succeeded": len(jobs) // 2}
+    states = {item["id"]: item["state"] for item in notifications}
     assert set(states.values()) <= {"sent", "unconfirmed"}
     arrived = Counter(one.id for one in hook.taken)
     assert max(arrived.values()) == 1
@@ -84,7 +84,7 @@ def test_each_notice_arrives_once_however_often_the_server_dies(server: Server, 
 
 def test_no_job_waits_for_a_receiver_that_hangs(server: Server, hook: Hook) -> None:
     hook.answers = [Hook.SILENT] * 1000
-    made = post(server, "/me/notices/recipients", way="webhook", address=hook.url, events=["started", "failed"])
+    made = post(server, "/me/notifications/recipients", way="webhook", address=hook.url, events=["started", "failed"])
     assert made["address"].endswith("mnop")
     assert "abcdefgh" not in made["address"]
     jobs = [server.submit("name: quick\ncommand: exit 3\n", notify="succeeded")["id"] for _ in range(4)]

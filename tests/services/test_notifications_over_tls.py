@@ -43,18 +43,18 @@ def tls(tmp_path: Path) -> Iterator[Tls]:
 async def test_an_https_webhook_arrives_where_its_certificate_is_trusted(tmp_path: Path, tls: Tls) -> None:
     hook = Hook(tls=tls.server)
     async with open_house(tmp_path / "home") as house:
-        notices = house.services.notices
-        known = await notices.add(house.admin, "webhook", hook.url)
+        notifications = house.services.notifications
+        known = await notifications.add(house.admin, "webhook", hook.url)
         assert known.recipient.address.startswith("https://")
-        assert (await notices.test(house.admin, known.id)).said == "TLS failed"
+        assert (await notifications.test(house.admin, known.id)).said == "TLS failed"
         assert hook.posts == []
         tls.trust()
-        assert (await notices.test(house.admin, known.id)).said == "answered 200"
+        assert (await notifications.test(house.admin, known.id)).said == "answered 200"
         (post,) = hook.posts
         assert post.body["event"] == "test"
-        other = await notices.add(house.admin, "webhook", hook.url.replace("127.0.0.1", "localhost"))
-        assert (await notices.test(house.admin, other.id)).said == "TLS failed"  # it is shown for another name
-        states = [each.state for each in (await notices.list(house.admin)).items]
+        other = await notifications.add(house.admin, "webhook", hook.url.replace("127.0.0.1", "localhost"))
+        assert (await notifications.test(house.admin, other.id)).said == "TLS failed"  # it is shown for another name
+        states = [each.state for each in (await notifications.list(house.admin)).items]
         assert states == [NotificationState.FAILED, NotificationState.SENT, NotificationState.FAILED]
     hook.close()
 
@@ -64,13 +64,13 @@ async def test_mails_go_to_a_mail_server_whose_certificate_is_trusted(tmp_path: 
     server = MailServer(tls=tls.server) if security == "tls" else MailServer(starttls=tls.server)
     mail = {"host": "127.0.0.1", "port": server.port, "sender": "holdfast@example.org", "security": security}
     async with open_house(tmp_path / "home", settings={"mail": mail}) as house:
-        notices = house.services.notices
-        known = await notices.add(house.admin, "mail", "team@example.org")
-        assert (await notices.test(house.admin, known.id)).said == "the mail server could not be reached"
+        notifications = house.services.notifications
+        known = await notifications.add(house.admin, "mail", "team@example.org")
+        assert (await notifications.test(house.admin, known.id)).said == "the mail server could not be reached"
         assert server.mails == []
         tls.trust()
-        assert (await notices.test(house.admin, known.id)).said == "the mail server took it"
+        assert (await notifications.test(house.admin, known.id)).said == "the mail server took it"
         (one,) = server.mails
         assert (one.to, one.encrypted) == ("team@example.org", True)
-        assert "A test of your notices" in one.text
+        assert "A test of your notifications" in one.text
     server.close()
