@@ -408,7 +408,8 @@ class NotificationSettings(Section):
         1,
         ge=0.001,
         le=3600,
-        description="Seconds before a failed notification is sent again; each further wait is twice as long, at most an hour.",
+        description="Seconds before a failed notification is sent again; each further wait is twice as long, "
+        "at most an hour.",
     )
     give_up_hours: float = Field(24, gt=0, le=30 * 24, description="Hours after which a notification is given up.")
     keep_days: float = Field(30, gt=0, le=MAX_DAYS, description="Days after which notifications are forgotten.")

@@ -28,8 +28,8 @@ from holdfast.services.refusals import TooManyRequests
 from holdfast.store.jobs import events as event_rows
 from holdfast.store.notifications import occurrences as happenings
 from holdfast.store.notifications.records import NewNotification
-from holdfast.store.tables import notification_recipients as recipient_table
-from holdfast.store.tables import notifications as notification_table
+from holdfast.store.tables import notice_recipients as recipient_table
+from holdfast.store.tables import notices as notification_table
 
 from .damage import damage
 from .hooks import Hook, MailServer

@@ -153,7 +153,7 @@ async def test_each_users_own_folder_and_one_that_cannot_be_made(house: House, a
 async def test_one_that_goes_while_the_job_waits_is_left_out_when_it_starts(
     house: House, ann: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storages, "CACHE_SIZE", float("inf"))
+    monkeypatch.setattr(storages, "CACHE_TTL", float("inf"))
     await add(house, "late", tmp_path / "late", groups=("red",))
     assert [mount.dataset for mount in await mounts(house, ann, form())] == ["late"]
     (tmp_path / "late").rmdir()  # what was seen a moment ago is believed at intake
