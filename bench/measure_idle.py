@@ -23,6 +23,6 @@ def measure(options: Options) -> list[Row]:
         share = (running.cpu_seconds() - before) / (time.monotonic() - began) * 100
         note = f"after {WARM_UP_JOBS} jobs"
         return [
-            Row("idle: memory", running.rss(), "MB", below(120), note),
+            Row("idle: memory", running.rss(), "MB", below(110), note),
             Row("idle: CPU", share, "%", below(1), f"over {span} s"),
         ]

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import compiled_sql
 from tests.scheduling import Scheduling, scope_of, seconds_of
@@ -19,6 +20,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 compiled_sql.share()
+
+# How long an example takes says something about the machine, and nothing about what is tested.
+settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("holdfast")
 
 
 HOUSES = {"house", "rig", "desk", "hub", "pai", "web"}  # fixtures that take a tenth of a second for each parameter
