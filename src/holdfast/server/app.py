@@ -36,8 +36,10 @@ from .primehub.http_files import FILES
 from .prometheus import metrics_routes
 from .prometheus_requests import Counted
 from .request_middleware import Border, Knows, Limit
-from .rest import account, exec_socket, holds, inside, installation, jobs, logs, people, port_sockets, stacks, why
+from .rest import account, holds, inside, installation, jobs, logs, people, stacks, why
 from .rest.addresses import PREFIX
+from .rest.sockets import exec as exec_socket
+from .rest.sockets import ports as port_sockets
 from .sessions import session_of
 
 IMAGES = f"{PREFIX}/images"

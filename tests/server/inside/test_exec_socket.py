@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from holdfast.server.rest.flow_control import WINDOW
+from holdfast.server.rest.sockets.flow_control import WINDOW
 from tests.server.rig import Rig
 
 from .lines import TaskWire, open_line, running

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from holdfast.core.records import JobSummary
-from holdfast.server.rest import port_sockets
+from holdfast.server.rest.sockets import ports as port_sockets
 from holdfast.services.inside.service import limit_open
 from tests.server.portal.wire import TIMEOUT
 from tests.server.rig import Rig

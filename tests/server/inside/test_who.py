@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.states import JobState
-from holdfast.server.rest import exec_socket, task_lines
+from holdfast.server.rest.sockets import exec as exec_socket
+from holdfast.server.rest.sockets import task_connections as task_lines
 from holdfast.services.inside.service import limit_open
 from tests.server.rig import Rig, error_of
 

@@ -12,7 +12,7 @@ from holdfast.services.inside.stacks import Process, Thread
 from ..answers import answer
 from ..auth import Ask, Caller
 from .addresses import rest_router
-from .task_lines import ANY_TASK
+from .sockets.task_connections import ANY_TASK
 
 router = rest_router("entering")
 

@@ -27,12 +27,12 @@ from holdfast.services.inside.service import Entrance, limit_open
 from holdfast.services.refusals import store_unavailable
 from holdfast.store.errors import StoreError
 
-from ..access_guard import AccessGuard, GetActor
-from ..auth import bearer_token
-from ..errors import STATUS, render_error
-from ..sessions import check_origin
-from ..sockets import FAILED, Messages, until_one_ends
-from .addresses import PREFIX
+from ...access_guard import AccessGuard, GetActor
+from ...auth import bearer_token
+from ...errors import STATUS, render_error
+from ...sessions import check_origin
+from ...sockets import FAILED, Messages, until_one_ends
+from ..addresses import PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from holdfast.core.errors import NotFound, UserError
 from holdfast.core.messages import msg
 from holdfast.services.inside.service import Entrance, PortStream, limit_open
 
-from ..sockets import until_one_ends
-from .addresses import rest_router
+from ...sockets import until_one_ends
+from ..addresses import rest_router
+from ..views import show_debugger
 from .flow_control import MAX_SIZE, Paced
-from .task_lines import TaskLine, task_socket
-from .views import show_debugger
+from .task_connections import TaskLine, task_socket
 
 MAX_WAIT = 24 * 3600.0  # seconds
 MAX_WAITING = 20  # of one user, for a debugger: whatever changes anywhere, each of them looks whether it has come

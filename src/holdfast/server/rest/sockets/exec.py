@@ -21,10 +21,10 @@ from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 from holdfast.engines.base import Command, Session, Terminal
 
-from ..sockets import until_one_ends
-from .addresses import rest_router
+from ...sockets import until_one_ends
+from ..addresses import rest_router
 from .flow_control import Paced, Words, is_number, read_words
-from .task_lines import TaskLine, task_socket
+from .task_connections import TaskLine, task_socket
 
 QUIET = 0.3  # seconds without output after which a terminal whose command has ended is let go
 TIMEOUT = 30.0  # seconds for the first message

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from holdfast.core.errors import UserError
 from holdfast.core.messages import msg
 
-from ..sockets import Messages
+from ...sockets import Messages
 
 WINDOW = 256 * 1024  # bytes
 MAX_SIZE = 64 * 1024  # bytes of one message, its mark included

@@ -1,0 +1,1 @@
+"""WebSockets of the REST API: exec sessions and ports inside tasks."""
