@@ -77,12 +77,12 @@ def test_only_so_many_threads_are_lost() -> None:
 def test_a_process_ends_though_a_call_has_not() -> None:
     program = """
 import asyncio, threading
-from holdfast.reach import Reach, Silent
+from holdfast.hang_guard import HangGuard, NotResponding
 
 async def go():
     try:
-        await Reach("test").run(threading.Event().wait, 0.01)
-    except Silent:
+        await HangGuard("test").run(threading.Event().wait, 0.01)
+    except NotResponding:
         print("told")
 
 asyncio.run(go())

@@ -173,8 +173,8 @@ class KeepsArtifacts(Protocol):
 
         The folder may be a link, to be read as the task would have read it, and never to lead to anything that the
         task did not see. Below it no link is followed, nor anything opened that is no plain file: others may change
-        what is shared while it is looked at. Names that begin with a dot are left out at the top. OutOfReach when it
-        is no folder; nothing is offered when there is none.
+        what is shared while it is looked at. Names that begin with a dot are left out at the top.
+        ArtifactsUnavailable when it is no folder; nothing is offered when there is none.
         """
         ...
 
@@ -331,11 +331,11 @@ class SupportsExec(Protocol):
     """What an engine may do besides: run commands inside tasks that run or are held."""
 
     async def enter(self, attempt_id: str, command: Command) -> Session:
-        """NoEntry when the task is not there, or the command cannot be run in it."""
+        """ExecRefused when the task is not there, or the command cannot be run in it."""
         ...
 
     async def connect(self, attempt_id: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To what listens on that port of the task. NoEntry when nobody does."""
+        """To what listens on that port of the task. ExecRefused when nobody does."""
         ...
 
     async def revive(self, launch: Launch) -> None:

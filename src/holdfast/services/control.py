@@ -114,5 +114,5 @@ class Control(Protocol):
 
     async def revive(self, job_id: str, task: str) -> None:
         """Let a task that is held with its files only be entered. Harmless when it can be; NotFound when it is not held
-        any more, NoEntry when its files cannot be entered."""
+        any more, ExecRefused when its files cannot be entered."""
         ...

@@ -111,7 +111,7 @@ class ArtifactSweep:
         return await self._in_thread(lambda stop: sum(_remove(self._shared, group, id, stop) for id in ids))
 
     async def _in_thread(self, work: Callable[[threading.Event], T]) -> T:
-        """Silent when it takes too long: a disk that does not answer holds up neither the next turn nor our end."""
+        """NotResponding when it takes too long: a disk without an answer delays neither the next turn nor the end."""
         stop = threading.Event()
         try:
             return await self._reach.run(lambda: work(stop), TIMEOUT)

@@ -61,7 +61,7 @@ class Reviver(Starter):
         return self._turns.setdefault(attempt_id, threading.Lock())
 
     def revive(self, launch: Launch) -> None:
-        """NoEntry when it cannot be done, or the task still runs. Harmless when it is done."""
+        """ExecRefused when it cannot be done, or the task still runs. Harmless when it is done."""
         with self._turn(launch.attempt_id):
             self._revive(launch)
 
@@ -216,7 +216,7 @@ def _wait_until_up(revived: TaskFolder) -> None:
 
 def _check_ways(args: Sequence[str], folder: TaskFolder, root: Root) -> None:
     """Bubblewrap follows links when it lays things in place, out of the sandbox too; and this time the task had its
-    hands on all the places. NoEntry when one of them lies behind a link of the task's."""
+    hands on all the places. ExecRefused when one of them lies behind a link of the task's."""
     layers = [(overlay.target, overlay.upper) for overlay in root.overlays if overlay.upper]
     layers += [(bind.target, bind.source) for bind in root.binds if not bind.read_only]
     own = [(target, source) for target, source in layers if source.startswith(f"{folder.path}/")]

@@ -39,7 +39,7 @@ class Alone:
         self._last: asyncio.Future[Any] | None = None
 
     async def ask(self, call: Callable[[], T]) -> T:
-        """Silent while the last one is not back."""
+        """NotResponding while the last one is not back."""
         if self._last is not None and not self._last.done():
             raise NotResponding
         self._last = asked = self._reach.begin(call)
