@@ -21,7 +21,7 @@ from pathlib import Path
 from holdfast.core.metrics.samples import GpuReading, GpuState
 from holdfast.engines.embedded import EmbeddedEngine
 from holdfast.engines.embedded.sandbox import gpus
-from holdfast.engines.embedded.metrics.gpu_metrics import GpuFigures
+from holdfast.engines.embedded.metrics.gpu_metrics import GpuMetrics
 from tests.contracts.engine_contract import Rig, read_all, sweep
 
 gpus._CONTROL = Path("/dev/null")  # the driver's own device, without which nobody would ask it
@@ -31,13 +31,13 @@ pids = Path(os.environ["FAKE_NVML"] + ".pids")
 def fine(index, percent=None, memory=None):
     return GpuReading(index=index, percent=40.0 + index, memory=7000 + index, memory_total=80000)
 
-def whole(index, strangers=None):
+def whole(index, foreign_processes=None):
     known = {"temperature": 60 + index, "ecc_single": 5, "ecc_double": 4, "performance": 8}
-    return GpuState(index=index, percent=40.0 + index, memory=7000 + index, memory_total=80000, strangers=strangers,
+    return GpuState(index=index, percent=40.0 + index, memory=7000 + index, memory_total=80000, foreign_processes=foreign_processes,
                     **known)
 
 async def machine():
-    asked = GpuFigures(patience=60)
+    asked = GpuMetrics(patience=60)
     pids.write_text("7\\n8\\n")
     assert await asked.read_all() == ((whole(0), {7, 8}), (whole(1), set()))
     mode.write_text("unsupported")
@@ -63,7 +63,7 @@ async def others(rig):
     assert await rig.engine.gpus() == {node.name: (whole(0, 0), whole(1, 0))}
 
 async def figures():
-    asked = GpuFigures(patience=60)
+    asked = GpuMetrics(patience=60)
     assert await asked.read([0, 1]) == {0: fine(0), 1: fine(1)}
     assert await asked.read([]) == {}
     mode.write_text("old")

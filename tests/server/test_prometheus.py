@@ -105,7 +105,7 @@ def test_a_task_is_told_by_openpais_names_and_labels() -> None:
 
 
 def test_every_gpu_of_a_machine_is_told_whoever_uses_it() -> None:
-    own = {"temperature": 61.0, "ecc_single": 5, "ecc_double": 0, "performance": 8, "strangers": 2}
+    own = {"temperature": 61.0, "ecc_single": 5, "ecc_double": 0, "performance": 8, "foreign_processes": 2}
     idle = GpuState(index=0, percent=7.0, memory=GIB, memory_total=8 * GIB, **own)  # type: ignore[arg-type]
     told = standing(running(job(), **FULL), gpus={"gpu-7": (idle, GpuState(index=3, percent=43.0))})
     assert value(told, "gpu_utilization", minor_number="0", node="gpu-7", vender="nvidia") == 7
