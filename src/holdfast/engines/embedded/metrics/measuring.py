@@ -76,10 +76,10 @@ class Measuring:
         """All of this machine. `subjects`: all tasks that there are."""
         seen = await self._gpus.read_all()
         pids = frozenset[int]().union(*(each.pids or () for each in seen))
-        foreign_processes = await self._find_strangers(subjects, pids) if pids else {}
+        foreign_processes = await self._find_foreign(subjects, pids) if pids else {}
         return tuple(replace(state, foreign_processes=_count(theirs, foreign_processes)) for state, theirs in seen)
 
-    async def _find_strangers(self, subjects: Sequence[Subject], pids: Collection[int]) -> Mapping[int, bool | None]:
+    async def _find_foreign(self, subjects: Sequence[Subject], pids: Collection[int]) -> Mapping[int, bool | None]:
         with suppress(NotResponding, TimeoutError):
             async with asyncio.timeout(_TIMEOUT):
                 return await self._gpu_looks.ask(lambda: self._rounds.foreign_processes(subjects, pids))
@@ -127,7 +127,7 @@ class Measuring:
 
 
 def _count(pids: frozenset[int] | None, foreign_processes: Mapping[int, bool | None]) -> int | None:
-    """How many of these are strangers; None where that of one is not known."""
+    """How many of these are foreign; None where that of one is not known."""
     if pids is None or any(foreign_processes[pid] is None for pid in pids):
         return None
     return sum(bool(foreign_processes[pid]) for pid in pids)

@@ -153,9 +153,9 @@ def plan_members(group: Group, data: Shape) -> tuple[dict[str, bool], list[str]]
     coming = [each["id"] for each in connect]
     leaving = [name for name in disconnect if name not in coming]
     wanted = {name: name in admins for name in (*group.members, *coming) if name not in leaving}
-    foreign_processes = admins - set(wanted) - set(leaving)
-    if foreign_processes:
-        raise PhError(f"Only members can be admins of {group.name}: {', '.join(sorted(foreign_processes))[:200]}")
+    outsiders = admins - set(wanted) - set(leaving)
+    if outsiders:
+        raise PhError(f"Only members can be admins of {group.name}: {', '.join(sorted(outsiders))[:200]}")
     changed = {name: admin for name, admin in wanted.items() if group.members.get(name) is not admin}
     return changed, [name for name in leaving if name in group.members]
 
