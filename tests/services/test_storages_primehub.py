@@ -114,7 +114,7 @@ async def test_one_that_does_not_answer_is_left_out_too(
         return await answers(rules, path)
 
     monkeypatch.setattr(MountRules, "folder", folder)
-    monkeypatch.setattr(storages, "TIMEOUT", 0.05)
+    monkeypatch.setattr(storages, "TIMEOUT", 1.0)  # the other one may need some of it on a busy machine
     planned = await house.services.jobs.plan(ann, form())
     assert [mount.dataset for mount in planned.job.roles[0].mounts] == ["there"]
     assert "the dataset silent is left out: it does not answer" in planned.warnings
