@@ -33,7 +33,8 @@ def fine(index, percent=None, memory=None):
 
 def whole(index, foreign_processes=None):
     known = {"temperature": 60 + index, "ecc_single": 5, "ecc_double": 4, "performance": 8}
-    return GpuState(index=index, percent=40.0 + index, memory=7000 + index, memory_total=80000, foreign_processes=foreign_processes,
+    return GpuState(index=index, percent=40.0 + index, memory=7000 + index, memory_total=80000,
+        foreign_processes=foreign_processes,
                     **known)
 
 async def machine():
