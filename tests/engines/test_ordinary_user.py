@@ -40,7 +40,7 @@ WHOLE = {
     "measuring": (
         "tests/engines/test_measuring.py::test_processor_time[watched]",
         "tests/engines/test_measuring.py::test_disks[watched]",
-        "tests/engines/test_measuring.py::test_network[watched-127.0.0.1-sockets]",
+        "tests/engines/test_measuring.py::test_network[watched-127.0.0.1]",
     ),
     "commands": ("tests/launching/test_commands.py", "tests/launching/test_plugins.py"),
     "homes": ("tests/launching/test_order_and_home.py", "tests/launching/test_primehub_environment.py"),
